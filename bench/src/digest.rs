@@ -1,8 +1,9 @@
-//! A digest of a result that does not depend on the order of its rows; `bench/rivals/digest.py` has the same.
+//! A digest of a result that does not depend on the order of its rows; `bench/rivals/digest.py` computes the
+//! same.
 //!
-//! The columns of a row are folded to 64 bits, these are mixed (the finalizer of MurmurHash3), and the rows are
-//! added up. Integers count as 64-bit two's complement whatever their type, strings as their bytes in
-//! little-endian words, the last one padded with zeros, and then their length.
+//! The columns of a row are folded to 64 bits, which are mixed (the finalizer of MurmurHash3), and the hashes
+//! of the rows are added. Integers count as 64-bit two's complement whatever their type, strings as their
+//! bytes in little-endian words, the last one padded with zeros, followed by their length.
 //!
 //! `bench/rivals/liquidcache` compiles this file too, with an older Arrow.
 
@@ -14,12 +15,12 @@ use serde::{Deserialize, Serialize};
 
 const FOLD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Rows and their digest.
+/// Number and digest of the rows of a result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digest {
     /// Number of rows.
     pub rows: u64,
-    /// Their digest in hexadecimal.
+    /// The digest in hexadecimal.
     pub digest: String,
 }
 
@@ -127,7 +128,7 @@ mod tests {
         assert_eq!(digest(&[batch(vec![Arc::new(decimals)])]), digest(&[batch(vec![numbers(&[7, -8])])]));
     }
 
-    /// The same rows in `bench/rivals/test_digest.py`.
+    /// The expected value is that of the same rows in `bench/rivals/test_digest.py`.
     #[test]
     fn the_rivals_get_the_same() {
         let strings: ArrayRef = Arc::new(StringArray::from(vec!["", "eight ch", "twelve chars"]));

@@ -8,10 +8,10 @@ use std::process::Command;
 /// Suites that have figures.
 const SUITES: [&str; 4] = ["farview", "sketches", "sketch-accuracy", "correlation"];
 
-/// Characters of a date and what follows it in the name of a record.
+/// Number of characters of the date at the beginning of a record's name, with the hyphen after it.
 const DATE_LENGTH: usize = "2026-01-31-".len();
 
-/// Draws into `docs/figures/`, from `file` or the newest record of each suite.
+/// Draws figures into `docs/figures/`, from `file` or from the newest record of each suite.
 pub fn draw(file: Option<&Path>) -> Result<()> {
     let python = places::rivals()?.join("python/bin/python");
     if !python.exists() {
@@ -34,7 +34,7 @@ pub fn draw(file: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Names of records begin with their date, then the suite's name stands alone.
+/// Returns the newest record of each suite. Names of records are the date followed by the suite's name.
 fn newest_records() -> Result<Vec<PathBuf>> {
     let folder = places::root().join("bench/record");
     let records: Vec<PathBuf> =

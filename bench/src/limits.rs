@@ -1,4 +1,4 @@
-//! What the machine can do at best: memory read bandwidth, memory copy, fresh memory, loopback TCP.
+//! Measures the limits of the machine: memory read bandwidth, memory copy, fresh memory, loopback TCP.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Words of the array that is read: 1 GiB, because virtual machines see shared caches of half of it.
+/// Words of the array that is read: 1 GiB, because virtual machines have shared caches of half that size.
 const WORDS: usize = 128 << 20;
 
 /// Bytes sent over TCP, in writes of [`WRITE_BYTES`].
@@ -19,7 +19,7 @@ const WRITE_BYTES: usize = 512 << 10;
 /// Repetitions; the best counts, because this is a limit.
 const REPEATS: usize = 5;
 
-/// After this time the allocator has given freed blocks of this size back to the system.
+/// Time after which the allocator has returned freed blocks of this size to the system.
 const GIVEN_BACK: Duration = Duration::from_millis(1200);
 
 /// Limits in GB/s.
@@ -31,13 +31,13 @@ pub struct Limits {
     pub memory_read_2: f64,
     /// Copying memory with one thread, bytes copied.
     pub memory_copy: f64,
-    /// Writing with one thread to memory that the system has to give first: what a new result costs.
+    /// Writing with one thread to memory that the system must map first: the cost of a new result.
     pub memory_fresh: f64,
     /// Sending over loopback TCP from one thread to another.
     pub loopback_tcp: f64,
 }
 
-/// Measures all of them: a few seconds.
+/// Measures all limits, which takes a few seconds.
 pub fn measure() -> Result<Limits> {
     let words: Vec<u64> = (0..WORDS as u64).collect();
     let mut target = vec![0u64; WORDS];
@@ -64,7 +64,7 @@ fn sum(words: &[u64]) -> u64 {
     words.iter().fold(0, |sum, word| sum.wrapping_add(*word))
 }
 
-/// Reads all words once, in as many parts as there are threads.
+/// Reads all words once, split among `threads` threads.
 pub fn read(words: &[u64], threads: usize) {
     let mut parts = words.chunks(words.len().div_ceil(threads.max(1)).max(1));
     let own = parts.next().unwrap_or_default();
@@ -76,7 +76,7 @@ pub fn read(words: &[u64], threads: usize) {
     });
 }
 
-/// A copy in memory that comes from the system, if the last one was freed longer ago than [`GIVEN_BACK`].
+/// Copies to memory that comes from the system, if the last copy was freed longer ago than [`GIVEN_BACK`].
 fn fresh(words: &[u64]) -> Vec<u64> {
     words.to_vec()
 }

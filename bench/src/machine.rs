@@ -1,4 +1,4 @@
-//! The machine and the day, for a record.
+//! Information about the machine, and the date, for a record.
 
 use serde::Serialize;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Clock ticks per second in `/proc`: Linux reports in hundredths on every architecture we build for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What a result was measured on.
+/// The machine on which a result was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     pub processor: String,
@@ -15,7 +15,7 @@ pub struct Machine {
     pub kernel: String,
 }
 
-/// This machine.
+/// Returns information about this machine.
 pub fn machine() -> Machine {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| -> String {
@@ -32,12 +32,12 @@ pub fn machine() -> Machine {
     }
 }
 
-/// CPU seconds that this process has used, all threads; `None` where `/proc` does not say.
+/// Returns the CPU seconds that this process has used on all threads; `None` where `/proc` does not say.
 pub fn cpu_seconds() -> Option<f64> {
     cpu_seconds_of("self")
 }
 
-/// CPU seconds that a process has used, by its number.
+/// Returns the CPU seconds that a process, given by its id, has used.
 pub fn cpu_seconds_of(process: &str) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The second field is the program's name in brackets and may hold spaces.
@@ -47,8 +47,8 @@ pub fn cpu_seconds_of(process: &str) -> Option<f64> {
     Some((user + system) / TICKS_PER_SECOND)
 }
 
-/// CPU nanoseconds that the threads of this process that are still there have used; 0 where `/proc` does not
-/// say. Finer than [`cpu_seconds`], which also counts threads that have ended.
+/// Returns the CPU nanoseconds that the live threads of this process have used; 0 where `/proc` does not say.
+/// Finer than [`cpu_seconds`], which also counts threads that have ended.
 pub fn cpu_ns() -> u64 {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0 };
     let used = |task: std::io::Result<std::fs::DirEntry>| -> Option<u64> {
@@ -58,7 +58,7 @@ pub fn cpu_ns() -> u64 {
     tasks.filter_map(used).sum()
 }
 
-/// Today as YYYY-MM-DD in UTC (Howard Hinnant's days-to-civil algorithm).
+/// Returns the current date as YYYY-MM-DD in UTC (Howard Hinnant's days-to-civil algorithm).
 pub fn today() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let days = now.as_secs() / 86_400 + 719_468;

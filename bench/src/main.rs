@@ -1,6 +1,6 @@
-//! `cargo xtask bench SUITE`: farpool side by side with its rivals.
+//! `cargo xtask bench SUITE`: compares farpool with its rivals.
 //!
-//! Invariant: a time is only kept after the answers of all sides agreed, and every number stands beside the
+//! Invariant: a time is kept only if the answers of all sides agree, and every number is reported with the
 //! limits of the machine it was measured on. See `bench/README.md` for the method.
 
 #![forbid(unsafe_code)]
@@ -36,7 +36,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// As in the `farpool` program: what is measured is what is shipped.
+/// The same allocator as in the `farpool` program, so that what is measured is what is shipped.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! Memory nodes behind a loopback socket: in this process, or in one of its own.
+//! Memory nodes behind a loopback socket: in this process, or in a process of its own.
 
 use anyhow::{Context, Result, anyhow};
 use farpool::node::{Node, NodeConfig, certificate, server};
@@ -14,12 +14,12 @@ use tokio::net::TcpListener;
 /// Memory that a node may use: enough for TPC-H at scale 10.
 const NODE_BYTES: usize = 16 << 30;
 
-/// A node with `threads` workers.
+/// Starts a node with `threads` workers.
 pub fn start(threads: usize) -> Result<Arc<Node>> {
     Ok(Node::start(NodeConfig { memory_bytes: NODE_BYTES, workers: threads, ..NodeConfig::default() })?)
 }
 
-/// Serves a node on threads of its own until the process ends.
+/// Serves a node on separate threads until the process ends.
 pub fn serve(node: Arc<Node>, threads: usize) -> Result<SocketAddr> {
     let (ready, address) = std::sync::mpsc::channel();
     std::thread::spawn(move || -> Result<()> {
@@ -34,7 +34,7 @@ pub fn serve(node: Arc<Node>, threads: usize) -> Result<SocketAddr> {
     address.recv().map_err(|_| anyhow!("the node could not listen on a loopback port"))
 }
 
-/// What the process of a node does: serves until its input ends.
+/// Body of a node's process: serves until its standard input ends.
 pub fn serve_until_input_ends(threads: usize, without_taps: bool, tls: Option<&[PathBuf]>) -> Result<()> {
     let node = start(threads)?;
     if let Some([certificate, key]) = tls {
@@ -50,21 +50,21 @@ pub fn serve_until_input_ends(threads: usize, without_taps: bool, tls: Option<&[
     Ok(())
 }
 
-/// A node in a process of its own, which ends with this value, and with this process in any case.
+/// A node in a process of its own, which ends when this value is dropped, and with this process in any case.
 pub struct NodeProcess {
     process: Child,
-    /// Where it listens.
+    /// URL at which the node listens.
     pub url: String,
     tls: Option<ClientTls>,
 }
 
 impl NodeProcess {
-    /// Starts this program once more, as a node.
+    /// Starts this program again, as a node.
     pub fn start(threads: usize) -> Result<NodeProcess> {
         NodeProcess::start_with(threads, &[])
     }
 
-    /// Starts a node whose loads find out nothing about their rows.
+    /// Starts a node that does not profile loaded rows.
     pub fn start_without_taps(threads: usize) -> Result<NodeProcess> {
         NodeProcess::start_with(threads, &["--without-taps"])
     }
@@ -85,7 +85,7 @@ impl NodeProcess {
         Ok(node)
     }
 
-    /// A client.
+    /// Connects a client.
     pub async fn connect(&self) -> Result<Arc<dyn Pool>> {
         let options = ClientOptions { tls: self.tls.clone(), ..ClientOptions::default() };
         Ok(farpool::connect_for(&self.url, options, ResultForm::default()).await?)
@@ -105,7 +105,7 @@ impl NodeProcess {
         Ok(NodeProcess { process, url: format!("farpool://{}", address.trim()), tls: None })
     }
 
-    /// The number of the process.
+    /// The id of the process.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -113,7 +113,7 @@ impl NodeProcess {
 
 impl Drop for NodeProcess {
     fn drop(&mut self) {
-        // Nothing can be done about a process that is gone.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

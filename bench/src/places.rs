@@ -1,4 +1,4 @@
-//! Where things are: the tree, and the cache outside it.
+//! Locations of files: in the tree, and in the cache outside it.
 
 use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
@@ -19,7 +19,7 @@ pub fn cache() -> Result<PathBuf> {
     Ok(Path::new(&home).join(".cache/farpool"))
 }
 
-/// Where `cargo xtask rivals` installs: FARPOOL_RIVALS, or `~/.cache/farpool/rivals`.
+/// Returns the folder in which `cargo xtask rivals` installs: FARPOOL_RIVALS, or `~/.cache/farpool/rivals`.
 pub fn rivals() -> Result<PathBuf> {
     match std::env::var_os("FARPOOL_RIVALS") {
         Some(folder) => Ok(folder.into()),
@@ -27,7 +27,7 @@ pub fn rivals() -> Result<PathBuf> {
     }
 }
 
-/// A scale factor as it stands in names of folders: `1`, `0.01`.
+/// Formats a scale factor as in names of folders: `1`, `0.01`.
 pub fn scale_name(scale: f64) -> String {
     format!("{scale}")
 }
@@ -37,13 +37,13 @@ pub fn query(number: usize) -> Result<String> {
     read(&root().join(format!("testdata/tpch/queries/q{number:02}.sql")))
 }
 
-/// DuckDB's recorded answer to a query, where there is one for the scale.
+/// Returns DuckDB's recorded answer to a query, if there is one for the scale.
 pub fn recorded_answer(scale: f64, number: usize) -> Option<String> {
     let folder = root().join("testdata/tpch/answers").join(format!("sf{}", scale_name(scale)));
     std::fs::read_to_string(folder.join(format!("q{number:02}.tsv"))).ok()
 }
 
-/// What stands in `bench/definitions/NAME.toml`.
+/// Reads `bench/definitions/NAME.toml`.
 pub fn definition<T: DeserializeOwned>(name: &str) -> Result<T> {
     let path = root().join(format!("bench/definitions/{name}.toml"));
     toml::from_str(&read(&path)?).with_context(|| path.display().to_string())

@@ -1,4 +1,4 @@
-//! Numbers that are the same everywhere, for the data of the suites about sketches.
+//! Random numbers that are the same on every machine, for the data of the suites about sketches.
 
 /// SplitMix64 (Steele, Lea and Flood 2014).
 pub struct Random(pub u64);
@@ -11,7 +11,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from 1 on, about as frequent as its power of -`skew`.
+    /// Returns a number from 1 on; a number's frequency is about its power of -`skew`.
     pub fn zipf(&mut self, skew: f64) -> u32 {
         let uniform = ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
         uniform.powf(-1.0 / (skew - 1.0)).min(4e9) as u32

@@ -1,5 +1,5 @@
 //! A rival in a process of its own: see `bench/rivals/driver.py` for the protocol, and
-//! `bench/definitions/rivals.toml` for what there is.
+//! `bench/definitions/rivals.toml` for the list of rivals.
 
 use crate::answers::Answer;
 use crate::digest::Digest;
@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Where a rival has its data.
+/// Location of a rival's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
@@ -24,7 +24,7 @@ pub enum Place {
     Remote,
 }
 
-/// A rival in a record, and why it does not take part if it does not.
+/// A rival in a record, and the reason if it did not take part.
 #[derive(Clone, Debug, Serialize)]
 pub struct RivalResult {
     pub name: String,
@@ -56,14 +56,14 @@ struct Rivals {
 }
 
 impl RivalDefinition {
-    /// The rival of that name, in whatever case.
+    /// Finds a rival by name, ignoring case.
     pub fn named(name: &str) -> Result<RivalDefinition> {
         let Rivals { rivals } = places::definition("rivals")?;
         let found = rivals.into_iter().find(|rival| rival.name.eq_ignore_ascii_case(name));
         found.with_context(|| format!("there is no rival {name:?} in bench/definitions/rivals.toml"))
     }
 
-    /// The program that speaks for the rival, and its argument if it has one.
+    /// Returns the program that drives the rival, and its argument if it has one.
     fn command(&self) -> Result<(PathBuf, Option<PathBuf>)> {
         let programs = places::rivals()?.join(&self.environment).join("bin");
         let driver = format!("{}_driver", self.driver);
@@ -74,7 +74,7 @@ impl RivalDefinition {
     }
 }
 
-/// What a rival runs.
+/// A statement for a rival.
 #[derive(Clone, Debug)]
 pub struct Statement<'a> {
     /// The statement in the rival's dialect.
@@ -83,11 +83,11 @@ pub struct Statement<'a> {
     pub table: &'a str,
     /// The columns that it needs.
     pub columns: &'a [String],
-    /// How many run it at once.
+    /// Number of clients that run the statement at once.
     pub clients: usize,
 }
 
-/// The running driver. The process ends with it.
+/// A running driver. Its process ends when this value is dropped.
 pub struct Rival {
     pub definition: RivalDefinition,
     /// The rival's version.
@@ -100,7 +100,7 @@ pub struct Rival {
 }
 
 impl Rival {
-    /// Starts the rival. An error is for the report: a suite goes on without it.
+    /// Starts the rival. An error goes to the report; the suite continues without the rival.
     pub fn start(definition: RivalDefinition, threads: usize) -> Result<Rival> {
         let (program, driver) = definition.command()?;
         if !program.exists() {
@@ -121,29 +121,29 @@ impl Rival {
         Ok(rival)
     }
 
-    /// Loads a file into the rival's own memory; milliseconds.
+    /// Loads a file into the rival's own memory; returns the milliseconds.
     pub fn load(&mut self, table: &str, file: &Path) -> Result<f64> {
         milliseconds(&self.request(&json!({ "do": "load", "table": table, "file": file }))?)
     }
 
-    /// Frees a table.
+    /// Drops a table.
     pub fn drop_table(&mut self, table: &str) -> Result<()> {
         self.request(&json!({ "do": "drop", "table": table })).map(|_| ())
     }
 
-    /// Runs a statement: its time in milliseconds, and the digest of its result.
+    /// Runs a statement; returns its time in milliseconds, and the digest of its result.
     pub fn run(&mut self, statement: &Statement<'_>) -> Result<(f64, Digest)> {
         let ran = self.request(&run_request(statement, None))?;
         let ms = milliseconds(&ran)?;
         Ok((ms, serde_json::from_value(ran).context("the driver gave no digest")?))
     }
 
-    /// Runs a statement: its time in milliseconds, and its answer.
+    /// Runs a statement; returns its time in milliseconds, and its result.
     pub fn run_for_answer(&mut self, statement: &Statement<'_>) -> Result<(f64, Answer)> {
         let file = std::env::temp_dir().join(format!("farpool-bench-{}.arrow", self.process.id()));
         let ran = self.request(&run_request(statement, Some(&file)));
         let answer = ran.and_then(|ran| Ok((milliseconds(&ran)?, read_answer(&file)?)));
-        // It is not there if the run failed.
+        // The file does not exist if the run failed.
         let _ = std::fs::remove_file(&file);
         answer
     }
@@ -187,7 +187,7 @@ fn milliseconds(answer: &Value) -> Result<f64> {
 
 impl Drop for Rival {
     fn drop(&mut self) {
-        // Nothing can be done about a process that is gone.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

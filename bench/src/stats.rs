@@ -1,6 +1,6 @@
-//! The statistics that count: medians, and percentiles where the slow ones matter.
+//! Statistics of measured times: medians, and percentiles where slow runs matter.
 
-/// The median; NaN of nothing.
+/// Returns the median; NaN for no values.
 pub fn median(times: &[f64]) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -11,7 +11,7 @@ pub fn median(times: &[f64]) -> f64 {
     }
 }
 
-/// The least of `times` that at least this part of them do not exceed; NaN of nothing.
+/// Returns the smallest of `times` that at least this share of them do not exceed; NaN for no values.
 pub fn percentile(times: &[f64], part: f64) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);

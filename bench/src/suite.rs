@@ -1,4 +1,4 @@
-//! What all suites have in common: their options, and what becomes of their results.
+//! Code that all suites share: their options, and the output of their results.
 
 use crate::record;
 use anyhow::{Context, Result};
@@ -25,7 +25,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Prints the report, and keeps it and the numbers where that is wanted.
+    /// Prints the report, and writes it and the numbers to files where the options ask for that.
     pub fn report<T: Serialize>(&self, date: &str, name: &str, results: &T, text: &str) -> Result<()> {
         print!("{text}");
         if let Some(file) = &self.json {
@@ -38,13 +38,13 @@ impl Options {
     }
 }
 
-/// Waits until a table's profile is there, so that nobody works on it while something else is measured.
+/// Waits until a table's profile is computed, so that computing it does not disturb measurements.
 pub async fn await_profile(pool: &dyn Pool, table: &TableName) -> Result<()> {
     pool.statistics(table, None).await?;
     Ok(())
 }
 
-/// The runtime of the compute side.
+/// Makes the runtime of the compute side.
 pub fn runtime(threads: usize) -> Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)

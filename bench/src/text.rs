@@ -1,18 +1,18 @@
-//! Pieces that the reports of all suites share.
+//! Formatting that the reports of all suites share.
 
 use crate::limits::Limits;
 use crate::machine::Machine;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use std::io::IsTerminal;
 
-/// Says in one line on a terminal what is being done; an empty text clears it.
+/// Shows the current activity in one line on a terminal; an empty text clears it.
 pub fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
         eprint!("\r{:60}\r{text}", "");
     }
 }
 
-/// A table without lines, every cell to the right.
+/// Formats a table without rules, with all cells aligned to the right.
 pub fn table(header: Vec<String>, rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
@@ -24,7 +24,7 @@ pub fn table(header: Vec<String>, rows: Vec<Vec<String>>) -> String {
     table.to_string()
 }
 
-/// The machine in a line.
+/// Describes the machine in one line.
 pub fn machine(machine: &Machine) -> String {
     format!(
         "{} · {} processors · {} GiB · Linux {}",
@@ -32,7 +32,7 @@ pub fn machine(machine: &Machine) -> String {
     )
 }
 
-/// The limits in a line.
+/// Lists the limits in one line.
 pub fn limits(limits: &Limits) -> String {
     format!(
         "limits of the machine, GB/s: memory read {:.1} with one thread, {:.1} with two; copy {:.1}; \
@@ -45,7 +45,7 @@ pub fn limits(limits: &Limits) -> String {
     )
 }
 
-/// A number of bytes.
+/// Formats a number of bytes.
 pub fn bytes(count: u64) -> String {
     match count {
         0..10_000 => format!("{count} B"),
@@ -54,7 +54,7 @@ pub fn bytes(count: u64) -> String {
     }
 }
 
-/// Whether a goal was reached, in a column of equal width; `None` when nothing was measured.
+/// Formats whether a goal was reached, in equal width; `None` if nothing was measured.
 pub fn met(met: Option<bool>) -> &'static str {
     match met {
         Some(true) => "met   ",
@@ -63,7 +63,7 @@ pub fn met(met: Option<bool>) -> &'static str {
     }
 }
 
-/// A number of rows, in the binary millions and thousands in which tables are sized.
+/// Formats a number of rows, in binary millions or thousands where it is a multiple of them.
 pub fn rows(count: u64) -> String {
     match count {
         count if count >= 1 << 20 && count.is_multiple_of(1 << 20) => format!("{} Mi", count >> 20),

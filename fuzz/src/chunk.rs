@@ -1,4 +1,4 @@
-//! Encoded column chunks from anybody.
+//! Decodes untrusted column chunks.
 
 use arrow_array::Array;
 use farpool_columns::{Chunk, Integers};
@@ -6,8 +6,8 @@ use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{TenantName, limits};
 use std::sync::{Arc, OnceLock};
 
-/// Reads a chunk; one that comes out is decoded, gathered from and compared in every way it offers, and
-/// gives the same values when it is written and read again.
+/// Decodes a chunk. A valid one is decoded, gathered from and compared in every way that it supports, and
+/// must give the same values after it is written and read again.
 pub fn chunk_decoder(data: &[u8]) {
     let tenant = TenantName::default();
     let Ok(chunk) = Chunk::from_bytes(pool(), &tenant, data) else { return };
@@ -45,7 +45,7 @@ pub fn chunk_decoder(data: &[u8]) {
     assert!(again.to_data().buffers() == all.to_data().buffers() || again == all);
 }
 
-/// Every range keeps the rows that the values one by one say.
+/// Checks that comparing a range selects the same rows as comparing the values one by one.
 fn compare(integers: &Integers<'_>, rows: usize) {
     let mut values = Vec::new();
     integers.unpack(0..rows, &mut values);
@@ -71,7 +71,7 @@ fn is_nan(value: &dyn Array) -> bool {
         || value.as_primitive_opt::<Float32Type>().is_some_and(|v| v.value(0).is_nan())
 }
 
-/// One pool for all inputs: making one takes longer than a whole run.
+/// One pool for all inputs: creating one takes longer than a run.
 fn pool() -> &'static Arc<Pool> {
     static POOL: OnceLock<Arc<Pool>> = OnceLock::new();
     let config = || PoolConfig { bytes_limit: 256 << 20 };

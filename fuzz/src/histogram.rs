@@ -1,16 +1,16 @@
-//! States of histograms from anybody.
+//! Decodes untrusted states of histograms.
 
 use farpool_statistics::{BINS_MAX, Histogram};
 
-/// Reads a state; one that comes out answers every question, merges with itself, and as it is written it is read
-/// again.
+/// Decodes a state. A decoded state must answer every query, merge with itself, and decode again after
+/// encoding.
 pub fn histogram_decoder(data: &[u8]) {
     let Ok(mut histogram) = Histogram::from_bytes(data) else { return };
     let again = Histogram::from_bytes(&histogram.to_bytes()).expect("what we write, we read");
     assert_eq!(again, histogram);
     for most in [0, 1, 7, BINS_MAX] {
         let bins = histogram.bins(most);
-        // Two bins on either side of zero never become one.
+        // Bins on different sides of zero are never merged.
         assert!(bins.len() <= most.max(2), "{} bins of {most}", bins.len());
         assert!(bins.iter().all(|bin| bin.low <= bin.high), "{bins:?}");
     }

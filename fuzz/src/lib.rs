@@ -1,11 +1,11 @@
-//! What is done with hostile bytes, once for each decoder and for what runs plans. A body may refuse its input but never
-//! panics, and what it accepts must hold: decoded arrays can be read, what is encoded again is the same again, and a
-//! plan gives the same rows whichever way it is run.
+//! Fuzz bodies, one for each decoder and one for running plans. A body may refuse its input but never panics,
+//! and what it accepts must be valid: decoded arrays can be read, encoding again gives the same, and a plan
+//! gives the same rows whichever way it is run.
 //!
-//! The bodies run in two ways: `cargo test` runs them over the seeds in `corpus/` and many thousand
-//! mutations of those, the same each time; `targets/` runs them under libFuzzer, guided by coverage:
-//! `RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir fuzz/targets plan_decoder fuzz/corpus/plan_decoder`.
-//! An input that once broke something stays in the corpus.
+//! The bodies run in two ways: `cargo test` runs them over the seeds in `corpus/` and many thousand mutations
+//! of those, the same each time; `targets/` runs them under libFuzzer, guided by coverage:
+//! `RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir fuzz/targets plan_decoder fuzz/corpus/plan_decoder`. An input
+//! that once found a bug stays in the corpus.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ mod chunk;
 mod datasketches;
 mod histogram;
 mod load;
+mod log;
 mod messages;
 mod moments;
 mod parcel;
@@ -25,6 +26,7 @@ pub use chunk::chunk_decoder;
 pub use datasketches::datasketches_decoder;
 pub use histogram::histogram_decoder;
 pub use load::load_rows;
+pub use log::log_reader;
 pub use messages::native_messages;
 pub use moments::moments_decoder;
 pub use parcel::parcel_decoder;

@@ -1,4 +1,4 @@
-//! A load from anybody: a schema, and rows, plain and compressed, that become a table.
+//! Runs an untrusted load: a schema, and rows, plain and compressed, that become a table.
 
 use arrow_array::Array;
 use bytes::Bytes;
@@ -8,11 +8,11 @@ use farpool_model::{TenantName, limits};
 use farpool_wire::{FrameKind, Message, Request, bytes_to_decode};
 use std::sync::{Arc, OnceLock};
 
-/// Bytes that a batch may take when it is decoded: a node asks its budget, and has many loads share it.
+/// Most bytes that a batch may decode to, in place of a node's budget, which many loads share.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
-/// Messages of a load, each after its length in four bytes: `LoadBegin`, then `LoadBatch`. Rows that are accepted
-/// are all in the table that comes of them.
+/// Decodes the messages of a load, each after its length in four bytes: `LoadBegin`, then `LoadBatch`. All
+/// accepted rows must be in the resulting table.
 pub fn load_rows(data: &[u8]) {
     let mut messages = messages(data);
     let begin = messages.next().map(|body| message(FrameKind::LoadBegin, body));
@@ -42,7 +42,7 @@ pub fn load_rows(data: &[u8]) {
     read_all(&table);
 }
 
-/// Touches every value, so that one that was not stored is noticed.
+/// Reads every value, so that one that was not stored is detected.
 fn read_all(table: &Table) {
     for group in &table.row_groups {
         for chunk in &group.chunks {
@@ -53,7 +53,7 @@ fn read_all(table: &Table) {
     }
 }
 
-/// The pieces of `data`, of which the last may be cut off.
+/// Splits `data` into messages; the last may be cut off.
 fn messages(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (length, rest) = data.split_first_chunk::<4>()?;

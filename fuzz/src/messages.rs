@@ -1,4 +1,4 @@
-//! The native protocol from anybody: the preface, frames, and every kind of message.
+//! Decodes untrusted input of the native protocol: the preface, frames, and every kind of message.
 
 use crate::plan::table_schema;
 use arrow_array::{Array, RecordBatch};
@@ -8,8 +8,8 @@ use farpool_wire::{
     reply_to_stranger, split_frame,
 };
 
-/// Reads the bytes as both sides of a connection would. After the preface come frames; otherwise the first
-/// byte is the kind of a message and the rest its body.
+/// Decodes the bytes as both sides of a connection would. After the preface come frames; without it, the
+/// first byte is the kind of a message and the rest its body.
 pub fn native_messages(data: &[u8]) {
     opens_alike_wherever_it_is_cut(data);
     match check_preface(data) {
@@ -25,8 +25,8 @@ pub fn native_messages(data: &[u8]) {
     }
 }
 
-/// What a connection is does not depend on how its first bytes are cut, but for strangers, who are answered as soon as it
-/// is clear that they are some.
+/// Checks that the kind of a connection does not depend on how its first bytes are split, except that a
+/// stranger is answered as soon as it is recognized.
 fn opens_alike_wherever_it_is_cut(data: &[u8]) {
     let whole = opening(data);
     for cut in 0..data.len().min(2 * farpool_wire::PREFACE.len()) {
@@ -56,7 +56,7 @@ fn connection(bytes: &[u8]) {
     assert_eq!(taken_in(bytes), messages);
 }
 
-/// The messages as a client puts them together, from reads that end anywhere.
+/// Assembles messages as a client does, from reads of any length.
 fn taken_in(mut bytes: &[u8]) -> Vec<Message> {
     let mut intake = Intake::default();
     let mut messages = Vec::new();
@@ -100,7 +100,7 @@ fn receive(message: &Message) {
     }
 }
 
-/// The message as it comes in again; none when it was refused or is not one message.
+/// Encodes and decodes a message again; `None` if it was refused or is not a single message.
 fn resent(encoded: farpool_model::Result<Vec<farpool_wire::Outgoing>>) -> Option<Message> {
     let mut messages = encoded.ok()?;
     let outgoing = messages.pop().filter(|_| messages.is_empty())?;
@@ -115,7 +115,7 @@ fn resent(encoded: farpool_model::Result<Vec<farpool_wire::Outgoing>>) -> Option
     None
 }
 
-/// Touches every value, so that one that refers to bytes that are not there is noticed.
+/// Reads every value, so that one that refers to missing bytes is detected.
 fn read_all(batch: &RecordBatch) {
     for column in batch.columns() {
         column.to_data().validate_full().expect("a batch that was accepted is sound");

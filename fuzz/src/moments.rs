@@ -1,9 +1,9 @@
-//! States of moments from anybody.
+//! Decodes untrusted states of moments.
 
 use farpool_statistics::{Form, Moments, sealed_moments};
 
-/// Reads a state, as it is and with its checksum made good; one that comes out is written as it was read, gives
-/// answers within their bounds, and merges with itself.
+/// Decodes a state, both as it is and with a corrected checksum. A decoded state must encode to the same
+/// bytes, give estimates within their bounds, and merge with itself.
 pub fn moments_decoder(data: &[u8]) {
     let _ = Moments::from_bytes(data);
     let sealed = sealed_moments(data);

@@ -1,4 +1,4 @@
-//! Packed rows of a result from anybody.
+//! Decodes untrusted parcels.
 
 use crate::plan::table_schema;
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -6,8 +6,8 @@ use bytes::Bytes;
 use farpool_columns::{Parcel, Room, pack_array, pack_chunks};
 use std::sync::Arc;
 
-/// Reads a parcel; the rows of one that comes out are the same whole and in parts, and come back when they are
-/// packed again.
+/// Decodes a parcel. The rows of a valid one must be the same when read whole and in parts, and after they
+/// are packed again.
 pub fn parcel_decoder(data: &[u8]) {
     let schema = table_schema();
     let bytes = Bytes::copy_from_slice(data);
@@ -20,7 +20,7 @@ pub fn parcel_decoder(data: &[u8]) {
     }
     let mut again = Parcel::read(&bytes, &schema).expect("it was read before");
     let part = rows.div_ceil(2);
-    // Strings may be of other lengths than their codes say, and all of them be right together.
+    // The lengths of single strings may contradict their codes although all of them together decode.
     if let (Ok(first), Ok(second)) = (again.next(part, room), again.next(part, room)) {
         assert!(same(&whole.slice(0, part), &first) && same(&whole.slice(part, rows - part), &second));
     }
@@ -33,7 +33,7 @@ pub fn parcel_decoder(data: &[u8]) {
 }
 
 fn same(before: &RecordBatch, after: &RecordBatch) -> bool {
-    // Floats may be NaN, which does not equal itself.
+    // Floats may be NaN, which does not equal itself, so that they are not compared.
     let floats = |column: &ArrayRef| *column.data_type() == arrow_schema::DataType::Float64;
     before.num_rows() == after.num_rows()
         && before

@@ -1,20 +1,20 @@
-//! Substrait plans from anybody.
+//! Decodes untrusted Substrait plans.
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use farpool_model::{Result, TableName};
 use farpool_wire::substrait::{decode_program, encode_program};
 use std::sync::Arc;
 
-/// Reads a plan; a program that comes out is written and read again and must be the same.
+/// Decodes a plan; a decoded program must be the same after it is encoded and decoded again.
 pub fn plan_decoder(data: &[u8]) {
     let schema = table_schema();
     let schema_of = |_: &TableName| -> Result<SchemaRef> { Ok(Arc::clone(&schema)) };
     let Ok(program) = decode_program(data, &schema_of) else { return };
     let checked = program.result_schema(&schema);
-    // A name or an IN list that is shared by many expressions may make the written plan too large.
+    // The encoded plan may be too large if many expressions shared a name or an IN list.
     let Ok(written) = encode_program(&program, &schema) else { return };
     match decode_program(&written, &schema_of) {
-        // By text, because NaN does not equal itself.
+        // Compared as text, because NaN does not equal itself.
         Ok(again) => assert_eq!(format!("{again:?}"), format!("{program:?}")),
         Err(error) => assert!(checked.is_err(), "a sound program is refused when it comes back: {error}"),
     }

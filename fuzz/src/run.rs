@@ -1,8 +1,9 @@
-//! A plan from anybody, run over a small table with columns of every type and encoding.
+//! Runs an untrusted plan over a small table with columns of every type and encoding.
 //!
-//! There are no expected results. What must hold is that ways which mean the same give the same: a program that is
-//! prepared twice; one that goes on in steps of one batch; the same rows cut into other row groups, which are encoded
-//! otherwise; a filter that is added later; a filter that is computed as a column, by the general evaluator.
+//! There are no expected results. Instead, equivalent ways to run a plan must give the same result: a program
+//! that is prepared twice; one that runs in steps of one batch; the same rows split into other row groups,
+//! which are encoded differently; a filter that is added later; a filter that is computed as a column, by the
+//! general evaluator.
 
 mod rows;
 mod table;
@@ -20,24 +21,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) use table::table_schema;
 use table::{ID, cut, whole};
 
-/// Bytes for groups: a few sketches of each kind fit, many do not.
+/// Memory for groups in bytes: a few sketches of each kind fit, many do not.
 const GROUP_BYTES_MAX: usize = 16 << 20;
 
-/// Steps of a run, which has some thousand rows: a row group, a batch, a dictionary, or a part of groups each.
+/// Most steps of a run, which has some thousand rows: each is a row group, a batch, a dictionary, or a part
+/// of groups.
 const STEPS_MAX: usize = 1 << 20;
 
-/// Runs a plan in every way.
+/// Runs a plan in every way and compares the results.
 pub fn prepare_and_run(data: &[u8]) {
     let schema_of = |_: &TableName| Ok(table_schema().clone());
     let Ok(program) = decode_program(data, &schema_of) else { return };
     let Ok(bound) = bind(&program, whole()) else { return };
     let again = bind(&program, whole()).expect("it was prepared before");
-    // By text, because NaN does not equal itself.
+    // Compared as text, because NaN does not equal itself.
     assert_eq!(format!("{:?}", again.prepared()), format!("{:?}", bound.prepared()));
     let effective = &bound.prepared().effective;
     let once = run(&bound, Pace::Standing, false);
     if bound.prepared().is_partial() {
-        // Where groups leave in parts depends on the way; what is asked for elsewhere is that they fit.
+        // Which groups are returned in parts depends on how the plan is run; plans whose groups fit are
+        // compared below.
         return drop(run(&bound, Pace::Racing, true));
     }
     let fails = may_fail(effective);
@@ -61,7 +64,7 @@ pub fn prepare_and_run(data: &[u8]) {
     }
 }
 
-/// Conditions that are added for one run are as good as those of the program.
+/// Checks that a condition added for one run has the same effect as in the program.
 fn added_later(program: &Program, filter: &Expr, once: &Result<Rows>) {
     let base = bind(&Program { filter: None, ..program.clone() }, whole()).expect("less of a sound program");
     let may_fail = Facts::of(filter, table_schema()).expect("a sound filter").may_fail;
@@ -75,7 +78,7 @@ fn added_later(program: &Program, filter: &Expr, once: &Result<Rows>) {
     }
 }
 
-/// The rows for which a filter holds are those for which it is true as a column.
+/// Checks that a filter passes the rows for which it is true when computed as a column.
 fn as_column(filter: &Expr) {
     let id = NamedExpr::column(table_schema(), ID);
     let scan = Program::scan(TableName::new("items").expect("a name"), table_schema(), &[ID]);
@@ -88,7 +91,7 @@ fn as_column(filter: &Expr) {
         let may_fail = Facts::of(filter, table_schema()).expect("a sound filter").may_fail;
         return assert!(may_fail, "a filter that cannot fail does");
     };
-    // As a column it did not fail on any row.
+    // Computed as a column, it did not fail on any row.
     let filtered = filtered.expect("a filter that does not fail");
     assert_eq!(filtered.integers(0), computed.integers_where(0, 1), "rows that pass {filter:?}");
 }
@@ -100,7 +103,7 @@ fn bind(program: &Program, table: &Arc<Table>) -> Result<BoundProgram> {
     bound.inspect_err(|error| assert_ne!(error.kind, ErrorKind::Internal, "{error}"))
 }
 
-/// Whether a row may make a program fail, or a sum.
+/// Whether a value, or a sum, may make the program fail.
 fn may_fail(program: &Program) -> bool {
     let fails = |expr: &&Expr| Facts::of(expr, table_schema()).is_ok_and(|facts| facts.may_fail);
     program.expressions().iter().any(fails)
@@ -108,12 +111,12 @@ fn may_fail(program: &Program) -> bool {
             |a| !matches!(a.function.accumulation(), Accumulation::Count | Accumulation::Fold(_))))
 }
 
-/// When the steps of a run end.
+/// Controls when the steps of a run end.
 #[derive(Clone, Copy)]
 enum Pace {
-    /// Never before their row group does.
+    /// The clock stands still: a step ends with its row group.
     Standing,
-    /// At every look at the clock.
+    /// The clock races: a step ends each time it reads the clock.
     Racing,
 }
 
@@ -130,8 +133,10 @@ impl Clock for TestClock {
     }
 }
 
+/// Runs the program to its end and returns its rows. A panic, or a run that does not end, is a bug.
+///
 /// # Errors
-/// What a value made fail. A panic, or a run that does not end, is a defect.
+/// An error that a value causes.
 fn run(program: &BoundProgram, pace: Pace, ships: bool) -> Result<Rows> {
     let clock = match pace {
         Pace::Standing => TestClock::default(),
@@ -158,8 +163,8 @@ fn run(program: &BoundProgram, pace: Pace, ships: bool) -> Result<Rows> {
     panic!("a run that does not end");
 }
 
-/// That two ways gave the same. What fails on some row may fail or not: which rows an expression sees is not defined
-/// that far.
+/// Checks that two ways gave the same result. A program that fails on some row may fail in one way only,
+/// since it is not defined which rows an expression is evaluated on.
 fn agree(program: &Program, may_fail: bool, one: &Result<Rows>, other: &Result<Rows>, way: &str) {
     match (one, other) {
         (Ok(one), Ok(other)) => one.assert_same(other, program, way),

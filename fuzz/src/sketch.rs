@@ -1,9 +1,9 @@
-//! States of sketches from anybody.
+//! Decodes untrusted states of sketches.
 
 use farpool_statistics::{Sketch, sealed};
 
-/// Reads a state, with the checksum that it should have; one that comes out answers every question, merges
-/// with itself, and is written as it was read.
+/// Decodes a state with a corrected checksum. A decoded state must answer every query, merge with itself, and
+/// encode to the same bytes.
 pub fn sketch_decoder(data: &[u8]) {
     assert!(Sketch::from_bytes(data).is_err() || data.len() > 8);
     let bytes = sealed(data.to_vec());

@@ -1,9 +1,10 @@
-//! The bodies over the seeds and over mutations of them, the same ones every time.
+//! Runs the bodies over the seeds and over mutations of them, the same ones every time.
 
 use super::*;
 use arrow_array::*;
 use arrow_schema::DataType;
 use farpool_columns::{encode_row_group, pack_array, pack_chunks};
+use farpool_disk::{Directory, Log, SimulatedDirectory, Urgency};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::*;
 use farpool_statistics::{Histogram, Sketch};
@@ -11,10 +12,10 @@ use farpool_wire::{FRAME_HEADER_BYTES, FrameKind, PREFACE, Request, Response, en
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Mutations of the seeds that each body is given.
+/// Number of mutations that each body is given.
 const MUTATIONS: u64 = 30_000;
 
-/// Bytes of the largest mutation: large ones say nothing that small ones do not, and take their time.
+/// Bytes of the largest mutation: larger ones find nothing more and are slow.
 const BYTES_MAX: usize = 64 << 10;
 
 #[test]
@@ -24,7 +25,7 @@ fn plans() {
 
 #[test]
 fn runs() {
-    // A mutation that is a plan runs several times.
+    // A mutation that is a valid plan is run several times, so that fewer mutations are tried.
     run_mutations("prepare_and_run", prepare_and_run, MUTATIONS / 10);
 }
 
@@ -41,6 +42,11 @@ fn chunks() {
 #[test]
 fn loads() {
     run("load_rows", load_rows);
+}
+
+#[test]
+fn logs() {
+    run("log_reader", log_reader);
 }
 
 #[test]
@@ -96,7 +102,7 @@ fn run_mutations(target: &str, body: fn(&[u8]), mutations: u64) {
     }
 }
 
-/// Says which input it was when a body panics.
+/// Prints the input when a body panics.
 struct Witness<'a>(&'a [u8]);
 
 impl Drop for Witness<'_> {
@@ -108,7 +114,7 @@ impl Drop for Witness<'_> {
     }
 }
 
-/// xorshift64* (Vigna, 2016): good enough here, and the same everywhere.
+/// xorshift64* (Vigna, 2016): simple, and the same on every machine.
 struct Random(u64);
 
 impl Random {
@@ -157,8 +163,8 @@ fn mutated(seeds: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Writes the seeds that can be made; the others in the corpus were found. Run it after a format changed:
-/// `cargo test -p farpool-fuzz -- --ignored`.
+/// Writes the seeds that can be generated; the others in the corpus were found. Run it after a change of a
+/// format: `cargo test -p farpool-fuzz -- --ignored`.
 #[test]
 #[ignore = "writes into the corpus"]
 fn write_the_seeds() {
@@ -168,6 +174,7 @@ fn write_the_seeds() {
         ("native_messages", message_seeds()),
         ("chunk_decoder", chunk_seeds()),
         ("load_rows", load_seeds()),
+        ("log_reader", log_seeds()),
         ("parcel_decoder", parcel_seeds()),
         ("sketch_decoder", sketch_seeds()),
         ("datasketches_decoder", datasketches_seeds()),
@@ -181,7 +188,7 @@ fn write_the_seeds() {
     }
 }
 
-/// States without their checksums, which the body adds.
+/// Makes states without their checksums, which the body adds.
 fn moments_seeds() -> Vec<Vec<u8>> {
     let ints: ArrayRef = Arc::new(Int32Array::from(vec![Some(-7), None, Some(i32::MAX), Some(3)]));
     let longs: ArrayRef = Arc::new(UInt64Array::from(vec![u64::MAX, 1, 2, 3]));
@@ -204,6 +211,34 @@ fn moments_seeds() -> Vec<Vec<u8>> {
         bytes
     });
     bytes.collect()
+}
+
+fn log_seeds() -> Vec<Vec<u8>> {
+    let directory = SimulatedDirectory::new();
+    let open = Log::open(Arc::clone(&directory) as Arc<dyn Directory>, 1, 0, &mut |_, _| Ok(()));
+    let log = open.unwrap().0;
+    for record in [&b"a change"[..], b"", &[7; 700]] {
+        log.append(record, Urgency::Normal).unwrap();
+        log.commit(log.append(b"another", Urgency::Normal).unwrap()).unwrap();
+    }
+    log.close().unwrap();
+    let mut first = vec![0; 8 * 512];
+    directory.open("log-000000000001").unwrap().read_at(&mut first, 0).unwrap();
+    let end = first.iter().rposition(|byte| *byte != 0).unwrap().next_multiple_of(512);
+    first.truncate(end);
+    // Follows the first: six records in four batches, the last of which marks the end.
+    let mut second = b"farpool\n\x01\0\0\0\0\0\0\0".to_vec();
+    [1, 5, 6, end as u64].iter().for_each(|number| second.extend_from_slice(&number.to_le_bytes()));
+    second.resize(512, 0);
+    let with_split = |files: &[u8]| [&(end as u16).to_le_bytes(), files].concat();
+    // A batch is missing, or a part of one.
+    let (short, torn) = (&first[..end - 512], &first[..end - 600]);
+    vec![
+        with_split(&first),
+        with_split(&[first.clone(), second].concat()),
+        with_split(short),
+        with_split(torn),
+    ]
 }
 
 fn histogram_seeds() -> Vec<Vec<u8>> {
@@ -291,7 +326,7 @@ fn programs() -> Vec<Program> {
     ]
 }
 
-/// Ours, and those that DataFusion made for the tests of the wire crate.
+/// Makes plans of farpool, and adds those that DataFusion made for the tests of the wire crate.
 fn plan_seeds() -> Vec<Vec<u8>> {
     let schema = plan::table_schema();
     let ours = programs().into_iter().map(|p| substrait::encode_program(&p, &schema).unwrap());
@@ -300,8 +335,8 @@ fn plan_seeds() -> Vec<Vec<u8>> {
     ours.chain(theirs).collect()
 }
 
-/// Programs over the table that the runs have, so that every operator meets every type and encoding, and plans that
-/// DataFusion made.
+/// Makes programs over the table of the runs that apply every operator to every type and encoding, and adds
+/// plans that DataFusion made.
 fn run_seeds() -> Vec<Vec<u8>> {
     let schema = run::table_schema();
     let mine = programs().into_iter().chain(typed_programs());
@@ -309,7 +344,8 @@ fn run_seeds() -> Vec<Vec<u8>> {
     mine.chain(plan_seeds().split_off(programs().len())).collect()
 }
 
-/// For each column: its rows by a comparison with a constant, groups by it, the first rows by it, and what is NULL.
+/// Makes, for each column, programs that filter it by a constant, group by it, take the first rows by it, and
+/// test it for NULL.
 fn typed_programs() -> Vec<Program> {
     let schema = run::table_schema();
     let table = || TableName::new("items").unwrap();
@@ -461,12 +497,13 @@ fn message_seeds() -> Vec<Vec<u8>> {
         .collect();
     let mut connection = PREFACE.to_vec();
     frames.iter().for_each(|frame| connection.extend_from_slice(frame));
-    // A message by itself is its kind and its body: a frame without the rest of its header.
+    // A message by itself is encoded as its kind and its body: a frame without the rest of its header.
     let single = frames.iter().map(|frame| [&frame[4..5], &frame[12..]].concat());
     single.chain([connection]).collect()
 }
 
-/// A spread of numbers has bins, and one of anything that small numbers are values of a frequent value.
+/// Makes a spread with bins for a type of numbers, and with a frequent value for any type that has small
+/// numbers as values.
 fn spread(data_type: &DataType) -> Spread {
     let three = Literal::new(Value::Int(3), data_type.clone()).ok();
     Spread {
@@ -516,7 +553,7 @@ fn chunk_seeds() -> Vec<Vec<u8>> {
     columns.into_iter().map(encode).collect()
 }
 
-/// The rows as packed arrays, as chunks of a table, and more of them.
+/// Makes parcels: the rows as packed arrays, as chunks of a table, and more of both.
 fn parcel_seeds() -> Vec<Vec<u8>> {
     let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
     let few = rows();
@@ -536,7 +573,7 @@ fn parcel_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Loads of several batches: plain, compressed, of rows that share strings, of one row, of none.
+/// Makes loads of several batches: plain, compressed, of rows that share strings, of one row, of none.
 fn load_seeds() -> Vec<Vec<u8>> {
     let (few, many) = (rows(), more_rows());
     let text = strings_that_share_bytes();
@@ -570,7 +607,7 @@ fn load_of(batches: &[RecordBatch], compression: Option<Compression>) -> Vec<u8>
     messages.map(body).flat_map(|body| [&(body.len() as u32).to_le_bytes()[..], &body].concat()).collect()
 }
 
-/// States without their checksums, of small tables so that a mutation is likely to matter.
+/// Makes states without their checksums, of few counters so that a mutation is likely to matter.
 fn sketch_seeds() -> Vec<Vec<u8>> {
     let counters = Some(Counters { rows: 2, precision: 4 });
     let all = SketchParameters {
@@ -613,7 +650,8 @@ fn sketch_seeds() -> Vec<Vec<u8>> {
     columns.into_iter().map(state).collect()
 }
 
-/// States that DataSketches wrote in each of its forms: the fixtures of the statistics crate, but for the largest.
+/// Makes states that DataSketches wrote in each of its forms: the fixtures of the statistics crate, except
+/// the largest.
 fn datasketches_seeds() -> Vec<Vec<u8>> {
     let text = include_str!("../../crates/statistics/testdata/datasketches.txt");
     let states =
@@ -626,7 +664,7 @@ fn bytes_of_hex(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
 }
 
-/// Rows of which every column has values, enough for a block and more.
+/// Makes rows with values in every column, more than a block of them.
 fn more_rows() -> RecordBatch {
     let count = 1100_i64;
     let schema = plan::table_schema();
@@ -645,7 +683,7 @@ fn more_rows() -> RecordBatch {
     RecordBatch::try_new(schema.clone(), columns.collect()).unwrap()
 }
 
-/// Small numbers as values of another type.
+/// Converts small numbers to another type.
 fn arrow_cast_of(numbers: &ArrayRef, data_type: &DataType) -> ArrayRef {
     let data = numbers.to_data();
     let values: Vec<i64> = data.buffers()[0].typed_data::<i64>().to_vec();

@@ -1,11 +1,11 @@
-//! CSV, JSON and Arrow streams from anybody.
+//! Reads untrusted CSV, JSON and Arrow streams.
 
 use farpool_model::{OptionValue, ReadOptions};
 use farpool_store::source;
 use std::io::Cursor;
 
-/// Reads a stream to its end or its first error; the first byte chooses options. What comes out is of the types that were
-/// said before.
+/// Reads a stream to its end or its first error; the first byte chooses the options. The batches must have
+/// the types of the schema that was returned first.
 pub fn text_decoder(data: &[u8]) {
     let Some((&choice, bytes)) = data.split_first() else { return };
     let Ok(stream) = source::open_stream("bytes", Cursor::new(bytes.to_vec()), &options(choice)) else {

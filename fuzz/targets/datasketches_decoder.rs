@@ -1,4 +1,4 @@
-//! States of DataSketches under libFuzzer; see `farpool_fuzz`.
+//! The decoder of DataSketches states under libFuzzer; see `farpool_fuzz`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| farpool_fuzz::datasketches_decoder(data));

@@ -1,4 +1,4 @@
-//! States of moments under libFuzzer; see `farpool_fuzz`.
+//! The decoder of moments states under libFuzzer; see `farpool_fuzz`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| farpool_fuzz::moments_decoder(data));

@@ -1,4 +1,4 @@
-//! States of sketches under libFuzzer; see `farpool_fuzz`.
+//! The decoder of sketch states under libFuzzer; see `farpool_fuzz`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| farpool_fuzz::sketch_decoder(data));

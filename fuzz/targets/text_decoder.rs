@@ -1,4 +1,4 @@
-//! Streams of text under libFuzzer; see `farpool_fuzz`.
+//! The readers of text streams under libFuzzer; see `farpool_fuzz`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| farpool_fuzz::text_decoder(data));

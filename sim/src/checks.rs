@@ -1,15 +1,16 @@
-//! What every answer must be, whichever client gets it: right for a version that was the newest between request and
-//! answer, or an error that the model explains.
+//! Checks of answers, shared by all kinds of clients: an answer must be right for a version that was the
+//! newest between request and answer, or be an error that the model explains.
 
 use crate::model::{Model, Rows, Span};
 use crate::query::Query;
 use crate::rows::Cell;
 use farpool_model::{Prepared, Status, TableInfo};
 
-/// What a check gives: an error says what the node did wrong.
+/// Result of a check; the error describes what the node did wrong.
 pub type Checked<T = ()> = Result<T, String>;
 
-/// What a node says of a program; gives what the rows of its version may be.
+/// Checks the answer to a prepared program; returns the possible rows of the version that it was prepared
+/// for.
 pub fn check_prepared(prepared: &Prepared, query: &Query, model: &Model, span: Span) -> Checked<Vec<Rows>> {
     if !prepared.is_exact() {
         return Err(format!("not everything is done at the node: {:?}", prepared.answers));
@@ -18,7 +19,7 @@ pub fn check_prepared(prepared: &Prepared, query: &Query, model: &Model, span: S
     found.ok_or_else(|| format!("{} was not the newest version meanwhile", prepared.version))
 }
 
-/// The rows of a result, which are to be those that the receipt counts.
+/// Checks the rows of a result: they must be correct for one of `may_be`, and as many as the receipt counts.
 pub fn check_result(query: &Query, may_be: &[Rows], answer: &[Vec<Cell>], rows_returned: u64) -> Checked {
     if rows_returned != answer.len() as u64 {
         return Err(format!("{} rows came, and by the receipt {rows_returned}", answer.len()));
@@ -28,7 +29,7 @@ pub fn check_result(query: &Query, may_be: &[Rows], answer: &[Vec<Cell>], rows_r
     if first.is_ok() || outcomes.any(|outcome| outcome.is_ok()) { Ok(()) } else { first }
 }
 
-/// The description of a table.
+/// Checks the description of a table.
 pub fn check_table(table: &TableInfo, model: &Model, span: Span) -> Checked {
     let name = table.name.as_str();
     let Some(may_be) = model.rows_within(name, table.version, span) else {
@@ -40,7 +41,7 @@ pub fn check_table(table: &TableInfo, model: &Model, span: Span) -> Checked {
     }
 }
 
-/// The list of all tables.
+/// Checks the list of all tables.
 pub fn check_list(tables: &[TableInfo], model: &Model, span: Span) -> Checked {
     tables.iter().try_for_each(|table| check_table(table, model, span))?;
     let missing = model.names().into_iter().find(|name| {
@@ -49,7 +50,7 @@ pub fn check_list(tables: &[TableInfo], model: &Model, span: Span) -> Checked {
     missing.map_or(Ok(()), |name| Err(format!("the list lacks table {name}")))
 }
 
-/// The state of the node, as it is told to a client of `tenant`.
+/// Checks the node's status as reported to a client of `tenant`.
 pub fn check_status(status: &Status, tenant: &str) -> Checked {
     if status.tenants.iter().any(|other| other.tenant != tenant) {
         return Err(format!("it tells of other tenants: {status:?}"));

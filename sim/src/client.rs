@@ -1,8 +1,8 @@
-//! A simulated client: a state machine that moves bytes when it is told to, and checks every message that
-//! comes against the model.
+//! A simulated client: a state machine that moves bytes when the simulation tells it to, and checks every
+//! message that it receives against the model.
 //!
-//! Invariant: an answer is whole and right for a version that was the newest between request and answer, or it
-//! is an error that the model explains.
+//! Invariant: an answer is complete and right for a version that was the newest between request and answer,
+//! or it is an error that the model explains.
 
 use crate::checks::{Checked, check_list, check_prepared, check_result, check_status, check_table};
 use crate::model::{Rows, Span};
@@ -30,15 +30,15 @@ struct Open {
     asked: Asked,
     step: u64,
     prepared: Option<Prepared>,
-    /// What the rows of the version may be that a program reads.
+    /// The candidates for the rows of the version that the program reads.
     may_be: Vec<Rows>,
     rows: Vec<Vec<Cell>>,
     grants: Grants,
-    /// Credit that the node may have, and has not been sent.
+    /// Credit earned by the results that has not been sent to the node yet.
     credit: u64,
 }
 
-/// What a request asks for.
+/// The kind of a request, with what is needed to check its answer.
 #[derive(Debug)]
 pub enum Asked {
     Execute(Query),
@@ -48,12 +48,12 @@ pub enum Asked {
     Status,
 }
 
-/// See the file's comment.
+/// A simulated client.
 #[derive(Debug)]
 pub struct Client {
-    /// By which events name it.
+    /// Number of the client in the log.
     pub number: usize,
-    /// Whose tables it sees, by index.
+    /// Index of the client's tenant.
     pub tenant: usize,
     tenant_name: String,
     socket: Pipe,
@@ -61,19 +61,19 @@ pub struct Client {
     incoming: BytesMut,
     assembler: Assembler,
     is_welcome: bool,
-    /// It has ended its side and waits for the node to do so.
+    /// Whether the client has ended its side and waits for the node to do so.
     is_leaving: bool,
-    /// The node has ended its side.
+    /// Whether the node has ended its side.
     has_ended: bool,
     last_stream: u32,
     open: BTreeMap<u32, Open>,
     cancelled: BTreeSet<u32>,
-    /// Programs that were answered to their end.
+    /// Number of programs that were answered to their end.
     pub programs: u64,
 }
 
 impl Client {
-    /// A client that wants to say hello.
+    /// Makes a client that sends a hello.
     pub fn new(number: usize, tenant: usize, tenant_name: String, socket: Pipe) -> Checked<Self> {
         let token = Some(token_of(&tenant_name));
         let mut client = Client {
@@ -105,7 +105,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Asks for something.
+    /// Sends a random request.
     pub fn ask(&mut self, random: &mut Random, table: String, step: u64) -> Checked<String> {
         let (asked, request) = random_request(random, table)?;
         if self.is_leaving || self.open.len() >= 20 {
@@ -120,7 +120,7 @@ impl Client {
         Ok(told)
     }
 
-    /// Cancels a request that is under way.
+    /// Cancels a random open request.
     pub fn cancel(&mut self, random: &mut Random) -> Checked<Option<u32>> {
         let streams: Vec<u32> = self.open.keys().copied().collect();
         if streams.is_empty() || self.is_leaving {
@@ -134,7 +134,7 @@ impl Client {
         Ok(Some(stream))
     }
 
-    /// Gives the node the credit that results have earned.
+    /// Sends the node the credit that results have earned.
     pub fn grant(&mut self) -> Checked {
         let earned = self.open.iter_mut().map(|(stream, open)| (*stream, std::mem::take(&mut open.credit)));
         let earned: Vec<(u32, u64)> = earned.filter(|(_, bytes)| *bytes > 0).collect();
@@ -144,16 +144,16 @@ impl Client {
         earned.into_iter().try_for_each(|(stream, bytes)| self.send(stream, &Request::Credit { bytes }))
     }
 
-    /// Ends its side of the connection; answers are no longer due.
+    /// Ends the client's side of the connection; answers are no longer expected.
     pub fn leave(&mut self) {
         self.is_leaving = true;
         self.open.clear();
         self.outgoing.clear();
-        // A pipe can always be ended.
+        // Ending a pipe cannot fail.
         drop(self.socket.end_writing());
     }
 
-    /// Whether it waits for nothing.
+    /// Whether the client waits for nothing.
     pub fn is_done(&self) -> bool {
         match self.is_leaving {
             true => self.has_ended,
@@ -161,7 +161,7 @@ impl Client {
         }
     }
 
-    /// What it waits for.
+    /// Describes what the client waits for.
     pub fn waits_for(&self) -> String {
         let asked: Vec<_> = self.open.iter().map(|(stream, open)| (stream, &open.asked)).collect();
         format!(
@@ -174,10 +174,10 @@ impl Client {
         )
     }
 
-    /// Writes up to `most` of the bytes that it has to send. False when none could be.
+    /// Writes up to `most` of the queued bytes. Returns false if none could be written.
     ///
     /// # Errors
-    /// When the node has hung up.
+    /// When the node has closed the connection.
     pub fn write(&mut self, most: usize, state: &State) -> Checked<bool> {
         let count = most.min(self.outgoing.len());
         if count == 0 || self.has_ended {
@@ -193,10 +193,10 @@ impl Client {
         Ok(true)
     }
 
-    /// Reads up to `most` bytes and checks the messages that are whole. False when there was nothing.
+    /// Reads up to `most` bytes and checks all complete messages. Returns false if there were no bytes.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// What is wrong with a message.
     pub fn read(&mut self, most: usize, state: &mut State) -> Checked<bool> {
         if self.has_ended {
             return Ok(false);
@@ -268,7 +268,7 @@ impl Client {
         Ok(())
     }
 
-    /// Takes a message about the connection itself.
+    /// Handles a message about the connection itself.
     fn take_notice(&mut self, message: &Message, state: &State) -> Checked {
         match Response::decode(message, None).map_err(told)? {
             Response::Hello { tenant, .. } if tenant.as_str() == self.tenant_name && !self.is_welcome => {
@@ -276,7 +276,7 @@ impl Client {
                 Ok(())
             }
             Response::Ping => self.send(0, &Request::Pong),
-            // The node waits for its client to hang up.
+            // After such an error the node waits for its client to close the connection.
             Response::Error(error) if state.weather.explains(&error) => {
                 self.leave();
                 Ok(())
@@ -293,12 +293,12 @@ impl Client {
     }
 }
 
-/// The token with which a tenant's clients come.
+/// Returns the token of a tenant's clients.
 pub fn token_of(tenant: &str) -> String {
     format!("the-token-of-{tenant}-which-is-long-enough")
 }
 
-/// A request, and what it asks for.
+/// Makes a random request, and its kind.
 pub fn random_request(random: &mut Random, table: String) -> Checked<(Asked, Request)> {
     let plan = |query: &Query| substrait::encode_program(&query.program(), &schema()).map_err(told);
     let name = TableName::new(&table).map_err(told)?;
@@ -320,7 +320,7 @@ pub fn random_request(random: &mut Random, table: String) -> Checked<(Asked, Req
 }
 
 impl Open {
-    /// Checks a message; true when it is the last one.
+    /// Checks a message; returns whether it is the last one of its answer.
     fn take(
         &mut self,
         message: &Message,
@@ -362,7 +362,7 @@ impl Open {
 }
 
 impl Asked {
-    /// The table that it is about; no name if it is about none.
+    /// Returns the table that the request is about; an empty name if there is none.
     fn table(&self) -> &str {
         match self {
             Asked::Execute(query) | Asked::Prepare(query) => &query.table,

@@ -1,12 +1,12 @@
-//! Simulated time: it passes when somebody reads the clock, by amounts that the seed decides, and jumps when
-//! the simulation says so. And simulated luck, by which allocations fail.
+//! Simulated time: it advances whenever a clock is read, by amounts derived from the seed, and jumps when the
+//! simulation says so. Also simulated allocation failures.
 
 use crate::random::Random;
 use farpool_memory::Failures;
 use farpool_model::Clock;
 use parking_lot::Mutex;
 
-/// The most CPU time between two looks at the clock: a step with bad luck costs as much as several steps' worth.
+/// Most CPU time between two readings of the clock: an unlucky step costs as much as several normal ones.
 pub const LOOK_NS_MAX: usize = 400_000;
 
 /// The clocks of a simulated node.
@@ -21,17 +21,17 @@ struct Times {
 }
 
 impl SimClock {
-    /// Clocks whose steps `seed` decides.
+    /// Makes clocks whose steps derive from `seed`.
     pub fn new(seed: u64) -> Self {
         SimClock(Mutex::new(Times { random: Random::new(seed), now_ns: 0, cpu_ns: 0 }))
     }
 
-    /// Lets wall time pass during which nobody works.
+    /// Advances wall time without CPU time.
     pub fn jump(&self, ns: u64) {
         self.0.lock().now_ns += ns;
     }
 
-    /// CPU time so far; to look at it takes none.
+    /// CPU time so far; this reading does not advance it.
     pub fn cpu_ns(&self) -> u64 {
         self.0.lock().cpu_ns
     }
@@ -51,7 +51,7 @@ impl Clock for SimClock {
     }
 }
 
-/// Has so many of a hundred allocations fail.
+/// Makes a given percentage of allocations fail.
 #[derive(Debug)]
 pub struct BadLuck {
     random: Mutex<Random>,
@@ -59,7 +59,7 @@ pub struct BadLuck {
 }
 
 impl BadLuck {
-    /// Luck that `seed` decides.
+    /// Makes failures that derive from `seed`.
     pub fn new(seed: u64, percent: usize) -> Self {
         BadLuck { random: Mutex::new(Random::new(seed)), percent }
     }

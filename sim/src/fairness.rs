@@ -1,31 +1,33 @@
-//! That tenants share the node by their weights: start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996, theorem 1).
+//! Checks that tenants share the node by weight: start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996,
+//! theorem 1).
 //!
-//! Invariant: over any interval in which two tenants always have something to do, what they are charged, each divided
-//! by its weight, differs by no more than a step of one and a step of the other.
+//! Invariant: over any interval in which two tenants always have work, their charges, each divided by the
+//! tenant's weight, differ by no more than one step of each.
 
 use crate::checks::Checked;
 use crate::clock::LOOK_NS_MAX;
 use farpool_pipeline::ShareUse;
 use std::collections::BTreeMap;
 
-/// What a step may be charged for its bytes: those of a row group of the simulation's tables, 4 MB at 8 GB/s.
+/// Most nanoseconds that a step may be charged for its bytes: a row group of the simulation's tables, 4 MB at
+/// 8 GB/s.
 const STEP_BYTES_NS_MAX: u64 = 500_000;
 
-/// See the file's comment.
+/// Charges of the tenants, as far as needed for the check.
 #[derive(Debug, Default)]
 pub struct Fairness {
     last: BTreeMap<u64, ShareUse>,
-    /// By pairs that have had something to do ever since: by how much the first was ahead of the second, at least and
-    /// at most.
+    /// For pairs of tenants that have had work ever since: the least and the greatest lead of the first over
+    /// the second.
     leads: BTreeMap<(u64, u64), (i128, i128)>,
     step_ns_max: u64,
 }
 
 impl Fairness {
-    /// Takes in what the tenants have been charged after one more step, which took `cpu_ns`.
+    /// Checks the tenants' charges after one more step, which took `cpu_ns`.
     ///
     /// # Errors
-    /// When nobody paid for the step, or one tenant got more than its share.
+    /// When nobody was charged for the step, or one tenant got more than its share.
     pub fn check(&mut self, uses: Vec<ShareUse>, cpu_ns: u64) -> Checked {
         self.step_ns_max = self.step_ns_max.max(cpu_ns).max(STEP_BYTES_NS_MAX);
         let now: BTreeMap<u64, ShareUse> = uses.into_iter().map(|share| (share.id, share)).collect();
@@ -42,10 +44,11 @@ impl Fairness {
         Ok(())
     }
 
-    /// Somebody is charged for the time of a step, but for what passes before it is looked at the clock.
+    /// Checks that somebody is charged for the time of a step, except for the time before its first reading
+    /// of the clock.
     fn check_paid(&self, now: &BTreeMap<u64, ShareUse>, cpu_ns: u64) -> Checked {
         let charged = |(id, last): (&u64, &ShareUse)| Some(now.get(id)?.charged_ns - last.charged_ns);
-        // Where a tenant has left with the step, nothing is known.
+        // If a tenant disappeared with the step, its charge is unknown.
         let charged: Option<Vec<i128>> = self.last.iter().map(charged).collect();
         let is_paid = |charged: Vec<i128>| {
             charged.into_iter().sum::<i128>() + i128::from(LOOK_NS_MAX as u64) >= i128::from(cpu_ns)
@@ -64,7 +67,7 @@ impl Fairness {
         let (least, most) = self.leads.entry((one.id, other.id)).or_insert((lead, lead));
         (*least, *most) = (lead.min(*least), lead.max(*most));
         let step = |share: &ShareUse| i128::from(self.step_ns_max) / i128::from(share.weight);
-        // What is rounded off is less than a nanosecond each.
+        // Rounding loses less than a nanosecond for each.
         let bound = step(one) + step(other) + 2;
         match *most - *least <= bound {
             true => Ok(()),
@@ -76,8 +79,8 @@ impl Fairness {
     }
 }
 
-/// Whether a tenant had something to do from the `last` step to the one `now`. In between it may have had nothing: its
-/// tasks, asked for their turn, found that they wait, and the step of another woke them.
+/// Whether a tenant had work throughout from the `last` step to the one `now`. In between it may have had
+/// none: its tasks were found waiting when it was their turn, and a step of another tenant woke them.
 fn was_backlogged(last: &BTreeMap<u64, ShareUse>, now: &BTreeMap<u64, ShareUse>, id: u64) -> bool {
     let rests = |shares: &BTreeMap<u64, ShareUse>| {
         shares.get(&id).filter(|share| share.is_backlogged).map(|share| share.rests)

@@ -1,7 +1,8 @@
-//! A client that keeps to no rule of the protocol: bytes that mean nothing, requests with some bytes changed, frames
-//! that never end, rows without credit, streams used twice, floods.
+//! A client that violates the protocol: meaningless bytes, requests with some bytes changed, frames that
+//! never end, rows without credit, streams used twice, floods.
 //!
-//! It expects nothing. What is checked is that nothing happens to the node or to others: no panic, nothing left behind.
+//! It checks no answers. The simulation checks that the node and other clients are unharmed: no panics, no
+//! leaks.
 
 use crate::client::{random_request, token_of};
 use crate::random::Random;
@@ -12,23 +13,23 @@ use farpool_wire::socket::Pipe;
 use farpool_wire::{FrameHeader, FrameKind, PREFACE, Request, Socket};
 use std::io::{ErrorKind, IoSlice};
 
-/// Bytes that wait to be sent beyond which it does nothing new.
+/// Bytes of unsent output above which the client sends nothing new.
 const OUTGOING_BYTES_MAX: usize = 4 << 20;
 
-/// See the file's comment.
+/// A hostile client.
 #[derive(Debug)]
 pub struct Hostile {
-    /// By which events name it.
+    /// Number of the client in the log.
     pub number: usize,
     socket: Pipe,
     outgoing: BytesMut,
     last_stream: u32,
-    /// The node has hung up.
+    /// Whether the node has closed the connection.
     pub is_gone: bool,
 }
 
 impl Hostile {
-    /// One that says hello as a client of `tenant`, or nearly.
+    /// Makes a client that sends a hello as a client of `tenant`, possibly a damaged one.
     pub fn new(number: usize, tenant: &str, socket: Pipe, random: &mut Random) -> Self {
         let token = Some(token_of(tenant));
         let hello = Request::Hello {
@@ -46,7 +47,7 @@ impl Hostile {
         Hostile { number, socket, outgoing, last_stream: 0, is_gone: false }
     }
 
-    /// Does something that it should not.
+    /// Queues output that violates the protocol in some way.
     pub fn act(&mut self, random: &mut Random, table: String) {
         if self.outgoing.len() > OUTGOING_BYTES_MAX {
             return;
@@ -66,7 +67,7 @@ impl Hostile {
             }
             4..7 => random_load(random, stream, &table),
             7 => {
-                // Its body may never come.
+                // The body of the frame may never be sent.
                 let kind = random.pick(FrameKind::ALL);
                 let length = random.magnitude(2 << 20) as u32;
                 let header = FrameHeader { length, kind, more: random.chance(50), stream };
@@ -83,7 +84,7 @@ impl Hostile {
         }
     }
 
-    /// A new stream, or one that it has used.
+    /// Returns a new stream, or one that was used before.
     fn some_stream(&mut self, random: &mut Random) -> u32 {
         if self.last_stream > 0 && random.chance(20) {
             return random.below(self.last_stream as usize + 1) as u32;
@@ -92,7 +93,7 @@ impl Hostile {
         self.last_stream
     }
 
-    /// Writes up to `most` bytes; true when any could be.
+    /// Writes up to `most` bytes; returns whether any were written.
     pub fn write(&mut self, most: usize) -> bool {
         let count = most.min(self.outgoing.len());
         if count == 0 || self.is_gone {
@@ -108,7 +109,7 @@ impl Hostile {
         true
     }
 
-    /// Reads up to `most` bytes, whatever they say; true when there were any.
+    /// Reads and ignores up to `most` bytes; returns whether there were any.
     pub fn read(&mut self, most: usize) -> bool {
         let mut ignored = BytesMut::with_capacity(most.min(1 << 20));
         match self.socket.try_read(&mut (&mut ignored).limit(most)) {
@@ -121,12 +122,12 @@ impl Hostile {
     }
 }
 
-/// A load, perhaps without an end, whose rows do not wait for credit.
+/// Makes the messages of a load, perhaps without an end, whose rows do not wait for credit.
 fn random_load(random: &mut Random, stream: u32, table: &str) -> Vec<u8> {
     let modes = [LoadMode::Create, LoadMode::Append, LoadMode::Replace];
     let table = TableName::new(table).expect("tables of the simulation have valid names");
     let rows_hint = random.chance(20).then(|| random.next());
-    // Of few ids, some come twice.
+    // There are few ids, so that some are used twice.
     let id = random.chance(60).then(|| LoadId(random.below(8) as u128));
     let begin = Request::LoadBegin { table, mode: random.pick(&modes), schema: schema(), rows_hint, id };
     let mut bytes = frames(stream, &begin);
@@ -140,7 +141,7 @@ fn random_load(random: &mut Random, stream: u32, table: &str) -> Vec<u8> {
     bytes
 }
 
-/// Changes some of the bytes, or loses some.
+/// Changes or removes some of the bytes.
 fn spoil(random: &mut Random, bytes: &mut Vec<u8>) {
     if bytes.is_empty() {
         return;
@@ -157,7 +158,7 @@ fn spoil(random: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The frames of a request.
+/// Encodes a request as frames.
 fn frames(stream: u32, request: &Request) -> Vec<u8> {
     let messages = request.encode().into_iter().flatten();
     messages.flat_map(|message| message.frames(stream)).flatten().collect()

@@ -1,13 +1,14 @@
-//! A simulation of a node and its clients on one thread, in which a seed decides everything: who asks for what,
-//! how many bytes pass at a time, when the node works, what time it is, which allocations fail and which connections
-//! break. Every answer is checked against a model of the tables, the node's accounts at every event, shares of its time
-//! and its memory for work at every step, and in the end nothing may be left. (FoundationDB, SIGMOD 2021, section 4; TigerBeetle's VOPR.)
+//! A simulation of a node and its clients on one thread, in which a seed determines everything: the requests,
+//! how many bytes move at a time, when the node works, the time, which allocations fail and which connections
+//! break. Every answer is checked against a model of the tables; the node's accounts at every event; the
+//! shares of its time and its memory for work at every step; and in the end nothing may be left in use.
+//! (FoundationDB, SIGMOD 2021, section 4; TigerBeetle's VOPR.)
 //!
-//! The clients are the real ones of `farpool-transfer`, as engines use them; others that take the protocol frame by
-//! frame; and some that keep to none of its rules.
+//! Some clients are the real ones of `farpool-transfer`, as engines use them; others speak the protocol frame
+//! by frame; and some violate it.
 //!
-//! Invariant: the same seed does the same, to the byte, on every machine. So a failure is repeated with
-//! `cargo xtask simulate --seed`.
+//! Invariant: the same seed gives the same run, to the byte, on every machine, so that a failure can be
+//! repeated with `cargo xtask simulate --seed`.
 
 #![forbid(unsafe_code)]
 
@@ -33,21 +34,21 @@ use state::Shared;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use world::World;
 
-/// What went wrong.
+/// A violation found by a simulation.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The first thing that was wrong.
+    /// The first violation.
     pub wrong: String,
     /// The events before it, a line each.
     pub events: String,
 }
 
-/// A simulation in which nothing went wrong.
+/// A simulation without violations.
 #[derive(Clone, Debug)]
 pub struct Run(Log);
 
 impl Run {
-    /// The hash of all that happened.
+    /// The hash of all events and bytes.
     pub fn hash(&self) -> u64 {
         self.0.hash()
     }
@@ -62,7 +63,7 @@ pub fn simulate(seed: u64) -> Result<Run, Failure> {
     let simulation = || catch_unwind(AssertUnwindSafe(|| run(seed, &mut shared)));
     let (outcome, panic) = panics::watched(simulation);
     let log = shared.map_or_else(Log::new, |shared| shared.lock().log.clone());
-    // A panic that the node survived is a defect all the same.
+    // A panic is a bug even if the node survived it.
     let wrong = match (panic, outcome) {
         (None, Ok(Ok(()))) => return Ok(Run(log)),
         (Some(panic), _) => panic,
@@ -72,10 +73,10 @@ pub fn simulate(seed: u64) -> Result<Run, Failure> {
     Err(Failure { wrong, events: log.shown() })
 }
 
-/// Runs the simulation of `seed` once more, which has to do what it did at `first`.
+/// Runs the simulation of `seed` once more, which must give the same run as `first`.
 ///
 /// # Errors
-/// As [`simulate`]; when it did something else.
+/// Those of [`simulate`]; also when the runs differ.
 pub fn same_again(seed: u64, first: &Run) -> Result<Run, Failure> {
     let second = simulate(seed)?;
     if first.hash() == second.hash() {
@@ -85,9 +86,9 @@ pub fn same_again(seed: u64, first: &Run) -> Result<Run, Failure> {
     Err(Failure { wrong: "the seed did something else the second time".into(), events })
 }
 
-/// Runs the world of `seed`, whose state is left in `seen`.
+/// Runs the world of `seed`, and stores its state in `seen`.
 fn run(seed: u64, seen: &mut Option<Shared>) -> Checked {
-    // Its time stands still but for what the simulation lets pass.
+    // The runtime's time is paused and advances only when the simulation advances it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.map_err(|error| format!("there is no runtime: {error}"))?;
     runtime.block_on(async {
@@ -110,7 +111,7 @@ mod tests {
             assert!(outcome.is_ok(), "seed {seed}: {outcome:#?}");
             runs.extend(outcome);
         }
-        // They meet what they are for.
+        // Over many seeds, the interesting events do occur.
         for what in [
             "made v",
             "0 rows",

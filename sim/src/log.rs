@@ -1,14 +1,14 @@
-//! What happened in a simulation: all events for people, and a hash of everything, bytes on the wire too, for the check
-//! that the same seed does the same again.
+//! The log of a simulation: all events as text, and a hash of everything including bytes on the wire, which
+//! verifies that the same seed gives the same run.
 
-/// Events that are shown when something goes wrong.
+/// Number of events that are shown when something goes wrong.
 const SHOWN: usize = 40;
 
-/// See the file's comment.
+/// The log of a simulation.
 #[derive(Clone, Debug)]
 pub struct Log {
     hash: u64,
-    /// Each with the hash of all before it.
+    /// The events, each with the hash of everything before it.
     events: Vec<(u64, String)>,
     /// The number of the current event.
     pub step: u64,
@@ -38,12 +38,12 @@ impl Log {
         self.hash
     }
 
-    /// The last events, a line each.
+    /// Returns the last events, a line each.
     pub fn shown(&self) -> String {
         self.shown_until(self.events.len())
     }
 
-    /// The events before the first that `other` does not have in common with it, or before which other bytes came.
+    /// Returns the events before the first difference from `other`, in events or in the bytes between them.
     pub fn shown_until_other(&self, other: &Log) -> String {
         let same = self.events.iter().zip(&other.events).take_while(|(one, other)| one == other).count();
         let next = |log: &Log| log.events.get(same).map_or("the end", |(_, event)| event).to_string();

@@ -1,4 +1,4 @@
-//! `cargo xtask simulate`: one seed, or many.
+//! `cargo xtask simulate`: runs one seed, or many.
 
 #![forbid(unsafe_code)]
 
@@ -11,10 +11,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Of so many seeds one is run twice, to see that it does the same again.
+/// One seed in this many is run twice, to check that both runs are the same.
 const TWICE_EVERY: u64 = 20;
 
-/// Real time after which a seed hangs or does work without end: hundreds of times what a seed takes.
+/// Real time after which a seed counts as hanging: hundreds of times the usual duration.
 const SEED_MAX: Duration = Duration::from_secs(if cfg!(debug_assertions) { 200 } else { 10 });
 
 /// Simulates a node and its clients, from seeds.
@@ -62,7 +62,7 @@ fn tell(seed: u64, wrong: &str) {
     eprintln!("\nerror: {wrong}\nrepeat it with: cargo xtask simulate --seed {seed}");
 }
 
-/// Ends the program when no other run begins for long.
+/// Ends the program if no further run begins for [`SEED_MAX`].
 fn watch(begun: &Receiver<u64>) {
     let mut running = None;
     loop {
@@ -78,9 +78,9 @@ fn watch(begun: &Receiver<u64>) {
     }
 }
 
-/// Runs a seed, which whoever watches knows of; twice, if that is wanted.
+/// Runs a seed, once or twice, and tells the watching thread when each run begins.
 fn run(seed: u64, twice: bool, begin: &Sender<u64>) -> Result<Run, (u64, Failure)> {
-    // Without anybody who watches, it runs all the same.
+    // Sending fails if nobody watches, which does not matter.
     let _ = begin.send(seed);
     let outcome = simulate(seed);
     let outcome = match twice {
@@ -98,7 +98,7 @@ fn run_one(seed: u64, begin: &Sender<u64>) -> Result<String, (u64, Failure)> {
     Ok(format!("seed {seed}: nothing wrong; all that happened hashes to {hash:016x}"))
 }
 
-/// Runs seeds until there are enough, time is over, or one fails.
+/// Runs seeds until there are enough, the time is over, or one fails.
 fn run_many(arguments: &Arguments, begin: &Sender<u64>) -> Result<String, (u64, Failure)> {
     let start = Stopwatch::start();
     let is_over = || arguments.seconds.is_some_and(|seconds| start.elapsed_s() >= seconds);
@@ -115,7 +115,7 @@ fn run_many(arguments: &Arguments, begin: &Sender<u64>) -> Result<String, (u64, 
 fn show_progress(done: u64, seeds: u64) {
     if stderr().is_terminal() {
         let end = if done == seeds { "\n" } else { "\r" };
-        // Progress that cannot be shown is no failure.
+        // Failing to print progress is not an error.
         drop(write!(stderr(), "{done} of {seeds} seeds{end}"));
     }
 }

@@ -1,13 +1,14 @@
-//! What the tables of the node must hold: every version that was ever visible, and when; and the loads, changes of rows
-//! and drops that clients have asked for, of which each may become one version.
+//! A model of the node's tables: every version that was ever visible, and when; and the loads, changes of
+//! rows and drops that clients have requested, each of which may make one version.
 //!
-//! A load whose client was cut off may have been committed or not, and only the node knows. So versions are observed
-//! as they appear, and their rows are those of a load that could have made them: usually one, and at most a few until
-//! an answer says which. A version may be made of several appends: which, and in which order, is told by the rows that
-//! it has behind those of the version before, each of which must belong to one of them.
+//! A load whose client was disconnected may have been committed or not, and only the node knows. Versions are
+//! therefore observed as they appear, and their rows are those of a load that could have made them: usually
+//! one, and at most a few candidates until an answer tells which. Several appends may be published as one
+//! version: which ones, and in which order, is derived from the rows that it has after those of the version
+//! before, each of which must belong to one of the appends.
 //!
-//! Invariant: a request makes one change at most, however often its client has sent it. Where only one set of requests can
-//! have made a version, they have, and explain no other.
+//! Invariant: a request makes at most one change, however often its client has sent it. If only one set of
+//! requests can have made a version, they are taken to have made it, and explain no other version.
 
 use crate::query::Change as RowChange;
 use crate::rows::Row;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 /// The rows of a version.
 pub type Rows = Arc<Vec<Row>>;
 
-/// The events between a request and its answer.
+/// The events between a request and its answer, inclusive.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     /// The event at which the request was made.
@@ -27,18 +28,18 @@ pub struct Span {
     pub last: u64,
 }
 
-/// A version, and what its rows may be.
+/// A version, and the candidates for its rows.
 #[derive(Clone, Debug)]
 pub struct State {
     /// The version.
     pub version: Version,
-    /// One, or several among which is the right one.
+    /// The candidates for the rows, one of which is right.
     pub rows: Vec<Rows>,
-    /// How they came of those of the version before.
+    /// How the version follows from the one before.
     origin: Origin,
 }
 
-/// Whether the rows of the version before are there, in front of others, or something else may be.
+/// Whether the version extends the one before at the end, or may differ in other ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Grown,
@@ -52,37 +53,37 @@ struct Change {
     state: Option<State>,
 }
 
-/// Something that changes a table and that a client has asked for.
+/// A client's request to change a table.
 #[derive(Debug)]
 struct Request {
     table: String,
     kind: Kind,
-    /// The event at which it was made.
+    /// The event at which the request was made.
     step: u64,
-    /// The event at which its client knew how it ended.
+    /// The event at which the client knew its outcome.
     over: Option<u64>,
-    /// Whether it has made a version for sure.
+    /// Whether it certainly has made a version.
     has_made: bool,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// A load, once it may be committed: all its rows have been handed to the client.
+    /// A load; the rows are set once it may be committed, when all have been handed to the client.
     Load(LoadMode, Option<Rows>),
-    /// A change of the rows of a version, in front of those that come behind them meanwhile.
+    /// A change of the rows of a version; rows appended after the version are kept.
     Rows(Version, RowChange),
     Drop,
 }
 
-/// What a version may be made of.
+/// Candidate rows of a version, and their origin.
 #[derive(Debug)]
 struct Made {
     rows: Rows,
-    /// The places of the requests that have made it.
+    /// Indexes of the requests that would have made the rows.
     by: Vec<usize>,
 }
 
-/// Names a request.
+/// Identifies a request.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestId(usize);
 
@@ -94,49 +95,50 @@ pub struct Model {
 }
 
 impl Model {
-    /// At event `step` a client begins to load a table.
+    /// Records that at event `step` a client begins to load a table.
     pub fn load_begins(&mut self, step: u64, table: &str, mode: LoadMode) -> RequestId {
         self.begins(step, table, Kind::Load(mode, None))
     }
 
-    /// All rows of a load are on their way: from now on it may be committed.
+    /// Records that all rows of a load have been handed over, so that it may be committed from now on.
     pub fn load_is_complete(&mut self, id: RequestId, all: Rows) {
         if let Kind::Load(_, rows) = &mut self.requests[id.0].kind {
             *rows = Some(all);
         }
     }
 
-    /// At event `step` a client asks for rows of `version` to be changed.
+    /// Records that at event `step` a client requests a change of rows of `version`.
     pub fn change_begins(&mut self, step: u64, version: Version, change: RowChange) -> RequestId {
         let table = change.table.clone();
         self.begins(step, &table, Kind::Rows(version, change))
     }
 
-    /// At event `step` a client asks for a table to be dropped.
+    /// Records that at event `step` a client requests to drop a table.
     pub fn drop_begins(&mut self, step: u64, table: &str) -> RequestId {
         self.begins(step, table, Kind::Drop)
     }
 
-    /// At event `step` the client knows how its request ended: it changes nothing any more.
+    /// Records that at event `step` the client knows the outcome of its request, which changes nothing any
+    /// more.
     pub fn is_over(&mut self, step: u64, id: RequestId) {
         self.requests[id.0].over = Some(step);
     }
 
-    /// A client was told that its load made `version`.
+    /// Records that a client was told that its load made `version`.
     ///
     /// # Errors
-    /// When it cannot have.
+    /// When the load cannot have made it.
     pub fn load_made(&mut self, id: RequestId, version: Version) -> Result<(), String> {
         let Request { table, kind, .. } = &self.requests[id.0];
         let Kind::Load(mode, Some(own)) = kind else { return Err("a load ended before its rows".into()) };
         let changes = self.tables.get_mut(table).map(Vec::as_mut_slice).unwrap_or_default();
-        // Of several versions that one step makes, of appends that are published one by one, only the last is seen.
+        // If one step publishes several versions, one for each append, only the last is observed.
         let is_it = |seen: Version| seen == version || (*mode == LoadMode::Append && seen > version);
         let mut made = changes.iter_mut().filter_map(|change| change.state.as_mut());
         let Some(state) = made.find(|state| is_it(state.version)) else {
             return Err(format!("{version} of {table}, which a load has made, was never seen"));
         };
-        // Its rows are together in the version, perhaps before and behind those of others.
+        // The load's rows are contiguous in the version, possibly between those of other appends.
         let is_own = |rows: &Rows| match mode {
             LoadMode::Append => own.is_empty() || rows.windows(own.len()).any(|part| part == &own[..]),
             LoadMode::Create | LoadMode::Replace | LoadMode::ReplaceVersion(_) => rows == own,
@@ -148,10 +150,10 @@ impl Model {
         }
     }
 
-    /// A client was told that its change of rows made `version`.
+    /// Records that a client was told that its change of rows made `version`.
     ///
     /// # Errors
-    /// When it cannot have.
+    /// When the change cannot have made it.
     pub fn change_made(&mut self, id: RequestId, version: Version) -> Result<(), String> {
         let Request { table, kind, .. } = &self.requests[id.0];
         let Kind::Rows(before, change) = kind else { return Err("no change of rows".into()) };
@@ -168,11 +170,11 @@ impl Model {
         }
     }
 
-    /// At event `step` the newest version of a table has become `now`, with so many rows, or there is no such table
-    /// any more. `rows_from` reads its rows from a place on.
+    /// Records that at event `step` the newest version of a table has become `now`, with this number of rows,
+    /// or that the table has been dropped. `rows_from` reads the table's rows from an index on.
     ///
     /// # Errors
-    /// When no client has asked for that.
+    /// When no request of a client explains that.
     pub fn observe(
         &mut self,
         step: u64,
@@ -216,7 +218,7 @@ impl Model {
         Ok(())
     }
 
-    /// What the rows are if one request that is no append has made them.
+    /// Returns the candidates for the rows if one request other than an append has made them.
     fn loaded(&self, table: &str, before: Option<&State>, count: u64) -> Vec<Made> {
         let changes = self.tables.get(table).map(Vec::as_slice).unwrap_or_default();
         let requests = self.requests.iter().enumerate().filter(|(_, request)| request.may_change(table));
@@ -231,7 +233,8 @@ impl Model {
         made.collect()
     }
 
-    /// What the rows are if they are those of the version before with those of appends behind them.
+    /// Returns the candidates for the rows if they are those of the version before followed by those of
+    /// appends.
     fn appended(
         &self,
         table: &str,
@@ -256,29 +259,30 @@ impl Model {
         Ok(results)
     }
 
-    /// The newest version of a table.
+    /// Returns the newest version of a table.
     pub fn newest(&self, table: &str) -> Option<State> {
         self.tables.get(table)?.last()?.state.clone()
     }
 
-    /// Names of the tables that there are.
+    /// Returns the names of the existing tables.
     pub fn names(&self) -> Vec<String> {
         let names = self.tables.keys().filter(|name| self.newest(name).is_some());
         names.cloned().collect()
     }
 
-    /// What the rows of `version` may be, if it was the newest one of the table at some moment of `span`.
+    /// Returns the candidates for the rows of `version`, if it was the newest version of the table at some
+    /// moment of `span`.
     pub fn rows_within(&self, table: &str, version: Version, span: Span) -> Option<Vec<Rows>> {
         let states = self.states_within(table, span);
         states.into_iter().flatten().find(|state| state.version == version).map(|state| state.rows)
     }
 
-    /// Whether there was no such table at some moment of `span`.
+    /// Whether the table did not exist at some moment of `span`.
     pub fn was_absent_within(&self, table: &str, span: Span) -> bool {
         self.states_within(table, span).iter().any(Option::is_none)
     }
 
-    /// Whether there was such a table at some moment of `span`.
+    /// Whether the table existed at some moment of `span`.
     pub fn was_there_within(&self, table: &str, span: Span) -> bool {
         self.states_within(table, span).iter().any(Option::is_some)
     }
@@ -324,7 +328,8 @@ impl Request {
         self.over.is_none() && !self.has_made && self.table == table
     }
 
-    /// What the rows may be that this, a load, makes of those that there are `before`, if it is not an append.
+    /// Returns the candidates for the rows after this load, given the version `before`; none if it is an
+    /// append.
     fn results(&self, before: Option<&State>) -> Vec<Rows> {
         match (&self.kind, before) {
             (Kind::Load(LoadMode::Create, Some(rows)), None) => vec![rows.clone()],
@@ -338,7 +343,7 @@ impl Request {
         }
     }
 
-    /// The rows that this appends.
+    /// Returns the rows that this request appends.
     fn appends(&self) -> Option<&Rows> {
         match &self.kind {
             Kind::Load(LoadMode::Append, Some(rows)) => Some(rows),
@@ -347,8 +352,8 @@ impl Request {
     }
 }
 
-/// What the rows may be that a change makes of those of a version of the table with this history, and of those that have
-/// come behind them; nothing if other rows have changed since.
+/// Returns the candidates for the rows after a change of a version of the table with this history, including
+/// rows appended since; none if other rows have changed since.
 fn changed(history: &[Change], version: Version, change: &RowChange) -> Vec<Rows> {
     let states = history.iter().rev().map_while(|change| change.state.as_ref());
     let mut newer = states.clone().take_while(|state| state.version > version);
@@ -365,8 +370,8 @@ fn changed(history: &[Change], version: Version, change: &RowChange) -> Vec<Rows
     made.collect()
 }
 
-/// Finds sets of `parts` of which `rows` are made, each of them once, one behind the other: all, or a few. `taken` are
-/// those of rows before.
+/// Finds sets of `parts` that together make up `rows`, each part used once, in some order: all sets, or two
+/// if there are more. `taken` are the parts of preceding rows.
 fn made_of(rows: &[Row], parts: &[(usize, Rows)], taken: &mut Vec<usize>, sets: &mut Vec<Vec<usize>>) {
     if rows.is_empty() {
         let mut set = taken.clone();
@@ -377,7 +382,7 @@ fn made_of(rows: &[Row], parts: &[(usize, Rows)], taken: &mut Vec<usize>, sets: 
         return;
     }
     for (place, part) in parts {
-        // Of two, none is for sure.
+        // Two sets are enough to know that none is certain.
         if sets.len() > 1 {
             return;
         }
@@ -401,7 +406,7 @@ mod tests {
         Arc::new(ids.map(|id| [Cell::Int(id), Cell::Null, Cell::Null, Cell::Null]).collect())
     }
 
-    /// Of a version whose rows nobody reads.
+    /// Reader for a version whose rows are not expected to be read.
     fn unread(_: usize) -> Result<Vec<Row>, String> {
         Err("read".to_string())
     }
@@ -470,7 +475,7 @@ mod tests {
         let behind = |_: usize| Ok(vec![rows(7..8)[0]]);
         model.observe(2, "t", Some((Version(2), 3)), &behind).unwrap();
         assert!(model.observe(3, "t", Some((Version(3), 4)), &behind).is_err(), "appended twice");
-        // Of two that are the same, either may have.
+        // Of two equal appends, either may have made the version.
         load(&mut model, LoadMode::Append, rows(7..8));
         load(&mut model, LoadMode::Append, rows(7..8));
         model.observe(4, "t", Some((Version(4), 4)), &behind).unwrap();

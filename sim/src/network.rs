@@ -1,5 +1,5 @@
-//! The network between engines and the node: connections through which bytes pass when the simulation lets them,
-//! cut anywhere, and which break when it says so.
+//! The network between engines and the node: connections whose bytes move only when the simulation moves
+//! them, in pieces of any size, and which break when it says so.
 
 use crate::log::Log;
 use crate::random::Random;
@@ -13,13 +13,13 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Bytes that an end holds in each direction.
+/// Capacity in bytes of each end of a connection, per direction.
 const END_BYTES: usize = 64 << 10;
 
-/// Events after which every task of a client knows that its connection has broken.
+/// Number of events after which every task of a client has noticed that its connection is broken.
 const NOTICE_EVENTS: u64 = 30;
 
-/// See the file's comment.
+/// All connections between engines and the node.
 #[derive(Debug, Default)]
 pub struct Network {
     links: Mutex<Vec<Link>>,
@@ -29,7 +29,7 @@ pub struct Network {
 #[derive(Debug)]
 struct Link {
     ways: [Way; 2],
-    /// Where it is noted that it was cut.
+    /// Records when the connection was cut.
     cuts: Arc<Cuts>,
 }
 
@@ -38,12 +38,13 @@ struct Link {
 struct Way {
     from: Arc<Pipe>,
     to: Arc<Pipe>,
-    /// Bytes under way.
+    /// Bytes in flight.
     bytes: BytesMut,
     ended: bool,
 }
 
-/// When connections of one engine were cut last, if one was, and when the next ones are to be.
+/// The event at which connections of one engine were last cut, and the event at which the next ones are to be
+/// cut.
 #[derive(Debug, Default)]
 pub struct Cuts {
     last: Mutex<Option<u64>>,
@@ -51,12 +52,12 @@ pub struct Cuts {
 }
 
 impl Cuts {
-    /// Whether a request since event `first` may have failed for it.
+    /// Whether a request made at event `first` or later may have failed because a connection was cut.
     pub fn explain(&self, first: u64) -> bool {
         self.last.lock().is_some_and(|last| last + NOTICE_EVENTS >= first)
     }
 
-    /// Has the connections break at event `step`, or soon after.
+    /// Schedules the connections to break at event `step`, or soon after.
     pub fn cut_at(&self, step: u64) {
         *self.due.lock() = Some(step);
     }
@@ -66,14 +67,14 @@ impl Cuts {
     }
 }
 
-/// How one engine connects.
+/// Connects one engine to the node.
 #[derive(Debug)]
 pub struct Dialing {
-    /// What its connections are part of.
+    /// The network that the connections belong to.
     pub network: Arc<Network>,
-    /// Where the node takes connections from.
+    /// Channel through which the node accepts connections.
     pub sockets: UnboundedSender<Arc<dyn Socket>>,
-    /// When they were cut.
+    /// When the engine's connections were and will be cut.
     pub cuts: Arc<Cuts>,
 }
 
@@ -91,7 +92,7 @@ impl Connector for Dialing {
 }
 
 impl Network {
-    /// Lets up to `most` bytes pass on some connection.
+    /// Moves up to `most` bytes on a random connection.
     pub fn pass_some(&self, random: &mut Random, most: usize, log: &mut Log) {
         let mut links = self.links.lock();
         if !links.is_empty() {
@@ -100,7 +101,7 @@ impl Network {
         }
     }
 
-    /// Lets all bytes pass that can; true when any could.
+    /// Moves all bytes that can be moved; returns whether there were any.
     pub fn pass_all(&self, log: &mut Log) -> bool {
         let mut links = self.links.lock();
         links.retain(|link| link.ways.iter().any(|way| !way.ended));
@@ -110,7 +111,7 @@ impl Network {
             .fold(false, |any, way| way.pass(usize::MAX, log) | any)
     }
 
-    /// Breaks a connection at event `step`: what is under way is lost.
+    /// Breaks a random connection at event `step`; its bytes in flight are lost.
     pub fn cut_some(&self, random: &mut Random, step: u64) -> bool {
         let mut links = self.links.lock();
         if links.is_empty() {
@@ -121,7 +122,7 @@ impl Network {
         true
     }
 
-    /// Breaks the connections that are to break by event `step`; how many.
+    /// Breaks the connections that are due by event `step`; returns how many.
     pub fn cut_due(&self, step: u64) -> usize {
         let mut links = self.links.lock();
         let (due, left): (Vec<Link>, Vec<Link>) = links.drain(..).partition(|link| link.cuts.is_due(step));
@@ -139,7 +140,7 @@ impl Way {
         Way { from: from.clone(), to: to.clone(), bytes: BytesMut::new(), ended: false }
     }
 
-    /// Moves up to `most` bytes; true when any moved, or the end of them.
+    /// Moves up to `most` bytes; returns whether any bytes, or the end of the stream, were moved.
     fn pass(&mut self, most: usize, log: &mut Log) -> bool {
         if self.ended {
             return false;
@@ -156,7 +157,7 @@ impl Way {
                 true
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
-            // Nobody is there any more to read them; whoever sends them learns it from the other direction.
+            // The reader is gone; the sender learns that from the other direction.
             Err(_) => {
                 self.bytes.clear();
                 false
@@ -164,7 +165,7 @@ impl Way {
         }
     }
 
-    /// Takes up to `most` bytes out of the sender's end, once those before are through.
+    /// Takes up to `most` bytes from the sender's end, once the bytes taken before have been delivered.
     fn take(&mut self, most: usize) -> bool {
         if !self.bytes.is_empty() {
             return false;
@@ -173,7 +174,7 @@ impl Way {
         match self.from.try_read(&mut (&mut self.bytes).limit(most.min(END_BYTES))) {
             Ok(0) => {
                 self.ended = true;
-                // The other end of a pipe can always be told.
+                // Ending a pipe cannot fail.
                 drop(self.to.end_writing());
                 true
             }

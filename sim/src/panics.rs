@@ -1,16 +1,16 @@
-//! Panics are defects also where the node would survive them: every one on a thread that simulates is noted.
+//! Records every panic on a simulating thread: a panic is a bug even if the node survives it.
 
 use std::cell::RefCell;
 use std::panic::{self, PanicHookInfo};
 use std::sync::Once;
 
 thread_local! {
-    /// The first panic of the simulation that this thread runs.
+    /// The first panic of the simulation on this thread.
     static FIRST: RefCell<Option<String>> = const { RefCell::new(None) };
     static IS_WATCHED: RefCell<bool> = const { RefCell::new(false) };
 }
 
-/// Runs `simulation`; gives the first panic on this thread meanwhile, even one that was caught.
+/// Runs `simulation` and returns the first panic on this thread meanwhile, even one that was caught.
 pub fn watched<T>(simulation: impl FnOnce() -> T) -> (T, Option<String>) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

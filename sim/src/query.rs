@@ -1,5 +1,5 @@
-//! Random programs, each in a small form of its own from which both the [`Program`] and, row by row, the
-//! answer that the model gives are derived.
+//! Random programs, each in a simple form of its own, from which both the [`Program`] and, row by row, the
+//! model's answer are derived.
 
 use crate::random::Random;
 use crate::rows::{COLUMNS, Cell, Row, WORDS, schema};
@@ -33,25 +33,26 @@ enum Test {
     Any(Vec<Test>),
 }
 
-/// What is made of the rows that pass.
+/// The output of a query.
 #[derive(Clone, Debug)]
 enum Shape {
-    /// These columns, of at most so many rows.
+    /// These columns, of at most this number of rows.
     Rows(Vec<usize>, Option<usize>),
-    /// The first rows by the first of the columns.
+    /// The first rows, ordered by the first of the columns.
     Top { columns: Vec<usize>, descending: bool, limit: usize },
     /// Groups by keys, with aggregates of `large`, or distinct keys.
     Groups { keys: Vec<usize>, aggregates: bool },
 }
 
 impl Query {
-    /// A program over `table`.
+    /// Makes a random query over `table`.
     pub fn random(random: &mut Random, table: String) -> Self {
         let filter = random.chance(70).then(|| Test::random(random, 2));
         Query { table, filter, shape: Shape::random(random) }
     }
 
-    /// The query over fewer rows, where that does not change which rows are the first ones.
+    /// Adds a condition to the query, unless the query has a limit, where the condition would select other
+    /// rows.
     pub fn narrowed(&self, random: &mut Random) -> Option<Self> {
         let keeps_meaning = matches!(self.shape, Shape::Rows(_, None) | Shape::Groups { .. });
         let test = Test::random(random, 1);
@@ -59,12 +60,12 @@ impl Query {
         keeps_meaning.then(|| Query { filter: Some(Test::All(all)), ..self.clone() })
     }
 
-    /// Its condition as the node takes it.
+    /// Returns the query's condition as an expression of the node.
     pub fn filter(&self) -> Option<Expr> {
         self.filter.as_ref().map(Test::expr)
     }
 
-    /// It as the node takes it.
+    /// Returns the query as a program of the node.
     pub fn program(&self) -> Program {
         let table = TableName::new(&self.table).expect("tables of the simulation have valid names");
         let filter = self.filter();
@@ -72,7 +73,7 @@ impl Query {
         Program { table, version: None, filter, output, order, limit: limit.map(|limit| limit as u64) }
     }
 
-    /// Whether `answer` is what this gives on `rows`.
+    /// Checks that `answer` is the result of the query over `rows`.
     ///
     /// # Errors
     /// How they differ.
@@ -114,17 +115,17 @@ pub struct Change {
     new: Option<New>,
 }
 
-/// What a column becomes.
+/// The new value of a column.
 #[derive(Clone, Debug)]
 enum New {
-    /// This value.
+    /// A constant.
     Value(usize, Cell),
-    /// That of another column.
+    /// The value of another column.
     Of(usize, usize),
 }
 
 impl Change {
-    /// A change of `table`.
+    /// Makes a random change of `table`.
     pub fn random(random: &mut Random, table: String) -> Self {
         let new = match random.below(4) {
             0 => Some(New::Value(3, Cell::Text(random.pick(&WORDS)))),
@@ -132,11 +133,11 @@ impl Change {
             2 => Some(New::Of(1, 2)),
             _ => None,
         };
-        // All rows now and then.
+        // Sometimes changes all rows.
         Change { table, filter: random.chance(95).then(|| Test::random(random, 2)), new }
     }
 
-    /// It as the node takes it.
+    /// Returns the change as a program of the node.
     pub fn program(&self) -> Program {
         let new = |column: usize, expr: Expr| NamedExpr { name: COLUMNS[column].to_string(), expr };
         let columns = self.new.iter().map(|of| match of {
@@ -151,12 +152,12 @@ impl Change {
         Program { output: Output::Rows(columns.collect()), ..rows.program() }
     }
 
-    /// How many of `rows` it changes.
+    /// Returns how many of `rows` it changes.
     pub fn count(&self, rows: &[Row]) -> u64 {
         rows.iter().filter(|row| self.passes(row)).count() as u64
     }
 
-    /// What it makes of `rows`.
+    /// Returns `rows` after the change.
     pub fn apply(&self, rows: &[Row]) -> Vec<Row> {
         let changed = |row: &Row| match &self.new {
             _ if !self.passes(row) => Some(*row),
@@ -217,7 +218,7 @@ impl Test {
         }
     }
 
-    /// In three-valued logic.
+    /// Evaluates the condition in three-valued logic.
     fn holds(&self, row: &Row) -> Option<bool> {
         match self {
             Test::Compare(column, op, value) => match row[*column] {
@@ -232,7 +233,7 @@ impl Test {
     }
 }
 
-/// AND where `decides` is false, OR where it is true.
+/// Evaluates AND if `decides` is false, OR if it is true, in three-valued logic.
 fn decided(tests: &[Test], row: &Row, decides: bool) -> Option<bool> {
     let outcomes: Vec<Option<bool>> = tests.iter().map(|test| test.holds(row)).collect();
     match outcomes.contains(&Some(decides)) {
@@ -274,7 +275,7 @@ impl Shape {
             }
             _ => {
                 let keys = random.below(4);
-                // Without keys there is nothing that could be distinct.
+                // Without keys there are no distinct keys to return.
                 let aggregates = keys == 0 || random.chance(70);
                 let keys = [1, 3].into_iter().filter(|key| (keys >> (key / 2)) & 1 == 1).collect();
                 Shape::Groups { keys, aggregates }
@@ -315,7 +316,7 @@ fn project(rows: &[&Row], columns: &[usize]) -> Vec<Vec<Cell>> {
     rows.iter().map(|row| columns.iter().map(|&column| row[column]).collect()).collect()
 }
 
-/// One row for each group, in order.
+/// Returns one row for each group, in order.
 fn groups(rows: &[&Row], keys: &[usize], aggregates: bool) -> Vec<Vec<Cell>> {
     let mut groups: BTreeMap<Vec<Cell>, (i64, Vec<i64>)> = BTreeMap::new();
     if keys.is_empty() {
@@ -340,12 +341,12 @@ fn groups(rows: &[&Row], keys: &[usize], aggregates: bool) -> Vec<Vec<Cell>> {
     all
 }
 
-/// NULL comes first where values ascend, and last where they descend.
+/// Compares the first cells; NULL comes first in ascending order, and last in descending order.
 fn first_comes_first(a: &[Cell], b: &[Cell], descending: bool) -> Ordering {
     if descending { b[0].cmp(&a[0]) } else { a[0].cmp(&b[0]) }
 }
 
-/// Of rows that share the last key any may leave; all before them must.
+/// Checks the first rows: of those that tie with the last, any may be in the answer; all before them must be.
 fn check_top(expected: &[Vec<Cell>], limit: usize, answer: &[Vec<Cell>]) -> Result<(), String> {
     let count = limit.min(expected.len());
     same_number(count, answer.len())?;
@@ -369,7 +370,7 @@ fn same_number(expected: usize, found: usize) -> Result<(), String> {
     if expected == found { Ok(()) } else { Err(format!("{found} rows came, and {expected} were to come")) }
 }
 
-/// Whether the sorted `part` is in the sorted `whole`, as often as it repeats.
+/// Checks that the sorted `part` is contained in the sorted `whole`, duplicates included.
 fn is_part(part: &[Vec<Cell>], whole: &[Vec<Cell>]) -> Result<(), String> {
     let mut rest = whole.iter().peekable();
     for row in part {

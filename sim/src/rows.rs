@@ -1,4 +1,4 @@
-//! Rows as the model keeps them, plainly, and as Arrow has them.
+//! Rows in the model's plain form, and as Arrow batches.
 
 use crate::random::Random;
 use arrow_array::cast::AsArray;
@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use farpool_columns::{Chunk, RowGroup};
 use std::sync::Arc;
 
-/// The strings that tables hold. One is long: results with it overrun windows sooner.
+/// The strings in the tables. One is long, so that results with it exceed flow-control windows sooner.
 pub const WORDS: [&str; 6] = [
     "",
     "ab",
@@ -44,7 +44,7 @@ pub fn schema() -> SchemaRef {
     Arc::new(Schema::new((0..COLUMNS.len()).map(field).collect::<Vec<_>>()))
 }
 
-/// `count` rows.
+/// Makes `count` random rows.
 pub fn random_rows(random: &mut Random, count: usize) -> Vec<Row> {
     let start = random.below(1000) as i64;
     let distinct = 1 + random.magnitude(300);
@@ -58,7 +58,7 @@ pub fn random_rows(random: &mut Random, count: usize) -> Vec<Row> {
     (0..count).map(row).collect()
 }
 
-/// Rows as a batch.
+/// Converts rows to a batch.
 pub fn batch(rows: &[Row]) -> RecordBatch {
     let ints = |column: usize| {
         let value = |row: &Row| match row[column] {
@@ -75,19 +75,19 @@ pub fn batch(rows: &[Row]) -> RecordBatch {
     RecordBatch::try_new(schema(), vec![ints(0), ints(1), ints(2), words]).expect("columns of the schema")
 }
 
-/// The rows of a batch that came from the node.
+/// Converts a batch that came from the node to rows.
 ///
 /// # Errors
-/// What is in it that no table holds.
+/// When the batch has a value that no table holds.
 pub fn rows_of(batch: &RecordBatch) -> Result<Vec<Vec<Cell>>, String> {
     let columns = batch.columns().iter().map(cells_of).collect::<Result<Vec<_>, _>>()?;
     Ok((0..batch.num_rows()).map(|row| columns.iter().map(|cells| cells[row]).collect()).collect())
 }
 
-/// The rows of a table from a place on, as they lie in the node.
+/// Reads the rows of a table from index `place` on directly from the node's row groups.
 ///
 /// # Errors
-/// What is in them that no table holds.
+/// When there is a value that no table holds.
 pub fn rows_behind<'a>(
     groups: impl Iterator<Item = &'a Arc<RowGroup>>,
     place: usize,

@@ -1,4 +1,5 @@
-//! What everybody in a simulation shares: the models, the log, and what is known of the world.
+//! The state that all participants of a simulation share: the models, the log, and the kinds of trouble that
+//! may occur.
 
 use crate::checks::Checked;
 use crate::log::Log;
@@ -9,23 +10,23 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::task::yield_now;
 
-/// See the file's comment. Locked for moments only: all tasks are on one thread.
+/// The shared state. It is locked only briefly: all tasks are on one thread.
 pub type Shared = Arc<Mutex<State>>;
 
-/// See the file's comment.
+/// The state that all participants share.
 #[derive(Debug)]
 pub struct State {
-    /// What has happened.
+    /// The log of all events.
     pub log: Log,
-    /// The tables of each tenant.
+    /// The model of each tenant's tables.
     pub models: Vec<Model>,
-    /// What the world is like.
+    /// The kinds of trouble that may occur in this world.
     pub weather: Weather,
-    /// Everybody is to come to an end: nobody pauses any more.
+    /// Whether the simulation is ending: clients no longer pause.
     pub is_ending: bool,
 }
 
-/// Waits for a few events, now and then.
+/// Sometimes waits for a few events.
 pub async fn pause(shared: &Shared, random: &mut Random) {
     if random.chance(70) {
         return;
@@ -40,27 +41,27 @@ pub async fn pause(shared: &Shared, random: &mut Random) {
     }
 }
 
-/// What may go wrong in a world by its own nature.
+/// The kinds of trouble that may occur in a world.
 #[derive(Clone, Copy, Debug)]
 pub struct Weather {
-    /// The pool may be too small for the tables, or allocations fail at random.
+    /// Whether the pool may be too small for the tables, or allocations fail at random.
     pub is_tight: bool,
-    /// The memory for work is so small that requests wait for it, and may wait in vain.
+    /// Whether the memory for work is so small that requests wait for it and may time out.
     pub is_short: bool,
-    /// So much time passes at once that peers give one another up.
+    /// Whether time may jump so far that peers time out.
     pub is_slow: bool,
 }
 
 impl State {
-    /// From event `first` to now.
+    /// Returns the span from event `first` to now.
     pub fn span_since(&self, first: u64) -> Span {
         Span { first, last: self.log.step }
     }
 
-    /// Whether a request over a table may have failed like this.
+    /// Checks whether a request over a table may have failed with this error.
     pub fn explains(&self, error: &Error, tenant: usize, table: &str, span: Span) -> Checked {
         let may_be = match error.kind {
-            // Where a version is held of a table that is not there, another one than that is stale.
+            // A version of a table that has since been dropped is reported as stale.
             ErrorKind::NotFound | ErrorKind::Stale if !table.is_empty() => {
                 self.models[tenant].was_absent_within(table, span)
             }
@@ -71,7 +72,7 @@ impl State {
 }
 
 impl Weather {
-    /// Whether any request may have failed like this: because so much time has passed, or for want of memory.
+    /// Whether any request may have failed with this error: because of a timeout, or for lack of memory.
     pub fn explains(&self, error: &Error) -> bool {
         let is_unread = error.message.contains("was not read for");
         match error.kind {
@@ -81,7 +82,7 @@ impl Weather {
         }
     }
 
-    /// Whether the node may hang up on a client that has done nothing wrong.
+    /// Whether the node may close the connection of a client that has done nothing wrong.
     pub fn may_part(&self) -> bool {
         self.is_slow || self.is_short
     }

@@ -1,8 +1,8 @@
-//! Rivals that are libraries: programs of this tree, outside its workspace, built in a folder beside the other
-//! rivals.
+//! Rivals that are libraries: their drivers are programs of this tree, outside its workspace, built in a
+//! folder beside the other rivals.
 //!
-//! Invariant: the file `built-from` beside a program holds the sources that the program was built from, and is
-//! written last. A program whose sources are the same is not built again.
+//! Invariant: the file `built-from` beside a program holds the sources that the program was built from, and
+//! is written last. A program whose sources have not changed is not built again.
 
 use crate::cargo;
 use anyhow::{Context, Result};
@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 /// A program that `bench/definitions/rivals.toml` names, with `program = true`.
 pub struct Program {
-    /// Its folder, here below `bench/rivals/` and among the rivals.
+    /// Name of its folder, both below `bench/rivals/` and among the installed rivals.
     pub name: &'static str,
     pub purpose: &'static str,
-    /// What is said before a build.
+    /// Note about the build's costs, printed before a build.
     effort: &'static str,
-    /// Files from the root of the tree that it is made of, beside those of its folder.
+    /// Files outside its folder that it is built from, relative to the root of the tree.
     shared: &'static [&'static str],
 }
 
@@ -28,7 +28,7 @@ pub const PROGRAMS: [Program; 1] = [Program {
 }];
 
 impl Program {
-    /// Builds the program, if it is not there as the tree has it.
+    /// Builds the program, unless it is installed from the same sources.
     pub fn install(&self, folder: &Path) -> Result<()> {
         let sources = self.sources()?;
         let program = folder.join("bin").join(format!("{}_driver", self.name));
@@ -41,14 +41,14 @@ impl Program {
         let target = folder.join("target");
         self.build(&target)?;
         fs::create_dir_all(folder.join("bin"))?;
-        // A program that runs can be replaced by renaming, not by writing.
+        // A running program can be replaced by renaming, but cannot be overwritten.
         fs::rename(target.join("release").join(format!("farpool-rival-{}", self.name)), &program)
             .with_context(|| format!("cannot put {} in its place", program.display()))?;
         fs::remove_dir_all(&target).with_context(|| format!("cannot remove {}", target.display()))?;
         fs::write(&built_from, sources).with_context(|| format!("cannot write {}", built_from.display()))
     }
 
-    /// What was built stays when the build fails, and is used by the next one.
+    /// Builds into `target`, which is kept when the build fails and reused by the next one.
     fn build(&self, target: &Path) -> Result<()> {
         let manifest = format!("bench/rivals/{}/Cargo.toml", self.name);
         let target = target.to_string_lossy();
@@ -58,7 +58,7 @@ impl Program {
         })
     }
 
-    /// All that the program is made of, one file after the other.
+    /// Concatenates all files that the program is built from.
     fn sources(&self) -> Result<String> {
         let root = cargo::root();
         let folder = root.join("bench/rivals").join(self.name);

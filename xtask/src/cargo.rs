@@ -1,11 +1,11 @@
-//! Running cargo, always in the root of the tree and with the same profile and features.
+//! Runs cargo, always with the same profile and features.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Selects the whole tree in the one profile. Another selection could resolve to other features of the
-/// dependencies, and cargo would build them a second time.
+/// Arguments that select the whole tree in the one profile. Another selection could resolve to other features
+/// of the dependencies, and cargo would build them a second time.
 pub const WORKSPACE: [&str; 3] = ["--release", "--locked", "--workspace"];
 
 /// The root of the tree.
@@ -14,7 +14,8 @@ pub fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// A folder outside the tree for what is fetched: in `~/.cache/farpool`, or in what the variable FARPOOL_CACHE names.
+/// Returns a folder outside the tree for downloads: in `~/.cache/farpool`, or in the folder that
+/// FARPOOL_CACHE names.
 ///
 /// # Errors
 /// When neither FARPOOL_CACHE nor HOME is set.

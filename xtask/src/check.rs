@@ -1,4 +1,4 @@
-//! `cargo xtask check`: what must hold before a change is merged, in the order of what it costs.
+//! `cargo xtask check`: the checks that must pass before a change is merged, cheapest first.
 //!
 //! Warnings are fatal in CI (when the variable CI is set) and only printed otherwise.
 
@@ -10,7 +10,7 @@ pub fn run() -> Result<()> {
     step("format", || cargo::run(["fmt", "--all", "--check"]))?;
     step("rules of the tree", crate::rules_of_the_tree)?;
     step("build", || cargo::run(["build"].into_iter().chain(WORKSPACE).chain(["--all-targets"])))?;
-    // The doc tests follow the other tests in the same command, which builds nothing twice.
+    // The doc tests follow the other tests in the same command, so that nothing is built twice.
     step("tests", || cargo::run(["test"].into_iter().chain(WORKSPACE)))?;
     step("SQLite's logic tests", crate::logic_tests::run)?;
     step("simulation", simulation)?;
@@ -20,8 +20,8 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// A minute of seeds, always the same, so that a failure is that of the change at hand. `cargo xtask simulate --first`
-/// takes others.
+/// Simulates a minute of seeds, always the same ones, so that a failure is due to the change at hand. Run
+/// `cargo xtask simulate --first` for others.
 fn simulation() -> Result<()> {
     let arguments = ["--first", "1", "--seeds", "5000", "--seconds", "60"].map(String::from);
     cargo::run_program("farpool-sim", &[], &arguments)
@@ -35,7 +35,7 @@ fn lints() -> Result<()> {
 
 fn documentation() -> Result<()> {
     let environment = if in_ci() { [("RUSTDOCFLAGS", "-D warnings")].as_slice() } else { &[] };
-    // The examples are named so that the features are those of the lints: nothing is checked twice.
+    // Naming the examples keeps the features equal to those of the lints, so that nothing is checked twice.
     let targets = ["doc"].into_iter().chain(WORKSPACE).chain(["--no-deps", "--lib", "--bins", "--examples"]);
     cargo::run_with(targets, environment)
 }

@@ -1,5 +1,6 @@
-//! `cargo xtask emulate`: the unit tests of the crates with `unsafe` code, built for 64-bit ARM and run by QEMU. There
-//! the portable paths are all there is; the compiler makes them NEON, which every such processor has.
+//! `cargo xtask emulate`: runs the unit tests of the crates with `unsafe` code, built for 64-bit ARM, under
+//! QEMU. On ARM only the portable code paths exist; the compiler vectorizes them with NEON, which every such
+//! processor has.
 
 use crate::{cargo, programs, sanitize};
 use anyhow::Result;

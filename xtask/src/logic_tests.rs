@@ -1,18 +1,19 @@
-//! `cargo xtask logic-tests`: a fixed part of SQLite's SQL logic tests, from the package that has them.
+//! `cargo xtask logic-tests`: runs a fixed part of SQLite's SQL logic tests.
 //!
-//! It is a package for Java, of 110 MB: Maven fetches it once into the folder `sqlite-tests` of the cache, and what of
-//! it is used is unpacked beside it. `testdata/slt/sqlite.toml` says which files run.
+//! The tests come in a Java package of 110 MB: Maven downloads it once into the folder `sqlite-tests` of the
+//! cache, and the files in use are unpacked beside it. `testdata/slt/sqlite.toml` says which files run.
 
 use crate::cargo::{self, WORKSPACE};
 use crate::programs;
 use anyhow::{Context, Result};
 use std::path::Path;
 
-/// The package; its version is a part of the folder's name, so that another one is fetched anew.
+/// The Maven package; its version is part of the folder's name, so that another version is downloaded
+/// separately.
 const PACKAGE: &str = "net.hydromatic:sql-logic-test:0.3";
 const FILE: &str = "sql-logic-test-0.3.jar";
 
-/// The files that are unpacked: the first of each folder that has many.
+/// The files that are unpacked: only the first one of each large folder.
 const FILES: [&str; 4] = [
     "test/select*.test",
     "test/evidence/*.test",
@@ -20,10 +21,10 @@ const FILES: [&str; 4] = [
     "test/index/*/*/slt_good_0.test",
 ];
 
-/// Fetches the files and runs the test.
+/// Downloads the files and runs the test.
 ///
 /// # Errors
-/// When queries differ from SQLite's answers, or the package cannot be fetched.
+/// When results differ from SQLite's, or the package cannot be downloaded.
 pub fn run() -> Result<()> {
     let folder = cargo::cache("sqlite-tests")?;
     fetch(&folder)?;

@@ -1,9 +1,9 @@
-//! The project's own commands, the same by hand and in CI: `cargo xtask check | bench | simulate | rivals | sanitize | emulate |
-//! logic-tests | timings | edges`.
+//! The project's own commands, the same by hand and in CI: `cargo xtask` with `check`, `bench`, `simulate`,
+//! `rivals`, `sanitize`, `emulate`, `logic-tests`, `timings` or `edges`.
 //!
-//! Invariant: everything is built with the one profile and the one set of features ([`cargo::WORKSPACE`]),
-//! so that checks, tests and benchmarks share what they build. This crate stays free of the project's
-//! libraries: the checks that need no build answer within seconds.
+//! Invariant: everything is built with the one profile and the one set of features ([`cargo::WORKSPACE`]), so
+//! that checks, tests and benchmarks share build results. This crate does not depend on the project's
+//! libraries, so that checks which need no build finish within seconds.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Programs that are not Rust's: seeing whether they are there, installing and running them.
+//! External programs: checks that they are installed, installs and runs them.
 
 use anyhow::{Context, Result, bail};
 use std::process::{Command, Stdio};
@@ -9,10 +9,10 @@ pub fn is_there(program: &str) -> bool {
     tried.is_ok()
 }
 
-/// Installs Debian's `packages` unless all `programs` are there.
+/// Installs Debian's `packages` unless all `programs` can be started.
 ///
 /// # Errors
-/// When that cannot be done; it says what to install.
+/// When that fails; the message says what to install.
 pub fn install(programs: &[&str], packages: &[&str]) -> Result<()> {
     if programs.iter().all(|program| is_there(program)) {
         return Ok(());
@@ -25,7 +25,7 @@ pub fn install(programs: &[&str], packages: &[&str]) -> Result<()> {
 /// Runs a program.
 ///
 /// # Errors
-/// When it cannot be started or fails, with what to do `otherwise`.
+/// When it cannot be started or fails; the message ends with the advice `otherwise`.
 pub fn run<'a>(program: &str, arguments: impl IntoIterator<Item = &'a str>, otherwise: &str) -> Result<()> {
     let status = Command::new(program).args(arguments).status();
     if !status.with_context(|| format!("cannot start {program}: {otherwise}"))?.success() {

@@ -2,7 +2,7 @@
 //! environments outside the tree, and those that are built (`built.rs`).
 //!
 //! The folder is `~/.cache/farpool/rivals` (or in FARPOOL_CACHE), or what the variable FARPOOL_RIVALS names.
-//! One that cannot be installed leaves the others alone: the suites run with those that are there.
+//! If a rival cannot be installed, the others are; the suites run with those that are installed.
 
 use crate::built::PROGRAMS;
 use crate::cargo;
@@ -10,12 +10,12 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A virtual environment: packages that can live together.
+/// A Python virtual environment with packages that are compatible with each other.
 struct Environment {
-    /// Its folder; `bench/definitions/rivals.toml` names it.
+    /// Name of its folder; `bench/definitions/rivals.toml` refers to it.
     name: &'static str,
     packages: &'static [&'static str],
-    /// What is missing without it.
+    /// Benchmarks that need it, for messages.
     purpose: &'static str,
 }
 
@@ -36,7 +36,7 @@ const ENVIRONMENTS: [Environment; 2] = [
         ],
         purpose: "DuckDB, Polars, DataFusion, chDB, RE2 and Arrow Flight (both in pyarrow), and the figures",
     },
-    // Its extensions are only there for this version of DuckDB.
+    // Its extensions exist for this version of DuckDB only.
     Environment {
         name: "quack",
         packages: &[
@@ -50,7 +50,7 @@ const ENVIRONMENTS: [Environment; 2] = [
     },
 ];
 
-/// Makes every environment that is not there, installs its packages, and builds the programs that are not there.
+/// Creates every missing environment, installs its packages, and builds the missing programs.
 pub fn install() -> Result<()> {
     let folder = folder()?;
     let mut failed = Vec::new();

@@ -1,19 +1,19 @@
-//! `cargo xtask sanitize`: the unit tests of the crates with `unsafe` code, under AddressSanitizer. Which these are, the
-//! table of modules in `crates/farpool/tests/edges/unsafe_code.rs` says.
+//! `cargo xtask sanitize`: the unit tests of the crates with `unsafe` code, under AddressSanitizer. The
+//! crates are those in the table of modules in `crates/farpool/tests/edges/unsafe_code.rs`.
 //!
-//! The sanitizer is an unstable option of the compiler whose run-time library comes with the stable toolchain
-//! too. Everything is built anew with it, in a folder of its own, which takes some minutes.
+//! The sanitizer is an unstable option of the compiler, whose run-time library is part of the stable
+//! toolchain too. Everything is rebuilt with it, in a folder of its own, which takes some minutes.
 
 use crate::{cargo, edges::unsafe_code};
 use anyhow::Result;
 
-/// With a target named, the compiler's flags do not reach build scripts and macros.
+/// Naming the target keeps the compiler's flags from build scripts and macros.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Builds and runs the tests.
 ///
 /// # Errors
-/// When a test fails, which an invalid access makes it do, or the processor is another.
+/// When a test fails, as an invalid access makes it do, or the processor is not x86-64.
 pub fn run() -> Result<()> {
     anyhow::ensure!(cfg!(target_arch = "x86_64"), "the sanitizer is set up for x86-64 only");
     let folder = cargo::root().join("target/sanitize");
@@ -25,7 +25,7 @@ pub fn run() -> Result<()> {
     cargo::run_with(unit_tests(TARGET).iter().map(String::as_str), &environment)
 }
 
-/// Cargo's arguments that run the unit tests of the crates with `unsafe` code for the processor `target`.
+/// Returns cargo's arguments that run the unit tests of the crates with `unsafe` code for `target`.
 pub fn unit_tests(target: &str) -> Vec<String> {
     let packages = unsafe_code::crates()
         .into_iter()

@@ -1,5 +1,5 @@
-//! `cargo xtask timings`: builds the program from nothing and prints, as a table, what each part of it costs. Run it
-//! before and after a dependency or a crate is added; `docs/building.md` keeps the dated tables.
+//! `cargo xtask timings`: builds the program from scratch and prints, as a table, the build time of each
+//! part. Run it before and after a dependency or a crate is added; `docs/building.md` has the dated tables.
 
 use crate::cargo;
 use anyhow::{Context, Result};
@@ -7,7 +7,8 @@ use serde_json::Value;
 use std::fs;
 use std::time::Instant;
 
-/// Parts, by how the names of their packages begin. The first that fits has a package; the last has the rest.
+/// Parts of the build, with prefixes of their packages' names. The first match counts; the last part has the
+/// rest.
 const PARTS: [(&str, &[&str]); 5] = [
     ("farpool", &["farpool"]),
     ("DataFusion and its parser", &["datafusion", "sqlparser", "recursive", "object_store"]),
@@ -31,7 +32,7 @@ const PARTS: [(&str, &[&str]); 5] = [
     ("the rest", &[""]),
 ];
 
-/// What was built of a part.
+/// Build costs of a part.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     units: usize,
@@ -41,7 +42,7 @@ struct Cost {
 /// Builds into a fresh folder and prints the table.
 ///
 /// # Errors
-/// When the build fails, or cargo's report is not as it was.
+/// When the build fails, or cargo's report has changed its format.
 #[expect(clippy::disallowed_methods, reason = "a measurement takes the time")]
 pub fn run() -> Result<()> {
     let folder = cargo::root().join("target/timings");
@@ -60,7 +61,8 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// The units of cargo's report: the package, and how many seconds it was compiled or its build script run.
+/// Returns the units of cargo's report: the package, and the seconds of compiling it or running its build
+/// script.
 fn units(report: &str) -> Result<Vec<(String, f64)>> {
     let data = report.split_once("const UNIT_DATA = ").and_then(|(_, rest)| rest.split_once(";\n"));
     let (data, _) = data.context("cargo's report has no UNIT_DATA any more")?;

@@ -1,7 +1,8 @@
-//! Data sets whose counts are known: values as often as each other, or with a skew (thesis, section 4.3.4).
+//! Data sets with known counts: all values equally frequent, or with a skew (thesis, section 4.3.4).
 //!
-//! The hash has one seed, so another seed of a data set has other values in place of the same counts. Invariant:
-//! no value belongs to two seeds of a data set, as long as these have fewer than 2^32 / 3 values together.
+//! The hash of the sketches has a fixed seed; instead, each seed of a data set has other values with the same
+//! counts. Invariant: no value belongs to two seeds of a data set, as long as these have fewer than 2^32 / 3
+//! values together.
 
 use crate::random::Random;
 use anyhow::Result;
@@ -10,19 +11,19 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Values that sketches are given at a time, as a row group has them.
+/// Number of values that sketches are updated with at a time: a row group.
 const BATCH: u64 = 65536;
 
-/// Values up to this are counted in an array: with skew nearly all are.
+/// Values below this are counted in an array: with skew that is nearly all.
 const FREQUENT: u32 = 1 << 20;
 
-/// What a data set is like.
+/// The distribution of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
-    /// Every value so many times.
+    /// Every value occurs this many times.
     Uniform { times: u64 },
-    /// Values about as frequent as their power of -`skew`.
+    /// The frequency of a value is about its power of -`skew`.
     Zipf { skew: f64 },
 }
 
@@ -31,7 +32,7 @@ pub struct Data {
     pub family: Family,
     pub distinct: u64,
     pub rows: u64,
-    /// How often each value occurs, if not all as often.
+    /// The count of each value, unless all are equal.
     counts: Vec<u64>,
 }
 
@@ -53,7 +54,7 @@ impl Data {
         Data { family: Family::Zipf { skew }, distinct: counts.len() as u64, rows, counts }
     }
 
-    /// Its name in a report.
+    /// Name of the data set in a report.
     pub fn name(&self) -> String {
         match self.family {
             Family::Uniform { times } => format!("{} values, {times}× each", self.distinct),
@@ -61,7 +62,7 @@ impl Data {
         }
     }
 
-    /// How often a value occurs, by its place.
+    /// Returns the count of the value at index `place`.
     pub fn count(&self, place: u64) -> u64 {
         match self.family {
             Family::Uniform { times } if place < self.distinct => times,
@@ -70,7 +71,7 @@ impl Data {
         }
     }
 
-    /// The sum of the squares of the counts.
+    /// Returns the sum of the squares of the counts.
     pub fn second_moment(&self) -> f64 {
         match self.family {
             Family::Uniform { times } => self.distinct as f64 * (times as f64).powi(2),
@@ -78,7 +79,7 @@ impl Data {
         }
     }
 
-    /// Hands over the values of a seed, part by part, with how often each occurs if that is not once.
+    /// Calls `take` with the values of a seed, part by part, and with their counts if these are not 1.
     pub fn each(
         &self,
         seed: u64,
@@ -97,10 +98,10 @@ impl Data {
     }
 }
 
-/// The value at a place; places from [`Data::distinct`] on are of values that do not occur.
+/// Returns the value at index `place`; indexes from [`Data::distinct`] on give values that do not occur.
 pub fn value(seed: u64, place: u64) -> u32 {
-    // Multiples of the golden ratio keep the seeds' ranges apart; what follows, the end of Murmur3 for 32 bits,
-    // gives every number another one.
+    // Multiples of the golden ratio keep the seeds' ranges apart; the rest, the finalizer of Murmur3 for 32
+    // bits, is a bijection.
     let k = (seed as u32).wrapping_mul(0x9e37_79b9).wrapping_add(place as u32);
     let k = (k ^ (k >> 16)).wrapping_mul(0x85eb_ca6b);
     let k = (k ^ (k >> 13)).wrapping_mul(0xc2b2_ae35);

@@ -4,7 +4,7 @@ use crate::parameters;
 use farpool::model::SketchParameters;
 use serde::Deserialize;
 
-/// Sketches that are only there to be compared get one in so many of the values.
+/// Sketches that only serve comparison get one in this many of the values.
 const SHARE: u64 = 10;
 
 /// The suite.
@@ -28,7 +28,7 @@ pub struct Quick {
     most: u64,
 }
 
-/// Data sets in which every value occurs as often.
+/// Data sets in which all values are equally frequent.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Uniform {
@@ -56,7 +56,7 @@ pub struct SketchDefinition {
 }
 
 impl Definition {
-    /// What `--quick` runs.
+    /// Applies the settings of `--quick`.
     pub fn shrink_to_quick(&mut self) {
         self.seeds = self.quick.seeds;
         self.values_max = self.quick.values_max;
@@ -65,12 +65,12 @@ impl Definition {
         self.zipf.iter_mut().for_each(|data| data.rows.retain(|rows| *rows <= most));
     }
 
-    /// Seeds for a data set of so many distinct values.
+    /// Returns the number of seeds for a data set with this many distinct values.
     pub fn seeds_for(&self, distinct: u64) -> u64 {
         (self.values_max / distinct.max(1)).clamp(1, self.seeds)
     }
 
-    /// Whether a sketch takes part for this seed of a data set of so many distinct values.
+    /// Whether a sketch takes part for this seed of a data set with this many distinct values.
     pub fn takes_part(&self, sketch: &SketchDefinition, seed: u64, distinct: u64) -> bool {
         let share = (self.values_max / SHARE / distinct.max(1)).max(1);
         sketch.seeds_max.is_none_or(|most| seed < most.min(share))

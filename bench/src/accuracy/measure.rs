@@ -1,4 +1,4 @@
-//! Sketches of data sets whose counts are known, for many seeds.
+//! Measures the errors of sketches on data sets with known counts, for many seeds.
 
 use super::data::{self, Data, Family};
 use super::definition::{Definition, SketchDefinition};
@@ -11,19 +11,20 @@ use farpool_statistics::{Estimate, Sketch};
 use serde::Serialize;
 use std::time::Instant;
 
-/// Values whose frequency is asked for, of each data set, and as many that do not occur.
+/// Number of values of each data set whose frequency is estimated, and of values that do not occur.
 const ASKED: u64 = 32;
 
-/// Values asked for where Fast-AGMS is asked each time whether to trust the counts.
+/// The same number where Fast-AGMS is asked for each value whether to trust the counts.
 const ASKED_TRUSTED: u64 = 4;
 
-/// The part of the estimates whose bounds are stated to hold the truth.
+/// Stated share of the estimates whose bounds contain the true value.
 const STATED: f64 = 0.95;
 
-/// Standard deviations by which fewer may hold it: of thousands of lines one is four off by chance alone.
+/// Standard deviations by which the share may be lower: among thousands of lines, one is off by four by
+/// chance.
 const DEVIATIONS_MAX: f64 = 4.0;
 
-/// Seeds whose errors are kept one by one, for the figures.
+/// Number of seeds whose errors are kept separately, for the figures.
 const KEPT_SEEDS: u64 = 2;
 
 /// A run of the suite.
@@ -32,13 +33,13 @@ pub struct Results {
     pub suite: String,
     pub date: String,
     pub machine: Machine,
-    /// The most of one data set.
+    /// The largest number of seeds of a data set.
     pub seeds: u64,
     pub elapsed_s: f64,
     pub lines: Vec<Line>,
 }
 
-/// The errors of one answer of one sketch over one data set.
+/// Errors of one estimate of one sketch over one data set.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
     pub data: String,
@@ -49,17 +50,17 @@ pub struct Line {
     #[serde(skip)]
     parameters: SketchParameters,
     pub seeds: u64,
-    /// Only there to be compared with others, in the figures.
+    /// Whether the line only serves comparison in the figures.
     pub only_figures: bool,
-    /// Relative: the mean, what 95 of 100 do not exceed, and the largest.
+    /// Relative errors: the mean, the 95th percentile, and the largest.
     pub error_mean: f64,
     pub error_95: f64,
     pub error_most: f64,
-    /// Of the first seeds, the mean of each.
+    /// Mean errors of the first seeds, one by one.
     pub error_of_seed: Vec<f64>,
-    /// The mean of how far estimates are from the truth; also of values that do not occur.
+    /// Mean absolute error; includes values that do not occur.
     pub absolute_mean: f64,
-    /// Estimates, and those whose bounds hold the truth.
+    /// Number of estimates, and of those whose bounds contain the true value.
     pub estimates: u64,
     pub kept: u64,
     pub goal: Option<f64>,
@@ -90,7 +91,7 @@ pub fn run(definition: &Definition) -> Result<Results> {
 }
 
 impl Results {
-    /// Bounds that do not hold fail the run: they are a promise, not a speed.
+    /// Fails the run if the bounds do not hold: they are guaranteed, unlike speed.
     pub fn check(&self) -> Result<()> {
         for line in self.lines.iter().filter(|line| line.estimates >= 100) {
             let kept = line.kept as f64 / line.estimates as f64;
@@ -103,7 +104,7 @@ impl Results {
     }
 }
 
-/// A line for each of the sketches that take part.
+/// Measures a line for each sketch that takes part.
 fn data_set(definition: &Definition, data: &Data) -> Result<Vec<Line>> {
     let taking_part =
         definition.sketches.iter().filter(|sketch| definition.takes_part(sketch, 0, data.distinct));
@@ -146,8 +147,8 @@ fn one_seed(data: &Data, seed: u64, lines: Vec<&mut Line>) -> Result<()> {
     Ok(())
 }
 
-/// What a sketch is about, and the truth beside its estimates: how many values there are, or how often some
-/// of them occur, or else the second moment.
+/// Returns the estimates of a sketch with the true values: the number of distinct values, or the frequencies
+/// of some values, or else the second moment.
 fn answers(sketch: &Sketch, data: &Data, seed: u64) -> Result<Vec<(f64, Estimate)>> {
     if let Some(estimate) = sketch.distinct() {
         return Ok(vec![(data.distinct as f64, estimate)]);

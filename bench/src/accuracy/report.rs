@@ -1,9 +1,9 @@
-//! Results as a table for a person.
+//! Formats the results as a table.
 
 use super::measure::{Line, Results};
 use crate::text;
 
-/// The whole report.
+/// Returns the whole report.
 pub fn text(results: &Results) -> String {
     let header = [
         "data",

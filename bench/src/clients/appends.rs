@@ -1,4 +1,5 @@
-//! Rows appended one by one as fast as the node takes them, and scans of the table beside one that was loaded at once.
+//! Appends rows one by one as fast as the node takes them, and compares scans of the table with one that was
+//! loaded at once.
 
 use super::definition::{Appends, Definition, Scan};
 use super::growing::{GROWING, LOADED, Memory, Pair, Watch};
@@ -13,7 +14,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What appending took, and the scans after it.
+/// Results of the appends, and of the scans after them.
 #[derive(Clone, Debug, Serialize)]
 pub struct AppendsResult {
     pub connections: usize,
@@ -24,7 +25,7 @@ pub struct AppendsResult {
     pub scans: Vec<ScanResult>,
 }
 
-/// A statement over both tables, in turns: medians.
+/// Medians of a statement over both tables, in turns.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScanResult {
     pub name: String,
@@ -34,16 +35,16 @@ pub struct ScanResult {
     pub at_most: f64,
 }
 
-/// What a statement took.
+/// Costs of a statement.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Cost {
-    /// The client's time.
+    /// Time at the client in milliseconds.
     pub ms: f64,
     /// CPU time of its program at the node.
     pub cpu_ms: f64,
 }
 
-/// Appends all rows, and scans.
+/// Appends all rows, and runs the scans.
 pub async fn measure(definition: &Definition) -> Result<AppendsResult> {
     let Appends { connections, rows, runs, at_most, scans } = &definition.appends;
     text::progress("appends of one row ");
@@ -75,7 +76,7 @@ pub async fn measure(definition: &Definition) -> Result<AppendsResult> {
     })
 }
 
-/// Every row by a load of its own, over the connections in turns.
+/// Appends every row by a load of its own, using the connections in turns.
 async fn append_all(pools: Vec<Arc<dyn Pool>>, table: &TableName, rows: &RecordBatch) -> Result<()> {
     let connections = pools.len();
     let append = |(connection, pool): (usize, Arc<dyn Pool>)| {
@@ -91,7 +92,7 @@ async fn append_all(pools: Vec<Arc<dyn Pool>>, table: &TableName, rows: &RecordB
     try_join_all(pools.into_iter().enumerate().map(append)).await?.into_iter().collect()
 }
 
-/// The medians of both clients, whose answers have been compared before.
+/// Returns the medians of both clients, whose results have been compared before.
 async fn time_in_turns(clients: &[Arc<Session>; 2], sql: &str, runs: usize) -> Result<[Cost; 2]> {
     let mut samples: [[Vec<f64>; 2]; 2] = Default::default();
     for _ in 0..runs {

@@ -1,7 +1,7 @@
-//! UPDATE and DELETE of a part of TPC-H's `lineitem`, in-process and over TCP, beside DuckDB.
+//! UPDATE and DELETE of a part of TPC-H's `lineitem`, in-process and over TCP, compared with DuckDB.
 //!
-//! Invariant: a time is kept only if the statement changed as many rows as its condition holds for, and sums over the
-//! table afterwards are those that a query gave before.
+//! Invariant: a time is kept only if the statement changed as many rows as its condition selects, and sums
+//! over the table afterwards equal those that a query computed before.
 
 use super::definition::{Change, Changes};
 use crate::answers::{self, Answer, Cell};
@@ -17,10 +17,10 @@ use std::path::Path;
 
 const TABLE: &str = "lineitem";
 
-/// Keys of orders at scale 1.
+/// The range of order keys at scale 1.
 const KEYS: f64 = 6e6;
 
-/// All cases.
+/// Results of all cases.
 #[derive(Clone, Debug, Serialize)]
 pub struct ChangesResult {
     pub scale: f64,
@@ -34,13 +34,13 @@ pub struct ChangesResult {
     pub cases: Vec<ChangeResult>,
 }
 
-/// One statement.
+/// Results of one statement.
 #[derive(Clone, Debug, Serialize)]
 pub struct ChangeResult {
     pub name: String,
     /// Rows that the last run changed.
     pub rows: i128,
-    /// Of each side, in the order of the runs.
+    /// Times of each side, in the order of the runs.
     pub times_ms: BTreeMap<String, Vec<f64>>,
 }
 
@@ -49,7 +49,8 @@ pub async fn measure(definition: &Changes, threads: usize) -> Result<ChangesResu
     let folder = data::folder(definition.scale)?;
     let (mut sides, mut notes) = (Vec::new(), Vec::new());
     let mut rows = 0;
-    // Each has a table of its own; that of the first is also asked without push-down, before it is changed.
+    // Each side has a table of its own; the first side's table is also queried without push-down before it is
+    // changed.
     let mut reference = None;
     for name in &definition.sides {
         text::progress(&format!("loading {TABLE}: {name} "));
@@ -95,7 +96,7 @@ async fn load(farpool: &Farpool, folder: &Path) -> Result<usize> {
     Ok(rows)
 }
 
-/// One statement on all sides in turns. The first round warms up and does not count.
+/// Runs one statement on all sides in turns. The first round is a warm-up and does not count.
 async fn change(
     sides: &mut [Side],
     reference: &mut Side,
@@ -137,7 +138,7 @@ fn agree(side: &str, what: &str, expected: &Answer, actual: &Answer) -> Result<(
     }
 }
 
-/// The text for one hundredth of the orders.
+/// Returns the statement for one hundredth of the orders.
 fn fill(text: &str, scale: f64, hundredth: usize) -> String {
     let bound = |hundredth: usize| (KEYS * scale) as u64 * hundredth as u64 / 100;
     let [low, high] = [hundredth, hundredth + 1].map(|hundredth| bound(hundredth).to_string());

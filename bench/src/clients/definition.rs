@@ -45,7 +45,7 @@ pub struct Small {
     pub sql: String,
 }
 
-/// Clients that share the node.
+/// A case of clients that share the node.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shares {
@@ -55,7 +55,7 @@ pub struct Shares {
     pub within: f64,
 }
 
-/// A tenant and how many clients it has.
+/// A tenant and its number of clients.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tenant {
@@ -63,7 +63,7 @@ pub struct Tenant {
     pub clients: usize,
 }
 
-/// Clients that always want more, beside the one of small queries.
+/// Clients that always have more queries to run, beside the client of small queries.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flood {
@@ -73,7 +73,7 @@ pub struct Flood {
     pub at_most: f64,
 }
 
-/// A table that grows by single rows, and the memory that it may take.
+/// A table that grows by single rows, and the limit of its memory.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Growing {
@@ -93,7 +93,7 @@ pub struct Inserts {
     pub sql: String,
 }
 
-/// Rows appended as fast as the node takes them, and what is run over them afterwards.
+/// Rows appended as fast as the node takes them, and the scans that follow.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Appends {
@@ -112,7 +112,7 @@ pub struct Scan {
     pub sql: String,
 }
 
-/// Statements that change a part of a table, and how their work is checked.
+/// Statements that change a part of a table, and the check of their results.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Changes {
@@ -135,7 +135,7 @@ pub struct Change {
 }
 
 impl Definition {
-    /// What `--quick` runs.
+    /// Applies the settings of `--quick`.
     pub fn shrink_to_quick(&mut self) {
         let Quick { rows, window_s, small_queries, insert_s, .. } = self.quick;
         let Quick { appended_rows, scan_runs, change_scale, change_runs, .. } = self.quick;
@@ -147,21 +147,21 @@ impl Definition {
 }
 
 impl Growing {
-    /// The most bytes of the pool that it may take if a load of the same rows takes `loaded`.
+    /// Returns the most bytes of the pool that the table may use if a load of the same rows uses `loaded`.
     pub fn bytes_at_most(&self, loaded: u64) -> u64 {
         (loaded as f64 * self.times) as u64 + (self.plus_mib << 20)
     }
 }
 
 impl Inserts {
-    /// Rows that are inserted in so many seconds.
+    /// Returns the number of rows that are inserted in `seconds`.
     pub fn rows(&self, seconds: f64) -> u64 {
         (self.per_second as f64 * seconds) as u64
     }
 }
 
 impl Shares {
-    /// The part of the node that each client is to get, tenant by tenant.
+    /// Returns the expected share of the node of each client, tenant by tenant.
     pub fn expected(&self) -> Vec<f64> {
         let weights: u32 = self.tenants.iter().map(|tenant| tenant.weight).sum();
         let of = |tenant: &Tenant| {
@@ -189,7 +189,7 @@ mod tests {
         let scans = definition.appends.scans.iter().map(|scan| &scan.sql);
         assert!(scans.chain([&definition.inserts.sql]).all(|sql| sql.contains(&growing.table.name)));
         assert_eq!(growing.bytes_at_most(1 << 20), 18 << 20);
-        // Every run has a hundredth of its own.
+        // Every run changes a hundredth of the table that no other run changes.
         let mut hundredths = definition.changes.cases.iter().map(|case| case.first).collect::<Vec<_>>();
         hundredths.push(100);
         assert!(hundredths.windows(2).all(|next| next[0] + definition.changes.runs < next[1]));

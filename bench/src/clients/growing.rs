@@ -1,6 +1,7 @@
-//! A table that grows by single rows, and beside it, of another tenant, one of the same rows that was loaded at once.
+//! A table that grows by single rows, and a table of another tenant with the same rows that was loaded at
+//! once.
 //!
-//! Invariant: nothing is reported of a table before its rows were compared with those of the other, all of them.
+//! Invariant: nothing is reported about a table before all its rows were compared with those of the other.
 
 use super::definition::Growing;
 use super::served::{Served, answer};
@@ -21,17 +22,17 @@ pub const GROWING: usize = 0;
 /// The tenant whose table was loaded at once.
 pub const LOADED: usize = 1;
 
-/// Memory is looked at so often while rows come.
+/// Interval at which memory is sampled while rows are inserted.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Memory of both tables in the pool, in bytes of whole pages.
 #[derive(Clone, Debug, Serialize)]
 pub struct Memory {
-    /// What the growing table held at most, older versions that were being read among it.
+    /// Most bytes that the growing table used, including older versions that were being read.
     pub most_bytes: u64,
-    /// What it held after the last merge.
+    /// Bytes that the growing table used after the last merge.
     pub settled_bytes: u64,
-    /// What the table that was loaded at once holds.
+    /// Bytes that the table that was loaded at once uses.
     pub loaded_bytes: u64,
     pub at_most_bytes: u64,
     /// Seconds from the last row until the last merge had ended.
@@ -39,13 +40,13 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Whether both the most and the last are within the bound.
+    /// Whether both the largest and the final size are within the bound.
     pub fn is_within(&self) -> bool {
         self.most_bytes.max(self.settled_bytes) <= self.at_most_bytes
     }
 }
 
-/// Both tables, of which the growing one is empty at first.
+/// Both tables; the growing one is empty at first.
 pub struct Pair<'a> {
     pub served: &'a Served,
     growing: &'a Growing,
@@ -53,7 +54,7 @@ pub struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    /// Makes both.
+    /// Creates both tables.
     pub async fn make(served: &'a Served, growing: &'a Growing, rows: u64) -> Result<Self> {
         let batches: Vec<_> = tables::batches(&growing.table.columns(), rows).collect::<Result<_>>()?;
         let schema = batches.first().context("a table needs rows")?.schema();
@@ -63,8 +64,8 @@ impl<'a> Pair<'a> {
         Ok(Pair { served, growing, rows })
     }
 
-    /// Waits for merges, compares the rows of both tables, and says what memory they take. What clients have prepared
-    /// holds versions: they have to be gone.
+    /// Waits for merges, compares the rows of both tables, and returns the memory that they use. Sessions of
+    /// clients must be closed before: their prepared programs hold versions.
     pub async fn compare(&self, most_bytes: u64) -> Result<Memory> {
         let Pair { served, growing, .. } = self;
         let name = &growing.table.name;
@@ -81,7 +82,7 @@ impl<'a> Pair<'a> {
         Ok(Memory { most_bytes, settled_bytes, loaded_bytes, at_most_bytes, settled_s })
     }
 
-    /// An INSERT statement for each row.
+    /// Returns an INSERT statement for each row.
     pub fn statements(&self) -> Result<Vec<String>> {
         let statement = |row: usize| {
             let values: Result<Vec<_>> = self.rows.columns().iter().map(|c| literal(c, row)).collect();
@@ -91,18 +92,18 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// A value as SQL writes it.
+/// Formats a value as an SQL literal.
 fn literal(column: &dyn Array, row: usize) -> Result<String> {
     Ok(match column.data_type() {
         DataType::Int64 => column.as_primitive::<Int64Type>().value(row).to_string(),
-        // All digits that it takes to read the same number, and always a point or an exponent.
+        // Enough digits to read the same number, and always a point or an exponent.
         DataType::Float64 => format!("{:?}", column.as_primitive::<Float64Type>().value(row)),
         DataType::Utf8 => format!("'{}'", column.as_string::<i32>().value(row).replace('\'', "''")),
         other => bail!("no literals of type {other} are made"),
     })
 }
 
-/// Says that one row was added, or why not.
+/// Inserts a row, and fails unless the answer says that one row was added.
 pub async fn insert(client: &Session, statement: &str) -> Result<()> {
     let inserted = answer(client, statement).await?;
     match inserted.rows.as_slice() {
@@ -111,14 +112,14 @@ pub async fn insert(client: &Session, statement: &str) -> Result<()> {
     }
 }
 
-/// Looks at the memory of a tenant's tables until it is stopped.
+/// Samples the memory of a tenant's tables until it is stopped.
 pub struct Watch {
     most_bytes: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
 
 impl Watch {
-    /// Begins.
+    /// Starts sampling.
     pub fn start(served: &Arc<Served>, tenant: usize) -> Self {
         let (served, most_bytes) = (served.clone(), Arc::<AtomicU64>::default());
         let most = most_bytes.clone();
@@ -131,7 +132,7 @@ impl Watch {
         Watch { most_bytes, task }
     }
 
-    /// Ends, and says what was seen at most.
+    /// Stops, and returns the largest sample in bytes.
     pub fn stop(self) -> u64 {
         self.task.abort();
         self.most_bytes.load(Ordering::Relaxed)

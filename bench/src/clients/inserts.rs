@@ -1,8 +1,8 @@
-//! INSERT statements of one row on a schedule, alone and beside a client that queries.
+//! INSERT statements of one row on a schedule, alone and beside a client that runs queries.
 //!
-//! The load is open: statements are due at their times whatever became of those before, and latencies count from then,
-//! so that a node that stops for a second shows as a thousand late statements and not as one (G. Tene, "How NOT to
-//! measure latency", 2015).
+//! The load is open: statements are due at fixed times regardless of earlier ones, and latencies count from
+//! those times, so that a node that stops for a second shows as a thousand late statements and not as one (G.
+//! Tene, "How NOT to measure latency", 2015).
 
 use super::definition::Definition;
 use super::growing::{self, GROWING, LOADED, Memory, Pair, Watch};
@@ -21,10 +21,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 /// The tenant of the small table.
 const SMALL: usize = 2;
 
-/// The part of the time that is aimed at by which the last answer may come later for the rate to be reached.
+/// Tolerance for reaching the rate: how much later the last answer may come, as a share of the planned
+/// duration.
 const LATE: f64 = 0.01;
 
-/// What became of the inserts, and of the queries beside them.
+/// Results of the inserts, and of the queries beside them.
 #[derive(Clone, Debug, Serialize)]
 pub struct InsertsResult {
     pub connections: usize,
@@ -33,21 +34,21 @@ pub struct InsertsResult {
     pub queries: Vec<QueriesResult>,
 }
 
-/// Inserts beside something.
+/// Results of inserts beside another load.
 #[derive(Clone, Debug, Serialize)]
 pub struct InsertResult {
-    /// Beside what; `alone` first.
+    /// Name of the other load; `alone` first.
     pub beside: String,
     pub inserts: usize,
-    /// Seconds from when the first was due until all were answered.
+    /// Seconds from the time when the first was due until all were answered.
     pub elapsed_s: f64,
     pub latency: Latency,
-    /// Whether as many were answered in each second as were due.
+    /// Whether the inserts were answered at the rate at which they were due.
     pub is_rate_reached: bool,
     pub memory: Memory,
 }
 
-/// A client that queries all the time.
+/// Results of a client that runs queries all the time.
 #[derive(Clone, Debug, Serialize)]
 pub struct QueriesResult {
     pub over: String,
@@ -55,7 +56,7 @@ pub struct QueriesResult {
     pub beside: Latency,
 }
 
-/// How long answers took.
+/// Latencies of answers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Latency {
     pub count: usize,
@@ -75,16 +76,17 @@ impl Latency {
     }
 }
 
-/// What a query over a table has to answer.
+/// The expected result of a query over a table.
 #[derive(Clone)]
 enum Expected {
     /// Always the same.
     Answer(Answer),
-    /// As many rows, in the first column, as there were when it began, or some of those that came meanwhile.
+    /// The number of rows in the first column: at least those inserted before the query began, at most those
+    /// sent by its end.
     Rows(Arc<Progress>),
 }
 
-/// Inserts that have been sent, and those that were answered.
+/// Numbers of inserts that have been sent, and that were answered.
 #[derive(Debug, Default)]
 struct Progress {
     sent: AtomicU64,
@@ -122,8 +124,8 @@ pub async fn measure(definition: &Definition) -> Result<InsertsResult> {
     Ok(InsertsResult { connections, per_second, inserts, queries })
 }
 
-/// All inserts into an empty table, beside a client of a tenant that runs a statement. Its answer is to be the one that
-/// is given; otherwise it counts the rows that are inserted.
+/// Runs all inserts into an empty table, beside a client of a tenant that runs a statement. If no expected
+/// result is given, the statement counts the inserted rows.
 async fn round(
     definition: &Definition,
     served: &Arc<Served>,
@@ -167,8 +169,8 @@ async fn round(
     Ok((result, Latency::of(&queries)))
 }
 
-/// Sends each statement when it is due, on the connections in turns; milliseconds from then to each answer, and seconds
-/// to the last one.
+/// Sends each statement when it is due, on the connections in turns; returns the milliseconds from then to
+/// each answer, and the seconds to the last one.
 async fn insert_all(
     clients: Vec<Arc<Session>>,
     statements: &Arc<Vec<String>>,
@@ -181,12 +183,12 @@ async fn insert_all(
     };
     let tasks: Vec<_> = clients.into_iter().zip(receivers).map(client).collect();
     let (start, count) = (Instant::now(), statements.len());
-    // A thread of its own: timers of the runtime are a millisecond late.
+    // Runs on a thread of its own: timers of the runtime are a millisecond late.
     let clock = std::thread::spawn(move || {
         for row in 0..count {
             let due = start + gap * row as u32;
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
-            // Nobody is there any more after an error, which the others tell.
+            // After an error the receiver is gone; the error is reported by its task.
             if senders[row % senders.len()].send((row, due)).is_err() {
                 break;
             }
@@ -214,7 +216,7 @@ async fn insert_when_due(
     Ok(latencies)
 }
 
-/// A client of one statement, while nobody inserts.
+/// Measures a client of one statement while nobody inserts.
 async fn query_alone(
     definition: &Definition,
     served: &Served,
@@ -231,7 +233,7 @@ async fn query_alone(
     Ok(Latency::of(&times?))
 }
 
-/// Runs a statement until it is told to stop; the milliseconds of each time.
+/// Runs a statement until it is told to stop; returns the milliseconds of each run.
 async fn read(client: &Session, sql: &str, expected: &Expected, stop: &AtomicBool) -> Result<Vec<f64>> {
     let mut times = Vec::new();
     while !stop.load(Ordering::Relaxed) {
@@ -252,7 +254,7 @@ impl Expected {
         }
     }
 
-    /// Checks an answer that was asked for when so many inserts had been answered.
+    /// Checks a result of a query that began when `answered_before` inserts had been answered.
     fn check(&self, answered_before: u64, actual: &Answer) -> Result<()> {
         let progress = match self {
             Expected::Answer(answer) => match answers::difference(answer, actual) {

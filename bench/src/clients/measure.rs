@@ -1,4 +1,4 @@
-//! Clients over loopback TCP that run their queries again and again, and what each got.
+//! Runs clients over loopback TCP that repeat their queries, and measures what each got.
 
 use super::Part;
 use super::appends::{self, AppendsResult};
@@ -35,41 +35,41 @@ pub struct Results {
     pub changes: Option<ChangesResult>,
 }
 
-/// How the node was shared.
+/// Results of sharing the node.
 #[derive(Clone, Debug, Serialize)]
 pub struct SharesResult {
     pub name: String,
     pub expected: Vec<f64>,
-    /// The part of the CPU time that each client's programs had.
+    /// The share of the CPU time that each client's programs got.
     pub measured: Vec<f64>,
-    /// Programs that all clients ran to their end.
+    /// Number of programs that all clients ran to their end.
     pub programs: usize,
     pub within: f64,
 }
 
-/// What the client of small queries saw.
+/// Results of the client of small queries.
 #[derive(Clone, Debug, Serialize)]
 pub struct SmallResult {
-    /// Beside what; `alone` first.
+    /// Name of the load beside it; `alone` first.
     pub beside: String,
     pub queries: usize,
     pub p50_ms: f64,
     pub p99_ms: f64,
-    /// Time in which the node could have gone on with the query and had no worker for it.
+    /// Time during which the query was ready to run but had no worker.
     pub waited_p50_ms: f64,
     pub waited_p99_ms: f64,
     pub at_most: f64,
 }
 
 impl SharesResult {
-    /// By how much of its share the client is off whose share is off most.
+    /// Returns the largest relative deviation of a client from its share.
     pub fn off_by(&self) -> f64 {
         let off = |(measured, expected): (&f64, &f64)| (measured / expected - 1.0).abs();
         self.measured.iter().zip(&self.expected).map(off).fold(0.0, f64::max)
     }
 }
 
-/// Runs these parts of the suite.
+/// Runs the given parts of the suite.
 pub fn run(definition: &Definition, parts: &[Part]) -> Result<Results> {
     let limits = limits::measure()?;
     let runtime = suite::runtime(definition.threads)?;
@@ -113,7 +113,7 @@ pub fn run(definition: &Definition, parts: &[Part]) -> Result<Results> {
     })
 }
 
-/// Clients that run a query until they are told to stop; what each run cost.
+/// Clients that run a query until they are told to stop, and return the receipt of each run.
 struct Flooding {
     stop: Arc<AtomicBool>,
     clients: Vec<JoinHandle<Result<Vec<Receipt>>>>,
@@ -156,7 +156,7 @@ async fn share(definition: &Definition, case: &Shares) -> Result<SharesResult> {
     let flooding = Flooding::start(clients, &case.sql, &expected);
     tokio::time::sleep(Duration::from_secs_f64(definition.window_s)).await;
     let receipts = flooding.stop().await?;
-    // Only what ended counts: each client's last program ends a moment after the window.
+    // Only programs that have ended count: each client's last program ends a moment after the window.
     let cpu: Vec<f64> = receipts.iter().map(|own| own.iter().map(|r| r.cpu_ns as f64).sum()).collect();
     let all: f64 = cpu.iter().sum();
     Ok(SharesResult {
@@ -168,7 +168,7 @@ async fn share(definition: &Definition, case: &Shares) -> Result<SharesResult> {
     })
 }
 
-/// The small client alone, then beside each flood. Those who flood are another tenant, as large as all its clients.
+/// Measures the small client alone, then beside each flood. The flooding clients are of another tenant.
 async fn small(definition: &Definition) -> Result<Vec<SmallResult>> {
     let served = Arc::new(Served::start(definition.threads, &[1, 1])?);
     let Small { table, rows, sql } = &definition.small;
@@ -214,7 +214,7 @@ impl Times {
     }
 }
 
-/// The client whose small queries are timed.
+/// The client whose small queries are measured.
 #[derive(Clone)]
 struct SmallClient {
     served: Arc<Served>,
@@ -224,7 +224,8 @@ struct SmallClient {
 }
 
 impl SmallClient {
-    /// Times its queries on a runtime of its own, as a process of its own would: the floods do not plan on its threads.
+    /// Measures its queries on a runtime of its own, as in a separate process, so that floods are not planned
+    /// on its threads.
     async fn times(&self) -> Result<Times> {
         let client = self.clone();
         let times = move || suite::runtime(1)?.block_on(client.ask_often());
@@ -234,7 +235,7 @@ impl SmallClient {
     async fn ask_often(&self) -> Result<Times> {
         let client = self.served.client(0, true).await?;
         let mut times = Times::default();
-        // Warms up first, which does not count.
+        // Warm-up queries, which do not count.
         for _ in 0..self.queries / 4 {
             ask(&client, &self.sql, &self.expected).await?;
         }

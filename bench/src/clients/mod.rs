@@ -1,6 +1,6 @@
-//! The suite `clients`: what clients of one node do to one another. How CPU time is shared among tenants and
-//! connections that always want more, what floods do to a client of small queries, what writers and readers of
-//! growing tables do to one another, and what statements take that change a part of a table.
+//! The suite `clients`: how clients of one node affect each other. How CPU time is shared among tenants and
+//! connections that always have work, how floods affect a client of small queries, how writers and readers of
+//! growing tables affect each other, and the time of statements that change a part of a table.
 
 mod appends;
 mod changes;
@@ -49,7 +49,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let parts = options.parts.as_deref().unwrap_or(Part::value_variants());
     let results = measure::run(&definition, parts)?;
-    // What is kept of some parts does not take the place of the whole.
+    // The record of some parts must not replace the record of the whole suite.
     let chosen = options.parts.iter().flatten().filter_map(ValueEnum::to_possible_value);
     let name = chosen.fold("clients".to_string(), |name, part| format!("{name}-{}", part.get_name()));
     options.common.report(&results.date, &name, &results, &report::text(&results))

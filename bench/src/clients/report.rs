@@ -1,4 +1,4 @@
-//! Results as tables for a person.
+//! Formats the results as tables.
 
 use super::appends::{AppendsResult, ScanResult};
 use super::changes::{ChangeResult, ChangesResult};
@@ -7,7 +7,7 @@ use super::inserts::{InsertResult, InsertsResult, Latency, QueriesResult};
 use super::measure::{Results, SharesResult, SmallResult};
 use crate::{stats, text};
 
-/// The whole report.
+/// Returns the whole report.
 pub fn text(results: &Results) -> String {
     let head = format!(
         "clients · {} rows · {} · {} worker threads · farpool over loopback TCP, clients in the same process\n{}\n{}",
@@ -141,7 +141,7 @@ fn changes(result: &ChangesResult) -> String {
     )
 }
 
-/// Memory of tables that grew, each after something.
+/// Formats the memory of growing tables, one row for each measurement.
 fn memory(tables: Vec<(String, &Memory)>) -> String {
     let header =
         ["memory in MiB after", "at most", "settled", "loaded at once", "goal", "", "settled after s"];

@@ -1,4 +1,4 @@
-//! A node in this process behind loopback TCP, its tenants, and their clients.
+//! A node in this process behind loopback TCP, with tenants and their clients.
 
 use crate::answers::{self, Answer};
 use crate::tables::{self, TableDefinition};
@@ -14,24 +14,24 @@ use futures::stream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Memory of the node: the tables, of which each tenant has one.
+/// Memory of the node for the tables, one for each tenant.
 const MEMORY_BYTES: usize = 8 << 30;
 
-/// How often is looked whether merges have ended, and how many looks must show the same.
+/// Interval of polling whether merges have ended, and the number of equal polls after which they have.
 const LOOK: Duration = Duration::from_millis(20);
 const LOOKS_ALIKE: u32 = 10;
 
-/// Merges that have not ended by then hang.
+/// Time after which merges that have not ended count as hanging.
 const SETTLED_MAX: Duration = Duration::from_secs(30);
 
-/// A node and how to reach it. Its tenants are `t0`, `t1`, …
+/// A node and its URL. Its tenants are `t0`, `t1`, …
 pub struct Served {
     node: Arc<Node>,
     url: String,
 }
 
 impl Served {
-    /// A node for tenants with these weights, whose tokens are their names.
+    /// Starts a node for tenants with these weights, whose tokens are their names.
     pub fn start(threads: usize, weights: &[u32]) -> Result<Self> {
         let mut access = Access::of_nobody();
         for (tenant, weight) in weights.iter().enumerate() {
@@ -46,7 +46,7 @@ impl Served {
         Ok(Served { node, url: format!("farpool://{address}") })
     }
 
-    /// Makes a table with the columns of another for a tenant, and waits until its profile is there.
+    /// Loads a table with the columns of `like` for a tenant, and waits until its profile is computed.
     pub async fn load(&self, tenant: usize, table: &str, like: &TableDefinition, rows: u64) -> Result<()> {
         let batches: Vec<_> = tables::batches(&like.columns(), rows).collect::<Result<_>>()?;
         let schema = batches.first().context("a table needs rows")?.schema();
@@ -54,7 +54,7 @@ impl Served {
         suite::await_profile(&*self.own_pool(tenant)?, &TableName::new(table)?).await
     }
 
-    /// Gives a tenant's table, which need not be there, these rows and no others.
+    /// Replaces the rows of a tenant's table, or creates it.
     pub async fn replace(
         &self,
         tenant: usize,
@@ -68,12 +68,12 @@ impl Served {
         Ok(())
     }
 
-    /// A connection of a tenant.
+    /// Connects as a tenant.
     pub async fn connect(&self, tenant: usize) -> Result<Arc<dyn Pool>> {
         Ok(farpool::connect(&self.url, Some(&token(tenant))).await?)
     }
 
-    /// A client of a tenant, with a connection of its own.
+    /// Opens a session of a tenant, with a connection of its own.
     pub async fn client(&self, tenant: usize, pushdown: bool) -> Result<Arc<Session>> {
         let options = SessionOptions { pushdown, target_partitions: Some(1), ..SessionOptions::default() };
         let session = Session::new(options);
@@ -87,8 +87,8 @@ impl Served {
         status.tenants.iter().find(|t| t.tenant == name).map_or(0, |t| t.memory_bytes_used)
     }
 
-    /// Waits until no merge of small row groups of a tenant's table is due any more, and memory that its older versions
-    /// had is free; seconds until then.
+    /// Waits until no merge of small row groups of a tenant's table is pending, and the memory of its older
+    /// versions is freed; returns the seconds until then.
     pub async fn settle(&self, tenant: usize, table: &str) -> Result<f64> {
         let (owner, table) = (self.node.owner(name(tenant)?), TableName::new(table)?);
         let look = || {
@@ -96,7 +96,7 @@ impl Served {
             let groups = version.row_groups.iter().map(|group| group.rows);
             let (all, small) =
                 (groups.clone().count(), groups.filter(|rows| *rows < LARGE_GROUP_ROWS).count());
-            // What a version holds must not count as memory that is in use.
+            // Drops the version, since what it holds would count as memory in use.
             drop(version);
             anyhow::Ok((small, all, self.memory_bytes(tenant)))
         };
@@ -114,7 +114,7 @@ impl Served {
         Ok((since - start).as_secs_f64())
     }
 
-    /// The tenant's pool without a socket, for what is not measured.
+    /// Returns the tenant's pool without a socket, for operations that are not measured.
     fn own_pool(&self, tenant: usize) -> Result<Arc<EmbeddedPool>> {
         Ok(EmbeddedPool::over(self.node.clone(), name(tenant)?))
     }
@@ -137,12 +137,12 @@ pub async fn ask(client: &Session, sql: &str, expected: &Answer) -> Result<Recei
     }
 }
 
-/// The answer of a statement.
+/// Runs a statement and returns its result.
 pub async fn answer(client: &Session, sql: &str) -> Result<Answer> {
     Ok(run(client, sql).await?.0)
 }
 
-/// The answer of a statement, and what it cost.
+/// Runs a statement and returns its result and its receipt.
 pub async fn run(client: &Session, sql: &str) -> Result<(Answer, Receipt)> {
     let query = client.sql(sql).await?;
     let batches = query.collect().await?;

@@ -22,7 +22,7 @@ pub struct Quick {
     runs: usize,
 }
 
-/// Columns to correlate.
+/// A set of columns to correlate.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
@@ -30,10 +30,10 @@ pub struct Case {
     pub values: Values,
     pub columns: usize,
     pub rows: usize,
-    /// Smaller numbers of rows, for the figures.
+    /// Smaller numbers of rows, which are measured for the figures.
     #[serde(default)]
     smaller: Vec<usize>,
-    /// No goals are about it.
+    /// Whether no goals apply to it.
     #[serde(default)]
     pub only_figures: bool,
     pub rivals: Vec<String>,
@@ -53,7 +53,7 @@ pub enum Values {
 }
 
 impl Definition {
-    /// What `--quick` runs.
+    /// Applies the settings of `--quick`.
     pub fn shrink_to_quick(&mut self) {
         self.runs = self.quick.runs;
         for case in &mut self.cases {
@@ -64,14 +64,14 @@ impl Definition {
 }
 
 impl Case {
-    /// The case at each of its sizes, the largest last.
+    /// Returns the case at each of its sizes, the largest last.
     pub fn at_all_sizes(&self) -> impl Iterator<Item = Case> {
         let of = |rows: usize, only_figures: bool| Case { rows, only_figures, ..self.clone() };
         let smaller = self.smaller.iter().map(move |rows| of(*rows, true));
         smaller.chain([self.clone()])
     }
 
-    /// Its name as a table's.
+    /// Name of the case's table.
     pub fn table(&self) -> String {
         format!("t_{}", self.name.replace(' ', "_"))
     }
@@ -87,7 +87,7 @@ impl Case {
         (0..columns).flat_map(move |i| (i + 1..columns).map(move |j| (i, j)))
     }
 
-    /// All coefficients in SQL.
+    /// Returns an SQL statement for all coefficients.
     pub fn sql(&self) -> String {
         let terms: Vec<String> =
             self.pairs().map(|(i, j)| format!("corr(c{i}, c{j}) AS r_{i}_{j}")).collect();

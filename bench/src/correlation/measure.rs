@@ -1,4 +1,4 @@
-//! Rounds over all sides of a case; coefficients compared before a time is kept.
+//! Measures rounds over all sides of a case; times count only if the coefficients agree.
 
 use super::definition::{Case, Definition, Values};
 use super::values;
@@ -16,10 +16,10 @@ use farpool_statistics::Moments;
 use serde::Serialize;
 use std::time::Instant;
 
-/// Rows that a state is given at a time, as a row group has them.
+/// Number of rows that a state is updated with at a time: a row group.
 const BATCH_ROWS: usize = 65536;
 
-/// How far coefficients may be apart: rivals round sums of products.
+/// Largest allowed difference of coefficients: rivals round sums of products.
 const TOLERANCE: f64 = 1e-9;
 
 /// A run of the suite.
@@ -35,7 +35,7 @@ pub struct Results {
     pub cases: Vec<CaseResult>,
 }
 
-/// A case.
+/// Results of a case.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseResult {
     pub name: String,
@@ -47,13 +47,13 @@ pub struct CaseResult {
     pub sides: Vec<SideResult>,
 }
 
-/// The times of a side; farpool's is the first.
+/// Times of a side; farpool's is the first.
 #[derive(Clone, Debug, Serialize)]
 pub struct SideResult {
     pub name: String,
     pub times_ms: Vec<f64>,
     pub median_ms: f64,
-    /// How many times farpool's time this is.
+    /// Ratio to farpool's time.
     pub ratio: f64,
     pub goal: Option<f64>,
 }
@@ -80,7 +80,7 @@ pub fn run(definition: &Definition) -> Result<Results> {
     })
 }
 
-/// Those that are installed, and what is to be said about all.
+/// Starts the rivals; returns those that are installed, and the report's entries for all.
 fn start_rivals(definition: &Definition) -> Result<(Vec<Rival>, Vec<RivalResult>)> {
     let mut names: Vec<&String> = definition.cases.iter().flat_map(|case| &case.rivals).collect();
     names.sort_unstable();
@@ -117,7 +117,7 @@ fn one(definition: &Definition, case: &Case, rivals: &mut [Rival]) -> Result<Cas
     }
     let mut bytes_held = 0;
     let (sql, names) = (case.sql(), case.names());
-    // The first round warms up and does not count.
+    // The first round is a warm-up and does not count.
     for round in 0..=definition.runs {
         let (ms, expected, held) = farpool(case, &columns, definition.threads)?;
         bytes_held = held;
@@ -179,7 +179,8 @@ impl SideResult {
     }
 }
 
-/// The milliseconds, the coefficients of all pairs, and the bytes that the states held.
+/// Runs farpool's side; returns the milliseconds, the coefficients of all pairs, and the bytes that the
+/// states held.
 fn farpool(case: &Case, columns: &[ArrayRef], threads: usize) -> Result<(f64, Vec<f64>, usize)> {
     let start = Instant::now();
     let part = case.rows.div_ceil(threads);
@@ -207,7 +208,7 @@ fn state(columns: &[ArrayRef], rows: std::ops::Range<usize>) -> Result<Moments> 
     Ok(moments)
 }
 
-/// The thesis' formula as it stands, pair by pair with one thread, in integers that do not wrap.
+/// Evaluates the thesis's formula literally, pair by pair on one thread, in integers that do not wrap.
 fn plain_loop(case: &Case, columns: &[ArrayRef]) -> Result<(f64, Vec<f64>)> {
     ensure!(!matches!(case.values, Values::Float32 | Values::Float64), "the plain loop is over integers");
     let wide = columns.iter().map(|column| cast(column, &DataType::Int64)).collect::<Result<Vec<_>, _>>()?;
@@ -225,7 +226,7 @@ fn plain_loop(case: &Case, columns: &[ArrayRef]) -> Result<(f64, Vec<f64>)> {
     Ok((start.elapsed().as_secs_f64() * 1e3, found))
 }
 
-/// A rival's coefficients, in one row or in one column.
+/// Returns a rival's coefficients from a result of one row or one column.
 fn coefficients(answer: &Answer) -> Result<Vec<f64>> {
     let cells = answer.rows.iter().flatten();
     let number = |cell: &Cell| match cell {

@@ -1,4 +1,5 @@
-//! The suite `correlation`: the coefficients of all pairs of columns, against numpy, engines and a plain loop.
+//! The suite `correlation`: the coefficients of all pairs of columns, compared with numpy, engines and a
+//! plain loop.
 
 mod definition;
 mod measure;

@@ -1,9 +1,9 @@
-//! Results as a table for a person.
+//! Formats the results as a table.
 
 use super::measure::{CaseResult, Results, SideResult};
 use crate::text;
 
-/// The whole report.
+/// Returns the whole report.
 pub fn text(results: &Results) -> String {
     let header = ["case", "rows", "side", "ms", "GB/s", "times farpool's", "goal", ""].map(String::from);
     let rows = results.cases.iter().flat_map(rows).collect();

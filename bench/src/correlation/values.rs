@@ -1,4 +1,5 @@
-//! Columns of random values that correlate, each pair to another degree, in memory and as a file for rivals.
+//! Columns of random values that correlate, each pair to a different degree, in memory and as a file for
+//! rivals.
 
 use super::definition::{Case, Values};
 use crate::places;
@@ -9,12 +10,12 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The columns of a case.
+/// Makes the columns of a case.
 pub fn columns(case: &Case) -> Vec<ArrayRef> {
     (0..case.columns).map(|column| one(case, column as u64)).collect()
 }
 
-/// The columns as a file in the cache, for the rivals to load.
+/// Writes the columns to a file in the cache, for the rivals to load.
 pub fn file(case: &Case, columns: &[ArrayRef]) -> Result<PathBuf> {
     let folder = places::cache()?.join("data/correlation");
     std::fs::create_dir_all(&folder)?;
@@ -27,7 +28,7 @@ pub fn file(case: &Case, columns: &[ArrayRef]) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Half of each value is the column's own, the other half every second or third column has in common.
+/// Makes one column: half of each value is the column's own, the other half is shared by every third column.
 fn one(case: &Case, column: u64) -> ArrayRef {
     let common = column % 3;
     let random = |row: u64| {

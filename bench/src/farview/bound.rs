@@ -1,11 +1,11 @@
-//! What bounds a case now: how much of the measured time the bytes that were moved, or the processors' work,
-//! would take at the limits of the machine.
+//! Determines what bounds a case: the shares of the measured time that moving the bytes, or the processors'
+//! work, would take at the limits of the machine.
 
 use crate::limits::Limits;
 use farpool::Receipt;
 use serde::Serialize;
 
-/// Parts of the measured time; each could reach 1 if nothing else had to be done.
+/// Shares of the measured time; each would be 1 if nothing else had to be done.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Bound {
     /// Encoded bytes that were scanned, at the read bandwidth of two threads.
@@ -21,7 +21,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// The parts of `ms` milliseconds.
+    /// Computes the shares of `ms` milliseconds.
     pub fn new(
         ms: f64,
         receipt: &Receipt,
@@ -42,7 +42,7 @@ impl Bound {
         }
     }
 
-    /// The largest part in words: `wire 62 %`.
+    /// Names the largest share: `wire 62 %`.
     pub fn text(&self) -> String {
         let processors = format!("CPU (node {:.0} %)", self.node_cpu * 100.0);
         let parts = [

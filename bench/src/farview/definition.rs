@@ -14,7 +14,7 @@ pub struct Definition {
     pub rows: u64,
     pub rivals: Vec<String>,
     pub quick: Quick,
-    /// Goals against one rival in every case.
+    /// Goals against single rivals, which apply to every case.
     pub goals: BTreeMap<String, f64>,
     pub tables: Vec<TableDefinition>,
     pub cases: Vec<Case>,
@@ -28,33 +28,34 @@ pub struct Quick {
     runs: usize,
 }
 
-/// A query and what is expected of it.
+/// A query and its goals.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
     pub name: String,
-    /// The figure of the paper that it belongs to.
+    /// The figure of the paper that the case reproduces.
     pub figure: Option<String>,
     pub table: String,
     /// The columns that the query needs.
     pub columns: Vec<String>,
     pub sql: String,
-    /// The statement where a dialect has its own.
+    /// Statements of dialects that differ from `sql`.
     #[serde(default)]
     pub dialects: BTreeMap<String, String>,
     /// Rivals that do not take part.
     #[serde(default)]
     pub without: Vec<String>,
-    /// How many run it at once.
+    /// Number of clients that run the query at once.
     #[serde(default = "one")]
     pub clients: usize,
-    /// How many times faster than the fastest local engine it should be.
+    /// Goal: how many times faster than the fastest local engine.
     pub faster: Option<f64>,
-    /// The case in which one client does alone what `clients` do here.
+    /// Name of the case in which one client does alone what each of the `clients` does here.
     pub alone: Option<String>,
-    /// How many times as long as one after the other the clients may take.
+    /// Goal: most time of the clients together, as a multiple of running them one after the other.
     pub alone_at_most: Option<f64>,
-    /// How many times as long it may take with TLS; without, it is not run so.
+    /// Goal: most time with TLS, as a multiple of the time without; if there is none, the case is not run
+    /// with TLS.
     pub tls_at_most: Option<f64>,
     /// Whether only the largest size of the table runs.
     #[serde(default)]
@@ -66,13 +67,13 @@ fn one() -> usize {
 }
 
 impl Definition {
-    /// What `--quick` runs.
+    /// Applies the settings of `--quick`.
     pub fn shrink_to_quick(&mut self) {
         self.runs = self.quick.runs;
         self.scale_to(self.quick.rows);
     }
 
-    /// Makes the largest table have `rows` rows, the others in proportion; smaller sizes are left out.
+    /// Scales the tables so that the largest has `rows` rows; their smaller sizes are left out.
     pub fn scale_to(&mut self, rows: u64) {
         let whole = u128::from(self.rows.max(1));
         for table in &mut self.tables {
@@ -84,7 +85,7 @@ impl Definition {
 }
 
 impl Case {
-    /// What a rival runs, if it takes part.
+    /// Returns the statement for a rival, if the rival takes part.
     pub fn statement(&self, rival: &RivalDefinition) -> Option<&str> {
         if self.without.contains(&rival.name) {
             return None;

@@ -1,19 +1,19 @@
-//! Goals checked against what was measured. A missed goal is said, not enforced.
+//! Compares results with goals. A missed goal is reported and does not fail the run.
 
 use super::definition::{Case, Definition};
 use super::results::{CaseResult, FARPOOL, FARPOOL_TLS, Results, RivalInfo};
 use serde::Serialize;
 
-/// A goal and what became of it.
+/// A goal and its outcome.
 #[derive(Clone, Debug, Serialize)]
 pub struct Checked {
-    /// What is compared: `fastest local (Polars)`, `Quack`, `6 clients`.
+    /// Names the side or case that is compared with: `fastest local (Polars)`, `Quack`, `6 clients`.
     pub against: String,
     /// The bound.
     pub goal: f64,
     /// Whether the bound is an upper one.
     pub at_most: bool,
-    /// What was measured; `None` when a side did not take part.
+    /// The measured ratio; `None` if a side did not take part.
     pub measured: Option<f64>,
     /// Whether the bound holds; `None` when nothing was measured.
     pub met: Option<bool>,
@@ -59,7 +59,7 @@ fn at_most(against: String, goal: f64, measured: Option<f64>) -> Checked {
 }
 
 impl Checked {
-    /// For a person: what was measured, the goal, and by how much it was missed.
+    /// Formats the measured value, the goal, and by how much it was missed.
     pub fn outcome(&self) -> [String; 3] {
         let measured = self.measured.map_or("-".to_string(), |value| format!("{value:.2}×"));
         let bound = if self.at_most { "≤" } else { "≥" };

@@ -1,4 +1,4 @@
-//! Rounds over all sides, answers compared before a time is kept.
+//! Measures rounds over all sides; times count only if the answers agree.
 
 use super::bound::Bound;
 use super::definition::{Case, Definition};
@@ -18,7 +18,7 @@ use std::path::Path;
 struct Run<'a> {
     definition: &'a Definition,
     remote: Remote,
-    /// A node with TLS.
+    /// The connection to a node with TLS.
     encrypted: Remote,
     rivals: Vec<Rival>,
     results: Results,
@@ -72,7 +72,7 @@ fn start_rivals(definition: &Definition, notes: &mut Vec<String>) -> Result<Vec<
 }
 
 impl Run<'_> {
-    /// The cases of a table at one size.
+    /// Runs the cases of a table at one size.
     async fn table(&mut self, table: &TableDefinition, rows: u64) -> Result<()> {
         let largest = rows == table.largest();
         let here = |case: &&Case| case.table == table.name && (largest || !case.largest_only);
@@ -112,7 +112,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A rival that cannot load a table takes no further part.
+    /// Loads a table into the rivals; one that fails is left out from then on.
     fn load_rivals(&mut self, rivals: &mut Vec<Rival>, table: &str, file: &Path) {
         rivals.retain_mut(|rival| match rival.load(table, file) {
             Ok(_) => true,
@@ -125,7 +125,7 @@ impl Run<'_> {
         });
     }
 
-    /// One case on all sides, in turns.
+    /// Runs one case on all sides, in turns.
     async fn case(
         &mut self,
         case: &Case,
@@ -146,7 +146,7 @@ impl Run<'_> {
         let mut samples: Vec<Sample> = Vec::new();
         let mut sides: BTreeMap<String, SideResult> = BTreeMap::new();
         let mut failed: Vec<String> = Vec::new();
-        // The first round warms up and does not count.
+        // The first round is a warm-up and does not count.
         for round in 0..=self.definition.runs {
             let sample = remote::run(&clients, &case.sql).await.context(FARPOOL)?;
             compare(&mut expected, FARPOOL, &sample.digest)?;
@@ -188,7 +188,7 @@ impl Run<'_> {
         self.settle(case, rows, largest, sides, &samples)
     }
 
-    /// Medians, bounds and goals of a case.
+    /// Computes medians, bounds and goals of a case.
     fn settle(
         &self,
         case: &Case,
@@ -226,7 +226,7 @@ impl Run<'_> {
     }
 }
 
-/// The first answer is the one that all others must give.
+/// Compares a result with the first one, which is stored in `expected`.
 fn compare(expected: &mut Option<(String, Digest)>, side: &str, digest: &Digest) -> Result<()> {
     let (by, first) = expected.get_or_insert_with(|| (side.to_string(), digest.clone()));
     if first != digest {

@@ -1,5 +1,5 @@
-//! The suite `farview`: the queries of the Farview paper on a remote pool, against engines with local data and
-//! remote ones.
+//! The suite `farview`: the queries of the Farview paper on a remote pool, compared with engines with local
+//! data and with remote ones.
 
 mod bound;
 mod definition;

@@ -1,4 +1,4 @@
-//! Farpool's sides: a node in a process of its own, reached over loopback TCP, in the clear or with TLS.
+//! Farpool's sides: a node in a process of its own, over loopback TCP, in plain text or with TLS.
 
 use crate::digest::Digest;
 use crate::machine;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Bytes of a string that a view of Arrow holds itself.
+/// Bytes of a string that an Arrow view stores inline.
 const INLINE_BYTES: usize = 12;
 
 /// A node and its clients.
@@ -28,7 +28,7 @@ pub struct Sample {
     /// Milliseconds, from the text of the query to the last batch of the last client.
     pub ms: f64,
     pub digest: Digest,
-    /// What the pool reported, all clients together.
+    /// The sum of the pool's receipts for all clients.
     pub receipt: Receipt,
     /// Bytes of the results in the clients' memory.
     pub result_bytes: u64,
@@ -37,7 +37,7 @@ pub struct Sample {
 }
 
 impl Remote {
-    /// Takes over the node.
+    /// Connects to the node.
     pub async fn over(node: NodeProcess, threads: usize) -> Result<Remote> {
         let pool = node.connect().await?;
         Ok(Remote { node, threads, pool })
@@ -55,17 +55,17 @@ impl Remote {
         Ok(info)
     }
 
-    /// Frees a table.
+    /// Drops a table.
     pub async fn drop_table(&self, table: &str) -> Result<()> {
         Ok(self.pool.drop_table(&TableName::new(table)?).await?)
     }
 
-    /// Clients, each with a connection of its own.
+    /// Opens sessions, each with a connection of its own.
     pub async fn clients(&self, count: usize) -> Result<Vec<Arc<Session>>> {
         try_join_all((0..count).map(|_| self.session(true))).await
     }
 
-    /// The answer as DataFusion computes it from plain columns.
+    /// Returns the result that DataFusion computes from plain columns.
     pub async fn without_pushdown(&self, sql: &str) -> Result<Digest> {
         let session = self.session(false).await?;
         Digest::of(&session.sql(sql).await?.collect().await?)
@@ -82,11 +82,12 @@ impl Remote {
     }
 }
 
-/// Bytes of a column, without what its buffers have beside it.
+/// Returns the bytes of a column's values, without unused parts of its buffers.
 fn bytes_of(column: &ArrayRef) -> u64 {
     let data = column.to_data();
     if let Some(strings) = column.as_string_view_opt() {
-        // The strings that do not fit their views, without what their buffers have of others.
+        // Counts the strings that do not fit in their views; the buffers may also hold strings of other
+        // columns.
         let outside = |text: &str| if text.len() > INLINE_BYTES { text.len() } else { 0 };
         let outside: usize = strings.iter().flatten().map(outside).sum();
         return (outside + strings.len() * size_of::<u128>()) as u64;

@@ -1,9 +1,9 @@
-//! Results as tables for a person.
+//! Formats the results as tables.
 
 use super::results::{CaseResult, FARPOOL, FARPOOL_TLS, Results};
 use crate::text;
 
-/// The whole report.
+/// Returns the whole report.
 pub fn text(results: &Results) -> String {
     let mut report = heading(results);
     let mut line = |content: &str| {
@@ -51,7 +51,7 @@ fn heading(results: &Results) -> String {
     )
 }
 
-/// A row for each case: times of all sides.
+/// Formats the times of all sides, a row for each case.
 fn times(results: &Results) -> String {
     let mut header =
         vec!["case".to_string(), "of rows".to_string(), "result".to_string(), FARPOOL.to_string()];
@@ -74,7 +74,7 @@ fn start_of_row(case: &CaseResult) -> Vec<String> {
     vec![case.name.clone(), text::rows(case.table_rows), case.result_rows.to_string()]
 }
 
-/// A row for each case: bytes moved, and what bounds it.
+/// Formats the bytes moved and what bounds the time, a row for each case.
 fn bounds(results: &Results) -> String {
     let mut header =
         ["case", "of rows", "result", "scanned", "on the wire", "at the client"].map(String::from).to_vec();
@@ -93,7 +93,7 @@ fn bounds(results: &Results) -> String {
     text::table(header, rows.collect())
 }
 
-/// The rivals whose bytes on the wire are known.
+/// Returns the rivals that count their bytes on the wire.
 fn rivals_that_count(results: &Results) -> Vec<&str> {
     let counts = |rival: &&str| {
         let sides = results.cases.iter().filter_map(|case| case.sides.get(*rival));
@@ -102,7 +102,7 @@ fn rivals_that_count(results: &Results) -> Vec<&str> {
     results.rivals.iter().map(|rival| rival.name.as_str()).filter(counts).collect()
 }
 
-/// A row for each goal.
+/// Formats the goals, a row each.
 fn goals(results: &Results) -> String {
     let header = ["case", "against", "measured", "goal", "", ""];
     let rows = results.cases.iter().flat_map(|case| {

@@ -1,4 +1,4 @@
-//! What a run gave, as it is written to JSON and kept in `bench/record/`.
+//! Results of a run, as written to JSON and kept in `bench/record/`.
 
 use super::bound::Bound;
 use super::goals::Checked;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// The name of farpool's side.
 pub const FARPOOL: &str = "farpool";
 
-/// Farpool over TLS, in the cases that have a goal for it.
+/// The name of farpool's side with TLS, in the cases that have a goal for it.
 pub const FARPOOL_TLS: &str = "farpool, TLS";
 
 /// A run of the suite.
@@ -43,7 +43,7 @@ pub struct RivalInfo {
     pub about: String,
 }
 
-/// A table in the pool.
+/// A table that was loaded into the pool.
 #[derive(Clone, Debug, Serialize)]
 pub struct TableResult {
     pub name: String,
@@ -52,20 +52,20 @@ pub struct TableResult {
     pub bytes_encoded: u64,
 }
 
-/// A case at one size of its table.
+/// Results of a case at one size of its table.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseResult {
     pub name: String,
     pub figure: Option<String>,
     pub table: String,
     pub table_rows: u64,
-    /// Whether this is the largest size of the table, the one that goals are about.
+    /// Whether this is the largest size of the table, to which the goals apply.
     pub largest: bool,
     pub clients: usize,
     pub result_rows: u64,
-    /// Times of farpool and the rivals by name.
+    /// Times of farpool and the rivals, by name.
     pub sides: BTreeMap<String, SideResult>,
-    /// The last run's.
+    /// The receipt of the last run.
     pub receipt: Receipt,
     /// Bytes of the result in the memory of farpool's client.
     pub result_bytes: u64,
@@ -74,7 +74,7 @@ pub struct CaseResult {
     pub goals: Vec<Checked>,
 }
 
-/// The times of a side.
+/// Times of a side.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SideResult {
     pub median_ms: f64,
@@ -94,19 +94,19 @@ impl SideResult {
 }
 
 impl CaseResult {
-    /// The median of a side.
+    /// Returns the median of a side.
     pub fn median(&self, side: &str) -> Option<f64> {
         self.sides.get(side).map(|side| side.median_ms)
     }
 
-    /// How many times as long as farpool a side takes.
+    /// Returns the ratio of a side's median to farpool's.
     pub fn ratio(&self, side: &str) -> Option<f64> {
         Some(self.median(side)? / self.median(FARPOOL)?)
     }
 }
 
 impl Results {
-    /// The fastest local engine in a case.
+    /// Returns the fastest local engine in a case.
     pub fn fastest_local<'a>(rivals: &'a [RivalInfo], case: &CaseResult) -> Option<&'a str> {
         let local = rivals.iter().filter(|rival| rival.place == Place::Local);
         let timed = local.filter_map(|rival| Some((rival.name.as_str(), case.median(&rival.name)?)));

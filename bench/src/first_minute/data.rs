@@ -1,4 +1,5 @@
-//! The files, made on the first run and kept in the cache outside the tree, and how they leave the system's cache.
+//! The files of the suite, made on the first run and kept in the cache outside the tree; and dropping them
+//! from the system's page cache.
 
 use super::definition::{FileDefinition, Format};
 use crate::places;
@@ -15,7 +16,7 @@ use std::process::Command;
 use tpchgen::generators::LineItemGenerator;
 use tpchgen_arrow::LineItemArrow;
 
-/// The file, made if it is not there.
+/// Returns the file, and makes it if it does not exist.
 pub fn file(definition: &FileDefinition) -> Result<PathBuf> {
     let folder = places::cache()?.join("data/first-minute");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -28,7 +29,7 @@ pub fn file(definition: &FileDefinition) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Writes beside the file and renames, so that a run that is stopped leaves no half of one.
+/// Writes to a file beside the target and renames it, so that an interrupted run leaves no incomplete file.
 fn write(file: &Path, definition: &FileDefinition) -> Result<()> {
     let partial = file.with_extension("partial");
     let rows = LineItemArrow::new(LineItemGenerator::new(definition.scale, 1, 1));
@@ -53,10 +54,11 @@ fn write(file: &Path, definition: &FileDefinition) -> Result<()> {
     Ok(())
 }
 
-/// Has the system forget the pages of a file (`posix_fadvise`, by way of `dd`), written back before.
+/// Drops the pages of a file from the system's cache (`posix_fadvise`, by means of `dd`), after writing them
+/// back.
 ///
 /// # Errors
-/// Where there is no such `dd`: a run goes on with what is in the cache, and says so.
+/// Where `dd` does not support this: the run then continues with a warm cache, and says so.
 pub fn forget(file: &Path) -> Result<()> {
     let of_file = |name: &str| -> Result<()> {
         let mut argument = std::ffi::OsString::from(format!("{name}="));

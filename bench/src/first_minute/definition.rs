@@ -31,7 +31,7 @@ pub struct FileDefinition {
     pub scale: f64,
 }
 
-/// What a file is written as.
+/// The format in which a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
@@ -39,21 +39,21 @@ pub enum Format {
     Csv,
 }
 
-/// A statement and what is expected of it.
+/// A statement and its goals.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
     pub name: String,
     pub sql: String,
     pub out: Option<String>,
-    /// The names of its files; all of them if there are none.
+    /// Names of the files that it is run over; all files if empty.
     #[serde(default)]
     pub files: Vec<String>,
     parquet: Option<f64>,
     csv: Option<f64>,
 }
 
-/// What is asked of files that were written.
+/// A query over files that a case has written, for comparison.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Written {
@@ -61,7 +61,7 @@ pub struct Written {
 }
 
 impl Definition {
-    /// What `--quick` runs: of each format one file.
+    /// Applies the settings of `--quick`, with one file of each format.
     pub fn shrink_to_quick(&mut self) {
         self.runs = self.quick.runs;
         let mut seen = Vec::new();
@@ -75,17 +75,17 @@ impl Definition {
 }
 
 impl Case {
-    /// Whether the case is about a file at all.
+    /// Whether the case reads a file at all.
     pub fn reads(&self) -> bool {
         self.sql.contains("{file}")
     }
 
-    /// Whether it is run over `file`.
+    /// Whether the case is run over `file`.
     pub fn takes(&self, file: &FileDefinition) -> bool {
         self.reads() && (self.files.is_empty() || self.files.contains(&file.name))
     }
 
-    /// The part of the fastest rival's time that is not to be exceeded.
+    /// Returns the goal: the largest allowed ratio of farpool's time to the fastest rival's.
     pub fn at_most(&self, format: Format) -> Option<f64> {
         match format {
             Format::Parquet => self.parquet,
@@ -95,7 +95,7 @@ impl Case {
 }
 
 impl Format {
-    /// The ending of the name of such a file.
+    /// Returns the extension of file names of this format.
     pub fn ending(self) -> &'static str {
         match self {
             Format::Parquet => "parquet",

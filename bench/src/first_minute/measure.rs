@@ -1,4 +1,5 @@
-//! Processes of all sides in turns; answers, and files that were written, compared before a time is kept.
+//! Runs processes of all sides in turns; times count only if the answers, and the files that were written,
+//! agree.
 
 use super::data;
 use super::definition::{Case, Definition, FileDefinition};
@@ -24,26 +25,27 @@ pub struct Results {
     pub notes: Vec<String>,
 }
 
-/// A file.
+/// A file that was queried.
 #[derive(Clone, Debug, Serialize)]
 pub struct FileResult {
     pub name: String,
     pub bytes: u64,
 }
 
-/// A case over a file, or without one.
+/// Results of a case over a file, or without one.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseResult {
     pub name: String,
     pub file: Option<String>,
-    /// Whether the file was out of the system's cache.
+    /// Whether the file was dropped from the system's cache before each run.
     pub is_cold: bool,
     pub sides: Vec<SideResult>,
-    /// Farpool's process as a part of the fastest rival's.
+    /// Ratio of the time of farpool's process to that of the fastest rival's process.
     pub of_fastest: Option<f64>,
-    /// What that should be at most.
+    /// Upper bound that this ratio should not exceed.
     pub goal: Option<f64>,
-    /// Farpool's process as a part of what the fastest rival takes once Python has started and imported it.
+    /// Ratio of the time of farpool's process to the fastest rival's time without starting Python and
+    /// importing the rival.
     pub of_fastest_started: Option<f64>,
 }
 
@@ -135,7 +137,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The times of all sides, after a run that does not count.
+    /// Returns the times of all sides, after a warm-up run that does not count.
     fn times(&mut self, case: &Case, file: Option<&Path>, is_cold: bool) -> Result<Vec<Vec<Times>>> {
         let mut times = vec![Vec::new(); self.sides.len()];
         for run in 0..=self.definition.runs {
@@ -167,7 +169,8 @@ impl Run<'_> {
         Ok(times)
     }
 
-    /// A process and its answer; of a file that it writes, what is asked of that, if it is to be looked at.
+    /// Runs a process and returns its answer. For a case that writes a file, the answer is that of a query
+    /// over the file, if it is to be compared.
     fn run(
         &self,
         side: &Side,
@@ -177,7 +180,7 @@ impl Run<'_> {
     ) -> Result<(Times, Option<Answer>)> {
         let out = case.out.as_ref().map(|ending| self.scratch.join(format!("written.{ending}")));
         if let Some(out) = &out {
-            // None is there the first time.
+            // The file does not exist the first time.
             let _ = std::fs::remove_file(out);
         }
         let request = Request { sql: &case.sql, file, out: out.as_deref(), scratch: self.scratch };

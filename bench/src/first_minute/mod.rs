@@ -1,5 +1,5 @@
-//! The suite `first-minute`: what a statement over a file takes from the start of a process to its exit, beside DuckDB
-//! and Polars, whose processes are Python's.
+//! The suite `first-minute`: the time of a statement over a file from the start of a process to its exit,
+//! compared with DuckDB and Polars, whose processes are Python's.
 
 mod data;
 mod definition;

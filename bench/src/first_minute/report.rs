@@ -1,9 +1,9 @@
-//! Results as a table for a person.
+//! Formats the results as a table.
 
 use super::measure::{CaseResult, Results, SideResult};
 use crate::text;
 
-/// The whole report.
+/// Returns the whole report.
 pub fn text(results: &Results) -> String {
     let sides: Vec<&str> = results.cases.first().map_or_else(Vec::new, |case| names(&case.sides));
     let mut header = vec!["file".to_string(), "case".to_string(), "cache".to_string()];

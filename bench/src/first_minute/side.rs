@@ -1,4 +1,4 @@
-//! One side's process, from start to exit.
+//! Runs the process of one side, from start to exit.
 
 use crate::answers::Answer;
 use crate::places;
@@ -15,24 +15,24 @@ use std::time::Instant;
 /// A side.
 #[derive(Clone, Debug)]
 pub enum Side {
-    /// The program that was built.
+    /// Farpool's program from this build.
     Farpool(PathBuf),
     /// A Python process with the rival as a library.
     Rival { name: String, python: PathBuf, version: String },
 }
 
-/// What a process is to do.
+/// The input of a process.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
     pub sql: &'a str,
     pub file: Option<&'a Path>,
-    /// The file that the statement writes.
+    /// The file that the statement is to write.
     pub out: Option<&'a Path>,
     /// A folder for answers.
     pub scratch: &'a Path,
 }
 
-/// Milliseconds of a process.
+/// Times of a process, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     /// From its start to its exit.
@@ -41,7 +41,7 @@ pub struct Times {
     pub own: f64,
 }
 
-/// What a rival's process says about itself.
+/// The output of a rival's process.
 #[derive(Deserialize)]
 struct Said {
     import_ms: f64,
@@ -50,7 +50,7 @@ struct Said {
 }
 
 impl Side {
-    /// The program beside this one.
+    /// Returns farpool's side, whose program is beside this one.
     pub fn farpool() -> Result<Side> {
         let program = std::env::current_exe()?.with_file_name("farpool");
         if !program.exists() {
@@ -59,10 +59,10 @@ impl Side {
         Ok(Side::Farpool(program))
     }
 
-    /// A rival.
+    /// Returns the side of a rival.
     ///
     /// # Errors
-    /// For the report: a suite goes on without it.
+    /// When the rival is not installed. The error goes to the report; the suite continues without the rival.
     pub fn rival(name: &str) -> Result<Side> {
         let definition = RivalDefinition::named(name)?;
         let python = places::rivals()?.join(&definition.environment).join("bin/python");
@@ -93,7 +93,7 @@ impl Side {
         }
     }
 
-    /// Runs the process; its answer, if it writes no file.
+    /// Runs the process; returns its times and its answer, unless it writes a file.
     pub fn run(&self, request: &Request<'_>) -> Result<(Times, Option<Answer>)> {
         let start = Instant::now();
         let ms = || start.elapsed().as_secs_f64() * 1e3;
@@ -146,7 +146,7 @@ impl Side {
 }
 
 impl Request<'_> {
-    /// The statement as SQL over files has it.
+    /// Returns the statement with the paths of its files inserted.
     fn statement(&self) -> String {
         let quoted = |path: &Path| path.display().to_string().replace('\'', "''");
         let file = self.file.map(|file| format!("'{}'", quoted(file))).unwrap_or_default();

@@ -23,7 +23,7 @@ pub struct Quick {
     runs: usize,
 }
 
-/// A query and what is expected of it.
+/// A query and its goal.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
@@ -31,12 +31,12 @@ pub struct Case {
     /// The columns that are read.
     pub columns: Vec<String>,
     pub sql: String,
-    /// The part of the read bandwidth to reach in logical bytes.
+    /// Goal: the least share of the read bandwidth, in logical bytes.
     pub at_least: f64,
 }
 
 impl Definition {
-    /// What `--quick` runs.
+    /// Applies the settings of `--quick`.
     pub fn shrink_to_quick(&mut self) {
         (self.rows, self.runs) = (self.quick.rows, self.quick.runs);
     }

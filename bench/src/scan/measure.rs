@@ -1,4 +1,5 @@
-//! Rounds over reading memory and scanning, with each number of threads; answers compared before a time is kept.
+//! Measures rounds of reading memory and scanning, with each number of threads; times count only if the
+//! answers agree.
 
 use super::definition::{Case, Definition};
 use crate::answers::{self, Answer};
@@ -17,8 +18,8 @@ use tokio::runtime::Runtime;
 /// Bytes of a value as a query sees it.
 const VALUE_BYTES: u64 = 8;
 
-/// Plain memory, in lengths of two columns: each is read once before the first again, so that they come from
-/// memory and not from a cache that holds what was read last.
+/// Size of the plain memory in lengths of two columns: each part is read once before the first is read again,
+/// so that they come from memory and not from a cache.
 const MEMORY_PARTS: u64 = 4;
 
 /// A run of the suite.
@@ -35,14 +36,14 @@ pub struct Results {
     pub cases: Vec<CaseResult>,
 }
 
-/// A case with a number of threads.
+/// Results of a case with a number of threads.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseResult {
     pub name: String,
     pub threads: usize,
-    /// Bytes of the columns that are read, as the query sees them.
+    /// Bytes of the columns that are read, 8 for each value.
     pub bytes_logical: u64,
-    /// Bytes that were read.
+    /// Encoded bytes that were scanned.
     pub bytes_scanned: u64,
     /// Every counted time of the scan.
     pub times_ms: Vec<f64>,
@@ -50,9 +51,9 @@ pub struct CaseResult {
     pub memory_times_ms: Vec<f64>,
     pub median_ms: f64,
     pub memory_median_ms: f64,
-    /// The part of the memory's read bandwidth, in logical bytes.
+    /// Share of the memory's read bandwidth that the scan reaches, in logical bytes.
     pub of_bandwidth: f64,
-    /// What it should be at least.
+    /// The least share that it should reach.
     pub goal: f64,
 }
 
@@ -60,7 +61,7 @@ pub struct CaseResult {
 struct Scanner {
     plain: Session,
     sessions: Vec<(usize, Runtime, Arc<Session>)>,
-    /// Plain memory as long as [`MEMORY_PARTS`] times two columns.
+    /// Plain memory of [`MEMORY_PARTS`] times the length of two columns.
     words: Vec<u64>,
 }
 
@@ -117,7 +118,7 @@ async fn session(pool: Arc<EmbeddedPool>, pushdown: bool, threads: usize) -> Res
 }
 
 impl Scanner {
-    /// One case with each number of threads, in turns.
+    /// Runs one case with each number of threads, in turns.
     fn case(&self, definition: &Definition, case: &Case) -> Result<Vec<CaseResult>> {
         let (_, runtime, _) = self.sessions.first().context("there is no number of threads")?;
         let expected = runtime.block_on(async {
@@ -139,7 +140,7 @@ impl Scanner {
             goal: case.at_least,
         };
         let mut results: Vec<CaseResult> = self.sessions.iter().map(empty).collect();
-        // The first round warms up and does not count.
+        // The first round is a warm-up and does not count.
         for round in 0..=definition.runs {
             for ((threads, runtime, session), result) in self.sessions.iter().zip(&mut results) {
                 let words = parts.next().context("a part of memory")?;
@@ -167,7 +168,8 @@ impl CaseResult {
     }
 }
 
-/// Plans, then executes on the runtime's own threads: the milliseconds of that, and the bytes that were read.
+/// Plans and then executes on the runtime's own threads; returns the milliseconds of executing, and the bytes
+/// scanned.
 fn scan(runtime: &Runtime, session: &Arc<Session>, case: &Case, expected: &Answer) -> Result<(f64, u64)> {
     let (session, sql) = (session.clone(), case.sql.clone());
     let ran = runtime.spawn(async move {

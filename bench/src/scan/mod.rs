@@ -1,5 +1,5 @@
-//! The suite `scan`: predicates and aggregates over one and two columns of a pool in this process, against the
-//! memory's read bandwidth.
+//! The suite `scan`: predicates and aggregates over one and two columns of a pool in this process, compared
+//! with the memory's read bandwidth.
 
 mod definition;
 mod measure;

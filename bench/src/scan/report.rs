@@ -1,9 +1,9 @@
-//! Results as a table for a person.
+//! Formats the results as a table.
 
 use super::measure::{CaseResult, Results};
 use crate::text;
 
-/// The whole report.
+/// Returns the whole report.
 pub fn text(results: &Results) -> String {
     let header = ["case", "threads", "ms", "memory ms", "GB/s", "scanned GB/s", "of bandwidth", "goal", ""];
     let rows = results.cases.iter().map(row).collect();

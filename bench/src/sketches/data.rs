@@ -1,4 +1,4 @@
-//! A column of the suite: in memory, and in files for rivals.
+//! The data of the suite: a column in memory, and in files for rivals.
 
 use super::definition::{Column, Definition};
 use crate::random::Random;
@@ -9,13 +9,13 @@ use farpool::model::limits::ROW_GROUP_ROWS;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The table of every side.
+/// Name of the table on every side.
 pub const TABLE: &str = "sketched";
 
-/// Its column.
+/// Name of its column.
 pub const COLUMN: &str = "v";
 
-/// See the file's comment.
+/// The column that is sketched.
 pub struct Data {
     values: UInt32Array,
     /// Slices of the values, as long as row groups.
@@ -48,35 +48,35 @@ impl Data {
         Ok(data)
     }
 
-    /// All values.
+    /// Number of values.
     pub fn rows(&self) -> usize {
         self.values.len()
     }
 
-    /// The first values, for sides that take long.
+    /// The first values, for slow sides.
     pub fn slow(&self) -> &[u32] {
         &self.values.values()[..self.slow]
     }
 
-    /// The file for a rival, and its rows.
+    /// Returns the file for a rival, and its number of rows.
     pub fn file_for(&self, rival: &str) -> (&Path, usize) {
         if is_slow(rival) { (&self.file_slow, self.slow) } else { (&self.file, self.values.len()) }
     }
 
-    /// As a load takes them.
+    /// Returns the batches as record batches, for a load.
     pub fn record_batches(&self) -> Result<Vec<RecordBatch>> {
         self.batches.iter().map(record_batch).collect()
     }
 }
 
-/// The wheel of DataSketches takes value by value through Python.
+/// Whether a rival gets fewer rows: the Python package of DataSketches takes one value at a time.
 fn is_slow(rival: &str) -> bool {
     rival == "DataSketches"
 }
 
 impl Drop for Data {
     fn drop(&mut self) {
-        // Rivals that map them have let go by then; what is left is the system's to clean.
+        // Rivals no longer map the files by then; what cannot be removed is left to the system.
         let _ = std::fs::remove_file(&self.file);
         let _ = std::fs::remove_file(&self.file_slow);
     }

@@ -36,7 +36,7 @@ pub struct Column {
     pub skew: Option<f64>,
 }
 
-/// Sketches to make together.
+/// A set of sketches that are made together.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
@@ -44,13 +44,13 @@ pub struct Case {
     #[serde(deserialize_with = "parameters::read")]
     pub parameters: SketchParameters,
     pub at_least: f64,
-    /// What rivals run, by dialect.
+    /// Statements of the rivals, by dialect.
     #[serde(default)]
     pub statements: BTreeMap<String, String>,
 }
 
 impl Definition {
-    /// What `--quick` runs.
+    /// Applies the settings of `--quick`.
     pub fn shrink_to_quick(&mut self) {
         (self.rows, self.rows_slow, self.runs) = (self.quick.rows, self.quick.rows_slow, self.quick.runs);
     }

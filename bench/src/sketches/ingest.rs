@@ -1,5 +1,5 @@
-//! What finding out costs a load: the same column streamed to two nodes over loopback TCP, one of which makes a
-//! profile of the rows behind the load (the tap) and one that does not.
+//! Cost of profiling during a load: the same column is streamed to two nodes over loopback TCP, one of which
+//! computes a profile of the rows in the background (through the tap) and one that does not.
 
 use super::data::{Data, TABLE};
 use super::pools;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::runtime::Runtime;
 
-/// A column that was loaded.
+/// Results of loading a column.
 #[derive(Clone, Debug, Serialize)]
 pub struct IngestResult {
     pub column: String,
@@ -20,7 +20,7 @@ pub struct IngestResult {
     pub without: IngestSide,
 }
 
-/// Times of loading it.
+/// Times of loading the column.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct IngestSide {
     pub times_ms: Vec<f64>,
@@ -29,7 +29,7 @@ pub struct IngestSide {
     pub cpu_ms: Vec<f64>,
     /// CPU time of the node's process for each GB of the column.
     pub cpu_ms_per_gb: f64,
-    /// From the end of the load until its profile is there, where one is made.
+    /// Time from the end of the load until its profile is computed, if there is one.
     pub profile_ms: Vec<f64>,
 }
 
@@ -56,10 +56,10 @@ impl Ingest {
         Ok(Ingest { runtime, nodes })
     }
 
-    /// Loads a column into both, in turns.
+    /// Loads a column into both nodes, in turns.
     pub fn measure(&self, column: &str, data: &Data, runs: usize) -> Result<IngestResult> {
         let mut sides = [IngestSide::default(), IngestSide::default()];
-        // The first round warms up and does not count.
+        // The first round is a warm-up and does not count.
         for round in 0..=runs {
             for (place, (node, side)) in self.nodes.iter().zip(&mut sides).enumerate() {
                 let loaded = self.runtime.block_on(node.load(data, place == 0))?;
@@ -80,10 +80,10 @@ impl Ingest {
     }
 }
 
-/// What one load took.
+/// Costs of one load.
 struct Loaded {
     ms: f64,
-    /// The node's, until the profile was there.
+    /// CPU time of the node until the profile is computed.
     cpu_ms: Option<f64>,
     profile_ms: Option<f64>,
 }

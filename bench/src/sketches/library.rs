@@ -1,4 +1,5 @@
-//! The library's side: a partial sketch for each thread, merged; and the naive twin's, thread by thread.
+//! The library's side, with a partial sketch for each thread, which are merged; and the naive
+//! implementation's.
 
 use super::naive::Naive;
 use anyhow::{Result, bail};
@@ -8,7 +9,7 @@ use farpool::model::{Literal, SketchParameters, Value};
 use farpool_statistics::Sketch;
 use std::sync::Arc;
 
-/// The sketch of all batches.
+/// Sketches all batches.
 pub fn sketched(parameters: SketchParameters, batches: &[ArrayRef], threads: usize) -> Result<Sketch> {
     let part = |batches: &[ArrayRef]| -> Result<Sketch> {
         let mut sketch = Sketch::new(parameters, &DataType::UInt32)?;
@@ -28,7 +29,8 @@ pub fn sketched(parameters: SketchParameters, batches: &[ArrayRef], threads: usi
     })
 }
 
-/// As many threads, each with its own; the first one's is compared.
+/// Runs the naive implementation on as many threads, each for itself; returns the first one's, which is
+/// compared.
 pub fn naively(parameters: SketchParameters, values: &[u32], threads: usize) -> Naive {
     let share = values.len().div_ceil(threads).max(1);
     std::thread::scope(|scope| {
@@ -46,13 +48,13 @@ pub fn naively(parameters: SketchParameters, values: &[u32], threads: usize) -> 
     })
 }
 
-/// Whether the library finds the same in the rows that the naive twin had.
+/// Checks that the library's estimates for the rows of the naive implementation are the same.
 pub fn compare(parameters: SketchParameters, values: &[u32], naive: &Naive) -> Result<()> {
     let values = &values[..naive.rows()];
     let part: ArrayRef = Arc::new(UInt32Array::from(values.to_vec()));
     let ours = sketched(parameters, &[part], 1)?;
     if let (Some(ours), Some(naive)) = (ours.second_moment(), naive.second_moment()) {
-        // Ours is never below the number of rows, as no second moment is.
+        // The library's estimate is never below the number of rows, as no second moment is.
         if ours.value != naive.max(values.len() as f64) {
             bail!("the second moment is {}, the naive twin's {naive}", ours.value);
         }

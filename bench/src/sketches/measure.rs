@@ -1,4 +1,5 @@
-//! Rounds over the library, pools, the naive twin and the rivals; answers compared before a time is kept.
+//! Measures rounds over the library, pools, the naive implementation and the rivals; times count only if the
+//! answers agree.
 
 use super::data::{COLUMN, Data, TABLE};
 use super::definition::{Case, Column, Definition};
@@ -12,7 +13,7 @@ use crate::{limits, machine, text};
 use anyhow::{Context, Result, bail, ensure};
 use std::time::Instant;
 
-/// All who can sketch a column with a number of threads.
+/// All sides that sketch a column with a given number of threads.
 struct Sides {
     threads: usize,
     pools: [InPool; 2],
@@ -24,7 +25,7 @@ struct Timed {
     side: String,
     rows: usize,
     ms: f64,
-    /// What it counted.
+    /// Its estimate of the number of distinct values.
     number: Option<f64>,
 }
 
@@ -64,7 +65,7 @@ pub fn run(definition: &Definition) -> Result<Results> {
 }
 
 impl Sides {
-    /// Starts pools and rivals; those that are new to `known` are added to it.
+    /// Starts pools and rivals; adds those rivals to `known` that are not in it yet.
     fn start(definition: &Definition, threads: usize, known: &mut Vec<RivalResult>) -> Result<Sides> {
         let mut rivals = Vec::new();
         for name in &definition.rivals {
@@ -98,7 +99,7 @@ impl Sides {
         data: &Data,
     ) -> Result<CaseResult> {
         let mut sides: Vec<Side> = Vec::new();
-        // The first round warms up and does not count.
+        // The first round is a warm-up and does not count.
         for round in 0..=definition.runs {
             let round_of = self.round(case, data)?;
             if sides.is_empty() {
@@ -117,7 +118,7 @@ impl Sides {
         Ok(CaseResult { name, column, threads: self.threads, goal: case.at_least, sides })
     }
 
-    /// One run of each side.
+    /// Runs each side once.
     fn round(&mut self, case: &Case, data: &Data) -> Result<Vec<Timed>> {
         let (parameters, rows) = (case.parameters, data.rows());
         let start = Instant::now();
@@ -153,7 +154,7 @@ impl Sides {
     }
 }
 
-/// The one number of an answer.
+/// Returns the single number of an answer.
 fn number(answer: &Answer) -> Option<f64> {
     match answer.rows.first()?.first()? {
         Cell::Exact { unscaled, scale: 0 } => Some(*unscaled as f64),
@@ -162,7 +163,7 @@ fn number(answer: &Answer) -> Option<f64> {
     }
 }
 
-/// All who saw the same rows found about as many distinct values.
+/// Checks that all sides with the same rows found about the same number of distinct values.
 fn agree(sides: &[Side]) -> Result<()> {
     let ours = &sides[0];
     for side in sides.iter().filter(|side| side.rows == ours.rows) {

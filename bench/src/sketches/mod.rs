@@ -1,6 +1,6 @@
-//! The suite `sketches`: HyperLogLog, Count-Min and Fast-AGMS, alone and together, of a column in memory, in a
-//! pool and at a node behind TCP, against a naive twin and against engines that count distinct values; and what
-//! finding out about its rows costs a load.
+//! The suite `sketches`: HyperLogLog, Count-Min and Fast-AGMS, alone and together, of a column in memory, in
+//! a pool and at a node behind TCP, compared with a naive implementation and with engines that count distinct
+//! values; and the cost of profiling during a load.
 
 mod data;
 mod definition;

@@ -1,12 +1,13 @@
-//! The naive twin: value by value, every table as its definition says, 64-bit counters.
+//! The naive implementation: value by value, every table as in the definition of the sketch, with 64-bit
+//! counters.
 
 use farpool::model::SketchParameters;
 use farpool_statistics::hash::{SEED, murmur3};
 
-/// What it counted.
+/// The state of the naive sketches.
 pub struct Naive {
     registers: Vec<u8>,
-    /// Count-Min and Fast-AGMS, row after row.
+    /// Counters of Count-Min and Fast-AGMS, row after row.
     frequency: Vec<u64>,
     moment: Vec<i64>,
     rows: usize,
@@ -25,7 +26,7 @@ impl Naive {
         }
     }
 
-    /// Values that it saw.
+    /// Number of values added so far.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -38,7 +39,7 @@ impl Naive {
                 let register = &mut self.registers[hash.low as usize & ((1 << precision) - 1)];
                 *register = (*register).max(hash.high.leading_zeros().min(62) as u8 + 1);
             }
-            // Rows are 16 bits of the hash apart, the sign above the place.
+            // Each row uses bits of the hash 16 further on; the sign is the bit above those of the index.
             if let Some(c) = self.parameters.frequency {
                 for row in 0..usize::from(c.rows) {
                     let place = hash.slice(16 * row as u32, c.precision.into()) as usize;
@@ -55,7 +56,7 @@ impl Naive {
         }
     }
 
-    /// The most that a value may occur by Count-Min.
+    /// Returns Count-Min's upper bound of a value's frequency.
     pub fn frequency(&self, value: u32) -> Option<f64> {
         let c = self.parameters.frequency?;
         let hash = murmur3(&u64::from(value).to_le_bytes(), SEED);
@@ -63,7 +64,7 @@ impl Naive {
         (0..usize::from(c.rows)).map(|row| self.frequency[at(row)]).min().map(|count| count as f64)
     }
 
-    /// The second moment: the median over the rows.
+    /// Returns the second moment: the median over the rows.
     pub fn second_moment(&self) -> Option<f64> {
         let c = self.parameters.second_moment?;
         let rows = self.moment.chunks_exact(1 << c.precision);
@@ -72,7 +73,7 @@ impl Naive {
         Some(crate::stats::median(&sums))
     }
 
-    /// The estimate of 2007, good to a percent.
+    /// Returns the estimate of the paper of 2007, which is off by about a percent.
     pub fn distinct(&self) -> Option<f64> {
         self.parameters.distinct?;
         let m = self.registers.len() as f64;

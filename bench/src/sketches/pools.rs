@@ -1,6 +1,6 @@
-//! Farpool's sides beside the library: a pool in this process, and a node behind loopback TCP.
+//! Farpool's sides besides the library: a pool in this process, and a node behind loopback TCP.
 //!
-//! Both run the same SQL over a loaded table; the state comes back as one value.
+//! Both run the same SQL over a loaded table; the state is returned as one value.
 
 use super::data::{COLUMN, Data, TABLE};
 use crate::node::{self, NodeProcess};
@@ -14,24 +14,24 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::runtime::Runtime;
 
-/// A pool, with the runtime of its client.
+/// A pool and the runtime of its client.
 pub struct InPool {
     pub name: &'static str,
     runtime: Runtime,
     pool: Arc<dyn Pool>,
     session: Arc<Session>,
-    /// The node's, if it has one of its own; it ends with this.
+    /// The process of the pool's node, if it has one; it ends when this value is dropped.
     _process: Option<NodeProcess>,
 }
 
 impl InPool {
-    /// A pool in this process, whose queries are run by `threads` threads.
+    /// Opens a pool in this process whose queries run on `threads` threads.
     pub fn embedded(threads: usize) -> Result<InPool> {
         let pool = EmbeddedPool::over(node::start(0)?, TenantName::default());
         InPool::over("pool", suite::runtime(threads)?, pool, threads, None)
     }
 
-    /// A node with `threads` workers in a process of its own.
+    /// Starts a node with `threads` workers in a process of its own.
     pub fn remote(threads: usize) -> Result<InPool> {
         let process = NodeProcess::start(threads)?;
         let runtime = suite::runtime(threads)?;
@@ -61,7 +61,7 @@ impl InPool {
         })
     }
 
-    /// The state of these sketches, and the milliseconds from the text of the query to its last byte.
+    /// Returns the milliseconds from the text of the query to its last byte, and the state of these sketches.
     pub fn sketch(&self, parameters: SketchParameters) -> Result<(f64, Vec<u8>)> {
         let (session, sql) =
             (self.session.clone(), format!("SELECT sketch({COLUMN}, '{parameters}') FROM {TABLE}"));

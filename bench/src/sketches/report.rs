@@ -1,10 +1,10 @@
-//! Results as tables for a person.
+//! Formats the results as tables.
 
 use super::ingest::IngestResult;
 use super::results::{CaseResult, LIBRARY, Results, Side};
 use crate::{stats, text};
 
-/// The whole report.
+/// Returns the whole report.
 pub fn text(results: &Results) -> String {
     let mut rivals = String::new();
     for rival in &results.rivals {
@@ -35,7 +35,7 @@ fn cases(results: &Results) -> String {
             others.push(&side.name);
         }
     }
-    // Farpool's own sides and the naive twin stand first: all cases have them.
+    // Farpool's own sides and the naive implementation come first: all cases have them.
     let header = ["sketches", "column", "threads", LIBRARY, "goal", ""].into_iter().chain(others.clone());
     let rows = results.cases.iter().map(|case| row(case, &others)).collect();
     text::table(header.map(String::from).collect(), rows)

@@ -1,4 +1,4 @@
-//! What a run gave, as it is written to JSON and kept in `bench/record/`.
+//! Results of a run, as written to JSON and kept in `bench/record/`.
 
 use super::ingest::IngestResult;
 use crate::limits::Limits;
@@ -7,10 +7,10 @@ use crate::rival::RivalResult;
 use crate::stats;
 use serde::Serialize;
 
-/// Farpool's state made by the library, of a column in memory.
+/// Name of the library's side, which sketches a column in memory.
 pub const LIBRARY: &str = "library";
 
-/// The naive twin.
+/// Name of the naive implementation's side.
 pub const NAIVE: &str = "naive";
 
 /// A run of the suite.
@@ -28,7 +28,7 @@ pub struct Results {
     pub ingest: Vec<IngestResult>,
 }
 
-/// A case over a column with a number of threads.
+/// Results of a case over a column with a number of threads.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseResult {
     pub name: String,
@@ -38,19 +38,19 @@ pub struct CaseResult {
     pub sides: Vec<Side>,
 }
 
-/// A side's times.
+/// Times of a side.
 #[derive(Clone, Debug, Serialize)]
 pub struct Side {
     pub name: String,
     pub rows: usize,
     pub times_ms: Vec<f64>,
     pub gb_s: f64,
-    /// The distinct values that it found, if it counts them.
+    /// The number of distinct values that it found, if it counts them.
     pub distinct: Option<f64>,
 }
 
 impl CaseResult {
-    /// A side by its name.
+    /// Returns the side with this name.
     pub fn side(&self, name: &str) -> Option<&Side> {
         self.sides.iter().find(|side| side.name == name)
     }

@@ -1,8 +1,8 @@
-//! Making tables, and Arrow files of them. The files are on the first run and kept in the cache
-//! outside the tree.
+//! Makes tables, and Arrow files of them. The files are made on the first run and kept in the cache outside
+//! the tree.
 //!
-//! A value is a function of its column and its row alone, so that a table can be made in any order. The hash
-//! is the finalizer of splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators").
+//! A value depends on its column and its row alone, so that a table can be made in any order. The hash is the
+//! finalizer of splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators").
 
 use super::{Content, TableDefinition};
 use crate::places;
@@ -18,16 +18,16 @@ use std::sync::Arc;
 /// Rows of a batch in a file.
 const BATCH_ROWS: u64 = 64 << 10;
 
-/// 2^53, the number of floats that are made.
+/// 2^53: floats are multiples of its inverse.
 const UNIT: f64 = (1u64 << 53) as f64;
 
-/// What the strings consist of, apart from what is looked for.
+/// Words that strings consist of, apart from the words that queries look for.
 const WORDS: [&str; 16] = [
     "error", "packet", "timeout", "user", "login", "query", "disk", "node", "retry", "lease", "page",
     "client", "token", "write", "commit", "queue",
 ];
 
-/// The file with `rows` rows of `table`, made if it is not there.
+/// Returns the file with `rows` rows of `table`, and makes it if it does not exist.
 pub fn file(table: &TableDefinition, rows: u64) -> Result<PathBuf> {
     let folder = places::cache()?.join("data/made");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -40,13 +40,13 @@ pub fn file(table: &TableDefinition, rows: u64) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// The batches of a file, one after the other.
+/// Reads the batches of a file.
 pub fn read(file: &Path) -> Result<FileReader<File>> {
     let opened = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
     Ok(FileReader::try_new(opened, None)?)
 }
 
-/// Writes beside the file and renames, so that a run that is stopped leaves no half of one.
+/// Writes to a file beside the target and renames it, so that an interrupted run leaves no incomplete file.
 fn write(file: &Path, columns: &[(String, Content)], rows: u64) -> Result<()> {
     let partial = file.with_extension("partial");
     let output = BufWriter::new(File::create(&partial)?);
@@ -59,13 +59,13 @@ fn write(file: &Path, columns: &[(String, Content)], rows: u64) -> Result<()> {
     Ok(())
 }
 
-/// All rows of a table.
+/// Makes the batches of all rows of a table.
 pub fn batches(columns: &[(String, Content)], rows: u64) -> impl Iterator<Item = Result<RecordBatch>> {
     let starts = (0..rows).step_by(BATCH_ROWS as usize);
     starts.map(move |start| batch(columns, rows, start..rows.min(start + BATCH_ROWS)))
 }
 
-/// Some rows of a table that has `all` of them.
+/// Makes some rows of a table that has `all` rows.
 fn batch(columns: &[(String, Content)], all: u64, rows: std::ops::Range<u64>) -> Result<RecordBatch> {
     let arrays = columns.iter().enumerate().map(|(number, (name, content))| {
         let rows = rows.clone();
@@ -96,13 +96,13 @@ fn hash(value: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// A number from 0 up to `values`, from 64 random bits.
+/// Returns a number from 0 to below `values`, from 64 random bits.
 fn below(random: u64, values: u64) -> u64 {
     ((u128::from(random) * u128::from(values)) >> 64) as u64
 }
 
-/// A permutation of the numbers up to `domain`, another one for each run of `domain` rows. It permutes the
-/// numbers up to the next power of two and walks on until it is back below `domain`.
+/// Permutes the numbers below `domain`, differently for each run of `domain` rows. It permutes the numbers
+/// below the next power of two, repeatedly until the result is below `domain`.
 fn scattered(row: u64, domain: u64) -> u64 {
     let domain = domain.max(1);
     let bits = domain.next_power_of_two().trailing_zeros().max(1);
@@ -119,8 +119,8 @@ fn scattered(row: u64, domain: u64) -> u64 {
     }
 }
 
-/// Words up to `bytes` bytes. One string in two has `fox`, two digits, and later `bar`; one in four has the
-/// first without the last.
+/// Makes a string of words of about `bytes` bytes. One string in two has `fox`, two digits, and later `bar`;
+/// one in four has the first without the last.
 fn text(random: u64, bytes: usize) -> String {
     let mut text = Vec::with_capacity(bytes + 8);
     let mut state = random;
@@ -144,7 +144,7 @@ fn text(random: u64, bytes: usize) -> String {
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// Tells files of other definitions apart.
+/// Hashes the definition of a table, to tell files of different definitions apart.
 fn fingerprint(columns: &[(String, Content)]) -> u64 {
     format!("{columns:?}").bytes().fold(1, |state, byte| hash(state ^ u64::from(byte)))
 }

@@ -1,4 +1,4 @@
-//! Tables as data, and as Arrow: what the suites load into all sides.
+//! Tables as data in definitions, and as Arrow batches that the suites load into all sides.
 
 mod make;
 
@@ -11,13 +11,13 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub struct TableDefinition {
     pub name: String,
-    /// Numbers of rows, the largest last; none where something else decides.
+    /// Numbers of rows, the largest last; empty where something else determines the size.
     #[serde(default)]
     pub sizes: Vec<u64>,
     pub columns: Vec<ColumnDefinition>,
 }
 
-/// One or more columns that are made alike.
+/// One or more columns with the same kind of content.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnDefinition {
@@ -29,14 +29,14 @@ pub struct ColumnDefinition {
     bytes: Option<usize>,
 }
 
-/// What is in a column.
+/// The content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Integers from 0 up to this.
+    /// Random integers from 0 to below this bound.
     Uniform(u64),
-    /// Every number up to half of the rows twice.
+    /// Each number below half of the number of rows twice.
     Twice,
-    /// Floats from 0 up to 1.
+    /// Random floats from 0 to below 1.
     Float,
     /// Strings of this many bytes.
     Text(usize),

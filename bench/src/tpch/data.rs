@@ -19,7 +19,7 @@ pub const TABLES: [&str; 8] =
 
 type Reader = Box<dyn RecordBatchReader>;
 
-/// The folder with the tables at `scale`, made if it is not there.
+/// Returns the folder with the tables at `scale`, and makes it if it does not exist.
 pub fn folder(scale: f64) -> Result<PathBuf> {
     let folder = places::cache()?.join("data").join(format!("tpch-sf{}", places::scale_name(scale)));
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -34,7 +34,7 @@ pub fn folder(scale: f64) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The batches of a table, as large as those of DataFusion.
+/// Returns the batches of a table, with DataFusion's batch size.
 pub fn read(folder: &Path, table: &str) -> Result<Vec<RecordBatch>> {
     let path = folder.join(format!("{table}.parquet"));
     let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
@@ -42,7 +42,7 @@ pub fn read(folder: &Path, table: &str) -> Result<Vec<RecordBatch>> {
     Ok(reader.collect::<Result<Vec<_>, _>>()?)
 }
 
-/// Writes beside the file and renames, so that a run that is stopped leaves no half of one.
+/// Writes to a file beside the target and renames it, so that an interrupted run leaves no incomplete file.
 fn write(file: &Path, reader: Reader) -> Result<()> {
     let partial = file.with_extension("partial");
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();

@@ -20,7 +20,7 @@ pub struct Definition {
     pub sides: Vec<String>,
     /// What changes with `--quick`.
     pub quick: Quick,
-    /// What is aimed at.
+    /// Goals of the suite.
     pub goals: Vec<Goal>,
 }
 
@@ -36,15 +36,15 @@ pub struct Quick {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goal {
-    /// For a person.
+    /// Description for the report.
     pub text: String,
-    /// What is measured.
+    /// The measured quantity.
     pub measure: Measure,
-    /// The query, where it is about one.
+    /// The query, if the goal is about a single one.
     pub query: Option<usize>,
-    /// The side it is about.
+    /// The side that the goal is about.
     pub of: Option<String>,
-    /// The side that is compared with.
+    /// The side that it is compared with.
     pub against: Option<String>,
     /// The upper bound.
     pub at_most: Option<f64>,

@@ -1,14 +1,14 @@
-//! Goals checked against what was measured. A missed goal is said, not enforced.
+//! Compares results with goals. A missed goal is reported and does not fail the run.
 
 use super::definition::{Goal, Measure};
 use super::results::Results;
 use serde::Serialize;
 
-/// A goal and what became of it.
+/// A goal and its outcome.
 #[derive(Clone, Debug, Serialize)]
 pub struct Checked {
     pub goal: Goal,
-    /// What was measured; `None` when a side did not take part.
+    /// The measured value; `None` if a side did not take part.
     pub measured: Option<f64>,
     /// Whether the bound holds; `None` when nothing was measured.
     pub met: Option<bool>,

@@ -1,4 +1,4 @@
-//! Loading tables into the pool, and what that costs on the largest one.
+//! Loads tables into the pool, and measures the largest one.
 
 use super::data;
 use crate::{machine, suite};
@@ -10,20 +10,20 @@ use serde::Serialize;
 use std::path::Path;
 use std::time::Instant;
 
-/// Loading `lineitem` from Arrow batches in memory.
+/// Costs of loading `lineitem` from Arrow batches in memory.
 #[derive(Clone, Debug, Serialize)]
 pub struct Loading {
     pub rows: u64,
     pub bytes_plain: u64,
     pub bytes_encoded: u64,
-    /// As users load: until it is acknowledged, and all CPU time until the profile, which is made behind it, is
-    /// there.
+    /// With a profile, as users load: elapsed time until the load is acknowledged, and all CPU time until the
+    /// profile, which is computed in the background, is complete.
     pub profiled: Cost,
-    /// Without a profile.
+    /// Costs of a load without a profile.
     pub encoded: Cost,
 }
 
-/// Time that a load took.
+/// Time of a load.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Cost {
     pub elapsed_s: f64,
@@ -31,17 +31,17 @@ pub struct Cost {
 }
 
 impl Loading {
-    /// GB of plain Arrow per second of CPU time.
+    /// Returns GB of plain Arrow data per second of CPU time.
     pub fn gb_s_per_core(&self, cost: Cost) -> f64 {
         self.bytes_plain as f64 / cost.cpu_s.max(1e-9) / 1e9
     }
 
-    /// GB of plain Arrow per second.
+    /// Returns GB of plain Arrow data per second of elapsed time.
     pub fn gb_s(&self, cost: Cost) -> f64 {
         self.bytes_plain as f64 / cost.elapsed_s.max(1e-9) / 1e9
     }
 
-    /// Encoded size as a part of the plain size.
+    /// Returns the ratio of the encoded size to the plain size.
     pub fn size_ratio(&self) -> f64 {
         self.bytes_encoded as f64 / (self.bytes_plain as f64).max(1.0)
     }

@@ -1,4 +1,4 @@
-//! The suite `tpch`: rounds over all sides, answers compared before a time is kept.
+//! The suite `tpch`: measures rounds over all sides; times count only if the answers agree.
 
 use super::definition::Definition;
 use super::results::{QueryResult, Results, SideResult};
@@ -53,7 +53,7 @@ pub async fn run(definition: &Definition) -> Result<Results> {
     Ok(results)
 }
 
-/// One query on all sides, in turns. A rival that fails is left out, which a note says.
+/// Runs one query on all sides, in turns. A rival that fails is left out, with a note.
 async fn query(
     sides: &mut [Side],
     definition: &Definition,
@@ -67,7 +67,7 @@ async fn query(
         .map_err(anyhow::Error::msg)?;
     let mut results: BTreeMap<String, SideResult> = BTreeMap::new();
     let mut failed: Vec<String> = Vec::new();
-    // The first round warms up and does not count.
+    // The first round is a warm-up and does not count.
     for round in 0..=definition.runs {
         for side in sides.iter_mut() {
             if failed.contains(&side.name) {

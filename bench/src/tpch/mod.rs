@@ -1,5 +1,5 @@
-//! The suite `tpch`: the 22 queries, with and without push-down, in-process and over TCP, against DuckDB and
-//! LiquidCache.
+//! The suite `tpch`: the 22 queries, with and without push-down, in-process and over TCP, compared with
+//! DuckDB and LiquidCache.
 
 pub mod data;
 mod definition;

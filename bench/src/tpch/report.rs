@@ -1,10 +1,10 @@
-//! Results as a table for a person.
+//! Formats the results as a table.
 
 use super::results::{QueryResult, Results};
 use crate::text::{self, bytes};
 use std::fmt::Write;
 
-/// The whole report.
+/// Returns the whole report.
 pub fn text(results: &Results) -> String {
     let mut text = heading(results);
     for note in &results.notes {
@@ -37,7 +37,8 @@ fn heading(results: &Results) -> String {
     )
 }
 
-/// A row for each query: milliseconds, and in the other columns the ratio to the first.
+/// Formats the times, a row for each query: milliseconds, and in the other columns the ratio to the first
+/// side.
 fn times(results: &Results) -> String {
     let mut header = vec!["query".to_string(), "rows".to_string()];
     for (index, side) in results.sides.iter().enumerate() {
@@ -103,7 +104,7 @@ fn goals(results: &Results) -> String {
     for checked in &results.goals {
         let outcome = text::met(checked.met);
         let measured = checked.measured.map_or("not measured".to_string(), |value| format!("{value:.2}"));
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{outcome}  {}: {measured}", checked.goal.text);
     }
     text

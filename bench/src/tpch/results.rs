@@ -1,4 +1,4 @@
-//! What a run of `tpch` gave, as it is written to JSON and kept in `bench/record/`.
+//! Results of a run of `tpch`, as written to JSON and kept in `bench/record/`.
 
 use super::goals::Checked;
 use super::loading::Loading;
@@ -33,7 +33,7 @@ pub struct Results {
 #[derive(Clone, Debug, Serialize)]
 pub struct QueryResult {
     pub query: usize,
-    /// Rows of the answer.
+    /// Number of rows of the result.
     pub rows: usize,
     pub sides: BTreeMap<String, SideResult>,
 }
@@ -45,7 +45,7 @@ pub struct SideResult {
     pub median_ms: f64,
     /// Every counted time, in the order of the runs.
     pub times_ms: Vec<f64>,
-    /// The receipt of the last run; of a rival only the bytes on the wire, if it counts them.
+    /// The receipt of the last run; for a rival only the bytes on the wire, if it counts them.
     pub receipt: Receipt,
 }
 
@@ -57,27 +57,27 @@ impl SideResult {
 }
 
 impl Results {
-    /// The median of a query on a side.
+    /// Returns the median of a query on a side.
     pub fn median(&self, query: usize, side: &str) -> Option<f64> {
         Some(self.side(query, side)?.median_ms)
     }
 
-    /// A query on a side.
+    /// Returns the results of a query on a side.
     pub fn side(&self, query: usize, side: &str) -> Option<&SideResult> {
         self.queries.iter().find(|result| result.query == query)?.sides.get(side)
     }
 
-    /// The sum of the medians of all queries on a side; `None` when one is missing.
+    /// Returns the sum of the medians of all queries on a side; `None` if one is missing.
     pub fn total(&self, side: &str) -> Option<f64> {
         self.queries.iter().map(|result| Some(result.sides.get(side)?.median_ms)).sum()
     }
 
-    /// The sides with a wire.
+    /// Returns the sides that sent bytes over the network.
     pub fn sides_on_wire(&self) -> Vec<&str> {
         self.sides.iter().map(String::as_str).filter(|side| self.wire_bytes(side) > 0).collect()
     }
 
-    /// Bytes on the wire of all queries on a side.
+    /// Returns the bytes on the wire of all queries on a side.
     pub fn wire_bytes(&self, side: &str) -> u64 {
         self.queries.iter().filter_map(|result| result.sides.get(side)).map(|s| s.receipt.bytes_on_wire).sum()
     }

@@ -26,13 +26,13 @@ enum Engine {
 pub struct Sample {
     /// Milliseconds, from the text of the query to the last batch.
     pub ms: f64,
-    /// What came out.
+    /// The result of the query.
     pub answer: Answer,
-    /// What the pool reported; for a rival the bytes on the wire, if it counts them, and nothing else.
+    /// The pool's receipt; for a rival only the bytes on the wire, if it counts them.
     pub receipt: Receipt,
 }
 
-/// A node of this process, and both ways to it.
+/// A node of this process, and the pools that connect to it.
 pub struct Farpool {
     /// Without a socket.
     pub embedded: Arc<EmbeddedPool>,
@@ -50,7 +50,7 @@ impl Farpool {
         Ok(Farpool { embedded, remote })
     }
 
-    /// The side of that name, such as `remote on`.
+    /// Opens the side with this name, such as `remote on`.
     pub async fn side(&self, name: &str, threads: usize) -> Result<Side> {
         let (way, switch) = name.split_once(' ').unwrap_or((name, ""));
         let pool = match way {
@@ -70,7 +70,7 @@ impl Farpool {
 }
 
 impl Side {
-    /// Whether a name is that of a rival.
+    /// Whether a name is that of a rival: those of farpool's sides have a space.
     pub fn names_rival(name: &str) -> bool {
         !name.contains(' ')
     }

@@ -1,5 +1,5 @@
-//! Encodes TPC-H lineitem on one core and prints, column by column, how small and how fast. Times are CPU
-//! times, so that other work on the machine disturbs them less; Linux only.
+//! Encodes TPC-H lineitem on one core and prints for each column the encoded size and the speed. Times are
+//! CPU times, so that other work on the machine affects them less; Linux only.
 //!
 //! `cargo run --release -p farpool-columns --example lineitem -- [ROWS]`
 
@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use tpchgen::generators::{LineItem, LineItemGenerator};
 
-/// Passes over a column, because the clock of a thread ticks in milliseconds.
+/// Passes over a column, because a thread's clock ticks in milliseconds.
 const ROUNDS: usize = 20;
 
 fn main() {
@@ -29,7 +29,7 @@ fn main() {
     report_columns(&pool, &batches);
 }
 
-/// Seconds that this thread has had the processor.
+/// CPU seconds that this thread has used.
 fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
     let nanoseconds = text.split(' ').next().and_then(|number| number.parse::<f64>().ok());

@@ -1,5 +1,5 @@
-//! Times predicates and unpacking on packed and plain columns against the speed at which memory is read,
-//! on every instruction set that the processor has, on one thread.
+//! Times predicates and unpacking on packed and plain columns, compared with the speed of reading memory, on
+//! every instruction set that the processor has, on one thread.
 //!
 //! `cargo run --release -p farpool-columns --example scan_speed -- [MILLIONS OF ROWS]`
 
@@ -39,7 +39,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// The best time of each row group by itself, added up: others may be using the machine.
+/// Sums the best time of each row group, since other processes may be using the machine.
 fn time(name: &str, groups: &[RowGroup], bytes: impl Fn(&RowGroup) -> usize, mut run: impl FnMut(&RowGroup)) {
     let mut best = vec![f64::MAX; groups.len()];
     for _ in 0..7 {
@@ -90,7 +90,7 @@ fn main() {
     }
 }
 
-/// What scans do with each block, on the level in use.
+/// Times the kernels of scans on each block, on the current level.
 fn time_kernels(groups: &[RowGroup]) {
     let plain = WIDTHS.len() + 1;
     let bytes = |column: usize| move |group: &RowGroup| group.chunks[column].bytes_encoded();

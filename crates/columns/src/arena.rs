@@ -1,7 +1,7 @@
-//! Puts encoded chunks into the pool: those of a row group in one piece, one behind another.
+//! Places encoded chunks in the pool: all chunks of a row group in one allocation, one behind another.
 //!
-//! The tables of a tenant share pages: a row group of a narrow table fills a small part of a page, and that of a small
-//! append next to nothing. The piece is free again when nobody holds a chunk of it any more.
+//! The tables of a tenant share pages: a row group of a narrow table fills a small part of a page, and that
+//! of a small append next to nothing. The allocation is freed when its last chunk is dropped.
 
 use crate::chunk::Chunk;
 use arrow_buffer::Buffer;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Every buffer starts at a multiple of this: a cache line, and what Arrow recommends.
 const ALIGNMENT: usize = 64;
 
-/// A tenant's part of a pool. Several threads may place at once.
+/// A tenant's access to a pool. Several threads may place chunks at once.
 #[derive(Debug)]
 pub(crate) struct Arena {
     pool: Arc<Pool>,
@@ -33,10 +33,10 @@ impl Arena {
         &self.tenant
     }
 
-    /// The same chunks with their buffers in the pool.
+    /// Moves the chunks' buffers to the pool.
     ///
     /// # Errors
-    /// `OverLimit` when the pool or the tenant has not so much memory left.
+    /// `OverLimit` when the pool or the tenant's quota has not enough memory left.
     pub fn place(&self, chunks: Vec<Chunk>) -> Result<Vec<Arc<Chunk>>> {
         let mut placer = Placer::default();
         let chunks: Vec<Chunk> =
@@ -61,10 +61,10 @@ impl Arena {
         Ok(chunks.into_iter().map(|chunk| Arc::new(chunk.map_buffers(&mut leased))).collect())
     }
 
-    /// Copies of `pieces` in the pool.
+    /// Copies `pieces` to the pool.
     ///
     /// # Errors
-    /// `OverLimit` when the pool or the tenant has not so much memory left.
+    /// `OverLimit` when the pool or the tenant's quota has not enough memory left.
     pub fn keep(&self, pieces: &[Vec<u8>]) -> Result<Vec<Bytes>> {
         let bytes = pieces.iter().map(Vec::len).sum();
         if bytes == 0 {
@@ -85,7 +85,7 @@ impl Arena {
     }
 }
 
-/// Lays buffers out one behind another.
+/// Computes the offsets of buffers that lie one behind another.
 #[derive(Default)]
 struct Placer {
     buffers: Vec<(usize, Buffer)>,

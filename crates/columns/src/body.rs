@@ -1,4 +1,4 @@
-//! The parts of an encoded chunk, and the walk over its buffers.
+//! The parts of an encoded chunk, and the traversal of its buffers.
 //!
 //! A body is built with buffers on the heap and then moved, buffer by buffer, into pages of the pool
 //! ([`Body::map_buffers`]); it works the same before and after.
@@ -12,16 +12,16 @@ use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use farpool_model::schema;
 
-/// How a chunk is encoded.
+/// The encoding of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EncodingKind {
     /// One value for all rows, which may be NULL.
     Constant,
-    /// Values of fixed width as Arrow has them; booleans as a bitmap.
+    /// Values of fixed width in Arrow's layout; booleans as a bitmap.
     Plain,
-    /// Integers as distances from the least, in as few bits as the greatest distance needs.
+    /// Integers as distances from the least one, in as few bits as the greatest distance needs.
     BitPacked,
-    /// A sorted list of the distinct strings, and packed numbers into it.
+    /// A sorted list of the distinct strings, and a packed index into it for each row.
     Dictionary,
     /// Strings one after another.
     PlainBytes,
@@ -29,10 +29,11 @@ pub enum EncodingKind {
     Fsst,
 }
 
-/// The values of a chunk. NULL rows hold some value of no meaning.
+/// The values of a chunk. The values of NULL rows are arbitrary.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    /// An array of one row, and for a value that is not NULL its number (or 0, in a dictionary of one).
+    /// An array of one row; for a value that is not NULL also its packed integer (0 for a string: its code in
+    /// a dictionary of one).
     Constant {
         value: ArrayRef,
         number: Option<Packed>,
@@ -69,7 +70,7 @@ impl Body {
         }
     }
 
-    /// The same body with `map` applied to each buffer; `map` keeps the bytes and the alignment to 64.
+    /// Applies `map` to each buffer; `map` must keep the bytes and the alignment to 64.
     pub fn map_buffers(self, data_type: &DataType, map: &mut dyn FnMut(&Buffer) -> Buffer) -> Body {
         match self {
             Body::Constant { value, number } if schema::is_bytes(data_type) => {
@@ -92,7 +93,7 @@ impl Body {
         }
     }
 
-    /// Bytes of the body: its buffers and what little lies beside them.
+    /// Size of the body in bytes: its buffers and the small parts beside them.
     pub fn bytes(&self, data_type: &DataType) -> usize {
         let mut bytes = match self {
             Body::Constant { .. } => 16,

@@ -1,7 +1,8 @@
-//! Builds a table from record batches: brings them to the canonical types, cuts row groups, and counts.
+//! Builds a table from record batches: converts them to the canonical types, divides them into row groups,
+//! and computes statistics.
 //!
-//! Who has several threads uses [`TableBuilder::buffer`], takes the full row groups, encodes them with
-//! clones of [`TableBuilder::encoder`], and adds them in order; [`TableBuilder::push`] does all of that on
+//! A caller with several threads uses [`TableBuilder::buffer`], takes the full row groups, encodes them with
+//! clones of [`TableBuilder::encoder`], and adds them in order; [`TableBuilder::push`] does all of this on
 //! the calling thread.
 
 use crate::chunk::RowGroup;
@@ -22,10 +23,10 @@ use farpool_model::{Error, Result, TenantName, schema};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Row groups after which the size of the whole table is projected.
+/// Number of row groups after which the size of the whole table is projected.
 const PROJECTION_GROUPS_MIN: usize = 2;
 
-/// A table that is being made.
+/// A table under construction.
 #[derive(Debug)]
 pub struct TableBuilder {
     schema: SchemaRef,
@@ -34,14 +35,14 @@ pub struct TableBuilder {
     row_groups: RowGroups,
     sums: Sums,
     distinct: Vec<Distinct>,
-    /// Row groups, rows and encoded bytes that were added.
+    /// Number of row groups, rows and encoded bytes that were added.
     added: (usize, u64, u64),
     waiting: PlainGroup,
     full: VecDeque<PlainGroup>,
 }
 
 impl TableBuilder {
-    /// A table without rows. `rows_hint` is how many are expected, where that is known.
+    /// Starts a table without rows. `rows_hint` is the expected number of rows, if it is known.
     ///
     /// # Errors
     /// As [`schema::canonical_schema`].
@@ -61,11 +62,11 @@ impl TableBuilder {
         })
     }
 
-    /// A table that starts with the rows of `base`, whose row groups it shares. `rows_hint` counts the rows
-    /// that are added.
+    /// Starts a table with the rows of `base`, whose row groups it shares. `rows_hint` is the expected number
+    /// of rows that are added.
     ///
     /// # Errors
-    /// None yet; there may be limits on it.
+    /// Does not fail at present; limits may be added.
     pub fn append_to(
         pool: Arc<Pool>,
         base: &Table,
@@ -91,12 +92,12 @@ impl TableBuilder {
         &self.schema
     }
 
-    /// What encodes row groups of this table.
+    /// Returns the encoder for row groups of this table.
     pub fn encoder(&self) -> Encoder {
         self.encoder.clone()
     }
 
-    /// Adds rows, and encodes the row groups that they complete.
+    /// Adds rows and encodes the row groups that they complete.
     ///
     /// # Errors
     /// As [`TableBuilder::buffer`], [`Encoder::encode`] and [`TableBuilder::add_row_group`].
@@ -126,7 +127,8 @@ impl TableBuilder {
                 self.waiting.add(piece.iter().map(|column| column.slice(0, rows)), rows, bytes);
             }
             if row + rows == batch.num_rows() {
-                // Row groups are encoded in order: with this one the last of the batch's memory goes.
+                // Row groups are encoded in order: the last one that has rows of the batch frees the batch's
+                // memory.
                 self.waiting.hold(plain::bytes_held(&columns));
             }
             if self.waiting.rows() == ROW_GROUP_ROWS || rows < room {
@@ -138,8 +140,8 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Bytes of memory that the rows hold which were buffered and not yet taken: less than three times what they
-    /// have as plain values, and [`farpool_model::limits::PLAIN_EXCESS_BYTES_MAX`].
+    /// Bytes of memory that buffered rows hold until they are taken: less than three times their plain size,
+    /// plus [`farpool_model::limits::PLAIN_EXCESS_BYTES_MAX`].
     pub fn bytes_held(&self) -> usize {
         self.full.iter().map(PlainGroup::bytes_held).sum::<usize>() + self.waiting.bytes_held()
     }
@@ -161,7 +163,7 @@ impl TableBuilder {
         columns.collect()
     }
 
-    /// Makes a row group of the rows that wait.
+    /// Closes the current row group.
     fn cut(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         if waiting.rows() > 0 {
@@ -169,12 +171,12 @@ impl TableBuilder {
         }
     }
 
-    /// The next complete row group, in the order of their rows.
+    /// Takes the next full row group, in row order.
     pub fn take_full_row_group(&mut self) -> Option<PlainGroup> {
         self.full.pop_front()
     }
 
-    /// When no more rows come: the row groups that are left, complete ones first.
+    /// Takes a remaining row group once all rows have been added: full ones first, then the incomplete one.
     pub fn take_last_row_group(&mut self) -> Option<PlainGroup> {
         if self.full.is_empty() {
             self.cut();
@@ -182,10 +184,10 @@ impl TableBuilder {
         self.full.pop_front()
     }
 
-    /// Adds an encoded row group behind those that were added before.
+    /// Appends an encoded row group.
     ///
     /// # Errors
-    /// `OverLimit` when it is foreseeable that the expected rows will not fit the memory that is free.
+    /// `OverLimit` when the projected size of the expected rows exceeds the free memory.
     pub fn add_row_group(&mut self, group: Arc<RowGroup>) -> Result<()> {
         for (distinct, chunk) in self.distinct.iter_mut().zip(&group.chunks) {
             distinct.observe(chunk);
@@ -198,12 +200,12 @@ impl TableBuilder {
         self.check_projection()
     }
 
-    /// Bytes of the row groups that were added.
+    /// Size of the row groups that were added, in bytes.
     pub fn bytes_added(&self) -> u64 {
         self.added.2
     }
 
-    /// Bytes that all rows will take, as far as that can be told from those that were added.
+    /// Projected size of all expected rows, in bytes, extrapolated from the row groups added so far.
     pub fn bytes_projected(&self) -> Option<u64> {
         let (groups, rows, bytes) = self.added;
         let rows_hint = self.rows_hint.filter(|_| groups >= PROJECTION_GROUPS_MIN)?;
@@ -229,7 +231,7 @@ impl TableBuilder {
         .advise("give the pool more memory, drop a table, or load fewer columns or rows"))
     }
 
-    /// The table, with whatever rows still wait.
+    /// Encodes the rows that are still buffered and returns the table.
     ///
     /// # Errors
     /// As [`TableBuilder::push`].
@@ -241,10 +243,10 @@ impl TableBuilder {
     }
 }
 
-/// The values as `data_type`, the canonical form of their own type.
+/// Converts the values to `data_type`, which must be the canonical form of their own type.
 ///
 /// # Errors
-/// `Invalid` when it is not, or a value does not fit it.
+/// `Invalid` when `data_type` is not that canonical form, or a value does not fit it.
 pub fn to_canonical(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     if column.data_type() == data_type {
         return Ok(Arc::clone(column));

@@ -1,10 +1,10 @@
-//! A chunk as bytes outside the pool, for a disk or a peer.
+//! Serialization of a chunk to bytes outside the pool, for a disk or a peer.
 //!
-//! Layout, all numbers little-endian: `FPC1`; the type; rows `u32`; whether there are validity bits `u8`,
-//! and the bits; the encoding `u8`; its parts. Buffers and texts are preceded by their length as `u64`.
-//! Bounds and counts are not part of it: they are computed again from the values, so that they cannot lie.
+//! Layout, all numbers little-endian: `FPC1`; the type; rows `u32`; whether there are validity bits `u8`, and
+//! the bits; the encoding `u8`; its parts. Buffers and texts are preceded by their length as `u64`. Bounds
+//! and counts are not stored: they are computed again from the values, so that they are always right.
 //!
-//! Whatever the bytes are, reading them ends in a chunk on which every operation is sound, or in `Corrupt`.
+//! For any bytes, reading returns a chunk on which every operation is sound, or `Corrupt`.
 
 use crate::arena::Arena;
 use crate::body::Body;
@@ -36,7 +36,7 @@ const PLAIN_BYTES: u8 = 4;
 const FSST: u8 = 5;
 
 impl Chunk {
-    /// The chunk as bytes that [`Chunk::from_bytes`] reads.
+    /// Serializes the chunk to bytes that [`Chunk::from_bytes`] reads.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.bytes_encoded() + 256);
         out.extend_from_slice(MAGIC);
@@ -130,12 +130,12 @@ fn write_body(body: &Body, data_type: &DataType, out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes of one value; a boolean takes one.
+/// Size of a fixed-width constant in bytes; a boolean takes one.
 fn constant_width(data_type: &DataType) -> usize {
     data_type.primitive_width().unwrap_or(1)
 }
 
-/// Reads from the front of bytes that may end anywhere.
+/// Reads from the front of bytes that may be truncated anywhere.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
 }
@@ -170,7 +170,7 @@ impl<'a> Reader<'a> {
         self.take(usize::try_from(length).unwrap_or(usize::MAX))
     }
 
-    /// A packed sequence of `rows` values, checked.
+    /// Reads and checks a packed sequence of `rows` values.
     fn packed(&mut self, rows: usize) -> Result<Packed> {
         let (reference, max) = (i64::from_le_bytes(self.array()?), i64::from_le_bytes(self.array()?));
         let width = crate::packed::width_of(max.wrapping_sub(reference) as u64);
@@ -179,13 +179,13 @@ impl<'a> Reader<'a> {
         Ok(packed)
     }
 
-    /// Ends of `rows` values, not yet checked.
+    /// Reads the ends of `rows` values, which are not checked yet.
     fn ends(&mut self, rows: usize) -> Result<Ends> {
         let lines = aligned_copy(self.buffer()?);
         Ok(Ends { lines, above: self.packed(rows)? })
     }
 
-    /// Values of a dictionary, checked: sound views over their bytes.
+    /// Reads and checks the values of a dictionary: valid views over their bytes.
     fn views(&mut self, data_type: &DataType) -> Result<Views> {
         let (views, data) = (aligned_copy(self.buffer()?), aligned_copy(self.buffer()?));
         if !views.len().is_multiple_of(16) || data.len() > CHUNK_BYTES_MAX {
@@ -193,7 +193,7 @@ impl<'a> Reader<'a> {
         }
         let length = views.len() / 16;
         let views = Views { views: ScalarBuffer::new(views, 0, length), data };
-        // Views may share bytes, each of which is checked for all of them.
+        // Views may share bytes, which are checked once for each view.
         let bytes = views.views.iter().map(|view| *view as u32 as usize).sum::<usize>();
         if length > ROW_GROUP_ROWS || bytes > CHUNK_BYTES_MAX {
             return Err(Error::corrupt("a dictionary of more values than a chunk may have"));
@@ -203,7 +203,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A chunk on the heap.
+/// Reads a chunk onto the heap.
 fn read_chunk(bytes: &[u8]) -> Result<Chunk> {
     let mut reader = Reader::new(bytes);
     if reader.take(MAGIC.len())? != MAGIC {
@@ -239,8 +239,9 @@ fn read_validity(reader: &mut Reader<'_>, rows: usize) -> Result<BooleanBuffer> 
     Ok(BooleanBuffer::new(bits, 0, rows))
 }
 
-/// Computes what the bytes do not say. Encoding the decoded values again yields bounds and sizes by the one
-/// code that also made them the first time; that it costs a load is why chunks on a fast path stay in memory.
+/// Computes what is not stored. Encoding the decoded values again yields bounds and sizes by the same code
+/// that computed them the first time; this costs as much as a load, which is why chunks on a hot path stay in
+/// memory.
 fn finish_chunk(
     data_type: DataType,
     rows: usize,
@@ -293,7 +294,7 @@ fn check_text(ends: &Ends, rows: usize, bytes: usize) -> Result<()> {
     ends.check(rows, bytes)
 }
 
-/// Whether values may be values of the type: short enough, and strings UTF-8.
+/// Checks that values are valid for the type: short enough, and strings UTF-8.
 fn check_values<'a>(mut values: impl Iterator<Item = &'a [u8]>, data_type: &DataType) -> Result<()> {
     let is_text = *data_type == DataType::Utf8View;
     let sound = values

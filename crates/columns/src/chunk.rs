@@ -1,4 +1,4 @@
-//! A chunk: one column of one row group, encoded, and how it is asked.
+//! A chunk: one encoded column of one row group, and the operations on it.
 
 use crate::body::{Body, EncodingKind};
 use crate::floats::Floats;
@@ -12,7 +12,8 @@ use farpool_model::{Error, Result, schema};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of a chunk on the heap: itself, what counts its owners, and a header for each of a few buffers.
+/// Heap bytes counted for a chunk: the chunk itself, its reference count, and a header for each of a few
+/// buffers.
 const CHUNK_HEADER_BYTES: usize = size_of::<Chunk>() + 256;
 
 /// One column of one row group, encoded, in memory of the pool. Immutable.
@@ -42,7 +43,7 @@ impl Chunk {
         Chunk { data_type, rows, validity, zone, body, bytes_encoded, bytes_plain }
     }
 
-    /// The same chunk with these bounds, which are those of its values.
+    /// Returns the chunk with the bounds `zone`, which must be those of its values.
     pub(crate) fn with_zone(self, zone: ZoneMap) -> Chunk {
         Chunk { zone, ..self }
     }
@@ -52,22 +53,22 @@ impl Chunk {
         &self.data_type
     }
 
-    /// Rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// NULLs.
+    /// Number of NULLs.
     pub fn null_count(&self) -> usize {
         self.zone.null_count
     }
 
-    /// Bytes of the encoded form.
+    /// Size of the encoded form, in bytes.
     pub fn bytes_encoded(&self) -> usize {
         self.bytes_encoded
     }
 
-    /// Bytes of the values as a plain Arrow array (strings with 32-bit offsets).
+    /// Size of the values as a plain Arrow array (strings with 32-bit offsets), in bytes.
     pub fn bytes_plain(&self) -> usize {
         self.bytes_plain
     }
@@ -77,16 +78,17 @@ impl Chunk {
         &self.zone
     }
 
-    /// How the values are encoded.
+    /// The encoding of the values.
     pub fn encoding(&self) -> EncodingKind {
         self.body.kind()
     }
 
-    /// The values of `rows` as an Arrow array of the chunk's type. Strings of a dictionary, of plain bytes
-    /// and of a constant, and plain values of fixed width, are not copied: the array keeps the pages.
+    /// Decodes the values of `rows` to an Arrow array of the chunk's type. Strings of a dictionary, of plain
+    /// bytes and of a constant, and plain values of fixed width, are not copied: the array keeps the pages
+    /// alive.
     ///
     /// # Errors
-    /// `Invalid` when there are no such rows.
+    /// `Invalid` when the chunk does not have these rows.
     pub fn decode(&self, rows: Range<usize>) -> Result<ArrayRef> {
         self.check_rows(&rows)?;
         crate::decode::decode(self, rows)
@@ -99,7 +101,7 @@ impl Chunk {
         Ok(())
     }
 
-    /// As [`Self::decode`], in `room`: what is unpacked there needs no fresh memory.
+    /// As [`Self::decode`], but decoded values are written to `room`, which saves allocating fresh memory.
     ///
     /// # Errors
     /// As [`Chunk::decode`].
@@ -108,11 +110,11 @@ impl Chunk {
         crate::decode::decode_in(self, rows, room)
     }
 
-    /// The values of the given rows, in their order; ascending rows are cheapest. Costs in proportion to
-    /// the rows asked for, and no more than decoding the blocks of 1024 that they lie in.
+    /// Returns the values of the given rows, in their order; ascending rows are cheapest. The cost is
+    /// proportional to the number of rows, and at most that of decoding the blocks of 1024 that they lie in.
     ///
     /// # Errors
-    /// `Invalid` when there is no such row.
+    /// `Invalid` when the chunk does not have one of the rows.
     pub fn gather(&self, rows: &[u32]) -> Result<ArrayRef> {
         if let Some(row) = rows.iter().find(|row| **row as usize >= self.rows) {
             return Err(Error::invalid(format!("row {row} of a chunk of {}", self.rows)));
@@ -120,11 +122,12 @@ impl Chunk {
         crate::gather::gather(self, rows)
     }
 
-    /// The rows whose bits are set, as a chunk of the same form on the heap; bit 0 is row 0. Its bounds are
-    /// not known. Costs a part of what gathering the values and encoding them again does.
+    /// Returns the rows whose bits are set as a chunk of the same encoding on the heap; bit 0 is row 0. The
+    /// new chunk has no bounds. Costs a fraction of gathering the values and encoding them again.
     ///
     /// # Errors
-    /// `Invalid` when there is another number of words than the rows fill, or a bit behind them is set.
+    /// `Invalid` when the number of words is not that of the chunk's rows, or a bit behind the last row is
+    /// set.
     pub fn pick(&self, selected: &[u64]) -> Result<Chunk> {
         let behind = selected.last().map_or(0, |word| match self.rows % 64 {
             0 => 0,
@@ -140,10 +143,10 @@ impl Chunk {
         crate::pick::pick(self, selected, count)
     }
 
-    /// A bit for each of `rows`: whether it is not NULL. `None` when no row of the chunk is NULL.
+    /// Returns a bit for each of `rows`, set if the row is not NULL. `None` when no row of the chunk is NULL.
     ///
     /// # Panics
-    /// When there are no such rows.
+    /// When the chunk does not have these rows.
     pub fn validity(&self, rows: Range<usize>) -> Option<BooleanBuffer> {
         if self.is_null_constant() {
             return Some(BooleanBuffer::new_unset(rows.len()));
@@ -151,8 +154,8 @@ impl Chunk {
         self.validity.as_ref().map(|bits| bits.slice(rows.start, rows.len()))
     }
 
-    /// The values as integers, if the chunk holds integers, decimals, dates or timestamps that all fit 64
-    /// bits with sign, and at least one is not NULL.
+    /// Returns the values as integers, if the chunk holds integers, decimals, dates or timestamps that all
+    /// fit a signed 64-bit integer, and at least one is not NULL.
     pub fn integers(&self) -> Option<Integers<'_>> {
         match &self.body {
             Body::BitPacked(packed) => Some(Integers::new(packed)),
@@ -163,7 +166,7 @@ impl Chunk {
         }
     }
 
-    /// The values as floats, if the chunk holds floats that are not all equal.
+    /// Returns the values as floats, if the chunk holds floats that are not all equal.
     pub fn floats(&self) -> Option<Floats<'_>> {
         match &self.body {
             Body::Plain { values } => Floats::new(values, &self.data_type),
@@ -171,7 +174,8 @@ impl Chunk {
         }
     }
 
-    /// The distinct values and a code for each row, if the chunk is a dictionary, or a constant string.
+    /// Returns the distinct values and a code for each row, if the chunk is a dictionary or a constant
+    /// string.
     pub fn dictionary(&self) -> Option<Dictionary<'_>> {
         match &self.body {
             Body::Dictionary { values, codes } => Some(Dictionary { values, codes: Integers::new(codes) }),
@@ -186,7 +190,7 @@ impl Chunk {
         self.zone.null_count == self.rows && matches!(self.body, Body::Constant { .. })
     }
 
-    /// The NULLs of `rows` as arrays want them: `None` where there are none.
+    /// Returns the null buffer of `rows` for an Arrow array; `None` if no row is NULL.
     pub(crate) fn nulls(&self, rows: Range<usize>) -> Option<NullBuffer> {
         let bits = self.validity.as_ref()?.slice(rows.start, rows.len());
         Some(NullBuffer::new(bits)).filter(|nulls| nulls.null_count() > 0)
@@ -196,7 +200,8 @@ impl Chunk {
         self.validity.as_ref()
     }
 
-    /// The same chunk with `map` applied to each buffer; `map` keeps bytes and alignment.
+    /// Returns the same chunk with `map` applied to each buffer; `map` must keep the bytes and their
+    /// alignment.
     pub(crate) fn map_buffers(self, map: &mut dyn FnMut(&Buffer) -> Buffer) -> Chunk {
         let validity = self.validity.map(|bits| BooleanBuffer::new(map(bits.inner()), 0, self.rows));
         let body = self.body.map_buffers(&self.data_type, map);
@@ -204,7 +209,7 @@ impl Chunk {
     }
 }
 
-/// A chunk's distinct strings and which of them each row holds.
+/// The distinct strings of a chunk, and a code for each row.
 #[derive(Clone, Copy, Debug)]
 pub struct Dictionary<'a> {
     values: &'a ArrayRef,
@@ -217,23 +222,23 @@ impl<'a> Dictionary<'a> {
         self.values
     }
 
-    /// The place of each row's value in [`Dictionary::values`]; a NULL row has some code.
+    /// For each row the position of its value in [`Dictionary::values`]; the code of a NULL row is arbitrary.
     pub fn codes(&self) -> Integers<'a> {
         self.codes
     }
 }
 
-/// All columns of some consecutive rows of a table.
+/// All columns of a range of consecutive rows of a table.
 #[derive(Debug)]
 pub struct RowGroup {
-    /// Rows, at most [`farpool_model::limits::ROW_GROUP_ROWS`].
+    /// Number of rows, at most [`farpool_model::limits::ROW_GROUP_ROWS`].
     pub rows: usize,
     /// A chunk for each column of the schema.
     pub chunks: Vec<Arc<Chunk>>,
 }
 
 impl RowGroup {
-    /// Bytes of the encoded chunks.
+    /// Size of the encoded chunks, in bytes.
     pub fn bytes_encoded(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.bytes_encoded()).sum()
     }
@@ -243,7 +248,7 @@ impl RowGroup {
         self.chunks.iter().map(|chunk| CHUNK_HEADER_BYTES + chunk.zone.bytes_held()).sum()
     }
 
-    /// Bytes of the chunks as plain Arrow arrays.
+    /// Size of the chunks as plain Arrow arrays, in bytes.
     pub fn bytes_plain(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.bytes_plain()).sum()
     }

@@ -1,4 +1,4 @@
-//! Makes Arrow arrays of consecutive rows.
+//! Decodes consecutive rows to Arrow arrays.
 
 use crate::body::Body;
 use crate::chunk::Chunk;
@@ -18,7 +18,7 @@ use farpool_model::{Error, Result, with_integer};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The values of rows that exist.
+/// Decodes the values of `rows`, which must exist.
 pub(crate) fn decode(chunk: &Chunk, rows: Range<usize>) -> Result<ArrayRef> {
     let data_type = chunk.data_type();
     let nulls = chunk.nulls(rows.clone());
@@ -35,7 +35,7 @@ pub(crate) fn decode(chunk: &Chunk, rows: Range<usize>) -> Result<ArrayRef> {
     })
 }
 
-/// As [`decode`], in `room` as far as it has room for them.
+/// As [`decode`], but writes to `room` as far as it has space.
 pub(crate) fn decode_in(chunk: &Chunk, rows: Range<usize>, room: &mut Room) -> Result<ArrayRef> {
     let data_type = chunk.data_type();
     let nulls = chunk.nulls(rows.clone());
@@ -49,14 +49,14 @@ pub(crate) fn decode_in(chunk: &Chunk, rows: Range<usize>, room: &mut Room) -> R
     decoded.map_or_else(|| decode(chunk, rows), Ok)
 }
 
-/// The one row of `value`, `rows` times.
+/// Returns `rows` copies of the single row of `value`.
 pub(crate) fn repeat(value: &ArrayRef, rows: usize) -> Result<ArrayRef> {
     let zeros = UInt32Array::from(vec![0; rows]);
     arrow_select::take::take(value, &zeros, None)
         .map_err(|error| Error::internal(format!("repeating a constant: {error}")))
 }
 
-/// Values of fixed width, as they lie in the pages.
+/// Returns fixed-width values as they lie in the pages, without copying.
 pub(crate) fn plain(
     values: &Buffer,
     rows: Range<usize>,
@@ -174,7 +174,7 @@ fn plain_bytes(
     let bounds = ends.bounds(rows);
     let views = bounds.windows(2).map(|w| view_of(data, w[0] as usize, (w[1] - w[0]) as usize));
     let views: ScalarBuffer<u128> = views.collect::<Vec<_>>().into();
-    // SAFETY: views made over this data; what lies between the ends was a value of this type, or was
+    // SAFETY: views made over this data; the bytes between two ends were a value of this type, or were
     // checked to be one.
     unsafe { Views { views, data: data.clone() }.into_array(data_type, nulls) }
 }
@@ -198,7 +198,7 @@ impl Coded<'_> {
             true => (0, 0),
             false => (self.ends.range(rows.start).start, self.ends.range(rows.end - 1).end),
         };
-        // The codes of neighbours are decoded in one go: each value's codes stand for themselves.
+        // The codes of consecutive values are decoded in one pass, since each value is encoded independently.
         let mut text = Vec::new();
         let bytes = lengths.iter().map(|length| *length as usize).sum();
         let decoded = self.table.decode(&self.data[start..end], bytes, &mut text);
@@ -208,10 +208,10 @@ impl Coded<'_> {
     }
 }
 
-/// Values of these lengths, one after another in `text`.
+/// Returns the array of values that have these lengths and lie one after another in `text`.
 ///
 /// # Safety
-/// The lengths add up to those of `text`; for `Utf8View` each value is valid UTF-8.
+/// The lengths add up to that of `text`; for `Utf8View` each value is valid UTF-8.
 pub(crate) unsafe fn text_array(
     text: Vec<u8>,
     lengths: &[u32],

@@ -1,8 +1,8 @@
 //! Counts the distinct values of a column while that is cheap: strings as long as every chunk has a
-//! dictionary, integers as long as they span few numbers. The count is exact or not given.
+//! dictionary, integers as long as their range is small. The count is exact or not available.
 //!
-//! The values are kept with each version of a table; versions share them, so that an append costs in proportion
-//! to the values that it adds.
+//! The values are kept with each version of a table; versions share them, so that the cost of an append is
+//! proportional to the values that it adds.
 
 use crate::chunk::Chunk;
 use crate::integers::Integers;
@@ -22,14 +22,14 @@ pub(crate) enum Distinct {
     Empty,
     Numbers(Arc<Numbers>),
     Strings(StringSet),
-    /// Too many, or too dear to find out.
+    /// Too many values, or too expensive to count.
     Unknown,
 }
 
-/// A bit for each number of a short span.
+/// A bitmap of the integers in a small range.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbers {
-    /// The number of the first bit: a multiple of 64.
+    /// The integer of the first bit: a multiple of 64.
     base: i64,
     words: Vec<u64>,
 }
@@ -56,7 +56,7 @@ impl Distinct {
         };
     }
 
-    /// How many there are; `None` when that is not known.
+    /// Returns the number of distinct values; `None` when it is not known.
     pub fn count(&self) -> Option<u64> {
         match self {
             Distinct::Empty => Some(0),
@@ -68,7 +68,7 @@ impl Distinct {
         }
     }
 
-    /// Bytes of the values that are kept, whoever shares them.
+    /// Size of the values that are kept, in bytes; shared values count in full.
     pub fn bytes(&self) -> usize {
         match self {
             Distinct::Empty | Distinct::Unknown => 0,
@@ -77,7 +77,7 @@ impl Distinct {
         }
     }
 
-    /// Lets the values of columns go, of those with most bytes first, until what a table may keep suffices.
+    /// Drops the tracked values of columns, largest first, until those of a table fit their limit.
     pub fn bound(columns: &mut [Distinct]) {
         let mut bytes: usize = columns.iter().map(Distinct::bytes).sum();
         while bytes > TABLE_DISTINCT_BYTES_MAX
@@ -100,7 +100,7 @@ fn with_numbers(mut numbers: Arc<Numbers>, chunk: &Chunk, integers: Integers<'_>
     if numbers.has_all(integers.min(), integers.max()) {
         return Distinct::Numbers(numbers);
     }
-    // Copied only where another version has them too: they are 8 KiB at most.
+    // Copied only if another version shares them: they are 8 KiB at most.
     let own = Arc::make_mut(&mut numbers);
     if !own.cover(integers.min(), integers.max()) {
         return Distinct::Unknown;
@@ -110,7 +110,7 @@ fn with_numbers(mut numbers: Arc<Numbers>, chunk: &Chunk, integers: Integers<'_>
 }
 
 impl Numbers {
-    /// Whether all numbers from `min` to `max` are there.
+    /// Whether all integers from `min` to `max` are in the set.
     fn has_all(&self, min: i64, max: i64) -> bool {
         let bit = |number: i64| usize::try_from(i128::from(number) - i128::from(self.base)).ok();
         let bits = bit(min).zip(bit(max)).filter(|(_, last)| last / 64 < self.words.len());
@@ -119,7 +119,7 @@ impl Numbers {
         })
     }
 
-    /// Makes room for the numbers from `min` to `max`; false when the span grows too long.
+    /// Extends the bitmap to the integers from `min` to `max`; false when the range gets too long.
     fn cover(&mut self, min: i64, max: i64) -> bool {
         let last = i128::from(self.base) + 64 * self.words.len() as i128 - 1;
         let base = self.base.min(min & !63);

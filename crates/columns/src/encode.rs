@@ -1,7 +1,7 @@
-//! Encodes a column of a row group: looks at the values and takes the smallest form that can hold them.
+//! Encodes a column of a row group: inspects the values and chooses the smallest form that can hold them.
 //!
-//! Integers that fit 64 bits with sign are always bit-packed, however wide, so that kernels meet one form
-//! only; larger ones, floats and booleans stay plain. Strings: see `strings`.
+//! Integers that fit a signed 64-bit integer are always bit-packed, however wide, so that kernels have one
+//! form to handle; larger ones, floats and booleans stay plain. Strings: see `strings`.
 
 use crate::body::Body;
 use crate::chunk::Chunk;
@@ -17,10 +17,10 @@ use arrow_schema::DataType;
 use farpool_model::limits::ROW_GROUP_ROWS;
 use farpool_model::{Error, Result, Value, with_integer};
 
-/// A body, and the bounds of its values where they are known.
+/// An encoded body, and the bounds of its values where they are known.
 pub(crate) type Encoded = (Body, Option<(Value, Value)>);
 
-/// The values of `array`, which has a canonical type, encoded on the heap.
+/// Encodes `array`, which must have a canonical type, on the heap.
 pub(crate) fn encode(array: &ArrayRef) -> Result<Chunk> {
     if array.len() > ROW_GROUP_ROWS {
         let message = format!("a row group may have {ROW_GROUP_ROWS} rows, not {}", array.len());
@@ -50,17 +50,17 @@ pub(crate) fn encode(array: &ArrayRef) -> Result<Chunk> {
     Ok(Chunk::new(data_type.clone(), array.len(), validity_of(array, nulls), zone, body, bytes_plain))
 }
 
-/// The bits of `nulls`, re-cut so that they start at the first bit of a byte.
+/// Returns the bits of `nulls`, shifted so that they start at the first bit of a byte.
 pub(crate) fn validity_of(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Option<BooleanBuffer> {
     nulls.map(|nulls| BooleanBuffer::new(nulls.inner().sliced(), 0, array.len()))
 }
 
-/// Bytes of the values as a plain Arrow array, without the bytes of strings.
+/// Size of the values as a plain Arrow array, without the bytes of strings.
 pub(crate) fn fixed_bytes_plain(array: &ArrayRef) -> usize {
     fixed_bytes(array.data_type(), array.len(), array.null_count() > 0)
 }
 
-/// Bytes of `rows` values of a type as a plain Arrow array, without the bytes of strings.
+/// Size of `rows` values of a type as a plain Arrow array, without the bytes of strings.
 pub(crate) fn fixed_bytes(data_type: &DataType, rows: usize, has_nulls: bool) -> usize {
     let values = match data_type {
         DataType::Boolean => rows.div_ceil(8),
@@ -104,23 +104,24 @@ fn floats(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Encoded {
     (body, bounds.map(|(min, max)| (Value::Float(min), Value::Float(max))))
 }
 
-/// The rows that are not NULL.
+/// Returns the rows that are not NULL.
 fn valid_rows(nulls: Option<&NullBuffer>, rows: usize) -> impl Iterator<Item = usize> {
     (0..rows).filter(move |row| nulls.is_none_or(|nulls| nulls.is_valid(*row)))
 }
 
-/// A body for an array whose rows are all equal and not NULL.
+/// Returns the body of an array whose rows are all equal and not NULL.
 fn constant_of(array: &ArrayRef) -> Body {
     Body::Constant { value: first_row(array), number: None }
 }
 
-/// Taken rather than sliced: a slice would keep the whole array.
+/// Copied with `take` rather than sliced: a slice would keep the whole array alive.
 fn first_row(array: &ArrayRef) -> ArrayRef {
     let first = arrow_array::UInt32Array::from(vec![0]);
     arrow_select::take::take(array, &first, None).expect("there is a first row")
 }
 
-/// A constant of fixed width, with its number if it is an integer that fits 64 bits with sign.
+/// Returns the body of a fixed-width constant, with its packed form if it is an integer that fits a signed
+/// 64-bit integer.
 pub(crate) fn numbered_constant(value: ArrayRef, rows: usize) -> Body {
     let number = with_integer!(value.data_type(), T => {
         i64::try_from(value.as_primitive::<T>().value(0).wide()).ok()
@@ -128,8 +129,8 @@ pub(crate) fn numbered_constant(value: ArrayRef, rows: usize) -> Body {
     Body::Constant { value, number: number.map(|number| Packed::constant(number, rows)) }
 }
 
-/// Integers and what is like them: packed if they fit 64 bits with sign, otherwise as they are. `None` for
-/// other types.
+/// Encodes an integer-like array: packed if all values fit a signed 64-bit integer, otherwise plain. `None`
+/// for other types.
 pub(crate) fn integers_of(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Option<Encoded> {
     with_integer!(array.data_type(), T => {
         let values = array.as_primitive::<T>().values();
@@ -146,7 +147,7 @@ pub(crate) fn integers_of(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Optio
     }, None)
 }
 
-/// The bounds of the values that are not NULL; `None` of none.
+/// Returns the bounds of the values that are not NULL; `None` if there are none.
 fn bounds_of_integers<N: Int>(values: &[N], nulls: Option<&NullBuffer>) -> Option<(N, N)> {
     let bounds = |values: &[N]| {
         let first = *values.first()?;
@@ -157,7 +158,7 @@ fn bounds_of_integers<N: Int>(values: &[N], nulls: Option<&NullBuffer>) -> Optio
     pieces.reduce(|(min, max), (low, high)| (min.min(low), max.max(high)))
 }
 
-/// Values as their distances from the lower bound; NULLs as the bound itself.
+/// Packs values as their distances from the lower bound, and NULLs as the bound itself.
 pub(crate) fn pack<N: Int>(values: &[N], nulls: Option<&NullBuffer>, bounds: (i64, i64)) -> Packed {
     let reference = bounds.0 as u64;
     with_lane!(width_of(bounds.1.wrapping_sub(bounds.0) as u64), L => {
@@ -176,7 +177,7 @@ pub(crate) fn pack<N: Int>(values: &[N], nulls: Option<&NullBuffer>, bounds: (i6
     })
 }
 
-/// A copy of `bytes` that starts at the alignment that Arrow recommends.
+/// Copies `bytes` to memory with the alignment that Arrow recommends.
 pub(crate) fn aligned_copy(bytes: &[u8]) -> Buffer {
     if bytes.is_empty() { Buffer::default() } else { Buffer::from_slice_ref(bytes) }
 }

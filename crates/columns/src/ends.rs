@@ -1,9 +1,9 @@
-//! Where each value of a sequence of byte strings ends in the bytes that hold them one after another.
+//! The ends of the values in a sequence of byte strings that lie one after another.
 //!
-//! The ends of a block of 1024 values lie close to a straight line, so only their distance from it is
-//! packed: a tenth to a quarter of plain 32-bit offsets, and any single one can still be read directly
-//! (packed lengths would be smaller but would have to be summed up from the start of the block).
-//! Invariant, once built or checked: the ends ascend, and the last is the length of the bytes.
+//! The ends of a block of 1024 values lie close to a straight line, so only their distance from it is packed:
+//! a tenth to a quarter of plain 32-bit offsets, and any single one can still be read directly (packed
+//! lengths would be smaller but would have to be summed up from the start of the block). Invariant, once
+//! built or checked: the ends ascend, and the last is the length of the bytes.
 
 use crate::lanes::Lane;
 use crate::packed::{Packed, width_of, with_lane};
@@ -15,14 +15,14 @@ use std::ops::Range;
 /// Ends of byte strings.
 #[derive(Clone, Debug)]
 pub(crate) struct Ends {
-    /// A line per block.
+    /// A line for each block.
     pub lines: Buffer,
-    /// Distances above the lines.
+    /// Distances of the ends above the lines.
     pub above: Packed,
 }
 
-/// The line that the ends of a block lie above: `base + (slope * i >> SLOPE_BITS)` for its i-th value,
-/// modulo 2^32. The slope counts 1/1024 bytes.
+/// The line below the ends of a block: `base + (slope * i >> SLOPE_BITS)` for its i-th value, modulo 2^32.
+/// The slope is in units of 1/1024 byte.
 #[derive(Clone, Copy)]
 struct Line {
     base: u32,
@@ -38,7 +38,7 @@ impl Line {
         self.base.wrapping_add(((u64::from(self.slope) * index as u64) >> SLOPE_BITS) as u32)
     }
 
-    /// The lowest line of the ends' own slope that has all of them on it or above.
+    /// Returns the highest line with the ends' average slope that no end lies below.
     fn below(start: u32, ends: &[u32]) -> Line {
         let last = ends.last().copied().unwrap_or(start);
         let slope = u64::from(last - start) * BLOCK_ROWS as u64 / ends.len().max(1) as u64;
@@ -50,7 +50,7 @@ impl Line {
 }
 
 impl Ends {
-    /// Takes ends that ascend and are below 2^31.
+    /// Encodes ends, which must ascend and be below 2^31.
     pub fn new(ends: &[u32]) -> Ends {
         let mut start = 0;
         let mut lines = Vec::with_capacity(ends.len().div_ceil(BLOCK_ROWS));
@@ -65,7 +65,7 @@ impl Ends {
         Ends { lines: Buffer::from_vec(lines), above: Packed::pack_u32(&above, max) }
     }
 
-    /// How many there are.
+    /// Number of values.
     pub fn rows(&self) -> usize {
         self.above.rows
     }
@@ -75,7 +75,7 @@ impl Ends {
         Line { base: lines[2 * block], slope: lines[2 * block + 1] }
     }
 
-    /// Where the value of `row` lies.
+    /// Returns the byte range of the value of `row`.
     #[inline]
     pub fn range(&self, row: usize) -> Range<usize> {
         let start = if row == 0 { 0 } else { self.end(row - 1) };
@@ -87,7 +87,7 @@ impl Ends {
         self.line(row / BLOCK_ROWS).at(row % BLOCK_ROWS).wrapping_add(above as u32)
     }
 
-    /// Where the values of `rows` end, preceded by where the first of them starts.
+    /// Returns the ends of the values of `rows`, preceded by the start of the first one.
     pub fn bounds(&self, rows: Range<usize>) -> Vec<u32> {
         let mut bounds = Vec::with_capacity(rows.len() + 1);
         bounds.push(if rows.start == 0 { 0 } else { self.end(rows.start - 1) });
@@ -101,10 +101,10 @@ impl Ends {
         bounds
     }
 
-    /// Whether these are ends of `rows` values in `bytes` bytes.
+    /// Checks that these are the ends of `rows` values in `bytes` bytes.
     ///
     /// # Errors
-    /// `Corrupt`.
+    /// `Corrupt` when they are not.
     pub fn check(&self, rows: usize, bytes: usize) -> Result<()> {
         let fits = self.above.rows == rows && self.lines.len() == rows.div_ceil(BLOCK_ROWS) * 8;
         if !fits || self.above.reference != 0 || width_of(self.above.max as u64) > 32 {

@@ -1,4 +1,4 @@
-//! Plain floats as they lie, compared in SQL's order.
+//! Comparisons of plain floats in place, in SQL's order.
 
 use crate::arch::{Level, key_f32, key_f64};
 use crate::kernels::RetainPlain;
@@ -7,7 +7,7 @@ use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use farpool_model::CompareOp;
 
-/// The floats of a chunk, of 32 or 64 bits. NULL rows hold some value.
+/// The 32-bit or 64-bit floats of a chunk. The values of NULL rows are arbitrary.
 #[derive(Clone, Copy, Debug)]
 pub struct Floats<'a> {
     values: Values<'a>,
@@ -20,7 +20,7 @@ enum Values<'a> {
 }
 
 impl<'a> Floats<'a> {
-    /// Plain values of `data_type`, if that is a float.
+    /// Wraps plain values of `data_type`; `None` if that is not a float.
     pub(crate) fn new(values: &'a Buffer, data_type: &DataType) -> Option<Self> {
         let values = match data_type {
             DataType::Float32 => Values::Single(values.typed_data()),
@@ -30,15 +30,15 @@ impl<'a> Floats<'a> {
         Some(Floats { values })
     }
 
-    /// Clears the bits of rows whose value does not compare to `literal` in this way. The order is the total
-    /// one of IEEE 754, which puts NaN above (or, with the sign bit, below) all numbers, except that -0.0 is
-    /// 0.0. Bit 0 of `alive` is row `start`. What a NULL row gives is unspecified; words without a set bit are
-    /// not looked at.
+    /// Clears the bits of rows whose value does not compare to `literal` by `op`. The order is the total
+    /// order of IEEE 754, which puts NaN above (or, with the sign bit, below) all numbers, except that -0.0
+    /// equals 0.0. Bit 0 of `alive` is row `start`. The result for NULL rows is unspecified; words without a
+    /// set bit are not read.
     ///
-    /// For 32-bit floats the literal is one, too.
+    /// For 32-bit floats the literal must be exactly a 32-bit float, too.
     ///
     /// # Panics
-    /// When `start` is behind the last row.
+    /// When `start` is beyond the number of rows.
     pub fn retain_compared(&self, op: CompareOp, literal: f64, start: usize, alive: &mut [u64]) {
         let level = Level::best();
         match self.values {
@@ -56,8 +56,8 @@ impl<'a> Floats<'a> {
     }
 }
 
-/// The keys that compare to `key` in this way: the least, how far the greatest lies above it, and whether
-/// it is those or all others.
+/// Returns the range of keys that `op` compares to `key`: its least key, the distance from that to its
+/// greatest, and whether the matching keys lie inside the range or outside.
 fn range_of<K: Lane>(op: CompareOp, key: K, max: K) -> (K, K, bool) {
     let none = K::default();
     match op {

@@ -1,7 +1,7 @@
 //! Strings compressed one by one with a table of up to 255 frequent byte sequences.
 //!
 //! Invariant of a [`SymbolTable`]: every length is 1 to 8. The decoder is our own, because that of `fsst-rs`
-//! ends the program on codes that were not checked before, and checking takes half as long as decoding.
+//! aborts the program on codes that were not checked before, and checking takes half as long as decoding.
 //! Source: Boncz, Neumann, Leis, "FSST: Fast Random Access String Compression", VLDB 2020.
 
 use farpool_model::{Error, Result};
@@ -9,7 +9,7 @@ use fsst::{Compressor, ESCAPE_CODE, Symbol};
 
 const SYMBOLS_MAX: usize = 255;
 
-/// What the codes of a chunk stand for.
+/// The symbol of each code of a chunk.
 #[derive(Clone)]
 pub(crate) struct SymbolTable {
     symbols: [Symbol; SYMBOLS_MAX],
@@ -30,10 +30,10 @@ impl SymbolTable {
         table
     }
 
-    /// A table from what [`SymbolTable::parts`] gave.
+    /// Rebuilds a table from the output of [`SymbolTable::parts`].
     ///
     /// # Errors
-    /// `Corrupt`.
+    /// `Corrupt` when a length is not valid, or there are too many symbols.
     pub fn from_parts(symbols: &[u8], lengths: &[u8]) -> Result<SymbolTable> {
         let (symbols, rest) = symbols.as_chunks::<8>();
         let sound = rest.is_empty()
@@ -55,45 +55,47 @@ impl SymbolTable {
         Ok(table)
     }
 
-    /// The symbols, eight bytes each, and their lengths.
+    /// Returns the symbols, eight bytes each, and their lengths.
     pub fn parts(&self) -> (Vec<u8>, &[u8]) {
         let symbols = self.symbols[..self.count].iter().flat_map(|symbol| symbol.to_u64().to_le_bytes());
         (symbols.collect(), &self.lengths[..self.count])
     }
 
-    /// What a code stands for that is no escape, and how many bytes of it; a byte of no meaning for codes that the table has not.
+    /// Returns the symbol of a code other than the escape, and its length in bytes; an arbitrary byte for
+    /// codes that are not in the table.
     pub fn symbol(&self, code: u8) -> ([u8; 8], usize) {
         let code = usize::from(code).min(SYMBOLS_MAX - 1);
         (self.symbols[code].to_u64().to_le_bytes(), usize::from(self.lengths[code]))
     }
 
-    /// Bytes of the table.
+    /// Size of the table in bytes.
     pub fn bytes(&self) -> usize {
         self.count * 9
     }
 
-    /// Appends what `codes` stand for if it is `bytes` bytes and no escape lacks its byte; otherwise appends
-    /// nothing and says so.
+    /// Decodes `codes` and appends the result if it is exactly `bytes` bytes and the last escape has its
+    /// byte. Otherwise appends nothing and returns false.
     #[must_use]
     pub fn decode(&self, codes: &[u8], bytes: usize, out: &mut Vec<u8>) -> bool {
         self.run::<true>(codes, bytes, out).is_some()
     }
 
-    /// Appends what the first of `codes` stand for, up to `bytes` bytes, and gives their number; `None`, and
-    /// nothing is appended, if that is not where the bytes of a code end.
+    /// Decodes the first of `codes`, up to exactly `bytes` bytes, appends the result and returns the number
+    /// of codes. Returns `None` and appends nothing if no code ends at that length.
     #[must_use]
     pub fn decode_front(&self, codes: &[u8], bytes: usize, out: &mut Vec<u8>) -> Option<usize> {
         self.run::<false>(codes, bytes, out)
     }
 
-    /// Appends what the first of `codes`, or `ALL` of them, stand for if it is `bytes` bytes; their number.
+    /// Decodes the first of `codes`, or with `ALL` all of them, and appends the result if it is exactly
+    /// `bytes` bytes; returns the number of codes.
     #[inline(always)]
     fn run<const ALL: bool>(&self, codes: &[u8], bytes: usize, out: &mut Vec<u8>) -> Option<usize> {
-        // Memory grows with the codes that there are, not with what is said of them.
+        // The allocation is bounded by the number of codes, not by the claimed length.
         if bytes > CODES * codes.len() {
             return None;
         }
-        // A symbol is written as eight bytes, whatever its length, and codes are looked at eight at a time.
+        // A symbol is written as eight bytes, whatever its length, and codes are decoded eight at a time.
         out.reserve(bytes + 8 * CODES);
         let room = out.spare_capacity_mut().as_mut_ptr().cast::<u8>();
         let (mut at, mut rest) = (0, codes);
@@ -102,7 +104,7 @@ impl SymbolTable {
             if at > bytes {
                 return None;
             }
-            // More codes than stand for `bytes` bytes are looked at only if all are to be.
+            // Unless all codes are to be decoded, a block must not go beyond `bytes` bytes.
             if (ALL || at + 8 * CODES <= bytes)
                 && let Some((block, behind)) = rest.split_first_chunk::<CODES>()
                 && !has_escape(block)
@@ -128,12 +130,12 @@ impl SymbolTable {
         if at != bytes {
             return None;
         }
-        // SAFETY: they were all written, one behind the other.
+        // SAFETY: all of these bytes were written, one after another.
         unsafe { out.set_len(out.len() + bytes) }
         Some(codes.len() - rest.len())
     }
 
-    /// Writes eight bytes, the first of which are the symbol of a code; how many.
+    /// Writes eight bytes that begin with the symbol of a code, and returns the symbol's length.
     ///
     /// # Safety
     /// The code is no escape, and there is room for eight bytes at `to`.
@@ -148,11 +150,11 @@ impl SymbolTable {
     }
 }
 
-/// Codes that are looked at together.
+/// Number of codes that are decoded together.
 const CODES: usize = 8;
 
 fn has_escape(codes: &[u8; CODES]) -> bool {
-    // The escape is the byte of ones: its negation is the only one that is zero.
+    // The escape is 0xff: its complement is the only byte that is zero.
     let zero = !u64::from_le_bytes(*codes);
     zero.wrapping_sub(0x0101_0101_0101_0101) & !zero & 0x8080_8080_8080_8080 != 0
 }

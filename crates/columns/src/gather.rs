@@ -1,4 +1,4 @@
-//! Makes Arrow arrays of selected rows. The rows exist: [`Chunk::gather`] has checked them.
+//! Decodes selected rows to Arrow arrays. The rows exist: [`Chunk::gather`] has checked them.
 
 use crate::body::Body;
 use crate::chunk::Chunk;
@@ -14,7 +14,7 @@ use arrow_schema::DataType;
 use farpool_model::{Error, Result, with_integer};
 use std::sync::Arc;
 
-/// The values of rows that exist.
+/// Returns the values of `rows`, which must exist.
 pub(crate) fn gather(chunk: &Chunk, rows: &[u32]) -> Result<ArrayRef> {
     let data_type = chunk.data_type();
     let nulls = || gather_nulls(chunk, rows);
@@ -90,7 +90,7 @@ fn plain_bytes(
         let range = ends.range(*row as usize);
         views.push(view_of(data, range.start, range.len()));
     }
-    // SAFETY: views made over this data; what lies between the ends was a value of this type, or was
+    // SAFETY: views made over this data; the bytes between two ends were a value of this type, or were
     // checked to be one.
     unsafe { Views { views: views.into(), data: data.clone() }.into_array(data_type, nulls) }
 }

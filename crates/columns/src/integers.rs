@@ -1,4 +1,4 @@
-//! Operations on packed integers as they lie, on lanes as narrow as the values need.
+//! Operations on packed integers in place, on lanes as narrow as the values permit.
 
 use crate::arch::Level;
 use crate::kernels::{Blocks, Member, MemberByte, Retain, RetainAtMost, Sum, Within};
@@ -9,7 +9,7 @@ use farpool_model::limits::BLOCK_ROWS;
 use std::ops::Range;
 
 /// The integers of a chunk: each is [`Integers::min`] plus a distance, which is packed in lanes of
-/// [`Integers::lane_bits`]. Rows that are NULL hold some value within the bounds.
+/// [`Integers::lane_bits`]. Rows that are NULL have an arbitrary value within the bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Integers<'a> {
     packed: &'a Packed,
@@ -20,22 +20,22 @@ impl<'a> Integers<'a> {
         Integers { packed }
     }
 
-    /// Rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.packed.rows
     }
 
-    /// No value is less. It is also what distances count from.
+    /// A lower bound of the values, and the reference of the distances.
     pub fn min(&self) -> i64 {
         self.packed.reference
     }
 
-    /// No value is greater.
+    /// An upper bound of the values.
     pub fn max(&self) -> i64 {
         self.packed.max
     }
 
-    /// Bits of the lanes that distances unpack to: 8, 16, 32 or 64.
+    /// Width of the lanes that distances unpack to: 8, 16, 32 or 64 bits.
     pub fn lane_bits(&self) -> u32 {
         self.packed.lane_bits()
     }
@@ -43,7 +43,7 @@ impl<'a> Integers<'a> {
     /// Replaces `out` by the values of `rows`.
     ///
     /// # Panics
-    /// When there are no such rows.
+    /// When these rows do not exist.
     pub fn unpack(&self, rows: Range<usize>, out: &mut Vec<i64>) {
         let reference = self.packed.reference;
         with_lane!(self.packed.width, L => self.packed.unpack_with::<L, i64>(rows, out, |delta| {
@@ -54,7 +54,7 @@ impl<'a> Integers<'a> {
     /// Replaces `out` by the values of single rows; ascending rows are cheapest.
     ///
     /// # Panics
-    /// When there is no such row.
+    /// When one of the rows does not exist.
     pub fn gather(&self, rows: &[u32], out: &mut Vec<i64>) {
         out.clear();
         out.reserve(rows.len());
@@ -67,7 +67,7 @@ impl<'a> Integers<'a> {
     /// Replaces `out` by the distances of `rows` from [`Integers::min`].
     ///
     /// # Panics
-    /// When there are no such rows, or `lane_bits()` is not 8.
+    /// When these rows do not exist, or `lane_bits()` is not 8.
     pub fn unpack_deltas_u8(&self, rows: Range<usize>, out: &mut Vec<u8>) {
         self.unpack_deltas(rows, out);
     }
@@ -75,7 +75,7 @@ impl<'a> Integers<'a> {
     /// Replaces `out` by the distances of `rows` from [`Integers::min`].
     ///
     /// # Panics
-    /// When there are no such rows, or `lane_bits()` is not 16.
+    /// When these rows do not exist, or `lane_bits()` is not 16.
     pub fn unpack_deltas_u16(&self, rows: Range<usize>, out: &mut Vec<u16>) {
         self.unpack_deltas(rows, out);
     }
@@ -83,15 +83,15 @@ impl<'a> Integers<'a> {
     /// Replaces `out` by the distances of `rows` from [`Integers::min`].
     ///
     /// # Panics
-    /// When there are no such rows, or `lane_bits()` is not 32.
+    /// When these rows do not exist, or `lane_bits()` is not 32.
     pub fn unpack_deltas_u32(&self, rows: Range<usize>, out: &mut Vec<u32>) {
         self.unpack_deltas(rows, out);
     }
 
-    /// Replaces `out` by the distances of `rows` from [`Integers::min`], whatever lanes hold them.
+    /// Replaces `out` by the distances of `rows` from [`Integers::min`], widened from narrower lanes.
     ///
     /// # Panics
-    /// When there are no such rows, or `lane_bits()` is 64.
+    /// When these rows do not exist, or `lane_bits()` is 64.
     pub fn widen_deltas_u32(&self, rows: Range<usize>, out: &mut Vec<u32>) {
         assert!(self.lane_bits() <= u32::BITS, "distances of {} bits", self.lane_bits());
         with_lane!(self.packed.width, L => self.packed.unpack_with::<L, u32>(rows, out, |delta| {
@@ -102,7 +102,7 @@ impl<'a> Integers<'a> {
     /// Replaces `out` by `start` plus the distances of `rows` from [`Integers::min`], modulo 2^64.
     ///
     /// # Panics
-    /// When there are no such rows.
+    /// When these rows do not exist.
     pub fn unpack_deltas_from(&self, start: u64, rows: Range<usize>, out: &mut Vec<u64>) {
         with_lane!(self.packed.width, L => self.packed.unpack_with::<L, u64>(rows, out, |delta| {
             start.wrapping_add(delta.widen())
@@ -114,12 +114,12 @@ impl<'a> Integers<'a> {
         self.packed.unpack_with::<L, L>(rows, out, |delta| delta);
     }
 
-    /// The sum of the distances from [`Integers::min`] of `rows` rows from `start`, a multiple of 1024; with
-    /// bits, the first for row `start`, only of the rows whose bit is set. Blocks of 1024 rows without a set
-    /// bit are not read.
+    /// Returns the sum of the distances from [`Integers::min`] of `rows` rows from `start`, which is a
+    /// multiple of 1024. If `selected` is given, only rows whose bit is set count; its first bit is row
+    /// `start`. Blocks of 1024 rows without a set bit are not read.
     ///
     /// # Panics
-    /// When `start` is no multiple of 1024, there are no such rows, or there are fewer bits.
+    /// When `start` is no multiple of 1024, the rows do not exist, or there are fewer bits than rows.
     pub fn sum_deltas(&self, start: usize, rows: usize, selected: Option<&[u64]>) -> u128 {
         assert!(start.is_multiple_of(BLOCK_ROWS), "sums start at a block");
         assert!(rows <= self.rows().saturating_sub(start), "{rows} rows from {start} of {}", self.rows());
@@ -135,12 +135,12 @@ impl<'a> Integers<'a> {
         })
     }
 
-    /// Clears the bits of rows whose value does not lie between `low` and `high`, both included; unless
-    /// `inside`, of those whose value does. What a NULL row gives is unspecified. Bit 0 of `alive` is row
-    /// `start`, a multiple of 1024; there are bits for as many rows as there are, at most.
+    /// Clears the bits of rows whose value does not lie between `low` and `high`, both included; with
+    /// `inside` false, of rows whose value does. The result for NULL rows is unspecified. Bit 0 of `alive` is
+    /// row `start`, a multiple of 1024; there must not be more bits than rows.
     ///
-    /// Where the bounds decide, nothing is read; nor are blocks of 1024 rows without a set bit. Otherwise
-    /// lanes are compared as narrow as they are.
+    /// Where the bounds decide, nothing is read, nor are blocks of 1024 rows without a set bit. Otherwise
+    /// values are compared in their own narrow lanes.
     ///
     /// # Panics
     /// When `start` is no multiple of 1024 or there are too many bits.
@@ -157,7 +157,7 @@ impl<'a> Integers<'a> {
                 alive.fill(0)
             };
         }
-        // Both lie within the bounds now, and so do their distances.
+        // Both limits lie within the bounds now, and so do their distances.
         let (low, high) = (low.max(min), high.min(max));
         let (low, span) = ((low - min) as u64, (high - low) as u64);
         with_lane!(self.packed.width, L => {
@@ -166,7 +166,7 @@ impl<'a> Integers<'a> {
         });
     }
 
-    /// Clears the bits of rows whose value is no member of `set`; unless `inside`, of those whose value is.
+    /// Clears the bits of rows whose value is not in `set`; with `inside` false, of rows whose value is.
     /// Otherwise as [`Integers::retain_within`].
     ///
     /// # Panics
@@ -188,7 +188,7 @@ impl<'a> Integers<'a> {
         if !near.contains(&offset) || !near.contains(&last) {
             return self.retain_far_members(set, inside, start, alive);
         }
-        // Sums below 0 come out as 2^31 and more, where no set reaches.
+        // Sums below 0 wrap to 2^31 and more, which is beyond every set.
         let condition = Member { offset: offset as u32, set: &set.halves };
         match self.lane_bits() {
             16 => Level::best().run(Retain { blocks: self.blocks::<u16>(start), condition, inside, alive }),
@@ -196,7 +196,7 @@ impl<'a> Integers<'a> {
         }
     }
 
-    /// Row by row: of values that are spread so widely few are left, or few are members.
+    /// Tests row by row: when values are spread so widely, few rows are left or few are in the set.
     fn retain_far_members(&self, set: &IntegerSet, inside: bool, start: usize, alive: &mut [u64]) {
         let last = set.first.saturating_add(set.halves.len() as i64 * 32);
         let mut near = alive.to_vec();
@@ -209,11 +209,11 @@ impl<'a> Integers<'a> {
         }
     }
 
-    /// Clears the bits of rows whose value does not compare to the one of `other` in this way. Otherwise as
+    /// Clears the bits of rows whose value does not compare to that of `other` by `op`. Otherwise as
     /// [`Integers::retain_within`].
     ///
     /// # Panics
-    /// As [`Integers::retain_within`], for either.
+    /// As [`Integers::retain_within`], for either operand.
     pub fn retain_compared(&self, op: CompareOp, other: &Integers<'_>, start: usize, alive: &mut [u64]) {
         match op {
             CompareOp::LtEq => self.retain_at_most(other, true, start, alive),
@@ -261,16 +261,16 @@ impl<'a> Integers<'a> {
     }
 }
 
-/// Some integers that lie close to each other, as a bitmap.
+/// A set of integers that lie close to each other, as a bitmap.
 #[derive(Clone, Debug)]
 pub struct IntegerSet {
     first: i64,
-    /// The halves of words, 32 integers each: vectors of indices have 32 bits, too.
+    /// The bitmap in halves of words, 32 integers each, since vectors of indices have 32-bit lanes too.
     halves: Vec<u32>,
 }
 
 impl IntegerSet {
-    /// The integers `first + i` for which `holds(i)`, `i` being below `count`.
+    /// Creates the set of integers `first + i` for which `holds(i)`, for each `i` below `count`.
     ///
     /// # Panics
     /// When `count` is 2^31 or more.
@@ -281,7 +281,7 @@ impl IntegerSet {
         IntegerSet { first, halves: (0..count.div_ceil(32)).map(half).collect() }
     }
 
-    /// The integers whose bits are set in `words`, the first of which stands for `first`.
+    /// Creates the set of integers whose bits are set in `words`; the first bit is `first`.
     ///
     /// # Panics
     /// When there are 2^31 bits or more.
@@ -293,7 +293,7 @@ impl IntegerSet {
         }
     }
 
-    /// Integers in ascending order.
+    /// Creates the set of `integers`, which must be in ascending order.
     ///
     /// # Panics
     /// When the last is 2^31 or more above the first.
@@ -309,7 +309,7 @@ impl IntegerSet {
         IntegerSet { first, halves }
     }
 
-    /// Whether it has `integer`.
+    /// Whether the set has `integer`.
     #[inline]
     pub fn contains(&self, integer: i64) -> bool {
         let bit = integer.wrapping_sub(self.first) as u64;
@@ -317,7 +317,7 @@ impl IntegerSet {
         integer >= self.first && half.is_some_and(|half| half >> (bit % 32) & 1 == 1)
     }
 
-    /// 256 bits, the first of which is the one at `offset`, which may lie outside.
+    /// Returns 256 bits of the set from the one at `offset` on, which may lie outside the set.
     fn bytes_from(&self, offset: i128) -> [u8; 32] {
         std::array::from_fn(|byte| {
             let bit = |bit: usize| {

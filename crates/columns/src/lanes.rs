@@ -1,12 +1,12 @@
-//! Blocks of 1024 packed integers, as `fastlanes` lays them out.
+//! Blocks of 1024 packed integers in the layout of `fastlanes`.
 //!
-//! A block of width `w` in lanes of `L` is `1024 * w / L::BITS` lanes long: `w` rows of 128 bytes. The
-//! distances of a block are spread over as many streams as lanes go into 128 bytes, so that neighbours lie
-//! next to each other in a SIMD register, and each stream is a plain sequence of `w`-bit numbers. The r-th
-//! numbers of all streams are consecutive rows of the block, the first of which is [`first_row`].
-//! Source: Afroozeh and Boncz, "The FastLanes Compression Layout", VLDB 2023.
+//! A block of width `w` in lanes of `L` is `1024 * w / L::BITS` lanes long: `w` rows of 128 bytes. The values
+//! of a block are spread over as many streams as 128 bytes have lanes, so that neighbours lie next to each
+//! other in a SIMD register, and each stream is a plain sequence of `w`-bit numbers. The r-th numbers of all
+//! streams are consecutive rows of the block, the first of which is [`first_row`]. Source: Afroozeh and
+//! Boncz, "The FastLanes Compression Layout", VLDB 2023.
 //!
-//! Packing is the library's; unpacking is ours, fused with what is done to the values, for any instruction
+//! The library packs; unpacking is our own code, fused with the operation on the values, for any instruction
 //! set ([`Pairs`]).
 
 use crate::arch::Simd;
@@ -14,49 +14,51 @@ use arrow_buffer::ArrowNativeType;
 use farpool_model::limits::BLOCK_ROWS;
 use fastlanes::BitPacking;
 
-/// The order of the groups of eight numbers of a stream, in sixteenths of a block's eighth.
+/// Order of the groups of eight numbers in a stream; in multiples of 16 rows within an eighth of a block.
 const GROUP_ORDER: [usize; 8] = [0, 4, 2, 6, 1, 5, 3, 7];
 
-/// An unsigned integer that packed values are held in.
+/// An unsigned integer type that packed values are stored in.
 pub(crate) trait Lane: BitPacking + ArrowNativeType + Ord {
-    /// Bits of the type.
+    /// Number of bits of the type.
     const BITS: u32;
 
     /// 64 bytes of lanes.
     type Unit: AsRef<[Self]> + AsMut<[Self]> + Copy;
 
-    /// The low bits of `value`.
+    /// Returns the low bits of `value`.
     fn truncate(value: u64) -> Self;
 
-    /// The value, widened.
+    /// Returns the value as 64 bits.
     fn widen(self) -> u64;
 
-    /// The bits of a stream from `shift` on, fewer than [`Lane::BITS`], as far as `mask` wants them: those of
-    /// `low` and, where they do not suffice, the lowest of `high`.
+    /// Extracts the bits of a stream from `shift` on, which is less than [`Lane::BITS`], masked by `mask`:
+    /// those of `low` and, above them, the lowest of `high`.
     fn part(low: Self, high: Self, shift: u32, mask: Self) -> Self;
 
-    /// The sum, modulo the type.
+    /// Returns the sum, modulo the type.
     fn plus(self, other: Self) -> Self;
 
-    /// The difference, modulo the type.
+    /// Returns the difference, modulo the type.
     fn minus(self, other: Self) -> Self;
 
-    /// The unit that starts at `lanes[start]`.
+    /// Loads the unit that starts at `lanes[start]`.
     fn load(lanes: &[Self], start: usize) -> Self::Unit;
 
-    /// [`Lane::part`] of each lane.
+    /// Applies [`Lane::part`] to each lane.
     fn parts<S: Simd>(simd: S, low: &Self::Unit, high: &Self::Unit, shift: u32, mask: Self) -> Self::Unit;
 
-    /// The values whose bit of `mask` is set, in order; what follows them has no meaning.
+    /// Moves the values whose bit of `mask` is set to the front, in order; the rest of the unit is
+    /// unspecified.
     fn compress<S: Simd>(simd: S, values: &Self::Unit, mask: u64) -> Self::Unit;
 
-    /// The values whose bit of `mask` is set, and 0 in the place of each other.
+    /// Keeps the values whose bit of `mask` is set, and sets the others to 0.
     fn keep<S: Simd>(simd: S, values: &Self::Unit, mask: u64) -> Self::Unit;
 
-    /// A bit for each lane: whether the left is no greater than the right.
+    /// Returns a bit for each lane: whether the left value is no greater than the right one.
     fn at_most<S: Simd>(simd: S, left: &Self::Unit, right: &Self::Unit) -> u64;
 
-    /// A bit for each lane: whether it is `low` or at most `span` above.
+    /// Returns a bit for each lane: whether the value is at least `low` and at most `low + span`, modulo the
+    /// type.
     fn within<S: Simd>(simd: S, values: &Self::Unit, low: Self, span: Self) -> u64;
 }
 
@@ -79,8 +81,8 @@ macro_rules! impl_lane {
 
             #[inline(always)]
             fn part(low: Self, high: Self, shift: u32, mask: Self) -> Self {
-                // In two steps, because a shift by all bits is none. What `high` adds where `low` suffices
-                // lies outside the mask.
+                // In two steps, because a shift by all bits is not allowed. The bits of `high` lie outside
+                // the mask where `low` has all bits.
                 (low >> shift | high << 1 << (<$t>::BITS - 1 - shift)) & mask
             }
 
@@ -140,7 +142,7 @@ impl_lane!(
     u64, parts_u64, compress_u64, keep_u64, at_most_u64, within_u64
 );
 
-/// Bits of the narrowest lane for values of `width` bits.
+/// Returns the bits of the narrowest lane for values of `width` bits.
 pub(crate) fn lane_bits(width: u32) -> u32 {
     match width {
         0..=8 => 8,
@@ -150,17 +152,18 @@ pub(crate) fn lane_bits(width: u32) -> u32 {
     }
 }
 
-/// Lanes of one block.
+/// Returns the number of lanes of one block.
 pub(crate) fn block_lanes<L: Lane>(width: u32) -> usize {
     BLOCK_ROWS * width as usize / L::BITS as usize
 }
 
-/// Streams of a block: the lanes of 128 bytes.
+/// Returns the number of streams of a block: the lanes in 128 bytes.
 const fn streams<L: Lane>() -> usize {
     BLOCK_ROWS / L::BITS as usize
 }
 
-/// The row of a block that the first stream's `number`-th number is; those of the other streams follow.
+/// Returns the row of a block that holds the `number`-th number of the first stream; those of the other
+/// streams follow it.
 #[inline(always)]
 pub(crate) fn first_row(number: usize) -> usize {
     GROUP_ORDER[number / 8] * 16 + number % 8 * 128
@@ -174,8 +177,8 @@ pub(crate) fn pack_block<L: Lane>(width: u32, values: &[L; BLOCK_ROWS], packed: 
     unsafe { L::unchecked_pack(width as usize, values, packed) }
 }
 
-/// A block that is unpacked 128 bytes of values at a time. For use in a kernel; the loop over the pairs is
-/// the kernel's own, because a closure might not be compiled with the kernel's instructions.
+/// A block that is unpacked 128 bytes of values at a time, for use in a kernel. The kernel has to loop over
+/// the pairs itself, because a closure might not be compiled with the kernel's instructions.
 #[derive(Clone, Copy)]
 pub(crate) struct Pairs<'a, L> {
     width: u32,
@@ -184,7 +187,7 @@ pub(crate) struct Pairs<'a, L> {
 }
 
 impl<'a, L: Lane> Pairs<'a, L> {
-    /// The pairs of a block; `width` is not 0.
+    /// Creates the pairs of a block; `width` must not be 0.
     #[inline(always)]
     pub fn new(width: u32, packed: &'a [L]) -> Self {
         assert!((1..=L::BITS).contains(&width), "no width of these lanes");
@@ -192,11 +195,12 @@ impl<'a, L: Lane> Pairs<'a, L> {
         Pairs { width, packed, mask: L::truncate(u64::MAX >> (64 - width)) }
     }
 
-    /// Values of [`Lane::BITS`] pairs, in two halves, and the row of the block that the first of them is.
+    /// Returns the `number`-th of [`Lane::BITS`] pairs of units, and the row of the block that its first
+    /// value belongs to.
     #[inline(always)]
     pub fn get<S: Simd>(&self, simd: S, number: u32) -> (usize, L::Unit, L::Unit) {
         let (word, shift) = (number * self.width / L::BITS, number * self.width % L::BITS);
-        // Where the last bit lies, which may be the same word.
+        // The word of the last bit, which may be the same word.
         let next = (number * self.width + self.width - 1) / L::BITS;
         let (low, high) = (word as usize * streams::<L>(), next as usize * streams::<L>());
         let (low_half, high_half) = (low + streams::<L>() / 2, high + streams::<L>() / 2);
@@ -210,7 +214,7 @@ impl<'a, L: Lane> Pairs<'a, L> {
     }
 }
 
-/// The stream of a block that a row is in, and its number there.
+/// Returns the stream of a block that a row belongs to, and the row's number in the stream.
 #[inline(always)]
 fn place<L: Lane>(row: usize) -> (usize, u32) {
     debug_assert!(row < BLOCK_ROWS);
@@ -220,7 +224,8 @@ fn place<L: Lane>(row: usize) -> (usize, u32) {
     (stream, (group * 8 + row / 128) as u32)
 }
 
-/// The lanes of a block that hold the value of a row, which may be the same; `width` is not 0.
+/// Returns the two lanes of a block that hold the value of a row, which may be the same lane; `width` must
+/// not be 0.
 #[inline(always)]
 pub(crate) fn lanes_of<L: Lane>(width: u32, row: usize) -> [usize; 2] {
     let (stream, number) = place::<L>(row);
@@ -228,10 +233,10 @@ pub(crate) fn lanes_of<L: Lane>(width: u32, row: usize) -> [usize; 2] {
     [lane(number * width), lane(number * width + width - 1)]
 }
 
-/// One value of a block; `width` is not 0.
+/// Unpacks one value of a block; `width` must not be 0.
 #[inline(always)]
 pub(crate) fn unpack_one<L: Lane>(width: u32, packed: &[L], row: usize) -> L {
-    // Where the last bit lies is no other cache line than the first one's if that has all.
+    // If the first lane has all bits, the last one is the same: no second cache line is read.
     let [first, last] = lanes_of::<L>(width, row);
     let shift = place::<L>(row).1 * width % L::BITS;
     L::part(packed[first], packed[last], shift, L::truncate(u64::MAX >> (64 - width)))

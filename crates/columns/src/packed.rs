@@ -1,4 +1,4 @@
-//! A sequence of integers, each held as its distance from a common reference in as few bits as the largest
+//! A sequence of integers, each stored as its distance from a common reference in as few bits as the largest
 //! distance needs (frame of reference).
 //!
 //! Invariants: every distance is at most `max - reference`, which does not overflow as an unsigned 64-bit
@@ -14,7 +14,7 @@ use farpool_model::{Error, Result};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// Packed integers.
+/// A sequence of packed integers.
 #[derive(Clone, Debug)]
 pub(crate) struct Packed {
     pub reference: i64,
@@ -24,7 +24,7 @@ pub(crate) struct Packed {
     pub data: Buffer,
 }
 
-/// Runs `$body` with `$lane` naming the lane type of a width.
+/// Runs `$body` with `$lane` naming the lane type for a width.
 macro_rules! with_lane {
     ($width:expr, $lane:ident => $body:expr) => {
         match $crate::lanes::lane_bits($width) {
@@ -50,7 +50,7 @@ macro_rules! with_lane {
 pub(crate) use with_lane;
 
 impl Packed {
-    /// `rows` times the same value; takes no memory.
+    /// A sequence of `rows` equal values; takes no memory.
     pub fn constant(value: i64, rows: usize) -> Packed {
         Packed { reference: value, max: value, width: 0, rows, data: Buffer::default() }
     }
@@ -89,18 +89,18 @@ impl Packed {
         }))
     }
 
-    /// Bits of the lanes.
+    /// Width of the lanes, in bits.
     pub fn lane_bits(&self) -> u32 {
         lanes::lane_bits(self.width)
     }
 
-    /// The packed lanes; `L` is the lane type of the width.
+    /// Returns the packed lanes; `L` must be the lane type of the width.
     pub fn lanes<L: Lane>(&self) -> &[L] {
         debug_assert_eq!(L::BITS, self.lane_bits());
         self.data.typed_data::<L>()
     }
 
-    /// The blocks from `block` on; the width is not 0.
+    /// Returns the blocks from `block` on; the width must not be 0.
     pub fn blocks_from<L: Lane>(&self, block: usize) -> Blocks<'_, L> {
         Blocks { width: self.width, lanes: &self.lanes::<L>()[block * lanes::block_lanes::<L>(self.width)..] }
     }
@@ -120,7 +120,7 @@ impl Packed {
         }
     }
 
-    /// Replaces `out` by `map` of the distances of `rows`.
+    /// Replaces `out` by the distances of `rows`, each mapped by `map`.
     pub fn unpack_with<L: Lane, T: Copy + Default>(
         &self,
         rows: Range<usize>,
@@ -147,7 +147,8 @@ impl Packed {
         }
     }
 
-    /// Gives `map` of the distances of `rows` to `take`, piece by piece, each within one block.
+    /// Maps the distances of `rows` by `map` and passes them to `take`, piece by piece, each within one
+    /// block.
     #[inline]
     pub fn unpack_to<L: Lane, T: Copy + Default>(
         &self,
@@ -174,7 +175,7 @@ impl Packed {
         Level::best().run(UnpackEach { blocks, count, mapped: &mut mapped, map, take });
     }
 
-    /// Unpacks blocks behind the end of `out`, into memory that need not be cleared for it first.
+    /// Appends unpacked blocks to `out`, in memory that is not cleared first.
     #[expect(unsafe_code, reason = "clearing took as long as unpacking")]
     fn append_blocks<L: Lane, T: Copy>(
         &self,
@@ -203,7 +204,7 @@ impl Packed {
         Level::best().run(UnpackBlock { blocks: self.blocks_from::<L>(0), index: block, out });
     }
 
-    /// The `count` rows whose bits are set, with the same bounds and width.
+    /// Returns the `count` rows whose bits are set, with the same bounds and width.
     pub fn pick(&self, selected: &[u64], count: usize) -> Packed {
         let mut data = Buffer::default();
         if self.width > 0 {
@@ -217,7 +218,7 @@ impl Packed {
         Packed { rows: count, data, ..*self }
     }
 
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     fn block_bytes(&self) -> usize {
         BLOCK_ROWS / 8 * self.width as usize
     }
@@ -226,7 +227,7 @@ impl Packed {
         assert!(rows.start <= rows.end && rows.end <= self.rows, "rows {rows:?} of {}", self.rows);
     }
 
-    /// The distance of one row.
+    /// Returns the distance of one row.
     #[inline]
     pub fn delta_at<L: Lane>(&self, row: usize) -> L {
         if self.width == 0 {
@@ -235,14 +236,14 @@ impl Packed {
         lanes::unpack_one(self.width, self.blocks_from(0).block(row / BLOCK_ROWS), row % BLOCK_ROWS)
     }
 
-    /// The value of one row.
+    /// Returns the value of one row.
     pub fn value_at(&self, row: usize) -> i64 {
         let delta = with_lane!(self.width, L => self.delta_at::<L>(row).widen());
         self.reference.wrapping_add(delta as i64)
     }
 
-    /// Calls `visit` with the distance of each of `rows`, which are all below the number of rows. Ascending
-    /// rows are cheapest.
+    /// Calls `visit` with the distance of each of `rows`, all of which must exist. Ascending rows are
+    /// cheapest.
     #[inline]
     pub fn for_each_of<L: Lane>(&self, rows: &[u32], mut visit: impl FnMut(L)) {
         if self.width == 0 {
@@ -251,10 +252,10 @@ impl Packed {
         Level::best().run(Gather { blocks: self.blocks_from::<L>(0), rows, visit });
     }
 
-    /// Whether the parts fit together and every distance is within the bounds.
+    /// Checks that the parts are consistent and every distance is within the bounds.
     ///
     /// # Errors
-    /// `Corrupt`.
+    /// `Corrupt` when they are not.
     pub fn check(&self) -> Result<()> {
         let range = self.max.wrapping_sub(self.reference) as u64;
         if self.max < self.reference || self.width != width_of(range) {
@@ -275,7 +276,7 @@ impl Packed {
     }
 }
 
-/// Bits that `range` needs.
+/// Returns the number of bits that `range` needs.
 pub(crate) fn width_of(range: u64) -> u32 {
     u64::BITS - range.leading_zeros()
 }

@@ -1,5 +1,5 @@
-//! Picks rows out of a chunk and leaves them in its form: values keep their distances, codes and symbols, so
-//! that nothing has to be looked at again.
+//! Picks rows of a chunk and keeps its encoding: distances, codes and symbols are copied as they are, so that
+//! no value has to be encoded again.
 
 use crate::body::Body;
 use crate::chunk::Chunk;
@@ -15,13 +15,13 @@ use arrow_select::filter::filter;
 use farpool_model::{Error, Result, schema};
 use std::ops::Range;
 
-/// Bytes that are copied together.
+/// Bytes that are copied at once.
 const PIECE_BYTES: usize = 64;
 
-/// Bytes up to which a string is copied in such pieces.
+/// Longest string, in bytes, that is copied in such pieces.
 const SHORT_BYTES_MAX: usize = 4 * PIECE_BYTES;
 
-/// The `count` rows whose bits are set, of as many as the chunk has.
+/// Returns the `count` rows of the chunk whose bits are set.
 pub(crate) fn pick(chunk: &Chunk, selected: &[u64], count: usize) -> Result<Chunk> {
     let data_type = chunk.data_type();
     let validity = chunk.validity_bits().map(|bits| filter_bits(bits, selected)).transpose()?;
@@ -43,7 +43,7 @@ pub(crate) fn pick(chunk: &Chunk, selected: &[u64], count: usize) -> Result<Chun
             Body::Plain { values: picked.to_data().buffers()[0].clone() }
         }
         Body::BitPacked(packed) => Body::BitPacked(packed.pick(selected, count)),
-        // Of many values few are left: which ones shows in their rows.
+        // The dictionary has more values than there are rows: a new one is built from the rows.
         Body::Dictionary { values, .. } if values.len() > count => {
             let mut rows = Vec::with_capacity(count);
             for_each_row(selected, |row| rows.push(row as u32));
@@ -72,10 +72,10 @@ pub(crate) fn pick(chunk: &Chunk, selected: &[u64], count: usize) -> Result<Chun
     Ok(Chunk::new(data_type.clone(), count, validity, zone, body, bytes_plain))
 }
 
-/// The bytes of the selected values, one after another, and where they end.
+/// Returns the bytes of the selected values, one after another, and their ends.
 fn pick_bytes(ends: &Ends, data: &Buffer, rows: usize, selected: &[u64], count: usize) -> (Ends, Buffer) {
     let bounds = ends.bounds(0..rows);
-    // Room that is not used costs nothing: the bytes leave before long.
+    // Unused capacity costs nothing: the bytes are sent and freed soon.
     let (mut picked, mut picked_ends) = (Vec::with_capacity(data.len()), Vec::with_capacity(count));
     for_each_row(selected, |row| {
         append(&mut picked, data, bounds[row] as usize..bounds[row + 1] as usize);
@@ -84,8 +84,8 @@ fn pick_bytes(ends: &Ends, data: &Buffer, rows: usize, selected: &[u64], count: 
     (Ends::new(&picked_ends), Buffer::from_vec(picked))
 }
 
-/// Appends `data[range]`. Short strings are copied with what lies behind them, which is then cut off: copies of a
-/// length that is known take a third of the time.
+/// Appends `data[range]`. Short strings are copied together with the bytes behind them, which are then cut
+/// off: copies of a fixed length take a third of the time.
 #[inline]
 fn append(out: &mut Vec<u8>, data: &[u8], range: Range<usize>) {
     if range.len() > SHORT_BYTES_MAX || range.start + SHORT_BYTES_MAX > data.len() {
@@ -126,13 +126,13 @@ fn for_each_row(selected: &[u64], mut visit: impl FnMut(usize)) {
     }
 }
 
-/// Bytes of a constant that is a string; 0 of others.
+/// Size of a constant string in bytes; 0 for other constants.
 fn value_bytes(value: &ArrayRef) -> usize {
     let is_text = schema::is_bytes(value.data_type());
     if is_text && value.is_valid(0) { views::value(value, 0).len() } else { 0 }
 }
 
-/// Bytes of the strings that codes stand for.
+/// Size of the strings that codes refer to, in bytes.
 fn coded_bytes(values: &ArrayRef, codes: &Packed) -> usize {
     let lengths: Vec<usize> = slices(values).iter().map(|value| value.len()).collect();
     let mut bytes = 0;

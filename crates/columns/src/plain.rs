@@ -1,11 +1,12 @@
-//! The rows of a row group before they are encoded, in the pieces in which they came.
+//! The rows of a row group before they are encoded, in the pieces in which they arrived.
 //!
-//! Pieces share memory with the batches that they were cut from, which costs nothing as long as rows make up most of
-//! it. A batch may hold far more: strings of a few bytes in a buffer of many megabytes, or a header for each of
-//! thousands of columns around one row. [`PlainGroup::tidy`] copies the values where that is so.
+//! Pieces share memory with the batches that they were sliced from, which costs nothing as long as rows make
+//! up most of it. A batch may hold far more: strings of a few bytes in a buffer of many megabytes, or a
+//! header for each of thousands of columns around one row. [`PlainGroup::tidy`] copies the values in such
+//! cases.
 //!
-//! Invariant: after it, a row group that waits for rows holds at most twice the bytes of its plain values, and
-//! [`PLAIN_EXCESS_BYTES_MAX`].
+//! Invariant: after [`PlainGroup::tidy`], a row group that waits for rows holds at most twice the bytes of
+//! its plain values, plus [`PLAIN_EXCESS_BYTES_MAX`].
 
 use crate::encode::fixed_bytes;
 use arrow_array::cast::AsArray;
@@ -16,10 +17,11 @@ use farpool_model::limits::{PLAIN_EXCESS_BYTES_MAX, ROW_GROUP_BYTES_MAX};
 use farpool_model::schema;
 use std::sync::Arc;
 
-/// Bytes of an array beside its values: its header, its type, and what counts its owners and those of its buffers.
+/// Bytes counted for an array in addition to its values: its header, its type, and the reference counts of it
+/// and its buffers.
 const ARRAY_BYTES: usize = 256;
 
-/// The rows of a row group as they came: each column in pieces, of the table's canonical types.
+/// The rows of a row group as they arrived: each column in pieces, of the table's canonical types.
 #[derive(Debug, Default)]
 pub struct PlainGroup {
     pieces: Vec<Vec<ArrayRef>>,
@@ -29,7 +31,7 @@ pub struct PlainGroup {
 }
 
 impl PlainGroup {
-    /// A row group of these columns, which have the same number of rows.
+    /// Creates a row group of these columns, which must have the same number of rows.
     pub(crate) fn of(columns: &[ArrayRef]) -> PlainGroup {
         PlainGroup {
             pieces: columns.iter().map(|column| vec![Arc::clone(column)]).collect(),
@@ -39,7 +41,7 @@ impl PlainGroup {
         }
     }
 
-    /// The rows of row groups of the same columns, in their order. They may be more than a row group may have.
+    /// Concatenates row groups of the same columns. The result may have more rows than a row group may have.
     pub fn join(groups: &[&PlainGroup]) -> PlainGroup {
         let columns = groups.first().map_or(0, |group| group.pieces.len());
         let column = |index: usize| groups.iter().flat_map(|group| &group.pieces[index]).cloned().collect();
@@ -56,29 +58,30 @@ impl PlainGroup {
         self.pieces.get(column).is_some_and(|pieces| pieces.iter().any(|piece| piece.null_count() > 0))
     }
 
-    /// Rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Bytes of memory that the rows hold. Where a batch was cut, its memory counts with the last of its rows.
+    /// Bytes of memory that the rows hold. The memory of a batch that was divided counts with the last of its
+    /// rows.
     pub fn bytes_held(&self) -> usize {
         self.bytes_held
     }
 
-    /// Columns.
+    /// Number of columns.
     pub fn columns_count(&self) -> usize {
         self.pieces.len()
     }
 
-    /// A column in one piece. It is put together only when it is asked for, by the thread that encodes it,
-    /// and so still lies in that core's cache when it is encoded.
+    /// Returns a column in one piece. It is concatenated only on request, by the thread that encodes it, and
+    /// so is still in that core's cache when it is encoded.
     pub fn column(&self, index: usize) -> Option<ArrayRef> {
         self.pieces.get(index).map(|pieces| concatenate(pieces))
     }
 
-    /// How many of the first `rows` rows of `piece` still fit, and their bytes as plain values. At least one row
-    /// fits where none waits.
+    /// Returns how many of the first `rows` rows of `piece` still fit, and their bytes as plain values. At
+    /// least one row fits if the row group is empty.
     pub(crate) fn fitting(&self, piece: &[ArrayRef], rows: usize) -> (usize, usize) {
         let total = plain_bytes(piece);
         let left = ROW_GROUP_BYTES_MAX.saturating_sub(self.bytes_plain);
@@ -116,13 +119,13 @@ impl PlainGroup {
         self.bytes_plain += bytes_plain;
     }
 
-    /// Counts `bytes` more that the rows hold.
+    /// Adds `bytes` to the memory that the rows hold.
     pub(crate) fn hold(&mut self, bytes: usize) {
         self.bytes_held += bytes;
     }
 
-    /// Copies the values if they hold much more than they have. That takes time in proportion to the bytes that came
-    /// since it was last done.
+    /// Copies the values if they hold much more memory than their plain size. The cost is proportional to the
+    /// bytes that arrived since the last copy.
     pub(crate) fn tidy(&mut self) {
         if self.bytes_held <= 2 * self.bytes_plain + PLAIN_EXCESS_BYTES_MAX {
             return;
@@ -135,7 +138,7 @@ impl PlainGroup {
     }
 }
 
-/// Bytes of memory that arrays hold, buffers that they share counted once.
+/// Bytes of memory that arrays hold; shared buffers count once.
 pub(crate) fn bytes_held(columns: &[ArrayRef]) -> usize {
     let mut buffers: Vec<(usize, usize)> = Vec::new();
     let mut add = |buffer: &Buffer| buffers.push((buffer.data_ptr().as_ptr() as usize, buffer.capacity()));
@@ -149,7 +152,7 @@ pub(crate) fn bytes_held(columns: &[ArrayRef]) -> usize {
     columns.len() * ARRAY_BYTES + buffers.iter().map(|(_, bytes)| bytes).sum::<usize>()
 }
 
-/// Bytes of arrays of as many rows each, as plain values.
+/// Size of arrays of the same length as plain values, in bytes.
 pub(crate) fn plain_bytes(columns: &[ArrayRef]) -> usize {
     let bytes = |column: &ArrayRef| {
         let strings = if schema::is_bytes(column.data_type()) { lengths(column).sum::<usize>() } else { 0 };
@@ -158,7 +161,7 @@ pub(crate) fn plain_bytes(columns: &[ArrayRef]) -> usize {
     columns.iter().map(bytes).sum()
 }
 
-/// Bytes of a value of a type, without those of its string.
+/// Size of a value of a type without the bytes of its string.
 fn bytes_fixed(data_type: &DataType) -> usize {
     match data_type {
         _ if schema::is_bytes(data_type) => size_of::<u128>(),
@@ -175,7 +178,7 @@ fn lengths(column: &ArrayRef) -> impl Iterator<Item = usize> {
     views.iter().map(|view| *view as u32 as usize)
 }
 
-/// Pieces of one type, of which there is one at least, in one.
+/// Concatenates pieces of one type; there must be at least one.
 pub(crate) fn concatenate(pieces: &[ArrayRef]) -> ArrayRef {
     if let [only] = pieces {
         return Arc::clone(only);
@@ -184,7 +187,7 @@ pub(crate) fn concatenate(pieces: &[ArrayRef]) -> ArrayRef {
     arrow_select::concat::concat(&pieces).expect("there are pieces, and all have the column's type")
 }
 
-/// The values of pieces, of which there is one at least, in memory of their own.
+/// Copies the values of pieces, of which there must be at least one, to memory of their own.
 fn copied(pieces: &[ArrayRef]) -> ArrayRef {
     // A single array would be shared; with an empty one beside it, it is copied.
     let empty = new_empty_array(pieces[0].data_type());

@@ -1,4 +1,4 @@
-//! Chunks in which marked rows have other values, or are missing.
+//! Re-encodes chunks in which marked rows are replaced or removed.
 
 use crate::body::EncodingKind;
 use crate::chunk::{Chunk, RowGroup};
@@ -15,10 +15,11 @@ use farpool_model::limits::ROW_GROUP_BYTES_MAX;
 use farpool_model::{Error, Result};
 use std::sync::Arc;
 
-/// The part of a chunk's rows, one in so many, from which on those that stay keep the symbols that were chosen for all.
+/// Divisor of a chunk's rows: if at least this part of them stays, compressed strings keep the symbol table
+/// of the whole chunk.
 const PICKED_PART: usize = 2;
 
-/// Values for the marked rows of a row group, in the order of the rows and in the pieces in which they came.
+/// New values for the marked rows of a row group, in row order and in the pieces in which they arrived.
 #[derive(Debug, Default)]
 pub struct NewValues {
     pieces: Vec<Vec<ArrayRef>>,
@@ -26,10 +27,10 @@ pub struct NewValues {
 }
 
 impl NewValues {
-    /// Adds the values of the next rows, a column each.
+    /// Adds the values of the next rows, one array for each column.
     ///
     /// # Errors
-    /// `OverLimit` when they are more than a row group may have.
+    /// `OverLimit` when the values are larger than a row group may be.
     pub fn add(&mut self, columns: &[ArrayRef]) -> Result<()> {
         self.bytes_plain += plain_bytes(columns);
         if self.bytes_plain > ROW_GROUP_BYTES_MAX {
@@ -40,7 +41,7 @@ impl NewValues {
         Ok(())
     }
 
-    /// Bytes of them as plain values.
+    /// Size of the values in plain form, in bytes.
     pub fn bytes_plain(&self) -> usize {
         self.bytes_plain
     }
@@ -51,11 +52,12 @@ impl NewValues {
 }
 
 impl Encoder {
-    /// The rows of `chunk` that are not `marked`, as a chunk for the column at this place, in memory outside the pool.
+    /// Encodes the rows of `chunk` that are not `marked` as a chunk for column `column`, in memory outside
+    /// the pool.
     ///
     /// # Errors
-    /// `Invalid` when the chunk is of another type than the column, or has another number of rows than are marked or
-    /// not.
+    /// `Invalid` when the chunk's type is not that of the column, or `marked` has bits for another number of
+    /// rows.
     pub fn encode_without(&self, column: usize, chunk: &Chunk, marked: &[u64]) -> Result<Chunk> {
         let marked = mask(chunk, marked)?;
         let unmarked = BooleanArray::new(!marked.values(), None);
@@ -69,10 +71,10 @@ impl Encoder {
         self.encode_values(column, &values, values.len())
     }
 
-    /// The rows of `group` behind its first ones, moved to the pool.
+    /// Returns the rows of `group` behind its first `rows`, as a row group in the pool.
     ///
     /// # Errors
-    /// `Invalid` when its columns are others than those of the encoder; `OverLimit` when memory is short.
+    /// `Invalid` when its columns are not those of the encoder; `OverLimit` when memory is short.
     pub fn without_first(&self, group: &RowGroup, rows: usize) -> Result<RowGroup> {
         let first = BooleanBuffer::from_iter((0..group.rows).map(|row| row < rows));
         let marked: Vec<u64> = first.bit_chunks().iter_padded().take(group.rows.div_ceil(64)).collect();
@@ -81,12 +83,12 @@ impl Encoder {
         self.place(group.rows.saturating_sub(rows), chunks)
     }
 
-    /// The rows of `chunk` with those that are `marked` replaced by the column at this place of `values`, which has one
-    /// for each.
+    /// Encodes the rows of `chunk` with the `marked` ones replaced by column `column` of `values`, which has
+    /// one value for each marked row.
     ///
     /// # Errors
-    /// As [`Encoder::encode_without`]; `Invalid` for another number of values, and for NULL where the column may not be
-    /// NULL.
+    /// As [`Encoder::encode_without`]; `Invalid` for a different number of values, and for NULL where the
+    /// column may not be NULL.
     pub fn encode_replaced(
         &self,
         column: usize,
@@ -122,11 +124,12 @@ impl Encoder {
         self.encode_values(column, &values, values.len())
     }
 
-    /// Moves `chunks`, which were encoded for the columns of this encoder, to the pool: `group` with them at the places
-    /// `columns`, and `rows` rows by that.
+    /// Moves `chunks`, which this encoder encoded, to the pool, and returns `group` with them at the
+    /// positions `columns` and with `rows` rows.
     ///
     /// # Errors
-    /// `OverLimit` when the row group would be too large, or memory is short; `Invalid` for other columns.
+    /// `OverLimit` when the row group would be too large, or memory is short; `Invalid` when the columns do
+    /// not match.
     pub fn replace_columns(
         &self,
         group: &RowGroup,
@@ -155,8 +158,8 @@ impl Encoder {
     }
 }
 
-/// The rows of a chunk of compressed strings whose bits are set, if they are most: as compressed as they are, which is
-/// most of what encoding them again would cost. `None` of other chunks.
+/// Picks the rows of a chunk of compressed strings whose bits are set, if they are most of its rows: the
+/// strings stay compressed, which saves most of the cost of encoding them again. `None` for other chunks.
 fn picked(chunk: &Chunk, selected: &BooleanBuffer) -> Result<Option<Chunk>> {
     let rows = selected.count_set_bits();
     if chunk.encoding() != EncodingKind::Fsst || PICKED_PART * rows < chunk.rows() {
@@ -173,7 +176,7 @@ fn picked(chunk: &Chunk, selected: &BooleanBuffer) -> Result<Option<Chunk>> {
     Ok(Some(picked.with_zone(zone)))
 }
 
-/// The error for a row group that values would make too large.
+/// The error for new values that would make a row group too large.
 fn too_large() -> Error {
     Error::over_limit(format!(
         "a change would make the rows of one row group larger than {} MiB",

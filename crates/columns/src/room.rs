@@ -1,11 +1,11 @@
-//! Where the values of a result are decoded to: pages that are used again for the next result.
+//! Memory that result values are decoded into: pages that are reused for later results.
 //!
-//! Memory that comes fresh from the system costs several times as much as what is written to it: a page fault
-//! and a clearing for each of its pages. So results lie in pages of a recycling pool, which get free when their
-//! last array is dropped, and keep their memory until [`ResultMemory::trim`]. What does not fit, and what is so
-//! small that it would hold a page for little, goes to the allocator.
+//! Fresh memory from the system costs several times as much as writing to it: a page fault and clearing for
+//! each page. So results lie in pages of a recycling pool, which become free when their last array is
+//! dropped, and keep their memory until [`ResultMemory::trim`]. Buffers that do not fit, and those too small
+//! to be worth a page, come from the allocator.
 //!
-//! Invariant: a byte that an array can see has been written for it.
+//! Invariant: every byte that an array exposes has been written for that array.
 
 use crate::arch::Writer;
 use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
@@ -18,15 +18,16 @@ use std::sync::Arc;
 /// Every buffer starts at a multiple of this: a cache line, and what Arrow recommends.
 const ALIGNMENT: usize = 64;
 
-/// Buffers below this are left to the allocator.
+/// Buffers of fewer bytes come from the allocator.
 const BYTES_MIN: usize = 16 << 10;
 
-/// Bytes of results that are held at once from which on whoever reads them is taken to keep them: more than the
-/// caches of a core. New ones are then written past the caches, which saves reading the memory first: 256 MiB took
-/// 13 instead of 33 ms. Pages that the system has just cleared lie in the caches, and are written there.
+/// Bytes of results held at once from which the reader is assumed to keep its results: more than the caches
+/// of a core. New results are then written past the caches, which saves reading the memory first: 256 MiB
+/// took 13 instead of 33 ms. Pages that the system has just cleared are in the caches, and are written
+/// normally.
 const KEPT_BYTES_MIN: usize = 16 << 20;
 
-/// Memory for results, shared by all that are read at once.
+/// Memory for results, shared by all results that are being read.
 #[derive(Debug)]
 pub struct ResultMemory {
     pool: Arc<Pool>,
@@ -34,10 +35,11 @@ pub struct ResultMemory {
 }
 
 impl ResultMemory {
-    /// Memory of which at most `bytes_max` are held at once, be it by results or for later ones.
+    /// Creates memory for results of at most `bytes_max` bytes, whether results use them or they are kept for
+    /// reuse.
     ///
     /// # Errors
-    /// What the system says about the memory.
+    /// If the system does not grant the memory.
     pub fn new(bytes_max: usize) -> Result<Arc<ResultMemory>> {
         let pool = Pool::recycling(PoolConfig { bytes_limit: bytes_max })?;
         Ok(Arc::new(ResultMemory { pool, owner: TenantName::default() }))
@@ -48,56 +50,56 @@ impl ResultMemory {
         self.pool.bytes_used()
     }
 
-    /// Bytes that no result holds, kept for later ones.
+    /// Bytes that no result holds, kept for reuse.
     pub fn bytes_kept(&self) -> usize {
         self.pool.bytes_kept()
     }
 
-    /// Gives what no result holds back to the system.
+    /// Returns the memory that no result holds to the system.
     pub fn trim(&self) {
         self.pool.trim();
     }
 }
 
-/// One reader's place in the memory for results.
+/// The part of the result memory that one reader allocates from.
 #[derive(Debug, Default)]
 pub struct Room {
     memory: Option<Arc<ResultMemory>>,
-    /// Bytes that are to come from the allocator before the first page: what a page holds that nobody uses is then
-    /// no more than what a result has elsewhere, however many small results are kept.
+    /// Bytes to take from the allocator before the first page: the unused part of a page is then no larger
+    /// than the result's other memory, however many small results are kept.
     bytes_before: usize,
-    /// The unused end of the last pages.
+    /// The unused end of the most recently allocated pages.
     rest: Option<Extent>,
-    /// Whether results are kept, and new ones to be written past the caches.
+    /// Whether results are kept, so that new ones are written past the caches.
     kept: bool,
     past_caches: bool,
-    /// Where strings are put together.
+    /// A reusable buffer in which strings are assembled.
     text: Vec<u8>,
 }
 
 impl Room {
-    /// A place in `memory`; without, everything goes to the allocator.
+    /// Creates a room in `memory`; without it all buffers come from the allocator.
     pub fn new(memory: Option<Arc<ResultMemory>>) -> Room {
         Room { memory, bytes_before: PAGE_BYTES, ..Room::default() }
     }
 
-    /// A place whose first buffers are in pages already.
+    /// Creates a room that takes even its first buffers from pages.
     #[cfg(test)]
     pub(crate) fn of_pages(memory: &Arc<ResultMemory>) -> Room {
         Room { bytes_before: 0, ..Room::new(Some(memory.clone())) }
     }
 
-    /// Whether what is read is taken to be kept. It may then come in large batches: nothing is to find them in the
-    /// caches, and each batch costs something.
+    /// Whether results are assumed to be kept. They may then come in large batches: nothing will find them in
+    /// the caches, and each batch has a fixed cost.
     pub fn is_kept(&self) -> bool {
         self.kept
     }
 
-    /// A buffer of `count` values, which `fill` appends one piece after the other; `None` if it is to come from
+    /// Returns a buffer of `count` values, which `fill` appends piece by piece; `None` if the caller must use
     /// the allocator.
     ///
     /// # Panics
-    /// When `fill` appends more or fewer.
+    /// When `fill` does not append exactly `count` values.
     pub(crate) fn buffer<T: ArrowNativeType>(
         &mut self,
         count: usize,
@@ -110,10 +112,10 @@ impl Room {
         filled.ok().flatten()
     }
 
-    /// As [`Self::buffer`]; there is no buffer if `fill` fails.
+    /// As [`Self::buffer`], but `fill` may fail; there is then no buffer.
     ///
     /// # Errors
-    /// That of `fill`.
+    /// The error of `fill`.
     ///
     /// # Panics
     /// As [`Room::buffer`].
@@ -133,18 +135,19 @@ impl Room {
         Ok(Some(ScalarBuffer::new(buffer, 0, count)))
     }
 
-    /// An empty vector, with the capacity of one that was given back.
+    /// Takes the reusable text buffer, empty but with its capacity.
     pub(crate) fn take_text(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.text)
     }
 
-    /// Takes a vector back.
+    /// Returns the text buffer for reuse.
     pub(crate) fn give_text(&mut self, mut text: Vec<u8>) {
         text.clear();
         self.text = text;
     }
 
-    /// Memory for `bytes` bytes, if it is to be pages and there are some.
+    /// Allocates `bytes` bytes of pages; `None` if the buffer is to come from the allocator or no pages are
+    /// left.
     fn extent(&mut self, bytes: usize) -> Option<Extent> {
         let memory = self.memory.as_ref().filter(|_| bytes >= BYTES_MIN)?;
         if self.bytes_before > 0 {
@@ -169,7 +172,7 @@ mod tests {
     #[test]
     fn buffers_hold_what_was_appended_and_give_their_pages_back() {
         let memory = ResultMemory::new(32 * PAGE_BYTES).unwrap();
-        // The second time, and from some buffer on, they are written past the caches.
+        // In the second round, buffers are written past the caches from some buffer on.
         for past_caches in [false, true] {
             fill_and_drop(&memory, past_caches);
         }

@@ -1,8 +1,9 @@
-//! The row groups of a table as a list whose copies share what they have in common, so that a version that adds to
-//! another costs the logarithm of its row groups.
+//! The row groups of a table as a list whose copies share their common parts, so that adding row groups to a
+//! version costs the logarithm of their number.
 //!
-//! A tree of a fixed fan-out with the row groups at its leaves, as in Bagwell's persistent vectors (*Ideal Hash Trees*,
-//! EPFL 2001): whoever changes a list copies the nodes between the root and the leaf that others share too.
+//! A tree of fixed fan-out with the row groups at its leaves, as in Bagwell's persistent vectors (*Ideal Hash
+//! Trees*, EPFL 2001): a change copies only those nodes between the root and the leaf that are shared with
+//! other lists.
 //!
 //! Invariant: all leaves are at the same depth, and all nodes but the last of each level are full.
 
@@ -10,10 +11,11 @@ use crate::chunk::RowGroup;
 use std::ops::Index;
 use std::sync::Arc;
 
-/// Children of a node: so many counters are raised where one is copied, and a million row groups are four levels deep.
+/// Children of a node: copying a node increments this many reference counts, and a million row groups are
+/// four levels deep.
 const FAN_OUT: usize = 32;
 
-/// See the file's comment.
+/// A list of row groups whose copies share their common parts; see the comment of this file.
 #[derive(Clone, Debug, Default)]
 pub struct RowGroups {
     root: Option<Arc<Node>>,
@@ -29,17 +31,17 @@ enum Node {
 }
 
 impl RowGroups {
-    /// Row groups.
+    /// Number of row groups.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The row group at a place.
+    /// Returns the row group at index `place`.
     pub fn get(&self, place: usize) -> Option<&Arc<RowGroup>> {
         if place >= self.len {
             return None;
@@ -57,17 +59,17 @@ impl RowGroups {
         }
     }
 
-    /// The row groups in their order.
+    /// Iterates over the row groups in order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<RowGroup>> + Clone {
         self.from(0)
     }
 
-    /// Those from a place on.
+    /// Iterates over the row groups from index `place` on.
     pub fn from(&self, place: usize) -> impl Iterator<Item = &Arc<RowGroup>> + Clone {
         (place..self.len).map(|place| &self[place])
     }
 
-    /// Adds a row group behind the others.
+    /// Appends a row group.
     pub fn push(&mut self, group: Arc<RowGroup>) {
         match self.root.as_mut() {
             Some(root) if self.len < FAN_OUT * span(self.height) => {
@@ -83,7 +85,7 @@ impl RowGroups {
         self.len += 1;
     }
 
-    /// Leaves the first `len` row groups.
+    /// Keeps only the first `len` row groups.
     pub fn truncate(&mut self, len: usize) {
         if len >= self.len {
             return;
@@ -103,18 +105,18 @@ impl RowGroups {
     }
 }
 
-/// Row groups below each child of a node at a height.
+/// Number of row groups below each child of a node at `height`.
 fn span(height: u32) -> usize {
     FAN_OUT.pow(height)
 }
 
-/// A node at a height above nothing but `group`.
+/// Creates a node at `height` whose only leaf is `group`.
 fn path_to(group: Arc<RowGroup>, height: u32) -> Arc<Node> {
     let leaf = Arc::new(Node::Leaf(vec![group]));
     (0..height).fold(leaf, |child, _| Arc::new(Node::Inner(vec![child])))
 }
 
-/// Adds `group` as the one at `place`, which is the first free one below `node`.
+/// Adds `group` at index `place`, which is the first free one below `node`.
 fn push(node: &mut Node, height: u32, place: usize, group: Arc<RowGroup>) {
     match node {
         Node::Leaf(groups) => groups.push(group),
@@ -125,7 +127,7 @@ fn push(node: &mut Node, height: u32, place: usize, group: Arc<RowGroup>) {
     }
 }
 
-/// Leaves the first `len` row groups below `node`, one at least.
+/// Keeps only the first `len` row groups below `node`; `len` is at least one.
 fn truncate(node: &mut Node, height: u32, len: usize) {
     match node {
         Node::Leaf(groups) => groups.truncate(len),

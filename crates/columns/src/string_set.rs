@@ -1,44 +1,45 @@
-//! A set of strings that grows, and whose copies share what they had in common.
+//! A growing set of strings whose copies share their common parts.
 //!
-//! The strings lie in layers, like the levels of a log-structured merge tree: what is added at once is a new layer,
-//! and layers are merged so that each has at least twice as many strings as the next. A copy shares the layers of
-//! the original; adding to it costs, on average over many additions, in proportion to what is new.
+//! The strings lie in layers, like the levels of a log-structured merge tree: each addition is a new layer,
+//! and layers are merged so that each has at least twice as many strings as the next. A copy shares the
+//! layers of the original; the amortized cost of adding to it is proportional to the strings that are new.
 //!
 //! Invariant: no string is in two layers.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Bytes of a string beside its own: its place in a table that is half full, and what counts its owners.
+/// Bytes counted for a string in addition to its own: an entry in a half-full hash table, and its reference
+/// counts.
 const STRING_BYTES: usize = 2 * size_of::<Arc<[u8]>>() + 16;
 
-/// Distinct byte strings.
+/// A set of byte strings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StringSet {
-    /// The largest first.
+    /// The layers, largest first.
     layers: Vec<Arc<HashSet<Arc<[u8]>>>>,
     count: usize,
     bytes: usize,
 }
 
 impl StringSet {
-    /// How many there are.
+    /// Number of strings.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Bytes that they take, whoever shares them.
+    /// Size of the strings in bytes; shared ones count in full.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether `value` is one of them.
+    /// Whether `value` is in the set.
     pub fn contains(&self, value: &[u8]) -> bool {
         self.layers.iter().any(|layer| layer.contains(value))
     }
 
-    /// Adds those of `values` that are new; false, and the set is of no use, when there are then more than `count_max`
-    /// strings or they take more than `bytes_max` bytes.
+    /// Adds those of `values` that are new. Returns false if there are then more than `count_max` strings or
+    /// they take more than `bytes_max` bytes; the set must not be used after that.
     #[must_use]
     pub fn extend(&mut self, values: &[&[u8]], count_max: usize, bytes_max: usize) -> bool {
         let mut fresh: HashSet<Arc<[u8]>> = HashSet::new();

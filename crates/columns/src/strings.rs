@@ -1,9 +1,9 @@
-//! Encodes strings and binaries: a dictionary where values repeat, compressed text where that clearly pays,
-//! plain bytes otherwise.
+//! Encodes strings and binaries: a dictionary where values repeat, compressed text where that clearly pays
+//! off, plain bytes otherwise.
 //!
-//! A dictionary wins whenever it is no larger, because operators then look at each distinct value once.
-//! FSST must save a good part, because every scan has to undo it. Both are tried on a sample first, so that
-//! a column for which they are hopeless costs little.
+//! A dictionary is chosen whenever it is no larger, because operators then process each distinct value once.
+//! FSST must save a good part, because every scan has to undo it. Both are tried on a sample first, so that a
+//! column for which they are hopeless costs little.
 
 use crate::body::Body;
 use crate::encode::Encoded;
@@ -21,30 +21,31 @@ use farpool_model::{Error, Result, Value};
 use fsst::Compressor;
 use hashbrown::HashTable;
 
-/// Bytes of the strings of one chunk: view arrays count offsets in 31 bits.
+/// Largest total size of the strings of one chunk, in bytes: view arrays count offsets in 31 bits.
 pub(crate) const CHUNK_BYTES_MAX: usize = i32::MAX as usize;
 
-/// Rows that are looked at to see whether a dictionary is worth building.
+/// Rows that are sampled to see whether a dictionary is worth building.
 const SAMPLE_ROWS: usize = 1024;
 
-/// The most distinct values of such a sample, as a fraction of its rows: of ten thousand equally frequent values, which
-/// come six or seven times in a row group each, a sample has about 973.
+/// Largest number of distinct values in such a sample for which a dictionary is tried, as a fraction of its
+/// rows: of ten thousand equally frequent values, each six or seven times in a row group, a sample has about
+/// 973.
 const SAMPLE_DISTINCT_MAX: (usize, usize) = (19, 20);
 
-/// Strings of fewer bytes are not worth a symbol table of up to 2.3 KB.
+/// Fewer bytes of strings are not worth a symbol table of up to 2.3 KB.
 const FSST_BYTES_MIN: usize = 32 << 10;
 
-/// FSST is taken when it needs at most this part of the plain bytes.
+/// FSST is chosen when it needs at most this fraction of the plain bytes.
 const FSST_RATIO_MAX: f64 = 0.7;
 
-/// Bytes of the sample on which FSST is trained and judged. Training looks at all of a sample below 16 KiB, and picks
-/// some of a larger one, which made codes 2 to 8 % longer.
+/// Bytes of the sample on which FSST is trained and judged. Training uses all of a sample below 16 KiB, but
+/// only some of a larger one, which made codes 2 to 8 % longer.
 const FSST_SAMPLE_BYTES: usize = (16 << 10) - 1;
 
-/// Bytes of one string in the sample: as many as training looks at in one piece.
+/// Bytes taken of one string in the sample: as many as training uses in one piece.
 const FSST_SAMPLE_STRING_BYTES: usize = 512;
 
-/// The least and the greatest of the array's values; `None` when there are none.
+/// Returns the least and the greatest of the array's values; `None` when there are none.
 pub(crate) fn bounds(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Option<(Value, Value)> {
     let (views, _) = views::parts(array);
     let valid = views.iter().copied().enumerate().filter(|(row, _)| nulls.is_none_or(|n| n.is_valid(*row)));
@@ -53,7 +54,7 @@ pub(crate) fn bounds(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Option<(Va
     bounds.map(|(min, max)| (bound(min), bound(max)))
 }
 
-/// The array's values encoded, and how many bytes the strings have.
+/// Encodes the array's values; also returns the total bytes of the strings.
 ///
 /// # Errors
 /// `OverLimit` when a string, or all of them together, are too long.
@@ -72,8 +73,8 @@ pub(crate) fn encode(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<(En
     Ok(((body, bounds), bytes))
 }
 
-/// The array's values for a journey, and how many bytes the strings have: a dictionary if that is smaller,
-/// otherwise as they are. Compressing them with FSST is slower than any network.
+/// Packs the array's values to be sent; also returns the total bytes of the strings. Chooses a dictionary if
+/// that is smaller, plain bytes otherwise. Compressing them with FSST is slower than any network.
 ///
 /// # Errors
 /// As [`encode`].
@@ -106,11 +107,11 @@ fn check_lengths(views: &[u128], nulls: Option<&NullBuffer>) -> Result<usize> {
     Ok(bytes)
 }
 
-/// Whether the strings of all rows of a dictionary from elsewhere are no longer than those of a chunk may be, each
-/// counted as often as rows refer to it: who encodes or copies them works on as many bytes.
+/// Checks that the strings of a dictionary from outside, each counted as often as rows refer to it, are no
+/// longer than those of a chunk may be: encoding or copying the rows processes that many bytes.
 ///
 /// # Errors
-/// `OverLimit` when they are.
+/// `OverLimit` when they are longer.
 pub(crate) fn check_row_bytes(
     values: &ArrayRef,
     codes: &Packed,
@@ -137,14 +138,14 @@ pub(crate) fn check_row_bytes(
     )))
 }
 
-/// The distinct values in order and a code for each row, or `None` when plain bytes would be smaller.
+/// Returns the distinct values in order and a code for each row, or `None` when plain bytes would be smaller.
 fn dictionary<'a>(
     array: &'a ArrayRef,
     nulls: Option<&NullBuffer>,
     bytes: usize,
 ) -> Option<(Vec<&'a [u8]>, Vec<u32>)> {
     let rows = array.len();
-    // What plain bytes take: the bytes and about 10 bits for the end of each.
+    // Size of plain bytes: the bytes themselves and about 10 bits for the end of each value.
     let budget = bytes + rows * 10 / 8;
     let mut collector = Collector::new(array);
     let is_valid = |row: &usize| nulls.is_none_or(|nulls| nulls.is_valid(*row));
@@ -171,7 +172,7 @@ fn dictionary<'a>(
     Some((sort(values, &mut codes), codes))
 }
 
-/// A dictionary, or a constant if it has one value and no row is NULL.
+/// Returns a dictionary, or a constant if there is one value and no row is NULL.
 fn encoded_dictionary(
     values: &[&[u8]],
     data_type: &DataType,
@@ -208,25 +209,26 @@ fn dictionary_array(values: &[&[u8]], data_type: &DataType) -> ArrayRef {
     unsafe { Views { views, data: Buffer::from_vec(data) }.into_array(data_type, None) }
 }
 
-/// Views that are remembered: few enough for the cache next to the core.
+/// Number of recent views that are cached: few enough for the L1 cache.
 const RECENT: usize = 512;
 
-/// Numbers distinct values as they come. It looks at views rather than bytes: a short value is its view.
+/// Assigns codes to distinct values in order of appearance. It compares views rather than bytes: the view of
+/// a short value contains all of it.
 struct Collector<'a> {
     views: &'a [u128],
     buffers: &'a [Buffer],
     table: HashTable<u32>,
     hasher: RandomState,
-    /// What the hashes of views depend on; secret, as values may be chosen to collide.
+    /// The secret key of view hashes, since an attacker may choose values that would collide.
     hash_key: (u64, u64),
-    /// View and hash of each value.
+    /// View and hash of each distinct value.
     values: Vec<(u128, u64)>,
-    /// The row in which each value came first.
+    /// The row in which each distinct value appeared first.
     first_rows: Vec<u32>,
-    /// Views that came lately, and their codes, each in the place that its bits choose: most columns that
-    /// have a dictionary repeat a few views, and no branch depends on which of them comes.
+    /// A direct-mapped cache of recent views and their codes: most columns that have a dictionary repeat a
+    /// few views, and no branch depends on which of them comes next.
     recent: Box<[(u128, u32); RECENT]>,
-    /// Bytes of the dictionary so far: a view for each value, and long values beside them.
+    /// Size of the dictionary so far, in bytes: a view for each value, and the bytes of long values.
     bytes: usize,
 }
 
@@ -242,7 +244,7 @@ impl<'a> Collector<'a> {
             hasher,
             values: Vec::new(),
             first_rows: Vec::new(),
-            // No view is this one: a string is shorter.
+            // Matches no view: every string is shorter.
             recent: Box::new([(u128::MAX, 0); RECENT]),
             bytes: 0,
         }
@@ -284,7 +286,7 @@ impl<'a> Collector<'a> {
         code
     }
 
-    /// The bytes of a long value.
+    /// Returns the bytes of a long value.
     fn bytes_of(&self, view: u128) -> &'a [u8] {
         let start = (view >> 96) as usize;
         &self.buffers[(view >> 64) as u32 as usize][start..start + view as u32 as usize]
@@ -295,14 +297,15 @@ fn is_long(view: u128) -> bool {
     view as u32 as usize > INLINE_BYTES_MAX
 }
 
-/// Folded multiplication, as ahash and wyhash have it; views of equal short values are equal bit by bit.
+/// Hashes a view by folded multiplication, as ahash and wyhash do; views of equal short values are equal bit
+/// by bit.
 fn mix(view: u128, hash_key: (u64, u64)) -> u64 {
     let (low, high) = (view as u64, (view >> 64) as u64);
     let product = u128::from(low ^ hash_key.0) * u128::from(high ^ hash_key.1);
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Puts the values in bytewise order and renumbers the codes.
+/// Sorts the values in bytewise order and renumbers the codes.
 fn sort<'a>(values: Vec<&'a [u8]>, codes: &mut [u32]) -> Vec<&'a [u8]> {
     let mut order: Vec<u32> = (0..values.len() as u32).collect();
     order.sort_unstable_by_key(|code| values[*code as usize]);
@@ -324,7 +327,7 @@ fn plain(values: &[&[u8]], bytes: usize) -> Body {
     Body::PlainBytes { ends: Ends::new(&ends), data: Buffer::from_vec(data) }
 }
 
-/// A compressor trained on the values, if it makes a sample of them clearly smaller.
+/// Returns a compressor trained on the values, if it makes a sample of them clearly smaller.
 fn compressor_for(values: &[&[u8]], bytes: usize) -> Option<Compressor> {
     if bytes < FSST_BYTES_MIN {
         return None;
@@ -337,8 +340,8 @@ fn compressor_for(values: &[&[u8]], bytes: usize) -> Option<Compressor> {
     ((codes.len() as f64) < plain as f64 * FSST_RATIO_MAX).then_some(compressor)
 }
 
-/// Strings from all over `values`, none of them empty. Steps of the golden ratio come everywhere, and fall in with
-/// nothing that repeats.
+/// Samples non-empty strings from all over `values`. Steps by the golden ratio cover the whole range evenly
+/// and do not coincide with periodic patterns.
 fn sample<'a>(values: &[&'a [u8]]) -> Vec<&'a [u8]> {
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut left = FSST_SAMPLE_BYTES;

@@ -1,7 +1,7 @@
-//! What is summed up over the row groups of a table, one at a time, so that a version that adds some costs no more than
-//! these.
+//! Sums over the row groups of a table, updated by one row group at a time, so that the cost of a new version
+//! is proportional to the row groups that it adds.
 //!
-//! Bounds are never narrowed again: a row group is only taken out when another one with the same rows comes in.
+//! Bounds are never narrowed: a row group is only removed when another one with the same rows is added.
 
 use crate::chunk::{Chunk, RowGroup};
 use crate::distinct::Distinct;
@@ -9,7 +9,7 @@ use farpool_model::cast::u64_from;
 use farpool_model::{ColumnStatistics, Literal, Value};
 use std::cmp::Ordering;
 
-/// See the file's comment.
+/// Sums over the row groups of a table; see the comment of this file.
 #[derive(Clone, Debug)]
 pub(crate) struct Sums {
     pub rows: u64,
@@ -27,26 +27,26 @@ pub(crate) struct ColumnSums {
     pub bytes_plain_most: usize,
 }
 
-/// The outermost of the chunks' bounds.
+/// The lowest or highest bound of a column's chunks.
 #[derive(Clone, Debug, Default)]
 enum Bound {
-    /// There are no values.
+    /// There are no values yet.
     #[default]
     None,
     Known(Literal),
-    /// A chunk with values does not know its own.
+    /// Some chunk with values has no known bound.
     Unknown,
 }
 
 impl Sums {
-    /// Those of a table of so many columns without rows.
+    /// The sums of a table of `columns` columns without rows.
     pub fn new(columns: usize) -> Sums {
         let columns = vec![ColumnSums::default(); columns];
         Sums { rows: 0, bytes_plain: 0, bytes_outside_pool: 0, columns }
     }
 
-    /// Those of a table of other columns before its row groups are added again, with the bounds of the old ones that
-    /// `columns` names.
+    /// The sums of a table of other columns before its row groups are added again; keeps the bounds of the
+    /// old columns that `columns` names.
     pub fn with_columns(&self, columns: &[Option<usize>]) -> Sums {
         let bounds = |old: &Option<usize>| match old {
             Some(old) => ColumnSums {
@@ -68,7 +68,7 @@ impl Sums {
         }
     }
 
-    /// Adds a row group whose rows were in others that were taken out: the bounds are known.
+    /// Adds a row group whose rows were in row groups that were removed: the bounds already cover them.
     pub fn add_again(&mut self, group: &RowGroup) {
         self.rows += u64_from(group.rows);
         self.bytes_plain += u64_from(group.bytes_plain());
@@ -80,7 +80,7 @@ impl Sums {
         }
     }
 
-    /// Takes out a row group that was added.
+    /// Removes a row group that was added.
     pub fn remove(&mut self, group: &RowGroup) {
         self.rows -= u64_from(group.rows);
         self.bytes_plain -= u64_from(group.bytes_plain());
@@ -126,7 +126,8 @@ impl Bound {
         }
     }
 
-    /// Takes in the bound of one more chunk with values, which lies further out if it compares as `outer`.
+    /// Includes the bound of one more chunk with values; it replaces the current bound if it compares to that
+    /// as `outer`.
     fn widen(&mut self, of_chunk: Option<&Literal>, outer: Ordering) {
         let is_further = |bound: &Literal| of_chunk.is_some_and(|new| new.compare(bound) == Some(outer));
         match (&*self, of_chunk) {

@@ -16,33 +16,33 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-/// A table in the pool. Immutable: an append makes another one, which shares the row groups of the first and costs in
-/// proportion to what it adds.
+/// A table in the pool. Immutable: an append makes another table, which shares the row groups of the first;
+/// its cost is proportional to the rows that it adds.
 #[derive(Debug)]
 pub struct Table {
     /// The canonical schema.
     pub schema: SchemaRef,
     /// The rows, in the order in which they were added.
     pub row_groups: RowGroups,
-    /// Statistics, a column each.
+    /// Statistics of each column, in schema order.
     pub statistics: Vec<ColumnStatistics>,
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Bytes of the data as plain Arrow arrays.
+    /// Size of the data as plain Arrow arrays, in bytes.
     pub bytes_plain: u64,
-    /// Bytes of the encoded chunks.
+    /// Size of the encoded chunks, in bytes.
     pub bytes_encoded: u64,
-    /// Bytes that the table takes outside the pool: headers and bounds of its chunks, and the distinct values that
-    /// are kept. Versions of a table share most of them.
+    /// Bytes that the table takes outside the pool: headers and bounds of its chunks, and the distinct values
+    /// that it tracks. Versions of a table share most of them.
     pub bytes_outside_pool: u64,
-    /// For each column the most bytes that one row group has, or had before it was merged, of it as a plain Arrow
-    /// array.
+    /// For each column, the size of its largest chunk as a plain Arrow array, in bytes; chunks of row groups
+    /// that were merged since count as well.
     pub bytes_plain_most: Vec<usize>,
-    /// For what it takes outside the pool.
+    /// Reserves the memory that the table takes outside the pool.
     held: Option<Reservation>,
-    /// The sums over the row groups, to go on with in an append.
+    /// The sums over the row groups, which an append continues.
     pub(crate) sums: Sums,
-    /// What is needed to go on counting distinct values in an append.
+    /// The distinct values of each column, which an append continues to count.
     pub(crate) distinct: Vec<Distinct>,
 }
 
@@ -74,8 +74,8 @@ impl Table {
         }
     }
 
-    /// The same rows with `merged` in the place of the `count` row groups from `first` on, whose rows it has in their
-    /// order. `None` where the table does not have these.
+    /// Returns the same table with the row groups `old`, which begin at index `first`, replaced by `merged`,
+    /// which has their rows in the same order. `None` if the table does not have these row groups there.
     pub fn with_merged(&self, first: usize, old: &[Arc<RowGroup>], merged: Arc<RowGroup>) -> Option<Table> {
         let end = first + old.len();
         let is_here = |(place, group): (usize, &Arc<RowGroup>)| {
@@ -95,11 +95,11 @@ impl Table {
         Some(Table::new(self.schema.clone(), row_groups, sums, self.distinct.clone()))
     }
 
-    /// The same rows with other columns: for each of `schema` the old one at the place that `columns` gives, or NULLs.
-    /// Old chunks stay where they are; what is new goes to the pages of `tenant`.
+    /// Returns the same rows with other columns: for each column of `schema` the old one at the position that
+    /// `columns` gives, or NULLs. Old chunks are shared; new ones are allocated for `tenant`.
     ///
     /// # Errors
-    /// `Invalid` when there is no such old column; `OverLimit` when memory is short.
+    /// `Invalid` when an old column does not exist; `OverLimit` when memory is short.
     pub fn with_columns(
         &self,
         schema: SchemaRef,
@@ -114,7 +114,7 @@ impl Table {
         let new: Fields =
             schema.fields().iter().zip(columns).filter(is_new).map(|(field, _)| field.clone()).collect();
         let nulls = Encoder::new(pool.clone(), tenant.clone(), Arc::new(Schema::new(new)));
-        // Row groups of as many rows, which most are, share their NULLs.
+        // Row groups of the same number of rows, which most are, share their NULL chunks.
         let mut made: BTreeMap<usize, Vec<Arc<Chunk>>> = BTreeMap::new();
         let mut row_groups = RowGroups::default();
         let mut sums = self.sums.with_columns(columns);
@@ -137,7 +137,8 @@ impl Table {
         Ok(Table::new(schema, row_groups, sums, columns.iter().map(old).collect()))
     }
 
-    /// The same table, which holds `reservation` for as long as it lives: that of [`Table::bytes_outside_pool`].
+    /// Returns the table, which keeps `reservation`, that for [`Table::bytes_outside_pool`], as long as it
+    /// lives.
     #[must_use]
     pub fn holding(mut self, reservation: Reservation) -> Table {
         self.held = Some(reservation);
@@ -145,8 +146,8 @@ impl Table {
     }
 }
 
-/// Encodes row groups of one table. Clones work for the same table, and several
-/// threads may use them at once.
+/// Encodes row groups of one table. Clones encode for the same table, and several threads may use them at
+/// once.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     schema: SchemaRef,
@@ -154,7 +155,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// For row groups of a table of `tenant` with this schema, which is canonical.
+    /// Creates an encoder for row groups of a table of `tenant` with this schema, which must be canonical.
     pub fn new(pool: Arc<Pool>, tenant: TenantName, schema: SchemaRef) -> Encoder {
         Encoder { schema, arena: Arc::new(Arena::new(pool, tenant)) }
     }
@@ -181,7 +182,7 @@ impl Encoder {
     /// Encodes one column of a row group into memory outside the pool.
     ///
     /// # Errors
-    /// As [`Encoder::encode`], but for the memory of the pool.
+    /// As [`Encoder::encode`], except those about the pool's memory.
     pub fn encode_column(&self, group: &PlainGroup, column: usize) -> Result<Chunk> {
         let Some(values) = group.column(column) else {
             let columns = group.columns_count();
@@ -190,7 +191,7 @@ impl Encoder {
         self.encode_values(column, &values, group.rows())
     }
 
-    /// Encodes values of the column at this place, of which there are to be `rows`.
+    /// Encodes `values` for the column at position `column`; their number must be `rows`.
     pub(crate) fn encode_values(&self, column: usize, values: &ArrayRef, rows: usize) -> Result<Chunk> {
         let fields = self.schema.fields();
         let Some(field) = fields.get(column) else {
@@ -201,14 +202,14 @@ impl Encoder {
         crate::encode::encode(values).map_err(|error| error.at(field.name()))
     }
 
-    /// A row group's chunks of nothing but NULLs.
+    /// Returns the chunks of a row group in which all values are NULL.
     fn nulls(&self, rows: usize) -> Result<Vec<Arc<Chunk>>> {
         let encode = |field: &FieldRef| crate::encode::encode(&new_null_array(field.data_type(), rows));
         let chunks = self.schema.fields().iter().map(encode).collect::<Result<Vec<_>>>()?;
         if chunks.is_empty() { Ok(Vec::new()) } else { self.arena.place(chunks) }
     }
 
-    /// Moves the encoded columns of a row group, all of them and in their order, to the pool.
+    /// Moves the encoded columns of a row group to the pool. `chunks` must have all columns, in schema order.
     ///
     /// # Errors
     /// `Invalid` when the columns are not those of the schema; `OverLimit` when memory is short.
@@ -220,7 +221,8 @@ impl Encoder {
         Ok(RowGroup { rows, chunks: self.arena.place(chunks)? })
     }
 
-    /// Encodes one column of the rows of several row groups of the table, in their order, into memory outside the pool.
+    /// Encodes one column of several row groups of the table, concatenated in order, into memory outside the
+    /// pool.
     ///
     /// # Errors
     /// As [`Encoder::encode_column`].
@@ -236,7 +238,8 @@ impl Encoder {
         crate::encode::encode(&values)
     }
 
-    /// Puts bytes that belong to the table beside its chunks, to count and to be freed with them.
+    /// Stores bytes that belong to the table in the pool next to its chunks, to be counted and freed with
+    /// them.
     ///
     /// # Errors
     /// `OverLimit` when memory is short.
@@ -255,7 +258,7 @@ fn check_column(data_type: &DataType, column: &ArrayRef, rows: usize) -> Result<
     Ok(())
 }
 
-/// Encodes one row group.
+/// Encodes one row group and places it in the pool.
 ///
 /// # Errors
 /// As [`Encoder::encode`].

@@ -1,4 +1,4 @@
-//! Chunks against the Arrow arrays that they were made of, and tables against their batches.
+//! Chunks against the Arrow arrays that they were encoded from, and tables against their batches.
 
 pub(crate) mod arrays;
 mod bytes;
@@ -23,7 +23,7 @@ pub(crate) fn schema_of(columns: &[ArrayRef]) -> SchemaRef {
     Arc::new(Schema::new(columns.iter().enumerate().map(field).collect::<Vec<_>>()))
 }
 
-/// The column as a chunk in `pool`.
+/// Encodes the column as a chunk in `pool`.
 fn encoded(pool: &Arc<Pool>, array: &ArrayRef) -> Arc<Chunk> {
     let columns = [Arc::clone(array)];
     let group = encode_row_group(pool, &TenantName::default(), &schema_of(&columns), &columns).unwrap();

@@ -1,11 +1,11 @@
-//! Canonical data types as bytes: a number, and what parameters the type has.
+//! Canonical data types as bytes: a type number, followed by the parameters of the type.
 
 use crate::bytes::Reader;
-use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, TimeUnit};
+use arrow_schema::{DataType, TimeUnit};
 use farpool_model::limits::NAME_BYTES_MAX;
-use farpool_model::{Error, Result};
+use farpool_model::{Error, Result, schema};
 
-/// Types without parameters; a type's number is its place here.
+/// Types without parameters; the number of a type is its index in this list.
 const SIMPLE: [DataType; 14] = [
     DataType::Boolean,
     DataType::Int8,
@@ -48,17 +48,13 @@ pub(crate) fn write(data_type: &DataType, out: &mut Vec<u8>) {
 /// Reads a canonical type.
 ///
 /// # Errors
-/// `Corrupt`.
+/// `Corrupt` when the bytes do not encode a canonical type.
 pub(crate) fn read(reader: &mut Reader<'_>) -> Result<DataType> {
     let unknown = || Error::corrupt("a chunk of an unknown type");
     match reader.byte()? {
         DECIMAL => {
             let [precision, scale] = reader.array()?;
-            let scale = scale.cast_signed();
-            let sound = (1..=DECIMAL128_MAX_PRECISION).contains(&precision)
-                && scale <= DECIMAL128_MAX_SCALE
-                && (scale <= 0 || scale.unsigned_abs() <= precision);
-            if sound { Ok(DataType::Decimal128(precision, scale)) } else { Err(unknown()) }
+            schema::decimal(i16::from(precision), i16::from(scale.cast_signed())).ok_or_else(unknown)
         }
         TIMESTAMP => {
             let unit = *UNITS.get(usize::from(reader.byte()?)).ok_or_else(unknown)?;

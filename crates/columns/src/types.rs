@@ -1,4 +1,4 @@
-//! What the native forms of integer-like types have in common.
+//! The common interface of the native forms of integer-like types.
 
 use arrow_buffer::ArrowNativeType;
 
@@ -10,7 +10,7 @@ pub(crate) trait Int: ArrowNativeType + Ord {
     /// The low 64 bits of the value: all of it if it fits an `i64`.
     fn low(self) -> u64;
 
-    /// The value of which these are the low bits, if it fits an `i64`.
+    /// Reconstructs a value that fits an `i64` from its low 64 bits.
     fn of_low(low: u64) -> Self;
 }
 

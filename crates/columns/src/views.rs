@@ -1,6 +1,6 @@
 //! Arrow view arrays over bytes that lie in the pool.
 //!
-//! The unsafe part of handing out strings: Arrow would check each view and its UTF-8 again on every decode.
+//! The unsafe part of returning strings: Arrow would check each view and its UTF-8 again on every decode.
 //! Both are checked once, when a chunk is encoded from an Arrow array or read from bytes.
 
 use arrow_array::types::{ByteArrayType, StringViewType};
@@ -12,10 +12,10 @@ use arrow_schema::DataType;
 use farpool_model::{Error, Result};
 use std::sync::Arc;
 
-/// Bytes up to which a value lies in its view.
+/// Largest value, in bytes, that is stored inside its view.
 pub(crate) const INLINE_BYTES_MAX: usize = 12;
 
-/// The view of `data[start..start + len]`, in the first buffer.
+/// Returns the view of `data[start..start + len]`, where `data` is the first buffer.
 #[inline]
 pub(crate) fn view_of(data: &[u8], start: usize, len: usize) -> u128 {
     let value = &data[start..start + len];
@@ -23,7 +23,7 @@ pub(crate) fn view_of(data: &[u8], start: usize, len: usize) -> u128 {
         let prefix = u32::from_le_bytes([value[0], value[1], value[2], value[3]]);
         return len as u128 | u128::from(prefix) << 32 | (start as u128) << 96;
     }
-    // Sixteen bytes at once where they can be read, less those that are not the value's.
+    // Reads sixteen bytes at once where that is in bounds, and masks out those behind the value.
     if let Some(window) = data.get(start..start + 16).and_then(|window| window.first_chunk::<16>()) {
         let mask = (1u128 << (8 * len)) - 1;
         return len as u128 | (u128::from_le_bytes(*window) & mask) << 32;
@@ -33,13 +33,14 @@ pub(crate) fn view_of(data: &[u8], start: usize, len: usize) -> u128 {
     len as u128 | u128::from_le_bytes(window) << 32
 }
 
-/// The view of `piece[start..start + len]`, `piece` being what lies in the first buffer from `base` on.
+/// Returns the view of `piece[start..start + len]`, where `piece` starts at offset `base` of the first
+/// buffer.
 #[inline]
 pub(crate) fn view_in_piece(piece: &[u8], start: usize, len: usize, base: usize) -> u128 {
     view_of(piece, start, len) + if len > INLINE_BYTES_MAX { (base as u128) << 96 } else { 0 }
 }
 
-/// Views into one buffer whose values are known to be right.
+/// Views into one buffer that are known to be valid.
 #[derive(Clone, Debug)]
 pub(crate) struct Views {
     pub views: ScalarBuffer<u128>,
@@ -47,7 +48,7 @@ pub(crate) struct Views {
 }
 
 impl Views {
-    /// The array of these views.
+    /// Returns the array of these views.
     ///
     /// # Safety
     /// Each view was made by [`view_of`] over `data` (views of NULL rows may also be 0). For `Utf8View`
@@ -63,7 +64,7 @@ impl Views {
         }
     }
 
-    /// Views and buffer of an array that [`Views::into_array`] made.
+    /// Takes an array that [`Views::into_array`] made apart into its views and buffer.
     pub fn of_array(array: &ArrayRef) -> Views {
         fn of<T: arrow_array::types::ByteViewType>(array: &GenericByteViewArray<T>) -> Views {
             let data = array.data_buffers().first().cloned().unwrap_or_default();
@@ -75,10 +76,10 @@ impl Views {
         }
     }
 
-    /// Whether the views are right over `data`, so that [`Views::into_array`] may be called.
+    /// Checks that the views are valid over `data`, so that [`Views::into_array`] may be called.
     ///
     /// # Errors
-    /// `Corrupt`.
+    /// `Corrupt` when they are not.
     pub fn check(&self, data_type: &DataType) -> Result<()> {
         let buffers: &[Buffer] = if self.data.is_empty() { &[] } else { std::slice::from_ref(&self.data) };
         let checked = match data_type {
@@ -89,7 +90,8 @@ impl Views {
     }
 }
 
-/// An array that [`Views::into_array`] made, over copies of its buffers: `copy` gives the same bytes at another address.
+/// Rebuilds an array that [`Views::into_array`] made, over copies of its buffers: `copy` returns the same
+/// bytes at another address.
 pub(crate) fn moved(
     array: &ArrayRef,
     data_type: &DataType,
@@ -102,7 +104,7 @@ pub(crate) fn moved(
     unsafe { Views { views, data: copy(&data) }.into_array(data_type, array.nulls().cloned()) }
 }
 
-/// The views of an array of strings or binaries, and the buffers that they point into.
+/// Returns the views of an array of strings or binaries, and the buffers that they point into.
 pub(crate) fn parts(array: &ArrayRef) -> (&[u128], &[Buffer]) {
     match array.as_any().downcast_ref::<StringViewArray>() {
         Some(strings) => (strings.views(), strings.data_buffers()),
@@ -110,7 +112,7 @@ pub(crate) fn parts(array: &ArrayRef) -> (&[u128], &[Buffer]) {
     }
 }
 
-/// The value of one row, which is not NULL.
+/// Returns the value of a row, which must not be NULL.
 pub(crate) fn value(array: &ArrayRef, row: usize) -> &[u8] {
     match array.as_any().downcast_ref::<StringViewArray>() {
         Some(strings) => strings.value(row).as_bytes(),
@@ -118,8 +120,8 @@ pub(crate) fn value(array: &ArrayRef, row: usize) -> &[u8] {
     }
 }
 
-/// Strings or binaries with offsets as views over the same bytes; `None` when these are too many for
-/// views. Arrow's own cast gives the same at several times the cost.
+/// Converts strings or binaries with offsets to views over the same bytes; `None` when there are too many
+/// bytes for views. Arrow's own cast gives the same result at several times the cost.
 pub(crate) fn of_offsets<T: ByteArrayType>(array: &GenericByteArray<T>) -> Option<ArrayRef> {
     let data = array.values();
     if data.len() > i32::MAX as usize {
@@ -139,7 +141,7 @@ pub(crate) fn of_offsets<T: ByteArrayType>(array: &GenericByteArray<T>) -> Optio
     Some(unsafe { views.into_array(&data_type, array.nulls().cloned()) })
 }
 
-/// The values of an array of strings or binaries as byte slices; NULLs as empty ones.
+/// Returns the values of an array of strings or binaries as byte slices; NULLs as empty ones.
 pub(crate) fn slices(array: &ArrayRef) -> Vec<&[u8]> {
     fn of<'a, T, V>(array: &'a GenericByteViewArray<T>) -> Vec<&'a [u8]>
     where

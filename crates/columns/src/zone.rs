@@ -1,4 +1,4 @@
-//! Zone maps: what a scan may know about a chunk without reading it.
+//! Zone maps: the bounds of a chunk, known to a scan without reading the chunk.
 
 use arrow_schema::DataType;
 use farpool_model::{Literal, Value};
@@ -16,12 +16,13 @@ pub struct ZoneMap {
     pub min: Option<Literal>,
     /// The greatest value.
     pub max: Option<Literal>,
-    /// NULLs.
+    /// Number of NULLs.
     pub null_count: usize,
 }
 
 impl ZoneMap {
-    /// Bounds of values; `None` when there are no values or nothing is known.
+    /// Creates a zone map from the bounds of the values; `None` when there are no values or their bounds are
+    /// not known.
     pub(crate) fn of(bounds: Option<(Value, Value)>, data_type: &DataType, null_count: usize) -> ZoneMap {
         let literal = |value: Value| {
             let short = match &value {
@@ -35,7 +36,7 @@ impl ZoneMap {
         ZoneMap { min, max, null_count }
     }
 
-    /// Bytes of the bounds on the heap.
+    /// Size of string bounds on the heap, in bytes.
     pub(crate) fn bytes_held(&self) -> usize {
         let bytes = |bound: &Literal| match bound.value() {
             Value::Text(text) => text.len(),
@@ -46,7 +47,7 @@ impl ZoneMap {
     }
 }
 
-/// A string or binary as the value of a literal.
+/// Converts a string or binary to the value of a literal.
 pub(crate) fn bytes_value(bytes: &[u8], data_type: &DataType) -> Value {
     match data_type {
         DataType::Utf8View => Value::Text(String::from_utf8_lossy(bytes).into_owned()),
@@ -54,8 +55,9 @@ pub(crate) fn bytes_value(bytes: &[u8], data_type: &DataType) -> Value {
     }
 }
 
-/// The rows of the least and the greatest of byte strings given by their views; `None` of none. `value`
-/// gives the bytes of a row. Most rows are decided by the first four bytes, which lie in the view.
+/// Returns the rows of the least and the greatest of byte strings given by their views; `None` if there are
+/// none. `value` returns the bytes of a row. Most comparisons are decided by the first four bytes, which lie
+/// in the view.
 pub(crate) fn bounds_of_views<'a>(
     mut rows: impl Iterator<Item = (usize, u128)>,
     value: impl Fn(usize) -> &'a [u8],
@@ -74,7 +76,7 @@ pub(crate) fn bounds_of_views<'a>(
     Some((min.0, max.0))
 }
 
-/// The bounds of floats in total order; `None` when there are none or any is NaN.
+/// Returns the bounds of floats in total order; `None` when there are no values or any is NaN.
 pub(crate) fn bounds_of_floats(mut values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let first = values.next().filter(|value| !value.is_nan())?;
     values.try_fold((first, first), |(min, max), value| {

@@ -1,7 +1,7 @@
-//! Reads a piece of an optimized logical plan, from a scan of a pool's table upwards, as one program.
+//! Converts a piece of an optimized logical plan, from a scan of a pool's table upwards, to one program.
 //!
-//! Invariant: the program gives exactly the rows of the piece, column by column in the order of its
-//! schema; a node that cannot be said exactly ends the piece, with the reason if it is worth telling.
+//! Invariant: the program returns exactly the rows of the piece, its columns in the order of the piece's
+//! schema; a node that cannot be expressed exactly ends the piece, with the reason if that is of interest.
 
 use crate::calls::Calls;
 use crate::convert::Scope;
@@ -23,37 +23,38 @@ pub(crate) struct Piece {
     stack: Stack,
     aggregation: Option<Aggregation>,
     allowance: Allowance,
-    /// Whether it is more than what a scan does by itself.
+    /// Whether the piece does more than a plain table scan does.
     pub worth_a_node: bool,
 }
 
-/// The grouping or aggregation that a piece ends with.
+/// The grouping or aggregation at the end of a piece.
 struct Aggregation {
     keys: usize,
     /// Number of aggregates of the program.
     aggregates: usize,
-    /// For each aggregate of the piece what it is of those of the program.
+    /// For each aggregate of the piece, how it is computed from the program's aggregates.
     outcomes: Vec<Outcome>,
 }
 
-/// What an aggregate of the piece is of the aggregates of the program.
+/// How an aggregate of the piece is computed from the program's aggregates.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Outcome {
-    /// The place among the aggregates of the program.
+    /// Index among the aggregates of the program.
     pub aggregate: usize,
-    /// What is read here from that one, if it is a state and something else is wanted.
+    /// For an aggregate that is a state: how the wanted value is read from it; `None` if the state itself is
+    /// wanted.
     pub reading: Option<(StateForm, Reading)>,
 }
 
 /// Why a node of the plan is not a part of a program.
 pub(crate) enum Ends {
-    /// There is no table of a pool below, or the node is nothing that a program could have.
+    /// There is no table of a pool below, or the kind of node never is part of a program.
     Silently,
-    /// It could be, but for this.
+    /// The kind of node can be part of a program; this one cannot, for this reason.
     Because(Box<OperatorAnswer>),
 }
 
-/// What a program cannot have where it stands is planned as if there were no pool.
+/// A part of the plan that a program cannot have in this position is planned as if there were no pool.
 impl FromRefusal for Ends {
     fn from_refusal(_: Refusal) -> Self {
         Ends::Silently
@@ -72,7 +73,7 @@ impl Ends {
 }
 
 impl Piece {
-    /// The piece that ends with `plan`.
+    /// Returns the piece whose topmost node is `plan`.
     pub(crate) fn read(plan: &LogicalPlan) -> Result<Self, Ends> {
         match plan {
             LogicalPlan::TableScan(scan) => Piece::scan(scan),
@@ -85,21 +86,22 @@ impl Piece {
         }
     }
 
-    /// The program; its columns are named as those of `schema`, the schema of the piece, if it is one of rows.
+    /// Returns the program; if the piece ends with rows, the columns are named as in `schema`, the schema of
+    /// the piece.
     ///
     /// # Errors
-    /// Why a node of the plan cannot be part of a program.
+    /// The reason why a node of the plan cannot be part of a program.
     pub(crate) fn program(&self, schema: &DFSchema) -> farpool_model::Result<Program> {
         let name = |i: usize| schema.field(i).name().clone();
-        // The aggregates of the program need not be those of the piece.
+        // The aggregates of the program may differ from those of the piece, so that names apply to rows only.
         let names = self.stack.columns().map(|columns| (0..columns.len()).map(name).collect());
         let info = self.table.info();
         let program = self.stack.clone().program(info.name.clone(), Some(info.version), names)?;
         Ok(Program { filter: split::conjunction(program.filter), ..program })
     }
 
-    /// How many keys there are, and what the aggregates of the piece are of those of the program, where these
-    /// are not simply the same.
+    /// Returns the number of keys, and how the piece's aggregates are computed from the program's; `None` if
+    /// these are the same.
     pub(crate) fn outcomes(&self) -> Option<(usize, &[Outcome])> {
         let Aggregation { keys, aggregates, outcomes } = self.aggregation.as_ref()?;
         let same = |(i, outcome): (usize, &Outcome)| outcome.aggregate == i && outcome.reading.is_none();
@@ -107,8 +109,8 @@ impl Piece {
         (!is_same).then_some((*keys, outcomes))
     }
 
-    /// Where in the program, for a piece whose schema is `schema`, the columns are that `exprs` are. What is not there yet
-    /// is added at the end, if the piece is one of rows.
+    /// Returns the positions in the program's columns of `exprs`, for a piece whose schema is `schema`.
+    /// Missing columns are appended, if the piece ends with rows.
     pub(crate) fn sort_columns(&mut self, exprs: &[Logical], schema: &DFSchema) -> Result<Vec<usize>, Ends> {
         if self.stack.is_cut() || exprs.is_empty() {
             return Err(Ends::Silently);
@@ -136,7 +138,7 @@ impl Piece {
         Ok(self.stack.width() - 1)
     }
 
-    /// Where in the program a column of the piece is; `None` when it is made here.
+    /// Position in the program of a column of the piece; `None` if the engine computes the column.
     fn place_in_program(&self, place: usize) -> Option<usize> {
         let Some(Aggregation { keys, outcomes, .. }) = &self.aggregation else { return Some(place) };
         match place.checked_sub(*keys) {
@@ -145,7 +147,7 @@ impl Piece {
         }
     }
 
-    /// Lets only the first `limit` rows in this order through.
+    /// Limits the piece to the first `limit` rows in this order.
     pub(crate) fn order(&mut self, order: Vec<SortKey>, limit: u64) -> Result<(), Ends> {
         self.stack.sort(|_| Ok::<_, Ends>(order))?;
         self.stack.fetch(limit);
@@ -153,7 +155,7 @@ impl Piece {
         Ok(())
     }
 
-    /// The types of the columns of rows from this one on.
+    /// The types of the columns of rows from index `first` on.
     pub(crate) fn types_from(&self, first: usize) -> Vec<DataType> {
         let schema = &self.table.info().schema;
         let columns = self.stack.columns().and_then(|columns| columns.get(first..)).unwrap_or_default();
@@ -263,7 +265,7 @@ fn scope<'a>(
     Scope { table: table.info(), input, columns, allowance }
 }
 
-/// The keys of the program that aggregates what is in `scope`, and the calls of its aggregates.
+/// Returns the keys of the program that aggregates over `scope`, and the calls of its aggregates.
 fn grouping<'a>(aggregate: &logical::Aggregate, scope: Scope<'a>) -> Result<(Vec<Slot>, Calls<'a>), Ends> {
     let shown = |e: &Logical| e.human_display().to_string();
     let operator = if aggregate.group_expr.is_empty() { Operator::Aggregate } else { Operator::Group };

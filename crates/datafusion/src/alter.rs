@@ -1,4 +1,4 @@
-//! ALTER TABLE, which DataFusion parses and does not plan.
+//! Plans ALTER TABLE, which DataFusion parses but does not plan.
 
 use crate::dialect;
 use crate::error;
@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 use farpool_model::schema::canonical_schema;
 use farpool_model::{TableChange, TableName};
 
-/// What the statement changes of which table, if it is one.
+/// Returns the ALTER TABLE statement, if `statement` is one.
 pub(crate) fn of(statement: &Statement) -> Option<&AlterTable> {
     match statement {
         Statement::Statement(statement) => match &**statement {
@@ -27,15 +27,15 @@ pub(crate) fn of(statement: &Statement) -> Option<&AlterTable> {
     }
 }
 
-/// The table that is altered.
+/// Returns the name of the table that is altered.
 pub(crate) fn table(alter: &AlterTable) -> Result<TableReference> {
     reference(&alter.name)
 }
 
-/// The changes, in their order.
+/// Converts the operations of the statement to changes, in their order.
 ///
 /// # Errors
-/// For what is not carried out.
+/// For an operation that is not supported.
 pub(crate) async fn changes(state: &SessionState, alter: &AlterTable) -> Result<Vec<TableChange>> {
     if alter.location.is_some() || alter.on_cluster.is_some() || alter.table_type.is_some() {
         return not_impl_err!("ALTER TABLE in this form: {alter}");
@@ -73,7 +73,7 @@ pub(crate) async fn changes(state: &SessionState, alter: &AlterTable) -> Result<
     Ok(changes)
 }
 
-/// A column of NULLs, of the type that it would have in CREATE TABLE.
+/// Returns an added column: all NULL, of the type that it would have in CREATE TABLE.
 async fn column(state: &SessionState, column: &ColumnDef) -> Result<FieldRef> {
     if let Some(option) = column.options.iter().find(|option| option.option != ColumnOption::Null) {
         return not_impl_err!("{option} of a column that is added: it holds NULLs; UPDATE sets its values");
@@ -90,7 +90,7 @@ async fn column(state: &SessionState, column: &ColumnDef) -> Result<FieldRef> {
     }
 }
 
-/// The new name of a table, which stays in its pool.
+/// Returns the new name of a table. A table cannot move to another pool.
 fn new_name(name: &ObjectName) -> Result<TableName> {
     match reference(name)? {
         TableReference::Bare { table } => TableName::new(table.as_ref()).map_err(error::wrap),
@@ -102,7 +102,7 @@ fn name(ident: &Ident) -> Result<String> {
     Ok(reference(&ObjectName::from(vec![ident.clone()]))?.table().to_string())
 }
 
-/// Names without quotes are in lower case, as everywhere.
+/// Converts a name to a table reference; names without quotes are converted to lower case, as everywhere.
 fn reference(name: &ObjectName) -> Result<TableReference> {
     object_name_to_table_reference(name.clone(), true)
 }

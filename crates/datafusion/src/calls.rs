@@ -1,7 +1,7 @@
-//! The aggregate functions of a piece of a plan as aggregates of a program.
+//! Converts the aggregate functions of a piece of a plan to aggregates of a program.
 //!
-//! Invariant: each outcome is exactly what the call gives. Calls that ask different things of a state of the
-//! same arguments share it, where that changes no answer.
+//! Invariant: each outcome gives exactly the result of its call. Calls that read different values from a
+//! state of the same arguments share the state, where that changes no result.
 
 use crate::absorb::Outcome;
 use crate::convert::Scope;
@@ -14,10 +14,10 @@ use farpool_model::{Accumulation, Aggregate, AggregateFunction, Expr, NullHandli
 use farpool_planner::reading::Reading;
 use farpool_statistics::StateForm;
 
-/// The calls so far.
+/// The aggregate calls converted so far.
 pub(crate) struct Calls<'a> {
     pub scope: Scope<'a>,
-    /// Those of the program.
+    /// The aggregates of the program.
     pub aggregates: Vec<Aggregate>,
     pub outcomes: Vec<Outcome>,
 }
@@ -26,7 +26,7 @@ impl Calls<'_> {
     /// Adds the call `expr`, whose result has this name and type.
     ///
     /// # Errors
-    /// Why it cannot run in a pool.
+    /// The reason why the call cannot run in a pool.
     pub(crate) fn add(&mut self, expr: &Logical, name: &str, data_type: &DataType) -> Result<(), String> {
         let call = match expr {
             Logical::AggregateFunction(call) => call,
@@ -56,7 +56,7 @@ impl Calls<'_> {
         filter: Option<Expr>,
         data_type: &DataType,
     ) -> Result<Aggregate, String> {
-        // States are made by calls of our own, which statistics know.
+        // States are made by farpool's own functions, which `statistics` recognizes.
         let function = AggregateFunction::named(call.func.name())
             .filter(|function| !function.is_state())
             .ok_or_else(|| format!("the aggregate {} has no operator in the pool", call.func.name()))?;
@@ -107,15 +107,15 @@ impl Calls<'_> {
             self.aggregates.push(wanted);
             (self.aggregates.len() - 1, statistic.reading)
         });
-        // A state itself is what it is, without a reading.
+        // A state that is itself the result needs no reading.
         let reading = (reading != Reading::State).then_some((form, reading));
         self.outcomes.push(Outcome { aggregate, reading });
         Ok(())
     }
 }
 
-/// Lets `known` serve `wanted` as well, if it can: what is then read from it in place of `reading`. One whose
-/// bytes are a result stays as it is.
+/// Extends `known` so that it serves `wanted` as well, if possible, and returns the reading for `wanted`. An
+/// aggregate whose bytes are a result (`is_shown`) is not changed.
 fn share(known: &mut Aggregate, is_shown: bool, wanted: &Aggregate, reading: &Reading) -> Option<Reading> {
     use AggregateFunction::State;
     use StateFunction::{Moments, Sketch};
@@ -164,7 +164,7 @@ fn argument(
     decided(if filtered { scope.value_where(argument) } else { scope.value(argument) }).map(Some)
 }
 
-/// DataFusion widens what it adds up; the pool adds up exactly in any case.
+/// Removes the cast by which DataFusion widens the argument of a sum; the pool's sums are exact without it.
 fn narrow<'e>(argument: &'e Logical, scope: &Scope<'_>) -> &'e Logical {
     match argument {
         Logical::Cast(cast) if widens(&cast.expr, cast.field.data_type(), scope) => &cast.expr,
@@ -176,7 +176,8 @@ fn never_null(expr: &Logical) -> bool {
     matches!(expr, Logical::Literal(scalar, _) if !scalar.is_null() && *scalar != ScalarValue::Null)
 }
 
-/// A cast of an integer to a wider one of the same sign or to a 64-bit float, or between floats.
+/// Whether the cast is from an integer to a wider one of the same sign or to a 64-bit float, or between
+/// floats.
 fn widens(inner: &Logical, to: &DataType, scope: &Scope<'_>) -> bool {
     let Ok(from) = inner.get_type(scope.input) else { return false };
     match to {

@@ -1,10 +1,10 @@
-//! The names that statements use: each pool is a catalog of its own, and its tables are also found
-//! without a qualifier, after the session's own tables and views.
+//! Name resolution: each pool is a catalog of its own, and its tables are also found without a qualifier,
+//! after the session's own tables and views.
 //!
-//! Invariant: one statement sees one version of a table, and it is the newest when it is planned ([`crate::pins`]).
-//! What a remote pool said of a table is used again, which saves the way there and back, for the pool says which
-//! version it prepared a program for; if that is another, and where no program went to a pool, the session forgets and
-//! plans again, once.
+//! Invariant: one statement sees one version of a table, the newest at the time of planning
+//! ([`crate::pins`]). Descriptions of a remote pool's tables are cached, which saves a round trip: the pool
+//! tells which version it prepared a program for. If that is another version than the cached one, or if no
+//! program went to a pool, the session drops the cache and plans again, once.
 
 use crate::copy::FileWriter;
 use crate::dialect;
@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-/// What a name stands for in a pool.
+/// What a name refers to in a pool.
 pub(crate) enum Found {
     Table(PoolTable),
     View(View),
@@ -39,37 +39,37 @@ pub(crate) enum Found {
 #[derive(Debug)]
 pub(crate) struct PoolSchema {
     pool: Arc<dyn Pool>,
-    /// That views are planned with, which holds this.
+    /// The session state that views are planned with. Weak, because the session holds this schema.
     session: Weak<RwLock<SessionState>>,
     pushdown: bool,
     meter: Arc<LinkMeter>,
     sketches: Arc<Sketches>,
-    /// The names at the time of the last [`PoolSchema::refresh`]: DataFusion lists names without waiting.
+    /// The names at the time of the last [`PoolSchema::refresh`]: DataFusion lists names synchronously.
     names: RwLock<BTreeMap<String, TableType>>,
-    /// What the pool said of its tables, if it is remote.
+    /// Cached descriptions of the tables, if the pool is remote.
     known: RwLock<HashMap<TableName, PoolTable>>,
 }
 
 impl PoolSchema {
-    /// The tables and views of `pool`, for `session`.
+    /// Makes the schema of the tables and views of `pool`, for `session`.
     pub(crate) fn new(pool: Arc<dyn Pool>, pushdown: bool, session: Weak<RwLock<SessionState>>) -> Self {
         let (meter, sketches, names, known) = <(Arc<LinkMeter>, Arc<Sketches>, _, _)>::default();
         PoolSchema { pool, session, pushdown, meter, sketches, names, known }
     }
 
-    /// The pool.
+    /// The pool of this schema.
     pub(crate) fn pool(&self) -> &Arc<dyn Pool> {
         &self.pool
     }
 
-    /// Measures the way to the pool, if there is one.
+    /// Measures the link to the pool, if it is remote.
     pub(crate) async fn probe(&self) {
         if self.pool.is_remote() {
             self.meter.probe(&*self.pool).await;
         }
     }
 
-    /// Asks the pool for the names of its tables and views.
+    /// Fetches the names of the pool's tables and views.
     pub(crate) async fn refresh(&self) -> farpool_model::Result<Vec<String>> {
         let listing = self.pool.list(None).await?;
         let tables = listing.tables.into_iter().map(|table| (table.name.into(), TableType::Base));
@@ -79,7 +79,7 @@ impl PoolSchema {
         Ok(names.into_keys().collect())
     }
 
-    /// The table as the pool last described it, or the view as it is now, if there is one.
+    /// Finds a table, from the cache if possible, or a view, which is always fetched.
     pub(crate) async fn find(&self, name: &str) -> farpool_model::Result<Option<Found>> {
         let Ok(name) = TableName::new(name) else { return Ok(None) };
         if let Some(table) = self.known.read().get(&name) {
@@ -95,14 +95,14 @@ impl PoolSchema {
                 }
                 Ok(Some(Found::Table(table)))
             }
-            // Nobody would say that it is another one by now: it is asked for each time.
+            // Views are not cached, because no pool would report that one has changed.
             Ok(Relation::View(view)) => Ok(Some(Found::View(view))),
             Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// What DataFusion makes plans with.
+    /// Converts a table or view to the table provider that DataFusion plans with.
     async fn provide(&self, found: Found) -> Result<Arc<dyn TableProvider>> {
         match found {
             Found::Table(table) => Ok(Arc::new(table)),
@@ -116,7 +116,7 @@ impl PoolSchema {
         }
     }
 
-    /// Has the pool describe its tables anew; whether it had described any.
+    /// Drops the cached descriptions; returns whether there were any.
     fn forget(&self) -> bool {
         !std::mem::take(&mut *self.known.write()).is_empty()
     }
@@ -144,7 +144,8 @@ impl SchemaProvider for PoolSchema {
     }
 }
 
-/// The tables and views of a pool, for lists of all of them and of their columns, which one broken view must not spoil.
+/// Lists the tables and views of a pool and their columns; a view that cannot be planned does not fail the
+/// whole list.
 #[derive(Debug)]
 struct Listed(Arc<dyn SchemaProvider>);
 
@@ -172,7 +173,7 @@ impl SchemaProvider for Listed {
     }
 }
 
-/// The same catalogs, for lists of what is in them.
+/// Wraps `catalogs` for listings of their contents.
 pub(crate) fn listed(catalogs: &dyn CatalogProviderList) -> Result<Arc<dyn CatalogProviderList>> {
     let list = MemoryCatalogProviderList::new();
     for name in catalogs.catalog_names() {
@@ -190,7 +191,7 @@ pub(crate) fn listed(catalogs: &dyn CatalogProviderList) -> Result<Arc<dyn Catal
     Ok(Arc::new(list))
 }
 
-/// What names without a qualifier mean.
+/// The catalog for names without a qualifier.
 #[derive(Default)]
 pub(crate) struct Home {
     pools: RwLock<Vec<Arc<PoolSchema>>>,
@@ -230,7 +231,7 @@ impl Home {
         self.opener.read().clone()
     }
 
-    /// The table or view, and the pool, of those reached without a qualifier, that holds it.
+    /// Finds the table or view of a pool that `name` refers to without a qualifier, and its pool.
     pub(crate) async fn find(&self, name: &str) -> farpool_model::Result<Option<(Arc<PoolSchema>, Found)>> {
         if self.local.read().contains_key(name) {
             return Ok(None);
@@ -243,17 +244,17 @@ impl Home {
         Ok(None)
     }
 
-    /// Whether the name stands for something that only this session has, or this machine.
+    /// Whether the name refers to something that only this session or this machine has.
     pub(crate) fn is_own(&self, name: &str) -> bool {
         self.table_exist(name) || (self.opener.read().is_some() && names_a_file(name))
     }
 
-    /// Forgets what the pools said of their tables; whether there was anything.
+    /// Drops all cached descriptions of tables; returns whether there were any.
     pub(crate) fn forget(&self) -> bool {
         self.pools().iter().fold(false, |any, pool| pool.forget() | any)
     }
 
-    /// The names that can be used without a qualifier, as the pools say now.
+    /// Fetches all names that can be used without a qualifier.
     pub(crate) async fn all_names(&self) -> farpool_model::Result<Vec<String>> {
         let mut names = self.table_names();
         for pool in self.pools() {
@@ -265,7 +266,7 @@ impl Home {
 
 #[async_trait]
 impl SchemaProvider for Home {
-    /// The session's own tables: those of the pools are listed with their catalogs.
+    /// Lists the session's own tables; those of the pools are listed with their catalogs.
     fn table_names(&self) -> Vec<String> {
         self.local.read().keys().cloned().collect()
     }
@@ -305,7 +306,8 @@ impl SchemaProvider for Home {
     }
 }
 
-/// Names of tables have no directory, ending or wildcard, and are no calls.
+/// Whether `name` is a path, a pattern or a call of a reader; table names have no directory, extension or
+/// wildcard.
 pub(crate) fn names_a_file(name: &str) -> bool {
     name.contains(['/', '.', '*', '\\']) || dialect::is_call(name)
 }

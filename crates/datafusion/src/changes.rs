@@ -1,12 +1,13 @@
 //! Statements that change tables of a pool: CREATE TABLE, UPDATE, DELETE and TRUNCATE.
 //!
-//! A change reads one version of its table. What the pool can change by itself it does (`in_place.rs`), in front of rows
-//! that come meanwhile; otherwise all rows come here and go back, and stand only if the table is still at that version
-//! then. If others were faster, the statement is planned once more, on their version.
+//! A change reads one version of its table. Where the pool can make the change itself it does
+//! (`in_place.rs`), and rows that are appended meanwhile are kept; otherwise all rows are read here and
+//! loaded again, and the load succeeds only if the table is still at that version. If another change came
+//! first, the statement is planned once more, on its version.
 //!
-//! Invariant: every row of the version is either changed or kept. Both kinds are read by a program of their own, so
-//! that a condition has to give the same each time: what a subquery gives is therefore computed once, before, and
-//! functions that differ from call to call are refused.
+//! Invariant: every row of the version is either changed or kept. Changed and kept rows are read by separate
+//! programs, so that the condition must give the same result in both: subqueries in it are computed once,
+//! beforehand, and volatile functions are refused.
 
 mod in_place;
 mod subqueries;
@@ -35,13 +36,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A planned change.
 #[derive(Clone)]
 pub(crate) enum Change {
-    /// A table that was not there, or takes the place of one.
+    /// Creates a table, or replaces one.
     Create { pool: Arc<dyn Pool>, name: TableName, schema: SchemaRef, mode: LoadMode, rows: Rows },
-    /// Nothing is to be done.
+    /// There is nothing to do.
     Nothing,
-    /// A version of a table without rows.
+    /// Removes all rows of a table.
     Empty(PoolTable),
-    /// A version of a table in which some rows are others, or missing.
+    /// Replaces a table version by one in which some rows are changed or missing.
     Rewrite(Box<Rewrite>),
 }
 
@@ -49,21 +50,21 @@ pub(crate) enum Change {
 #[derive(Clone)]
 pub(crate) struct Rewrite {
     table: PoolTable,
-    /// That which is read.
+    /// The version that is read.
     version: Version,
     changed: Changed,
     /// `None` if every row is changed.
     kept: Option<Rows>,
-    /// The same change without the rows, if the pool can make it.
+    /// The same change made by the pool itself, if it can.
     in_place: Option<InPlace>,
 }
 
 /// The rows for which the condition holds.
 #[derive(Clone)]
 enum Changed {
-    /// As they are to be.
+    /// The rows with their new values.
     Updated(Rows),
-    /// They only count.
+    /// Only the number of the rows.
     Deleted(Rows),
 }
 
@@ -93,7 +94,7 @@ pub(crate) async fn create(
     }
     let mode = if create.or_replace { LoadMode::Replace } else { LoadMode::Create };
     let schema = create.input.schema().as_arrow();
-    // What a query cannot give NULL for now, others may want to set to NULL later.
+    // A column that the query cannot make NULL now may be set to NULL later.
     let schema = match &*create.input {
         LogicalPlan::EmptyRelation(_) => schema.clone(),
         _ => Schema::new(
@@ -140,7 +141,7 @@ pub(crate) async fn change(state: &SessionState, dml: &DmlStatement, table: Pool
     }
 }
 
-/// Whether the plan is the table alone, perhaps under another name.
+/// Whether the plan is a table scan alone, perhaps with an alias.
 fn is_table(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::TableScan(_) => true,
@@ -149,7 +150,8 @@ fn is_table(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// The filter as one that gives the same however often it is asked.
+/// Returns the filter with subqueries computed, so that it gives the same result in each program; refuses
+/// volatile ones.
 async fn settled(state: &SessionState, filter: &Filter) -> Result<Filter> {
     let predicate = subqueries::computed(state, filter.predicate.clone()).await?;
     if predicate.is_volatile() {
@@ -158,7 +160,7 @@ async fn settled(state: &SessionState, filter: &Filter) -> Result<Filter> {
     Filter::try_new(predicate, Arc::clone(&filter.input))
 }
 
-/// The rows that `filter` does not let pass.
+/// Selects the rows that do not pass `filter`.
 fn others(filter: Filter) -> Result<LogicalPlan> {
     let predicate = Expr::IsNotTrue(Box::new(filter.predicate));
     Ok(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?))
@@ -175,14 +177,14 @@ async fn rewrite(
         Some(kept) => Some(Rows::plan(state, &kept).await?),
         None => None,
     };
-    // Where nothing is read, any version will do.
+    // If no program read the table, any version will do.
     let pins = state.config().get_extension::<Pins>();
     let version = pins.and_then(|pins| pins.version(&table)).unwrap_or(table.info().version);
     Ok(Change::Rewrite(Box::new(Rewrite { table, version, changed, kept, in_place })))
 }
 
 impl Change {
-    /// The columns of what is said of it: the number of rows, or nothing.
+    /// The schema of the statement's result: the number of rows, or no columns.
     pub fn schema(&self) -> SchemaRef {
         match self {
             Change::Create { .. } | Change::Nothing => Arc::new(Schema::empty()),
@@ -192,7 +194,7 @@ impl Change {
         }
     }
 
-    /// What is computed for it.
+    /// The plans that the change reads rows from.
     pub fn rows(&self) -> Vec<&Rows> {
         match self {
             Change::Create { rows, .. } => vec![rows],
@@ -201,7 +203,7 @@ impl Change {
         }
     }
 
-    /// What a pool does of it that is no program of [`Change::rows`], as an indented block.
+    /// Describes, as an indented block, what a pool does beyond the programs of [`Change::rows`].
     pub fn explain(&self) -> Option<String> {
         match self {
             Change::Rewrite(rewrite) => rewrite.in_place.as_ref().map(InPlace::explain),
@@ -209,10 +211,10 @@ impl Change {
         }
     }
 
-    /// Makes it.
+    /// Makes the change.
     ///
     /// # Errors
-    /// `Stale` if others were faster.
+    /// `Stale` if another change of the table came first.
     pub async fn run(&self) -> farpool_model::Result<BatchStream> {
         let count = match self {
             Change::Create { pool, name, schema, mode, rows } => {
@@ -231,7 +233,7 @@ impl Change {
     }
 }
 
-/// Leaves no row in a table, and says how many there were.
+/// Removes all rows of a table, and returns how many there were.
 async fn empty(table: &PoolTable) -> farpool_model::Result<u64> {
     let info = table.pool().table(&table.info().name).await?;
     if info.rows > 0 {
@@ -240,7 +242,7 @@ async fn empty(table: &PoolTable) -> farpool_model::Result<u64> {
     Ok(info.rows)
 }
 
-/// Has `rows` take the place of a version of the table.
+/// Loads `rows` in place of a version of the table.
 async fn replace(table: &PoolTable, version: Version, rows: BatchStream) -> farpool_model::Result<()> {
     let (name, schema) = (&table.info().name, Arc::clone(&table.info().schema));
     table.pool().load(name, LoadMode::ReplaceVersion(version), schema, None, rows).await.map(|_| ())
@@ -258,7 +260,7 @@ impl Rewrite {
     async fn run(&self) -> farpool_model::Result<u64> {
         if let Some(in_place) = &self.in_place {
             match in_place.run().await {
-                // Row groups that would be too large are cut where rows are loaded.
+                // Loading splits row groups that would be too large, so that it can still succeed.
                 Err(error) if error.kind == ErrorKind::OverLimit => {}
                 outcome => return outcome,
             }
@@ -266,7 +268,7 @@ impl Rewrite {
         self.load().await
     }
 
-    /// Loads what it makes of the rows.
+    /// Loads the changed and the kept rows as a new version; returns the number of changed rows.
     async fn load(&self) -> farpool_model::Result<u64> {
         let rows_before = self.rows_before().await?;
         let (changed, kept) = <(Count, Count)>::default();
@@ -277,7 +279,7 @@ impl Rewrite {
             }
             Changed::Updated(rows) => {
                 let mut rows = rows.start()?;
-                // Nothing is loaded where nothing is changed.
+                // If no row is changed, nothing is loaded.
                 let first = first_with_rows(&mut rows).await?;
                 first.iter().for_each(|batch| changed.add(cast::u64_from(batch.num_rows())));
                 stream::iter(first.map(Ok)).chain(changed.of(rows)).boxed()
@@ -287,7 +289,7 @@ impl Rewrite {
             return Ok(0);
         }
         let old = match &self.kept {
-            // Not before the others: a result that is not read holds memory.
+            // Started only after the changed rows are read: a result that nobody reads holds memory.
             Some(rows) => {
                 let rows = rows.clone();
                 kept.of(stream::once(async move { rows.start() }).try_flatten().boxed())
@@ -309,7 +311,7 @@ impl Rewrite {
         Ok(changed.get())
     }
 
-    /// Rows of the version that is read.
+    /// Returns the number of rows of the version that is read.
     async fn rows_before(&self) -> farpool_model::Result<u64> {
         let info = self.table.pool().table(&self.table.info().name).await?;
         match info.version == self.version {
@@ -322,7 +324,7 @@ impl Rewrite {
     }
 }
 
-/// Rows that have passed by.
+/// Counts rows that pass through a stream.
 #[derive(Clone, Default)]
 struct Count(Arc<AtomicU64>);
 
@@ -335,7 +337,7 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Counts those of `batches`.
+    /// Adds the rows of `batches` as they pass.
     fn of(&self, batches: BatchStream) -> BatchStream {
         let count = self.clone();
         batches.inspect_ok(move |batch| count.add(cast::u64_from(batch.num_rows()))).boxed()
@@ -351,7 +353,7 @@ async fn first_with_rows(batches: &mut BatchStream) -> farpool_model::Result<Opt
     Ok(None)
 }
 
-/// Of one column of counts.
+/// Adds up a stream with one column of counts.
 async fn sum(batches: BatchStream) -> farpool_model::Result<u64> {
     let add = |so_far: u64, batch: RecordBatch| async move {
         let counts = batch.column(0).as_primitive_opt::<Int64Type>();

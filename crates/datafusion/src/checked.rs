@@ -1,9 +1,9 @@
-//! Arithmetic of the engine that fails where a result does not fit its type. DataFusion's operators on integers wrap, and
-//! those on decimals leave their digits unchecked; it has no setting for either.
+//! Checked arithmetic in the engine: a result that does not fit its type is an error. DataFusion's operators
+//! on integers wrap, and those on decimals do not check the number of digits; it has no setting for either.
 //!
-//! Invariant: once a plan is analyzed, every `+ - * / %` and every sign on integers or decimals whose types and constants
-//! do not rule a failure out is a call of `CheckedFunction`. It comes after the coercion of types, which gives
-//! operations their types, and before whatever computes with constants. Columns keep their names.
+//! Invariant: in an analyzed plan, every `+ - * / %` and every sign on integers or decimals is a call of
+//! `CheckedFunction`, unless its types and constants prove that it cannot fail. The rule runs after type
+//! coercion, which gives operations their types, and before constants are folded. Columns keep their names.
 
 mod branches;
 mod function;
@@ -18,6 +18,7 @@ pub(crate) use projections::FiltersFirst;
 use crate::convert::arithmetic_op;
 use crate::literal;
 use arrow_schema::{DataType, Field, Schema};
+use branches::kept;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
@@ -26,14 +27,14 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr as Logical, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use farpool_model::{ArithmeticOp, Expr, Facts, schema};
-use branches::kept;
 use function::type_of;
 
-/// How deep it is looked into operands for what bounds them. Constants and narrow columns stand right below an operation;
-/// deeper ones are bounded by their types, so that a long chain costs in proportion to its length.
+/// Depth to which operands are examined for bounds. Constants and narrow columns are usually direct operands;
+/// deeper operands are bounded by their types, so that the cost of a long chain is proportional to its
+/// length.
 const LEVELS: usize = 8;
 
-/// The rule.
+/// The analyzer rule.
 #[derive(Debug)]
 pub(crate) struct CheckedArithmetic;
 
@@ -52,11 +53,12 @@ fn checked_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         return Ok(Transformed::no(plan));
     }
     let input = columns_below(&plan)?;
-    // Of an aggregate or a window function, names show conditions and orders as they are written in plans.
+    // In aggregates and window functions, conditions and orders are part of the column's name.
     let names = NamePreserver::new(&plan);
     let checked = plan.map_expressions(|expr| {
         let name = names.save(&expr);
-        let checked = expr.transform_up(|expr| checked(expr, &input)?.transform_data(|expr| kept(expr, &input)))?;
+        let checked =
+            expr.transform_up(|expr| checked(expr, &input)?.transform_data(|expr| kept(expr, &input)))?;
         Ok(checked.update_data(|expr| name.restore(expr)))
     })?;
     match checked.transformed {
@@ -65,7 +67,7 @@ fn checked_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
 }
 
-/// The columns that expressions of a node may name; of a scan those of its table.
+/// Returns the columns that expressions of a node can refer to; for a scan, those of its table.
 pub(crate) fn columns_below(plan: &LogicalPlan) -> Result<DFSchema> {
     let mut columns = merge_schema(&plan.inputs());
     if let LogicalPlan::TableScan(scan) = plan {
@@ -75,7 +77,7 @@ pub(crate) fn columns_below(plan: &LogicalPlan) -> Result<DFSchema> {
     Ok(columns)
 }
 
-/// Whether there is an operation that the rule is about.
+/// Whether the plan has an operation that the rule checks.
 fn computes(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_expressions(|expr| {
@@ -92,7 +94,7 @@ fn computes(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// `expr`, whose parts are checked already.
+/// Replaces `expr` by a checked call if it may fail; its operands have been checked already.
 fn checked(expr: Logical, input: &DFSchema) -> Result<Transformed<Logical>> {
     let (operation, operands) = match &expr {
         Logical::BinaryExpr(binary) => match arithmetic_op(binary.op) {
@@ -102,7 +104,7 @@ fn checked(expr: Logical, input: &DFSchema) -> Result<Transformed<Logical>> {
         Logical::Negative(inner) => (Operation::Negative, vec![&**inner]),
         _ => return Ok(Transformed::no(expr)),
     };
-    // What is computed with NULL is NULL, and the engine's simplifier knows.
+    // An operation with NULL is NULL, which the engine's simplifier handles.
     if operands.iter().any(|operand| is_null(operand)) {
         return Ok(Transformed::no(expr));
     }
@@ -130,13 +132,14 @@ fn is_null(expr: &Logical) -> bool {
     }
 }
 
-/// Whether an operation may fail on operands of which so much is known.
+/// Whether an operation may fail on operands with these facts.
 fn may_fail(operation: Operation, operands: &[Facts]) -> bool {
     let operands: Vec<&Facts> = operands.iter().collect();
     Facts::node_may_fail(&node(operation), &Schema::empty(), &operands).unwrap_or(true)
 }
 
-/// The operation as a node, of which nothing but the kind counts where the facts of its operands are given.
+/// Returns an expression of the operation's kind; its operands are placeholders, since their facts are given
+/// separately.
 fn node(operation: Operation) -> Expr {
     let operand = || Expr::Column(0);
     match operation {
@@ -145,7 +148,7 @@ fn node(operation: Operation) -> Expr {
     }
 }
 
-/// What is known of the values of `expr`; `None` if the model does not have its type.
+/// Returns what is known about the values of `expr`; `None` if the model does not have its type.
 fn facts(expr: &Logical, input: &DFSchema, levels: usize) -> Option<Facts> {
     let data_type = type_of(expr, input).ok()?;
     if schema::canonical_type(&data_type).as_ref() != Some(&data_type) {

@@ -1,9 +1,9 @@
-//! DataFusion's logical expressions, after type coercion, as the model's.
+//! Converts DataFusion's logical expressions, after type coercion, to the model's.
 //!
-//! Invariant: what comes out means exactly the same on every row, has the type that DataFusion gives the
-//! expression, and raises no error that DataFusion would not; anything else becomes [`Expr::Opaque`],
-//! with the reason. Parts that may fail are let through only where DataFusion, too, evaluates them on
-//! every row; whether they may is told from the bounds of the table's columns.
+//! Invariant: the result means exactly the same on every row, has the type that DataFusion gives the
+//! expression, and raises no error that DataFusion would not; anything else becomes [`Expr::Opaque`], with
+//! the reason. Parts that may fail are converted only where DataFusion, too, evaluates them on every row;
+//! whether they may fail is derived from the bounds of the table's columns.
 
 use crate::checked::{self, Operation};
 use crate::{literal, prefix};
@@ -15,15 +15,15 @@ use datafusion::logical_expr::{BinaryExpr, Expr as Logical, ExprSchemable, Opera
 use farpool_model::compose::{Allowance, Slot};
 use farpool_model::{ArithmeticOp, CompareOp, Expr, Facts, Literal, Pattern, TableInfo, Value, schema};
 
-/// Where the columns of an expression come from.
+/// Resolves the columns of an expression.
 pub(crate) struct Scope<'a> {
     /// The table, whose schema is canonical.
     pub table: &'a TableInfo,
-    /// What the expression's columns are resolved in.
+    /// The schema against which the expression's columns are resolved.
     pub input: &'a DFSchema,
-    /// What each column of `input` is, over the table.
+    /// For each column of `input`, its expression over the table.
     pub columns: &'a [Slot],
-    /// Bounds the expressions that are made.
+    /// Limits the size of the expressions that are made.
     pub allowance: &'a Allowance,
 }
 
@@ -31,12 +31,12 @@ pub(crate) struct Scope<'a> {
 #[derive(Clone, Copy, PartialEq)]
 enum Evaluated {
     Always,
-    /// A part of a condition or a branch: other parts may decide before it.
+    /// Part of a condition or a branch: another part may be decided first, without evaluating this one.
     Perhaps,
 }
 
 impl Scope<'_> {
-    /// A condition. Where only parts of it cannot run, only those are opaque.
+    /// Converts a condition. Only the parts that the pool cannot run become opaque.
     pub(crate) fn condition(&self, expr: &Logical) -> Expr {
         match expr {
             Logical::Alias(alias) => self.condition(&alias.expr),
@@ -51,12 +51,12 @@ impl Scope<'_> {
         }
     }
 
-    /// A value; opaque as a whole if a part of it cannot run.
+    /// Converts a value; opaque as a whole if a part of it cannot run.
     pub(crate) fn value(&self, expr: &Logical) -> Expr {
         self.checked(expr, Evaluated::Always)
     }
 
-    /// A value that is evaluated only on rows which another condition lets pass.
+    /// Converts a value that is evaluated only on rows which pass another condition.
     pub(crate) fn value_where(&self, expr: &Logical) -> Expr {
         self.checked(expr, Evaluated::Perhaps)
     }
@@ -164,9 +164,9 @@ impl Scope<'_> {
         self.unless_it_fails(made, evaluated, || expr.schema_name().to_string())
     }
 
-    /// `made`, unless it may fail and rows reach it that the engine would not evaluate it on.
+    /// Returns `made`, or an opaque expression if it may fail on rows for which the engine does not evaluate it.
     fn unless_it_fails(&self, made: Expr, evaluated: Evaluated, name: impl Fn() -> String) -> Expr {
-        // What does not fit together says so itself.
+        // An expression with type errors is reported elsewhere.
         if evaluated == Evaluated::Perhaps
             && Facts::within(&made, self.table).is_ok_and(|facts| facts.may_fail)
         {
@@ -185,7 +185,7 @@ impl Scope<'_> {
         if between.negated { Expr::not(inside) } else { inside }
     }
 
-    /// Whether a beginning of a string is one of `constants`, as a pattern, if `expr` is such a beginning.
+    /// If `expr` is a prefix of a string, returns the condition that it is one of `constants`, as patterns.
     fn begins(&self, expr: &Logical, constants: &[Literal], evaluated: Evaluated) -> Option<Expr> {
         let (string, chars) = prefix::beginning(expr)?;
         prefix::is_one_of(&self.any(string, evaluated), chars, constants)
@@ -200,7 +200,7 @@ impl Scope<'_> {
         let Some(constants) = constants.collect::<Option<Vec<Literal>>>() else {
             return opaque("an IN list of other than constants");
         };
-        // Hash sets and comparisons need not agree on which zeros and NaNs are equal.
+        // Hash sets and comparisons may disagree on which zeros and NaNs are equal.
         let delicate = |l: &Literal| matches!(l.value(), Value::Float(v) if *v == 0.0 || v.is_nan());
         if constants.iter().any(delicate) {
             return opaque("an IN list with a floating-point zero or NaN");
@@ -228,7 +228,7 @@ impl Scope<'_> {
         if like.negated { Expr::not(matches) } else { matches }
     }
 
-    /// `flags` is put before the pattern.
+    /// Converts a match of a regular expression; `flags` are put in front of the pattern.
     fn regex(
         &self,
         value: &Logical,
@@ -250,7 +250,7 @@ impl Scope<'_> {
         match &call.args[..] {
             [value, pattern] => self.regex(value, pattern, "", false, evaluated),
             [value, pattern, flags] => match constant_text(flags) {
-                // What the engine puts before the pattern, in the same form.
+                // The engine, too, puts flags in front of the pattern in this form.
                 Some(flags) if !flags.is_empty() && flags.chars().all(|c| "imsUx".contains(c)) => {
                     self.regex(value, pattern, &format!("(?{flags})"), false, evaluated)
                 }
@@ -288,9 +288,9 @@ impl Scope<'_> {
     }
 }
 
-/// An expression that the pool has no operator for.
+/// Makes an expression that the pool has no operator for.
 pub(crate) fn opaque(reason: impl Into<String>) -> Expr {
-    // The adapter asks for the columns of what stays here itself.
+    // No columns are listed: the adapter itself requests those that the engine needs.
     Expr::opaque(reason, Vec::new())
 }
 
@@ -329,7 +329,7 @@ fn chain(expr: &Logical, op: Operator) -> Vec<&Logical> {
     operands
 }
 
-/// A constant string.
+/// Returns the value of a constant string.
 fn constant_text(expr: &Logical) -> Option<String> {
     let Logical::Literal(scalar, _) = expr else { return None };
     match literal::from_scalar(scalar)?.value() {
@@ -338,7 +338,7 @@ fn constant_text(expr: &Logical) -> Option<String> {
     }
 }
 
-/// Whether the operator heeds no case, and whether it is negated.
+/// Whether the operator ignores case, and whether it is negated.
 fn regex_op(op: Operator) -> Option<(bool, bool)> {
     Some(match op {
         Operator::RegexMatch => (false, false),
@@ -361,7 +361,7 @@ fn compare_op(op: Operator) -> Option<CompareOp> {
     })
 }
 
-/// The operator on numbers, if it is one.
+/// Returns the arithmetic operator of the model, if `op` is one.
 pub(crate) fn arithmetic_op(op: Operator) -> Option<ArithmeticOp> {
     Some(match op {
         Operator::Plus => ArithmeticOp::Add,
@@ -373,8 +373,8 @@ pub(crate) fn arithmetic_op(op: Operator) -> Option<ArithmeticOp> {
     })
 }
 
-/// Casts between these are left to Arrow's kernel alone by DataFusion, too. Casts from text are not among
-/// them: parsing differs in details.
+/// Whether the cast can run in a pool: for these types DataFusion, too, uses Arrow's kernel and nothing else.
+/// Casts from text are not included: parsing differs in details.
 fn castable(from: &DataType, to: &DataType) -> bool {
     use DataType::*;
     let number = |t: &DataType| t.is_integer() || matches!(t, Float32 | Float64 | Decimal128(..));

@@ -1,4 +1,4 @@
-//! COPY TO: the rows of a query, handed to whoever writes files.
+//! COPY TO: passes the rows of a query to a file writer.
 
 use crate::dialect::{STDOUT, without_prefix};
 use crate::error;
@@ -14,12 +14,12 @@ use farpool_transfer::BatchStream;
 use futures::StreamExt;
 use std::sync::Arc;
 
-/// Where rows go, as the statement says it.
+/// The destination of the rows, as the statement states it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyTarget {
-    /// The file; standard output if `None`.
+    /// Path of the file; standard output if `None`.
     pub path: Option<String>,
-    /// The format, if it was said.
+    /// The format, if the statement names one.
     pub format: Option<String>,
     /// Names in lower case, and values as text.
     pub options: Vec<(String, String)>,
@@ -28,16 +28,17 @@ pub struct CopyTarget {
 /// Writes files.
 #[async_trait]
 pub trait FileWriter: Send + Sync {
-    /// Whether `target` can be written, before anything runs for it.
+    /// Checks whether `target` can be written, before anything runs.
     ///
     /// # Errors
-    /// `Invalid` for an unknown format or option, and when there cannot be such a file.
+    /// `Invalid` for an unknown format or option, and when the file cannot be created.
     fn check(&self, target: &CopyTarget) -> farpool_model::Result<()>;
 
-    /// Writes the rows and says how many there were. Unless it succeeds there is no new file, and an old one is as it was.
+    /// Writes the rows and returns their number. On failure no new file is created, and an existing one is
+    /// unchanged.
     ///
     /// # Errors
-    /// What keeps the file from being written, and the first error of `batches`.
+    /// When the file cannot be written, or the first error of `batches`.
     async fn write(
         &self,
         target: &CopyTarget,
@@ -54,10 +55,10 @@ pub(crate) struct Copy {
     rows: Rows,
 }
 
-/// The target of a statement, and the query whose rows go there.
+/// Returns the target of a statement, and the query whose rows are written.
 ///
 /// # Errors
-/// Only on a defect: the parser makes a query of a name.
+/// Fails only on a bug in this crate: the parser turns a table name into a query.
 pub(crate) fn taken_apart(copy: &CopyToStatement) -> Result<(CopyTarget, Statement)> {
     let mut target = CopyTarget { path: None, format: copy.stored_as.clone(), options: Vec::new() };
     target.path = (copy.target != STDOUT).then(|| copy.target.clone());
@@ -78,17 +79,17 @@ pub(crate) fn taken_apart(copy: &CopyToStatement) -> Result<(CopyTarget, Stateme
 }
 
 impl Copy {
-    /// Writes `rows` to `target` by `writer`, which has checked it.
+    /// Makes a plan that writes `rows` to `target` with `writer`, which has checked the target.
     pub fn new(writer: Arc<dyn FileWriter>, target: CopyTarget, rows: Rows) -> Self {
         Copy { writer, target, rows }
     }
 
-    /// The plan for the rows that are written.
+    /// The plan of the rows that are written.
     pub fn rows(&self) -> &Rows {
         &self.rows
     }
 
-    /// The number of rows, or nothing where these go to standard output themselves.
+    /// The schema of the result: the number of rows, or no columns if the rows go to standard output.
     pub fn schema(&self) -> SchemaRef {
         Arc::new(match self.target.path {
             Some(_) => Schema::new(vec![Field::new("count", DataType::UInt64, false)]),
@@ -96,7 +97,7 @@ impl Copy {
         })
     }
 
-    /// Writes them.
+    /// Writes the rows.
     pub async fn run(&self) -> farpool_model::Result<BatchStream> {
         let batches = self.rows.start()?;
         let rows = self.writer.write(&self.target, self.rows.schema(), batches).await?;

@@ -1,4 +1,4 @@
-//! How long a statement may take, from when it is planned to its last row.
+//! Time limit of a statement, from its planning to its last row.
 
 use farpool_model::{Error, Result};
 use farpool_transfer::BatchStream;
@@ -6,31 +6,31 @@ use futures::{StreamExt, TryStreamExt, stream};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// When a statement is to have ended; never, if it has no limit.
+/// The time at which a statement must have ended, with its limit; `None` for no limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(Option<(Instant, Duration)>);
 
 impl Deadline {
-    /// That of a statement which begins now and may take as long as `limit`.
+    /// The deadline of a statement which begins now and may take `limit`.
     pub fn after(limit: Option<Duration>) -> Self {
-        // Beyond what a clock counts, there is none.
+        // A limit beyond the range of the clock is no limit.
         Deadline(limit.and_then(|limit| Some((Instant::now().checked_add(limit)?, limit))))
     }
 
-    /// What comes of `work`, which is dropped when the statement is late.
+    /// Runs `work` to its end, or drops it at the deadline.
     ///
     /// # Errors
-    /// Those of `work`, and `TimedOut`.
+    /// The errors of `work`, and `TimedOut`.
     pub async fn keep<T>(self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let Some((at, limit)) = self.0 else { return work.await };
-        // What is always ready never lets the timer look.
+        // A future that is always ready never lets the timer be polled.
         if Instant::now() >= at {
             return Err(late(limit));
         }
         timeout_at(at, work).await.unwrap_or_else(|_| Err(late(limit)))
     }
 
-    /// `batches`, which are dropped when the statement is late.
+    /// Passes `batches` on, and drops them at the deadline.
     pub fn keep_stream(self, batches: BatchStream) -> BatchStream {
         if self.0.is_none() {
             return batches;

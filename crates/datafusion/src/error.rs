@@ -1,7 +1,7 @@
-//! Errors between DataFusion and the model: what a person reads is the innermost message, with the place
-//! in the statement where there is one.
+//! Converts errors between DataFusion and the model. The user sees the innermost message, with the position
+//! in the statement where it is known.
 //!
-//! Invariant: an error of the pool that travels through DataFusion comes out as it went in.
+//! Invariant: an error of the pool that passes through DataFusion comes out unchanged.
 
 use crate::messages;
 use arrow_schema::Schema;
@@ -13,12 +13,13 @@ use farpool_model::quoted;
 use farpool_model::{Error, ErrorKind, schema};
 use std::fmt::Write;
 
-/// Wraps an error of the model for its way through DataFusion.
+/// Wraps an error of the model to pass it through DataFusion.
 pub(crate) fn wrap(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// What a person should read about an error in `text`, a statement that starts at `line` of its source.
+/// Converts an error for the user, with its position in `text`, a statement that starts at `line` of its
+/// source.
 pub(crate) fn in_statement(error: DataFusionError, text: &str, line: u64) -> Error {
     let position = position(&error).or_else(|| ends_early(&error).then(|| end_of(text)));
     let error = unwrap(error);
@@ -38,7 +39,7 @@ pub(crate) fn in_statement(error: DataFusionError, text: &str, line: u64) -> Err
     Error { message, ..error }
 }
 
-/// Advises single quotes for what may be a text, a name in double quotes that is none.
+/// Advises single quotes where a name in double quotes does not exist and may have been meant as a string.
 fn text_in_double_quotes(error: Error, source: &str, column: u64) -> Error {
     let before = usize::try_from(column - 1).unwrap_or(usize::MAX);
     let mut from_there = source.chars().skip(before).peekable();
@@ -50,7 +51,7 @@ fn text_in_double_quotes(error: Error, source: &str, column: u64) -> Error {
     Error { advice: None, ..error }.advise(format!("a text stands in single quotes: '{text}'"))
 }
 
-/// The error without DataFusion's wrappings.
+/// Removes DataFusion's wrappers from the error.
 pub(crate) fn unwrap(error: DataFusionError) -> Error {
     match error {
         DataFusionError::External(inner) => match inner.downcast::<Error>() {
@@ -60,7 +61,7 @@ pub(crate) fn unwrap(error: DataFusionError) -> Error {
                 Err(inner) => Error::invalid(inner.to_string()),
             },
         },
-        // A plan had all columns that it names until the engine made a join of a subquery.
+        // The engine lost a column of the plan when it turned a subquery into a join.
         DataFusionError::Context(rule, inner)
             if rule.starts_with("Optimizer rule")
                 && rule.contains("subquery")
@@ -91,17 +92,17 @@ pub(crate) fn unwrap(error: DataFusionError) -> Error {
     }
 }
 
-/// Whether a pool has something else by now than the statement was planned for.
+/// Whether something that the statement was planned with, such as a table version, has changed since.
 pub(crate) fn is_stale(error: &DataFusionError) -> bool {
     shared(error).kind == ErrorKind::Stale
 }
 
-/// Whether what was planned for is gone, so that planning again may help.
+/// Whether a table or version that the statement was planned for is gone, so that planning again may help.
 pub(crate) fn is_gone(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Stale | ErrorKind::NotFound)
 }
 
-/// The error as it is told when nobody is going to plan again.
+/// Converts an error that will not be followed by another planning: `Stale` becomes `Unavailable`.
 pub(crate) fn lasting(error: Error) -> Error {
     match error.kind {
         ErrorKind::Stale => {
@@ -112,7 +113,7 @@ pub(crate) fn lasting(error: Error) -> Error {
     }
 }
 
-/// That a statement that was planned again gives the columns that it was said to.
+/// Checks that a statement that was planned again still has the columns that were announced.
 pub(crate) fn same_columns(before: &Schema, now: &Schema) -> farpool_model::Result<()> {
     match before.fields() == now.fields() {
         true => Ok(()),
@@ -125,7 +126,7 @@ pub(crate) fn same_columns(before: &Schema, now: &Schema) -> farpool_model::Resu
     }
 }
 
-/// An error that several tasks hold: only what can be copied of it.
+/// Copies an error that several tasks share, as far as it can be cloned.
 fn shared(error: &DataFusionError) -> Error {
     let innermost = error.find_root();
     if let DataFusionError::External(inner) = innermost
@@ -166,10 +167,10 @@ fn from_arrow(error: ArrowError) -> Error {
     }
 }
 
-/// An error of Arrow's kernels, or of a function that reports as they do.
+/// Converts an error of Arrow's kernels, or of a function that reports errors in the same form.
 fn of_kernel(error: &ArrowError) -> Error {
     let message = arrow_message(error);
-    // Functions name arrays where a person thinks of types.
+    // Functions name Arrow's array types; users know the SQL types.
     let types = [("Int8", "tinyint"), ("Int16", "smallint"), ("Int32", "integer"), ("Int64", "bigint")];
     let found = types.iter().find_map(|(array, name)| {
         let what = message.strip_prefix(array)?.strip_prefix("Array overflow on ")?;
@@ -184,7 +185,7 @@ fn of_kernel(error: &ArrowError) -> Error {
     }
 }
 
-/// Arrow puts the kind of its error in front; a person needs only the rest.
+/// Returns the message without the error kind that Arrow puts in front.
 fn arrow_message(error: &ArrowError) -> String {
     match error {
         ArrowError::DivideByZero => "division by zero".to_string(),
@@ -216,7 +217,7 @@ fn from_schema(error: &SchemaError) -> Error {
             // A qualified name is compared with qualified names.
             let name = |c: &Column| if field.relation.is_some() { c.flat_name() } else { c.name.clone() };
             let names: Vec<String> = valid_fields.iter().map(name).collect();
-            // As it was written, but in capital letters: these need quotes.
+            // Same name except for upper case letters, which need quotes.
             if let Some(same) = names.iter().find(|name| name.to_lowercase() == wanted && **name != wanted) {
                 let advice =
                     format!("write {same:?} in double quotes, without which a name is read in lower case");
@@ -236,7 +237,7 @@ fn from_schema(error: &SchemaError) -> Error {
     }
 }
 
-/// The name of the table that a statement reads and that does not exist, if that is the error.
+/// If the error is that a table which the statement reads does not exist, returns its name.
 pub(crate) fn missing_table(error: &DataFusionError) -> Option<&str> {
     match error {
         DataFusionError::Plan(message) => table_not_found(message),
@@ -261,11 +262,12 @@ pub(crate) fn is_of_equal_names(error: &DataFusionError) -> bool {
     }
 }
 
-/// The table in DataFusion's message that it does not exist. There is no other sign of this error.
+/// Returns the table from DataFusion's message that it does not exist; only the message tells this error from
+/// others.
 fn table_not_found(message: &str) -> Option<&str> {
     let named = |before: &str, after: &str| message.strip_prefix(before)?.strip_suffix(after);
     let name = named("table '", "' not found").or_else(|| named("Table '", "' doesn't exist."))?;
-    // The session's own catalog is where names without a qualifier are looked up.
+    // Names without a qualifier are reported with the session's own catalog.
     Some(name.trim_start_matches("session.public."))
 }
 
@@ -284,7 +286,7 @@ fn plan(message: String) -> Error {
     }
 }
 
-/// What the diagnostic adds as advice, unless the error has some.
+/// Adds the diagnostic's help as advice, unless the error has advice.
 fn explained(diagnostic: &Diagnostic, error: Error) -> Error {
     let help = diagnostic.helps.iter().map(|h| h.message.as_str()).next();
     match (help, &error.advice) {
@@ -298,7 +300,7 @@ fn lower_first(text: &str) -> String {
     chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())
 }
 
-/// Line and column, from 1, where an error says them.
+/// Line and column of an error, from 1, where it has them.
 pub(crate) fn position(error: &DataFusionError) -> Option<(u64, u64)> {
     match error {
         DataFusionError::Diagnostic(diagnostic, inner) => match diagnostic.span {
@@ -316,7 +318,7 @@ pub(crate) fn position(error: &DataFusionError) -> Option<(u64, u64)> {
     }
 }
 
-/// Whether the statement is at fault for what is missing at its end, which has no position.
+/// Whether the error is that the statement ends too early, which has no position.
 fn ends_early(error: &DataFusionError) -> bool {
     match error {
         DataFusionError::SQL(inner, _) => inner.to_string().contains("found: EOF"),
@@ -332,7 +334,7 @@ fn end_of(text: &str) -> (u64, u64) {
     (count(text.matches('\n').count()) + 1, count(last.chars().count()) + 1)
 }
 
-/// The end of sqlparser's messages: `… at Line: 1, Column: 8`.
+/// Parses the position at the end of sqlparser's messages: `… at Line: 1, Column: 8`.
 fn written_position(text: &str) -> Option<(u64, u64)> {
     let (line, column) = text.rsplit_once(" at Line: ")?.1.split_once(", Column: ")?;
     let (line, column) = (line.trim().parse().ok()?, column.trim().parse::<u64>().ok()?);

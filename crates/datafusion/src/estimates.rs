@@ -1,7 +1,7 @@
-//! Statistics of tables and of results, in DataFusion's terms, for its own estimates; those of joins are made
-//! in [`crate::joins`].
+//! Statistics of tables and program results in DataFusion's types, for its own estimates; join estimates are
+//! made in [`crate::joins`].
 //!
-//! Invariant: no number is called exact. A statement may read a newer version than the one that is described.
+//! Invariant: no number is reported as exact. A statement may read a newer version than the described one.
 
 use crate::literal;
 use datafusion::common::stats::Precision;
@@ -9,7 +9,7 @@ use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
 use farpool_model::{Expr, Output, Program, TableInfo, cast};
 use farpool_planner::estimate;
 
-/// The statistics of a whole table.
+/// Returns the statistics of a whole table.
 pub(crate) fn of_table(info: &TableInfo) -> Statistics {
     let columns = (0..info.schema.fields().len()).map(|index| of_column(index, info)).collect();
     Statistics {
@@ -19,10 +19,10 @@ pub(crate) fn of_table(info: &TableInfo) -> Statistics {
     }
 }
 
-/// The statistics of what `program` gives.
+/// Returns the estimated statistics of the result of `program`.
 pub(crate) fn of_result(program: &Program, info: &TableInfo) -> Statistics {
     let (rows, bytes) = (estimate::rows(program, info), estimate::bytes(program, info));
-    // An estimate of no rows would make the rest of the query look free.
+    // An estimate of zero rows would make the rest of the query look free.
     let count = rows.ceil().max(1.0) as usize;
     let of_expr = |expr: &Expr| match expr {
         Expr::Column(index) => of_column(*index, info),
@@ -49,7 +49,7 @@ pub(crate) fn of_result(program: &Program, info: &TableInfo) -> Statistics {
     }
 }
 
-/// The statistics of one of `partitions` equal parts.
+/// Returns the statistics of one of `partitions` equal parts.
 pub(crate) fn share(whole: Statistics, partitions: usize) -> Statistics {
     let divide = |p: Precision<usize>| p.map(|n| n.div_ceil(partitions.max(1))).to_inexact();
     let rows = divide(whole.num_rows);
@@ -61,7 +61,7 @@ pub(crate) fn share(whole: Statistics, partitions: usize) -> Statistics {
     }
 }
 
-/// What remains known of a column when only some `rows` of it remain.
+/// Limits the statistics of a column to `rows` remaining rows.
 fn thinned(column: ColumnStatistics, rows: usize) -> ColumnStatistics {
     let capped = |p: Precision<usize>| p.map(|n| n.min(rows)).to_inexact();
     ColumnStatistics {

@@ -1,8 +1,8 @@
 //! A program as a leaf of DataFusion's physical plan.
 //!
-//! Invariant: one execution of the plan runs the program once; the partitions share its streams. The
-//! program starts when the first partition is polled, so that filters which other operators find out
-//! meanwhile ([`crate::dynamic`]) can still go with it.
+//! Invariant: one execution of the plan runs the program once; the partitions share its streams. The program
+//! starts when the first partition is polled, so that filters which other operators derive meanwhile
+//! ([`crate::dynamic`]) can still be added to it.
 
 use crate::dynamic::KeyWatch;
 use crate::error;
@@ -46,14 +46,14 @@ pub(crate) struct PoolExec {
     table: PoolTable,
     program: Program,
     prepared: Handle,
-    /// Operators of the query over this table that stay here, and why.
+    /// Operators of the query over this table that are not pushed down, and why.
     kept: Vec<OperatorAnswer>,
-    /// Conditions that operators above find out while they run. [`crate::lineage`] takes some away when
-    /// the plan is complete.
+    /// Dynamic filters: conditions that operators above derive while they run. [`crate::lineage`] removes
+    /// some when the plan is complete.
     dynamic: Mutex<Vec<Arc<dyn PhysicalExpr>>>,
-    /// Where the keys are seen of the joins that make these conditions, by their ids.
+    /// For each dynamic filter's id, the watch that collects the keys of the join which makes the filter.
     watches: Mutex<Vec<(u64, Arc<KeyWatch>)>>,
-    /// What it was estimated to cost, if there was a choice.
+    /// Estimated costs, if there was a choice whether to push.
     estimate: Option<cost::Estimate>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -61,7 +61,8 @@ pub(crate) struct PoolExec {
 }
 
 impl PoolExec {
-    /// `program`, to which the pool answered `prepared`; its columns get the names and types of `schema`.
+    /// Makes a node that runs `program`, which the pool prepared as `prepared`; its columns get the names and
+    /// types of `schema`.
     pub(crate) fn new(
         table: PoolTable,
         program: Program,
@@ -95,20 +96,20 @@ impl PoolExec {
         }
     }
 
-    /// The same node with what the program was estimated to cost.
+    /// Sets the estimated costs of the program.
     pub(crate) fn with_estimate(mut self, estimate: cost::Estimate) -> Self {
         self.estimate = Some(estimate);
         self
     }
 
-    /// What runs at the pool, and what of it stays here, as an indented block.
+    /// Describes, as an indented block, what runs at the pool, and which operators are not pushed down.
     pub(crate) fn explain(&self) -> String {
         let info = self.table.info();
         let text = explain::explain(&self.table.pool().url(), &self.prepared, &self.kept, info);
         text + &self.estimate.as_ref().map(explain::estimate_line).unwrap_or_default()
     }
 
-    /// What was expected and what came of it, once it has run.
+    /// Compares the estimates with the actual figures, once the program has run.
     pub(crate) fn outcome(&self) -> Option<String> {
         let (program, info) = (&self.prepared.effective, self.table.info());
         let place = self.table.pool().url();
@@ -116,7 +117,7 @@ impl PoolExec {
         explain::outcome(&place, program, info, self.estimate.as_ref(), &runs.receipt(), runs.added())
     }
 
-    /// What the runs so far have cost.
+    /// Costs of the runs so far.
     pub(crate) fn receipt(&self) -> Receipt {
         let mut total = self.runs.lock().receipt();
         if total.operators.is_empty() {
@@ -133,12 +134,12 @@ impl PoolExec {
         runs.open.clear();
     }
 
-    /// What it is guessed to give.
+    /// Estimated rows of the program's result.
     pub(crate) fn estimated(&self) -> Estimate {
         Estimate::of_program(&self.prepared.effective, &self.table.source())
     }
 
-    /// What the pool answered.
+    /// The pool's answers to the program.
     pub(crate) fn prepared(&self) -> &Prepared {
         &self.prepared
     }
@@ -152,12 +153,12 @@ impl PoolExec {
         self.dynamic.lock().retain(|filter| trusted(filter));
     }
 
-    /// Whether the condition with this id is made use of.
+    /// Whether the dynamic filter with this id is used.
     pub(crate) fn listens_to(&self, id: u64) -> bool {
         self.dynamic.lock().iter().any(|filter| filter.expression_id() == Some(id))
     }
 
-    /// The keys of the join that makes the condition with this id are seen there.
+    /// Sets the watch that collects the keys of the join which makes the dynamic filter with this id.
     pub(crate) fn listen_at(&self, id: u64, watch: &Arc<KeyWatch>) {
         self.watches.lock().push((id, Arc::clone(watch)));
     }
@@ -166,7 +167,7 @@ impl PoolExec {
         self.properties.partitioning.partition_count()
     }
 
-    /// The same node with nothing run yet.
+    /// Returns a copy of the node without its runs.
     fn fresh(&self) -> Self {
         PoolExec {
             table: self.table.clone(),
@@ -182,7 +183,8 @@ impl PoolExec {
         }
     }
 
-    /// The stream of `partition`, in the run that this is the partition's turn of.
+    /// Returns the stream of `partition` for its next run: a partition executed for the nth time takes part
+    /// in the nth run.
     fn stream(&self, partition: usize) -> BatchStream {
         let run = self.runs.lock().turn(partition, self.partitions());
         let pool = Arc::clone(self.table.pool());
@@ -212,7 +214,7 @@ impl PoolExec {
     }
 }
 
-/// The runs of a program: one for each time that the plan is executed.
+/// The runs of a program: one for each execution of the plan.
 #[derive(Debug, Default)]
 struct Runs {
     /// How often each partition was executed.
@@ -222,7 +224,7 @@ struct Runs {
 }
 
 impl Runs {
-    /// What those have cost that have ended.
+    /// Adds up the receipts of the runs that have ended.
     fn receipt(&self) -> Receipt {
         let mut total = Receipt::default();
         for seen in &self.seen {
@@ -233,7 +235,7 @@ impl Runs {
         total
     }
 
-    /// What operators above have found out for the last of them, as text.
+    /// The conditions that dynamic filters added to the last run, as text.
     fn added(&self) -> Option<String> {
         self.seen.last().and_then(|seen| seen.added.lock().clone())
     }
@@ -258,11 +260,11 @@ struct Run {
     seen: Arc<Seen>,
 }
 
-/// What remains of a run when it is over.
+/// What is kept of a run after its end.
 #[derive(Debug, Default)]
 struct Seen {
     receipt: Mutex<Option<ReceiptHandle>>,
-    /// What operators above had found out when it began, as text.
+    /// The conditions that dynamic filters had added when the run began, as text.
     added: Mutex<Option<String>>,
 }
 
@@ -361,12 +363,13 @@ impl ExecutionPlan for PoolExec {
         if phase != FilterPushdownPhase::Post || !self.table.pushdown() || dynamic.is_empty() {
             return Ok(unchanged);
         }
-        // Still "unsupported": what comes of a dynamic filter only thins out, it decides nothing.
+        // Still "unsupported": a dynamic filter only removes some rows early; the operator that derived it
+        // decides.
         Ok(unchanged.with_updated_node(Arc::new(PoolExec { dynamic: Mutex::new(dynamic), ..self.fresh() })))
     }
 }
 
-/// The batch under the names and with the nullability that the plan has given its columns.
+/// Gives the batch the column names and nullability of the plan.
 fn renamed(batch: farpool_model::Result<RecordBatch>, schema: &SchemaRef) -> Result<RecordBatch> {
     let batch = batch.map_err(error::wrap)?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -374,7 +377,7 @@ fn renamed(batch: farpool_model::Result<RecordBatch>, schema: &SchemaRef) -> Res
     Ok(batch?)
 }
 
-/// Asks the pool about `program` and makes its node, with as many partitions as are worth their while.
+/// Prepares `program` at the pool and makes its node, with a number of partitions that fits its size.
 pub(crate) async fn plan(
     session: &dyn Session,
     table: &PoolTable,

@@ -1,5 +1,5 @@
-//! Files named in FROM: a stand-in with the file's schema while the statement is planned, and a table of
-//! only those columns that the plan needs once that is known.
+//! Files named in FROM: a placeholder with the file's schema while the statement is planned, then a table of
+//! only those columns that the plan needs.
 
 use crate::table::PoolTable;
 use arrow_schema::{Schema, SchemaRef};
@@ -16,17 +16,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// Makes tables of the files that statements name in FROM.
+/// Opens the files that statements name in FROM as tables.
 #[async_trait]
 pub trait FileOpener: Send + Sync {
-    /// The schema of the files. An error of the kind `Stale` says that it is another one than was said before.
+    /// Returns the schema of the files. `Stale` means that it has changed since the last call.
     async fn schema(&self, files: &FileSpec) -> farpool_model::Result<SchemaRef>;
 
-    /// A table of the columns of `files` at the given positions of that schema, in that order, under their
-    /// names. No columns is possible: then only the number of rows matters, and the table may have any.
+    /// Returns a table of the columns of `files` at the given positions of that schema, in that order, under
+    /// their names. `columns` may be empty: then only the number of rows matters, and the table may have any
+    /// columns.
     ///
     /// # Errors
-    /// Among others `Stale` when the schema turned out to be another one: the statement is planned once more.
+    /// Among others `Stale` when the schema turned out to be different: the statement is then planned once
+    /// more.
     async fn open(
         &self,
         files: &FileSpec,
@@ -35,25 +37,25 @@ pub trait FileOpener: Send + Sync {
     ) -> farpool_model::Result<Arc<dyn TableProvider>>;
 }
 
-/// What a statement does with a file.
+/// How a statement reads a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAccess {
-    /// It reads rows from the beginning until it has enough.
+    /// Reads rows from the beginning until there are enough.
     Look,
-    /// It may need all rows.
+    /// May read all rows.
     Read,
 }
 
-/// A file in one statement.
+/// A file as a table of one statement.
 pub(crate) struct FileTable {
-    /// What the statement calls it.
+    /// The name of the file in the statement.
     name: String,
     files: FileSpec,
     schema: SchemaRef,
     opened: OnceLock<Opened>,
 }
 
-/// The table of the needed columns, and where in it each column of the file is.
+/// The table of the needed columns, and for each column of the file its position in that table.
 type Opened = (Arc<dyn TableProvider>, Vec<Option<usize>>);
 
 impl fmt::Debug for FileTable {
@@ -63,7 +65,7 @@ impl fmt::Debug for FileTable {
 }
 
 impl FileTable {
-    /// The stand-in for a file whose columns are held as `schema` says.
+    /// Makes the placeholder for a file.
     pub(crate) async fn stand_in(
         opener: &dyn FileOpener,
         name: &str,
@@ -92,8 +94,8 @@ impl FileTable {
     }
 }
 
-/// The file's schema as its table in the pool will have it. Columns of types that no pool holds keep
-/// theirs: whether that matters depends on whether they are needed.
+/// Returns the file's schema with the types of a pool. Columns of types that no pool holds keep their types:
+/// that is an error only if they are needed.
 fn held_schema(schema: &Schema) -> SchemaRef {
     let held = schema.fields().iter().map(|field| {
         let data_type = farpool_model::schema::canonical_type(field.data_type());
@@ -103,8 +105,8 @@ fn held_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(held.collect::<Vec<_>>()))
 }
 
-/// Opens the files of `plan`, an optimized plan over stand-ins, each with the columns that it needs. Nothing else is
-/// asked of their tables if not `pushdown`.
+/// Opens the files of `plan`, an optimized plan over placeholders, each with the columns that it needs.
+/// Without `pushdown`, operators are not pushed to their tables.
 pub(crate) async fn open_files(
     plan: &LogicalPlan,
     opener: &dyn FileOpener,
@@ -134,7 +136,7 @@ pub(crate) async fn open_files(
     Ok(())
 }
 
-/// Whether the rows of the one table below `plan` are taken as they come, up to a number.
+/// Whether `plan` only needs the first rows of its one table, in any order.
 fn looks(plan: &LogicalPlan) -> bool {
     let mut is_limited = false;
     let mut plan = plan;
@@ -171,7 +173,7 @@ pub(crate) fn has_files(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// The source with a note of the operators above it that stay here; `None` if it is no pool's table.
+/// Adds notes of operators above `source` that are not pushed down; `None` if it is not a table of a pool.
 pub(crate) fn with_kept(
     source: &Arc<dyn TableSource>,
     kept: Vec<OperatorAnswer>,
@@ -187,7 +189,7 @@ pub(crate) fn with_kept(
     Some(provider_as_source(noted.map_or(table, |file| Arc::new(file))))
 }
 
-/// The pool's table behind `source`, and the position in it of each column of the source.
+/// Returns the pool's table behind `source`, and for each column of the source its position in that table.
 pub(crate) fn pool_table(source: &Arc<dyn TableSource>) -> Option<(PoolTable, Vec<Option<usize>>)> {
     let provider = source_as_provider(source).ok()?;
     if let Some(table) = provider.downcast_ref::<PoolTable>() {
@@ -221,7 +223,7 @@ impl TableProvider for FileTable {
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         match self.opened.get() {
             Some((table, _)) => table.supports_filters_pushdown(filters),
-            // The columns of filters that were pushed would not show among those that the plan needs.
+            // Columns of filters that were pushed would be missing from those that the plan is seen to need.
             None => Ok(vec![TableProviderFilterPushDown::Unsupported; filters.len()]),
         }
     }

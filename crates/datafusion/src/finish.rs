@@ -1,7 +1,8 @@
-//! Finishes groupings that a pool gives in parts: the plan above the program that merges the parts of each
-//! group with the engine's aggregates. The planner crate says which ones, and what the merged values become.
+//! Finishes groupings that a pool returns in parts: builds the plan above the program that merges the parts
+//! of each group with the engine's aggregates. The planner crate decides which aggregates, and what the
+//! merged values become.
 //!
-//! Invariant: the finished plan has the schema of the piece that it stands for, and gives the same rows as a
+//! Invariant: the finished plan has the schema of the piece that it replaces, and returns the same rows as a
 //! pool that answers `exact`.
 
 use crate::aggregates;
@@ -19,7 +20,7 @@ use farpool_model::{BitOp, Fold, Pick};
 use farpool_planner::finish::{Call, Finish, PartMerge, Step};
 use std::sync::Arc;
 
-/// The schema of the parts, for a piece of the plan with schema `of`.
+/// Returns the schema of the parts, for a piece of the plan with schema `of`.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -32,7 +33,7 @@ pub(crate) fn parts_schema(finish: &Finish, of: &DFSchema) -> Result<DFSchemaRef
     Ok(Arc::new(DFSchema::new_with_metadata(fields, std::collections::HashMap::new())?))
 }
 
-/// The plan that finishes `parts`, in place of a piece with schema `of`.
+/// Returns the plan that merges `parts`, in place of a piece with schema `of`.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -66,8 +67,9 @@ pub(crate) fn above(finish: &Finish, parts: LogicalPlan, of: &DFSchemaRef) -> Re
     }
 }
 
-/// `merged` under the name of the result that it is for, which an error of a sum tells. Counts do not overflow,
-/// and that of a mean would have the name of the mean's sum; the keys are named as parts.
+/// Gives `merged` the name of the result that it is for, which an error of a sum shows. Counts do not
+/// overflow, and the count of a mean would get the name of the mean's sum, so that only sums are renamed;
+/// keys are named as parts.
 fn named(merged: Expr, call: &Call, result: &str) -> Expr {
     match call.merge {
         PartMerge::Sum if !call.is_count && !result.starts_with("part") => merged.alias(result),
@@ -75,7 +77,8 @@ fn named(merged: Expr, call: &Call, result: &str) -> Expr {
     }
 }
 
-/// The aggregate that merges parts. That of any value ignores NULLs, as the least one does.
+/// Returns the aggregate that merges parts. Parts of any-value are merged by the minimum, which ignores NULLs
+/// too.
 fn aggregate(merge: PartMerge) -> Arc<AggregateUDF> {
     match merge {
         PartMerge::Sum => aggregates::sum(),
@@ -88,7 +91,7 @@ fn aggregate(merge: PartMerge) -> Arc<AggregateUDF> {
     }
 }
 
-/// The columns of `of`, from those of the merging aggregation.
+/// Returns the expressions for the columns of `of`, over the columns of the merging aggregation.
 fn outputs(finish: &Finish, merged: &DFSchema, of: &DFSchema) -> Vec<Expr> {
     let mut columns = merged.iter().map(|(qualifier, field)| {
         let name = field.name().clone();
@@ -112,7 +115,7 @@ fn outputs(finish: &Finish, merged: &DFSchema, of: &DFSchema) -> Vec<Expr> {
     outputs
 }
 
-/// A step as a function, which only plans made here call.
+/// A finishing step as a function, which only plans made here call.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Finishing {
     step: Step,

@@ -1,9 +1,9 @@
-//! The keys of grouping sets (`ROLLUP`, `CUBE`) are NULL in rows of sets that leave them out, whatever the rows that were
-//! grouped have. DataFusion takes a key that a filter compares with a constant for that constant above the grouping as
-//! well, as it does with an order of the rows, and then leaves out an `ORDER BY` of this key.
+//! Fixes `ORDER BY` on keys of grouping sets (`ROLLUP`, `CUBE`), which are NULL in rows of sets that leave
+//! them out. Where a filter below compares a key with a constant, or the rows below are sorted by it,
+//! DataFusion assumes the same above the grouping, and then drops an `ORDER BY` of this key.
 //!
-//! Invariant: nothing that holds of the rows below grouping sets is taken to hold of the rows that they give. The rule
-//! comes before those that put in sorts and divide rows among threads.
+//! Invariant: properties of the rows below grouping sets are not assumed for the rows above. The rule runs
+//! before those that insert sorts and repartition rows.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -19,7 +19,7 @@ use datafusion::physical_plan::{
 use std::fmt;
 use std::sync::Arc;
 
-/// The rule.
+/// The optimizer rule.
 #[derive(Debug)]
 pub(crate) struct KeysOfSets;
 
@@ -44,7 +44,7 @@ impl PhysicalOptimizerRule for KeysOfSets {
     }
 }
 
-/// The rows of its input, of which nothing is known.
+/// Passes its input's rows on, without any of their known properties.
 #[derive(Debug)]
 struct SetsExec {
     input: Arc<dyn ExecutionPlan>,

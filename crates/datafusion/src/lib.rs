@@ -1,7 +1,8 @@
-//! DataFusion on the pool: SQL in, programs out to the pool, the rest of the query done here.
+//! DataFusion over pools: plans SQL, sends the parts that a pool can run to it as programs, and runs the rest
+//! here.
 //!
-//! Invariant: every query gives the same answer with push-down on and off. A part of a query runs at the
-//! pool only if the pool answered `exact` for it, or if it is also applied here.
+//! Invariant: every query gives the same result with push-down on and off. A part of a query runs at the pool
+//! only if the pool answered `exact` for it, or if the engine also applies it.
 
 #![forbid(unsafe_code)]
 
@@ -57,5 +58,5 @@ pub use session::{Session, SessionOptions};
 pub use statements::{Statement, split_statements};
 pub use table::PoolTable;
 
-/// The version of DataFusion that plans and runs what stays here.
+/// The version of DataFusion that plans statements and runs what is not pushed down.
 pub use datafusion;

@@ -1,14 +1,14 @@
-//! Which filters found out at run time mean what they say.
+//! Determines which dynamic filters can be trusted.
 //!
-//! On its way from the operator that finds a filter out down to a scan, DataFusion looks the filter's
-//! columns up by name in the schema of each operator it passes. Where two columns share a name (as after
-//! a join of two tables with an `id` each) it takes the first, which may be the wrong one; the filter then
-//! removes rows that belong to the result. This rule, the last of all, follows the columns of each filter
-//! back up, and takes away those that came past such a schema or past an operator it does not know.
+//! On the way from the operator that makes a dynamic filter down to a scan, DataFusion resolves the filter's
+//! columns by name in the schema of each operator on the path. Where two columns share a name (as after a
+//! join of two tables with an `id` each) it takes the first, which may be the wrong one; the filter then
+//! removes rows that belong to the result. This rule, which runs last, follows the columns of each filter
+//! back up, and removes the filters that passed such a schema or an operator that is not known here.
 //!
-//! Joins whose filters stay get a watch in front of their smaller side, from which scans learn its keys.
+//! Joins whose filters stay get a watch in front of their smaller side, from which scans get its keys.
 //!
-//! Invariant: a filter that stays at a scan names, there, the column that it was found out about.
+//! Invariant: a filter that stays at a scan refers, there, to the column that it was derived from.
 
 use crate::dynamic::{KeyWatch, KeyWatchExec};
 use crate::exec::PoolExec;
@@ -33,7 +33,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Physical
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The rule.
+/// The optimizer rule.
 #[derive(Debug)]
 pub(crate) struct TrustedFilters;
 
@@ -56,7 +56,7 @@ impl PhysicalOptimizerRule for TrustedFilters {
     }
 }
 
-/// The node with a look at the keys of its smaller side, if it is a join and some scan listens.
+/// Inserts a watch of the keys of the smaller side, if the node is a join whose filter some scan uses.
 fn watched(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
     let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(Transformed::no(node)) };
     let made = join.dynamic_expressions_produced();
@@ -94,7 +94,7 @@ fn audit(plan: &Arc<dyn ExecutionPlan>, above: &mut Vec<Arc<dyn ExecutionPlan>>)
     above.pop();
 }
 
-/// Whether `filter`, at `scan` below the operators `above` (the root first), names the right columns.
+/// Whether `filter`, at `scan` below the operators `above` (the root first), refers to the right columns.
 fn is_trusted(
     filter: &Arc<dyn PhysicalExpr>,
     scan: &Arc<dyn ExecutionPlan>,
@@ -131,8 +131,8 @@ fn columns_of(filter: &Arc<dyn PhysicalExpr>) -> BTreeSet<String> {
     names
 }
 
-/// Under which names the columns `names` of `input`, an input of `node`, leave it; `None` if that is not
-/// known.
+/// Returns the names under which the columns `names` of `input`, an input of `node`, leave the node; `None`
+/// if that is not known.
 fn names_above(
     node: &Arc<dyn ExecutionPlan>,
     input: &Arc<dyn ExecutionPlan>,
@@ -150,7 +150,8 @@ fn names_above(
         return Some(keys.map(|(_, name)| name.clone()).collect());
     }
     if let Some(join) = node.downcast_ref::<HashJoinExec>() {
-        // The columns of one side only; a filter that reached the other did so by the name of a key.
+        // Only one side's columns are in the output; a filter that reached the other side did so by the name
+        // of a key.
         let hidden = match join.join_type() {
             JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => Some(join.right()),
             JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => Some(join.left()),
@@ -161,7 +162,7 @@ fn names_above(
     keeps_names(node).then(|| names.clone())
 }
 
-/// Whether the operator lets filters pass and leaves the names of columns as they are.
+/// Whether the operator passes filters on and keeps the names of columns.
 fn keeps_names(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<RepartitionExec>()
         || node.is::<CoalescePartitionsExec>()

@@ -1,13 +1,13 @@
-//! Constants between DataFusion's `ScalarValue` and the model's [`Literal`].
+//! Converts constants between DataFusion's `ScalarValue` and the model's [`Literal`].
 //!
-//! Invariant: a constant goes there and back unchanged but for its representation: strings become views,
-//! narrow decimals 128 bits wide, dictionary constants their value.
+//! Invariant: a conversion there and back changes only the representation: strings become views, narrow
+//! decimals become 128 bits wide, dictionary constants become their value.
 
 use arrow_schema::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use farpool_model::{Literal, Value, schema};
 
-/// The model's constant; `None` for types that the pool does not hold.
+/// Converts a constant to the model's; `None` for types that the pool does not hold.
 pub(crate) fn from_scalar(scalar: &ScalarValue) -> Option<Literal> {
     use ScalarValue as S;
     if let S::Dictionary(_, inner) | S::RunEndEncoded(_, _, inner) = scalar {
@@ -44,7 +44,7 @@ pub(crate) fn from_scalar(scalar: &ScalarValue) -> Option<Literal> {
     Literal::new(value.unwrap_or(Value::Null), data_type).ok()
 }
 
-/// DataFusion's constant of the same canonical type.
+/// Converts a constant to DataFusion's, of the same canonical type.
 pub(crate) fn to_scalar(literal: &Literal) -> Option<ScalarValue> {
     use ScalarValue as S;
     let data_type = literal.data_type();

@@ -1,7 +1,7 @@
-//! Memory for what the engine keeps while a statement runs: the same budget as that of the pool in this process, or
-//! one of its own. Joins, sorts and groups that do not fit are written to files, or the statement is refused.
+//! The memory budget of the engine's operators while a statement runs: shared with the pool in this process,
+//! or separate. Joins, sorts and groups that exceed it spill to files, or the statement is refused.
 //!
-//! Invariant: what DataFusion has been promised is reserved from the budget.
+//! Invariant: all memory that DataFusion was granted is reserved from the budget.
 
 use datafusion::common::DataFusionError;
 use datafusion::execution::memory_pool::{
@@ -13,31 +13,32 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 
-/// The part of the budget that operators which can write to files leave to those which cannot: the merge of what a sort
-/// has written must be able to hold a batch of each file.
+/// One part in this many of the budget is left by operators that can spill to those that cannot: the merge of
+/// a sort's spilled runs must be able to hold a batch of each file.
 const PART_FOR_OTHERS: usize = 4;
 
-/// DataFusion's view of a budget. Operators that can write to files have equal parts of what the others leave, as
-/// DataFusion deals it out; the budget may refuse sooner, because the pool works from it too.
+/// DataFusion's view of a budget. Operators that can spill get equal shares of what the others leave, as
+/// DataFusion's fair pool divides it; the budget may refuse sooner, because the pool reserves from it too.
 ///
-/// What is on its way from some threads to others is not counted. Were it refused, it would be written to files, whose
-/// readers may wait for ever (DataFusion before its fix of issue 24883); were it counted, merges would find no room that
-/// sorts cannot make. It is little, unless one thread falls far behind the others. Its part is left free all the same.
+/// Rows in flight between threads (in repartitioning) are not counted. If they were refused, they would be
+/// spilled to files, whose readers may wait for ever (DataFusion before its fix of issue 24883); if they were
+/// counted, merges would lack room that sorts cannot free. They are few, unless one thread falls far behind
+/// the others. Their share is left free all the same.
 #[derive(Debug)]
 pub(crate) struct EngineMemory {
     dealt: FairSpillPool,
     reserved: Mutex<Reservation>,
-    /// Bytes that operators which can write to files may bring the dealt ones to.
+    /// Most bytes that the granted total may reach for operators that can spill.
     spillable_max: usize,
 }
 
-/// Whether it holds what is on its way from some threads to others.
+/// Whether the consumer holds rows in flight between threads.
 fn is_on_its_way(consumer: &MemoryConsumer) -> bool {
     consumer.can_spill() && consumer.name().starts_with("RepartitionExec[")
 }
 
 impl EngineMemory {
-    /// The view of `work`.
+    /// Makes a view of `work`.
     pub fn new(work: &Arc<WorkMemory>) -> Self {
         let account = work.account(&TenantName::default());
         EngineMemory {
@@ -136,7 +137,7 @@ mod tests {
         assert_eq!(work.usage().bytes_used, 31 << 20);
         drop(join);
         assert_eq!(work.usage().bytes_used, 0);
-        // What can be written to files leaves room for what cannot, and what is on its way is not written.
+        // Operators that can spill leave room for those that cannot, and rows in flight are not counted.
         let sort = MemoryConsumer::new("sort").with_can_spill(true).register(&memory);
         sort.try_grow(48 << 20).unwrap();
         assert!(sort.try_grow(1).is_err());
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!((work.usage().bytes_used, memory.reserved()), (64 << 20, 64 << 20));
         drop((sort, merge, on_its_way));
         assert_eq!(work.usage().bytes_used, 0);
-        // DataFusion may take what it must have.
+        // DataFusion's infallible `grow` may exceed the limit.
         let must = MemoryConsumer::new("must").register(&memory);
         must.grow(80 << 20);
         assert_eq!(work.usage().bytes_used, 80 << 20);

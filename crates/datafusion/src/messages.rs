@@ -1,10 +1,10 @@
-//! The engine's messages in the words of whoever wrote the statement: types by their names in SQL, one sentence, nothing
-//! of how the engine is made.
+//! Rewrites the engine's error messages for the author of a statement: types by their SQL names, one
+//! sentence, no internals of the engine.
 
 use crate::names;
 use farpool_model::{Error, ErrorKind};
 
-/// What a person reads of a message of the engine.
+/// Converts a message of the engine to an error for the user.
 pub(crate) fn told(kind: ErrorKind, message: &str) -> Error {
     let message = without_insides(message);
     let of_functions = wrong_arguments(&message).or_else(|| unknown_function(&message));
@@ -17,11 +17,11 @@ pub(crate) fn told(kind: ErrorKind, message: &str) -> Error {
     })
 }
 
-/// The message without what is meant for those who work on the engine: its structures, stacks, and where to report.
+/// Removes what is meant for developers of the engine: its structures, backtraces, and where to report a bug.
 fn without_insides(message: &str) -> String {
     let ends = ["\nThis issue was likely caused by", "\n\nbacktrace:", "\nbacktrace:"];
     let end = ends.iter().filter_map(|end| message.find(end)).min().unwrap_or(message.len());
-    // What could be wrong with the arguments of a function stands behind that.
+    // A function's candidate signatures follow the backtrace.
     let arguments = message.find(NO_MATCH).filter(|at| *at > end).map_or("", |at| &message[at..]);
     let mut text = format!("{} {arguments}", &message[..end]);
     for prefix in ["Internal error: ", "Error during planning: ", "This feature is not implemented: "] {
@@ -29,7 +29,7 @@ fn without_insides(message: &str) -> String {
     }
     match structure(&text) {
         None => text.trim().to_string(),
-        // What is called as the structure is: `Unsupported ast node Pivot {`.
+        // Keeps the name of the structure: `Unsupported ast node Pivot {`.
         Some(at) => {
             let name: String = text[at..].chars().take_while(|c| c.is_alphanumeric()).collect();
             let before =
@@ -40,7 +40,7 @@ fn without_insides(message: &str) -> String {
     }
 }
 
-/// Where a structure begins that was printed for those who work on the engine, such as `Ident { value: …`.
+/// Finds where a debug-printed structure begins, such as `Ident { value: …`.
 fn structure(text: &str) -> Option<usize> {
     let is_name = |word: &str| word.starts_with(|c: char| c.is_ascii_uppercase());
     let opens = text.match_indices(" {").map(|(at, _)| at).find(|at| {
@@ -50,7 +50,7 @@ fn structure(text: &str) -> Option<usize> {
     Some(text[..opens].rfind(char::is_whitespace).map_or(0, |at| at + 1))
 }
 
-/// A subquery where the engine has none, such as in the arguments of an aggregate.
+/// A subquery in a place that the engine does not support, such as the arguments of an aggregate.
 fn subquery_in_a_wrong_place(message: &str) -> Option<Error> {
     let expr = message.strip_prefix("Physical plan does not support logical expression ")?;
     let is_one =
@@ -63,7 +63,7 @@ fn subquery_in_a_wrong_place(message: &str) -> Option<Error> {
 
 const NO_MATCH: &str = "No function matches the given name and argument types '";
 
-/// A function that was called with other types than it takes, or with too many arguments.
+/// A function called with argument types that it does not take, or with too many arguments.
 fn wrong_arguments(message: &str) -> Option<Error> {
     let (before, rest) = message.split_once(NO_MATCH)?;
     let (call, _) = rest.split_once("'. ")?;
@@ -95,7 +95,7 @@ fn wrong_arguments(message: &str) -> Option<Error> {
     )
 }
 
-/// An operator between types that it does not take.
+/// An operator between types that it does not support.
 fn wrong_types(message: &str) -> Option<Error> {
     let between = |before: &str, after: &str| {
         let (_, rest) = message.split_once(before)?;
@@ -124,7 +124,7 @@ fn equal_names(message: &str) -> Option<Error> {
     })
 }
 
-/// What does the work of functions that others have.
+/// Functions of other databases, each with advice on what to use in their place.
 const MEANINGS: &[(&str, &str)] = &[
     ("age", "subtract the times, or use date_diff('day', t, u)"),
     ("array_filter", "use unnest and WHERE"),
@@ -166,7 +166,8 @@ fn unknown_function(message: &str) -> Option<Error> {
     })
 }
 
-/// What the engine calls types, with what stands behind their names in brackets if that says nothing in SQL.
+/// The engine's names of types, their SQL names, and whether parameters in brackets behind the name are
+/// dropped.
 const TYPES: &[(&str, &str, bool)] = &[
     ("Utf8View", "VARCHAR", false),
     ("LargeUtf8", "VARCHAR", false),
@@ -205,7 +206,7 @@ const TYPES: &[(&str, &str, bool)] = &[
     ("Null", "NULL", false),
 ];
 
-/// The text with types as SQL calls them.
+/// Replaces the engine's names of types in `text` by their SQL names.
 pub(crate) fn sql_types(text: &str) -> String {
     let mut made = String::with_capacity(text.len());
     let mut rest = text;
@@ -231,7 +232,7 @@ pub(crate) fn sql_types(text: &str) -> String {
     made
 }
 
-/// What follows the brackets that `text` begins with.
+/// Returns the text after the bracketed part that `text` begins with.
 fn behind_brackets(text: &str) -> &str {
     if !text.starts_with('(') {
         return text;

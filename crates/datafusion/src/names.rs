@@ -1,18 +1,18 @@
-//! Names that look alike, for advice about names that do not exist.
+//! Finds similar names, for advice about names that do not exist.
 
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 use farpool_model::Error;
 use std::collections::HashSet;
 
-/// Names shown when none is close.
+/// Most names shown when none is similar.
 const NAMES_SHOWN_MAX: usize = 12;
 
-/// Whether a name may have been meant by another one.
+/// Whether `wanted` may be a misspelling of `name`.
 pub(crate) fn are_close(wanted: &str, name: &str) -> bool {
     levenshtein(&wanted.to_lowercase(), &name.to_lowercase()) * 2 <= wanted.chars().count()
 }
 
-/// Advises the names in `known` that are close to `wanted`, or else the first few.
+/// Adds advice: the names in `known` that are similar to `wanted`, or else the first few.
 pub(crate) fn advise(error: Error, wanted: &str, known: &[&str]) -> Error {
     let wanted = wanted.to_lowercase();
     let distance = |name: &str| levenshtein(&wanted, &name.to_lowercase());

@@ -1,11 +1,13 @@
-//! 0.0 and -0.0 are one value, as in SQL, where DataFusion's operators tell them apart by their bits: as keys of a
-//! window (`PARTITION BY`, `ORDER BY`), in aggregates of distinct values, and in `nullif`, `CASE x WHEN …` and `IN` with a
-//! list ([`compared`]). Groups, joins, DISTINCT and `=` compare values already.
+//! Makes 0.0 and -0.0 one value, as in SQL, where DataFusion's operators compare floats by their bits: in
+//! keys of a window (`PARTITION BY`, `ORDER BY`), in aggregates of distinct values, and in `nullif`,
+//! `CASE x WHEN …` and `IN` with a list ([`compared`]). Groups, joins, DISTINCT and `=` compare values
+//! already.
 //!
-//! The optimizer's rule comes last: by then an aggregation of a single column's distinct values has become a grouping by this
-//! column, which a pool does, and what is left is the engine's.
+//! The optimizer rule runs last: by then an aggregation of a single column's distinct values has become a
+//! grouping by this column, which a pool can run, and the remaining aggregations run in the engine.
 //!
-//! Invariant: a float that the rule meets is wrapped once, as `x + 0.0`, which is 0.0 of -0.0 and else `x`; names stay.
+//! Invariant: each float concerned is wrapped once, as `x + 0.0`, which maps -0.0 to 0.0 and keeps all other
+//! values; column names stay.
 
 mod compared;
 
@@ -20,7 +22,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-/// The rule.
+/// The optimizer rule.
 #[derive(Debug)]
 pub(crate) struct OneZero;
 
@@ -49,7 +51,7 @@ impl OptimizerRule for OneZero {
     }
 }
 
-/// The rule for what is computed with constants before the optimizer's last rule.
+/// The analyzer rule, for expressions of constants that are folded before the optimizer's last rule.
 #[derive(Debug)]
 pub(crate) struct OneZeroOfConstants;
 
@@ -64,7 +66,7 @@ impl AnalyzerRule for OneZeroOfConstants {
     }
 }
 
-/// The plan with its expressions changed, under the names that they had.
+/// Applies `change` to the expressions of the plan, whose names stay.
 fn with_floats(
     plan: LogicalPlan,
     change: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
@@ -81,7 +83,7 @@ fn with_floats(
     }
 }
 
-/// The call of a window function or an aggregate with its keys or arguments wrapped; any other expression as it is.
+/// Wraps the keys or arguments of a window function or aggregate; returns any other expression unchanged.
 fn in_call(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let mut is_changed = false;
     let mut wrap = |float: &mut Expr| -> Result<()> {
@@ -98,7 +100,7 @@ fn in_call(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         Expr::AggregateFunction(call) if call.params.distinct => {
             call.params.args.iter_mut().try_for_each(&mut wrap)?;
-            // An order of distinct values must be one of the arguments.
+            // DISTINCT aggregates require sort keys to be arguments, so that both are wrapped.
             call.params.order_by.iter_mut().try_for_each(|key| wrap(&mut key.expr))?;
         }
         _ => {}
@@ -106,7 +108,7 @@ fn in_call(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(if is_changed { Transformed::yes(expr) } else { Transformed::no(expr) })
 }
 
-/// Wraps an expression that is a float and not wrapped yet; says whether it did.
+/// Wraps an expression if it is a float and not wrapped yet; returns whether it did.
 fn wrap_float(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
     let data_type = expr.get_type(schema)?;
     if !data_type.is_floating() || matches!(expr, Expr::Literal(..)) {

@@ -1,8 +1,9 @@
-//! Reads a sort with a limit, over a piece of a plan that a program can say, as the order of that program.
+//! Converts a sort with a limit, over a piece of a plan that a program can express, to the order of that
+//! program.
 //!
-//! The sort itself stays above, over the few rows that the program lets through: it also puts them in
-//! order. Between the two there may be projections; what the sort is by is followed down through them.
-//! Invariant: every row that the sort would keep, or one that ties with it, is a row of the program.
+//! The sort itself stays above the program, to put the few rows that the program returns in order. There may
+//! be projections between the two; the sort keys are rewritten through them. Invariant: every row that the
+//! sort would keep, or one that ties with it, is a row of the program.
 
 use crate::absorb::{Ends, Piece};
 use arrow_schema::Field;
@@ -18,14 +19,14 @@ pub(crate) struct SortedPiece<'a> {
     pub piece: Piece,
     /// The plan of the piece, without its order.
     pub base: &'a LogicalPlan,
-    /// How many nodes below the sort that is.
+    /// Number of nodes from the sort down to `base`.
     pub depth: usize,
-    /// The columns of the program: those of the piece, then those that are only sorted by.
+    /// The columns of the program: those of the piece, then those that are used for sorting only.
     pub schema: DFSchemaRef,
 }
 
 impl<'a> SortedPiece<'a> {
-    /// The piece below `sort`, with its order.
+    /// Returns the piece below `sort`, with its order.
     pub(crate) fn read(sort: &'a logical::Sort) -> Result<Self, Ends> {
         let fetch = cast::u64_from(sort.fetch.ok_or(Ends::Silently)?);
         let mut exprs: Vec<Logical> = sort.expr.iter().map(|key| key.expr.clone()).collect();
@@ -60,7 +61,7 @@ impl<'a> SortedPiece<'a> {
         Ok(SortedPiece { piece, base, depth, schema })
     }
 
-    /// The plan of the sort with `pushed`, the node of the program, in the place of the piece.
+    /// Returns the plan of the sort with `pushed`, the node of the program, in place of the piece.
     pub(crate) fn rebuilt(&self, sort: LogicalPlan, pushed: LogicalPlan) -> DataFusionResult<LogicalPlan> {
         let wanted = self.base.schema();
         let base = if pushed.schema().fields().len() > wanted.fields().len() {
@@ -73,8 +74,8 @@ impl<'a> SortedPiece<'a> {
     }
 }
 
-/// Expressions over the output of a node as expressions over its input; `below` says what each of its
-/// columns is there.
+/// Rewrites expressions over the output of a node to expressions over its input; `below` returns the input's
+/// expression for each column of the output.
 fn through(
     exprs: Vec<Logical>,
     schema: &DFSchema,
@@ -90,7 +91,7 @@ fn through(
     exprs.into_iter().map(|expr| Some(expr.transform_up(of_column).ok()?.data)).collect()
 }
 
-/// The schema, and at its end the columns that are only sorted by.
+/// Appends the columns that are used for sorting only to `schema`.
 fn extended(schema: &DFSchemaRef, piece: &Piece) -> DataFusionResult<DFSchemaRef> {
     let added = piece.types_from(schema.fields().len());
     if added.is_empty() {

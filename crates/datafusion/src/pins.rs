@@ -1,8 +1,9 @@
-//! The versions that one statement reads.
+//! The table versions that one statement reads.
 //!
-//! Invariant: all programs of a statement over one table read one version of it: the newest when the first of them
-//! was prepared, which its handle holds until the statement is dropped. What the table was said to hold when the
-//! statement was planned may be of an older version, and serves for estimates only.
+//! Invariant: all programs of a statement over one table read one version of it: the version that was newest
+//! when the first of them was prepared. That program's handle keeps the version until the statement is
+//! dropped. The table description that the statement was planned with may be of an older version; it is used
+//! for estimates only.
 
 use crate::error;
 use crate::table::PoolTable;
@@ -28,34 +29,34 @@ fn place(table: &PoolTable) -> Place {
 pub(crate) struct Pins {
     tables: Mutex<HashMap<Place, Arc<OnceCell<Handle>>>>,
     drifted: AtomicBool,
-    /// Whether the pools describe the tables for this statement, and not for one before it.
+    /// Whether the descriptions of the tables were fetched for this statement, not for an earlier one.
     described_anew: AtomicBool,
-    /// Whether the statement is not going to be planned once more.
+    /// Whether the statement will not be planned again.
     is_last_attempt: bool,
 }
 
 impl Pins {
-    /// Those of a statement that is planned again.
+    /// Makes the pins of a statement that is planned again.
     pub(crate) fn of_last_attempt() -> Self {
         Pins { is_last_attempt: true, ..Pins::default() }
     }
 
-    /// Whether a table has another version than the one that the statement was planned with.
+    /// Whether a table has another version than the one whose description the statement was planned with.
     pub(crate) fn have_drifted(&self) -> bool {
         self.drifted.load(Ordering::Relaxed)
     }
 
-    /// Notes that what the pools said before the statement was forgotten.
+    /// Records that descriptions from before the statement were dropped.
     pub(crate) fn describe_anew(&self) {
         self.described_anew.store(true, Ordering::Relaxed);
     }
 
-    /// Whether that was forgotten.
+    /// Whether descriptions from before the statement were dropped.
     pub(crate) fn are_described_anew(&self) -> bool {
         self.described_anew.load(Ordering::Relaxed)
     }
 
-    /// The version of `table` that the statement reads, once one of its programs was prepared.
+    /// Returns the version of `table` that the statement reads, once one of its programs is prepared.
     pub(crate) fn version(&self, table: &PoolTable) -> Option<Version> {
         let pin = self.tables.lock().get(&place(table)).cloned()?;
         pin.get().map(|handle| handle.version)
@@ -91,8 +92,8 @@ impl Pins {
     }
 }
 
-/// What to tell of a table that has other columns than a view or a prepared statement was made for; `error` if it has
-/// the same.
+/// Returns the error for a table whose columns differ from those that a view or a prepared statement was made
+/// for; `error` if they do not differ.
 async fn altered(table: &PoolTable, error: Error) -> Error {
     let info = table.info();
     let now = table.pool().table(&info.name).await;
@@ -105,8 +106,8 @@ async fn altered(table: &PoolTable, error: Error) -> Error {
     }
 }
 
-/// Asks the pool about `program` over `table`: of the version that the session's statement reads; without a statement,
-/// of the one that the program names.
+/// Prepares `program` over `table`: over the version that the session's statement reads; without a statement,
+/// over the version that the program names.
 pub(crate) async fn prepare(session: &dyn Session, table: &PoolTable, program: Program) -> Result<Handle> {
     let prepared = match session.config().get_extension::<Pins>() {
         Some(pins) => pins.prepare(table, program).await,

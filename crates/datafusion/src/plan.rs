@@ -1,9 +1,9 @@
-//! The last step of planning: pieces of the optimized logical plan that the pool carries out exactly
-//! become programs; DataFusion plans the rest.
+//! The last step of planning: pieces of the optimized logical plan that the pool runs exactly become
+//! programs; DataFusion plans the rest.
 //!
-//! It comes after all of DataFusion's own rules, and as the query planner rather than as another rule,
-//! because it may then ask the pools: a piece is taken out only once its pool has answered `exact`, or that
-//! it gives groups in parts, which [`crate::finish`] merges.
+//! It runs after all of DataFusion's own rules, and as the query planner rather than as another rule, because
+//! a planner is async and can ask the pools: a piece is replaced only once its pool has answered `exact`, or
+//! that it returns groups in parts, which [`crate::finish`] merges.
 //! Invariant: a replaced piece keeps its schema, names and qualifiers included.
 
 use crate::absorb::{Ends, Piece};
@@ -78,7 +78,7 @@ impl ExtensionPlanner for PoolPlanner {
     }
 }
 
-/// What choices depend on besides the pools.
+/// What the choice of pieces depends on besides the pools.
 #[derive(Clone, Copy)]
 struct Context<'a> {
     session: &'a dyn Session,
@@ -93,7 +93,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Replaces the largest pieces of `plan` that can be pushed. `kept` are the operators above that could
+/// Replaces the largest pieces of `plan` that can be pushed. `kept` are the operators above `plan` that could
 /// not, each with the reason.
 fn rewrite(
     plan: LogicalPlan,
@@ -118,12 +118,12 @@ fn rewrite(
             Ok(_) | Err(Ends::Silently) => None,
             Err(Ends::Because(answer)) => Some(*answer),
         };
-        // What an operator above said is about the same tables only as long as there is one input.
+        // Notes of the operators above apply to the tables below only as long as there is one input.
         let mut kept = if plan.inputs().len() > 1 { Vec::new() } else { kept };
         if let Some(answer) = ended
             && !kept.contains(&answer)
         {
-            // The innermost operator that stays is the reason why those above it do.
+            // The innermost operator that is not pushed is the reason why those above it are not.
             kept = vec![answer];
         }
         rewrite_below(plan, kept, context).await
@@ -168,10 +168,10 @@ async fn rewrite_below(
     Ok(plan.data)
 }
 
-/// A new plan, or what to say about the old one if it stays.
+/// A new plan, or a note on why the old one stays.
 type Replacement = std::result::Result<LogicalPlan, Option<OperatorAnswer>>;
 
-/// The plan of a sort of which the pool keeps the first rows.
+/// Replaces a sort with a limit, of which the pool keeps the first rows.
 async fn push_sorted(
     sort: &Sort,
     plan: &LogicalPlan,
@@ -189,7 +189,7 @@ async fn push_sorted(
     }
 }
 
-/// The node that replaces `plan` and has the columns of `schema`.
+/// Returns the node that replaces `plan` and has the columns of `schema`.
 async fn push(
     piece: &Piece,
     plan: &LogicalPlan,
@@ -231,7 +231,8 @@ async fn push(
     read(piece, LogicalPlan::Extension(Extension { node }), schema).map(Ok)
 }
 
-/// The plan with schema `whole` over that of a program, whose states are read where the piece says so.
+/// Returns the plan with schema `whole` above `program`; where the piece says so, it reads values from
+/// states.
 fn read(piece: &Piece, program: LogicalPlan, whole: &DFSchemaRef) -> Result<LogicalPlan> {
     match piece.outcomes() {
         Some((keys, outcomes)) => read_above(program, keys, outcomes, whole),
@@ -239,8 +240,8 @@ fn read(piece: &Piece, program: LogicalPlan, whole: &DFSchemaRef) -> Result<Logi
     }
 }
 
-/// The node that replaces a piece with schema `whole` where the pool gives groups in parts, and what merges
-/// them above it.
+/// Returns the node that replaces a piece with schema `whole` where the pool returns groups in parts, and
+/// above it the plan that merges them.
 fn finished(
     piece: &Piece,
     whole: &DFSchemaRef,
@@ -252,13 +253,14 @@ fn finished(
     let limit = prepared.answers.iter().filter(|a| a.operator.cuts_rows()).cloned();
     let table = piece.table.clone().with_kept(kept.iter().cloned().chain(limit));
     let schema = finish::parts_schema(finish, whole)?;
-    // Sent in the form of its parts, it gives rows of one schema whatever the pool answers then.
+    // Running the effective program, the one that returns parts, gives rows of the same schema whatever the
+    // pool answers at that time.
     let program = prepared.effective.clone();
     let node = Arc::new(Pushed { table, program, prepared, schema, estimate });
     finish::above(finish, LogicalPlan::Extension(Extension { node }), whole)
 }
 
-/// A piece of a plan that has become a program.
+/// A piece of a plan that was replaced by a program.
 struct Pushed {
     table: PoolTable,
     program: Program,

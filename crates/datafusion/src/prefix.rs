@@ -1,7 +1,7 @@
-//! Comparisons of the beginning of a string with constants, as patterns: the pool matches patterns, often
-//! once for each value of a dictionary, and has no substrings.
+//! Converts comparisons of a string's prefix with constants to patterns: the pool has no substring function,
+//! but matches patterns, often once for each value of a dictionary.
 //!
-//! Invariant: the pattern is true, false and NULL where the comparison is.
+//! Invariant: the pattern is true, false and NULL for the same rows as the comparison.
 
 use datafusion::common::ScalarValue;
 use datafusion::functions::unicode::left::LeftFunc;
@@ -9,7 +9,7 @@ use datafusion::functions::unicode::substr::SubstrFunc;
 use datafusion::logical_expr::Expr as Logical;
 use farpool_model::{CompareOp, Expr, Literal, Value};
 
-/// The string of `substr(string, 1, n)` or `left(string, n)`, and `n`.
+/// Matches `substr(string, 1, n)` or `left(string, n)` and returns the string and `n`.
 pub(crate) fn beginning(expr: &Logical) -> Option<(&Logical, usize)> {
     let Logical::ScalarFunction(call) = expr else { return None };
     let count = |expr: &Logical| match expr {
@@ -26,13 +26,14 @@ pub(crate) fn beginning(expr: &Logical) -> Option<(&Logical, usize)> {
     }
 }
 
-/// Whether the first `chars` characters of `string` are one of `wanted`; `None` if that is never so.
+/// Returns the condition that the first `chars` characters of `string` are one of `wanted`; `None` if that is
+/// never true.
 pub(crate) fn is_one_of(string: &Expr, chars: usize, wanted: &[Literal]) -> Option<Expr> {
     let is = |wanted: &Literal| {
         let Value::Text(text) = wanted.value() else { return None };
         let pattern = match text.chars().count() {
             count if count > chars => return None,
-            // All of a string that is shorter.
+            // A shorter constant must be equal to the whole string.
             count if count < chars => {
                 let wanted = Expr::Literal(wanted.clone());
                 return Some(Expr::compare(CompareOp::Eq, string.clone(), wanted));

@@ -1,4 +1,4 @@
-//! One planned statement: its schema, its result, and what it cost.
+//! One planned statement: its schema, its result, and its costs.
 
 use crate::changes::Change;
 use crate::copy::Copy;
@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-/// A statement that is planned. What it was planned for may be gone when it runs: a pool may have forgotten what it
-/// prepared, and the version with it. Then it is planned once more, before its first row.
+/// A planned statement. When it runs, its pool may no longer have the prepared programs or the table versions
+/// that it was planned for; it is then planned once more, before its first row is returned.
 pub struct Query {
     schema: SchemaRef,
     state: Arc<State>,
@@ -32,33 +32,33 @@ struct State {
     session: Session,
     statement: Statement,
     deadline: Deadline,
-    /// What runs, or ran last.
+    /// The plan that runs next or ran last.
     planned: Mutex<Planned>,
 }
 
-/// What a statement has been made.
+/// The plan of a statement.
 #[derive(Clone)]
 pub(crate) enum Planned {
-    /// A plan for rows.
+    /// A plan that returns rows.
     Rows(Rows),
-    /// A statement that changes something, when it is run.
+    /// A statement that changes something when it is run.
     Command(Command),
 }
 
 /// A statement that changes something.
 #[derive(Clone)]
 pub(crate) enum Command {
-    /// One of DataFusion's.
+    /// A statement that DataFusion runs.
     Plan(SessionContext, LogicalPlan),
     /// Drops a table of a pool.
     DropTable(Arc<dyn Pool>, TableName),
-    /// Gives one other columns or another name.
+    /// Changes the columns or the name of a table of a pool.
     AlterTable(Arc<dyn Pool>, TableName, Vec<TableChange>),
-    /// Keeps a view in a pool; if so, in place of another one.
+    /// Creates a view in a pool; the flag says whether it may replace an existing one.
     CreateView(Arc<dyn Pool>, View, bool),
-    /// Drops one.
+    /// Drops a view of a pool.
     DropView(Arc<dyn Pool>, TableName),
-    /// Changes a table's rows, or makes one.
+    /// Changes a table's rows, or creates a table.
     Change(Change),
     /// Writes rows to a file.
     Copy(Copy),
@@ -71,12 +71,12 @@ impl fmt::Debug for Query {
 }
 
 impl Planned {
-    /// Whether a program is part of it, which its pool has looked at.
+    /// Whether the plan contains a program, which a pool has then prepared.
     pub(crate) fn asks_a_pool(&self) -> bool {
         !self.programs(|_| ()).is_empty()
     }
 
-    /// The same, its result under these headers.
+    /// Returns the same plan with these headers for the columns of its result.
     pub(crate) fn with_headers(self, headers: &Headers) -> Self {
         match self {
             Planned::Rows(rows) => Planned::Rows(rows.with_headers(headers)),
@@ -89,7 +89,7 @@ impl Planned {
             Planned::Rows(rows) => rows.schema(),
             Planned::Command(Command::Change(change)) => change.schema(),
             Planned::Command(Command::Copy(copy)) => copy.schema(),
-            // A table or view that is made is no result.
+            // Creating a table or view returns no columns.
             Planned::Command(Command::Plan(_, LogicalPlan::Ddl(_))) => {
                 Arc::new(arrow_schema::Schema::empty())
             }
@@ -98,7 +98,7 @@ impl Planned {
         }
     }
 
-    /// The plans for rows that are part of it.
+    /// The plans that compute rows within this one.
     fn rows(&self) -> Vec<&Rows> {
         match self {
             Planned::Rows(rows) => vec![rows],
@@ -108,12 +108,12 @@ impl Planned {
         }
     }
 
-    /// What `f` says of each program.
+    /// Applies `f` to each program of the plan.
     fn programs<T>(&self, f: impl Fn(&PoolExec) -> T) -> Vec<T> {
         self.rows().into_iter().flat_map(|rows| rows.programs(&f)).collect()
     }
 
-    /// What runs at the pool, with the pool's answers, and what remains here.
+    /// Describes what runs at the pool, with the pool's answers, and what runs here.
     pub(crate) fn explain(&self) -> String {
         let rows = self.rows();
         if rows.is_empty() {
@@ -140,7 +140,7 @@ impl Planned {
         text
     }
 
-    /// Runs it. Dropping the stream cancels the programs at the pool.
+    /// Runs the statement. Dropping the stream cancels the programs at the pool.
     async fn start(&self) -> Result<BatchStream> {
         match self {
             Planned::Rows(rows) => rows.start(),
@@ -176,7 +176,8 @@ impl State {
         self.planned.lock().clone()
     }
 
-    /// The first batch of what was started, and the others; of what is planned once more, if the first was lost.
+    /// Returns the first batch and the stream of the others. If the run fails before its first batch because
+    /// the pool lost what was prepared, plans and runs the statement again.
     async fn first(&self, started: Result<BatchStream>) -> Result<(Option<RecordBatch>, BatchStream)> {
         let mut outcome = first(started).await;
         for _ in 0..self.repetitions_max() {
@@ -192,8 +193,8 @@ impl State {
         outcome
     }
 
-    /// How often it may be planned again when it fails before its first batch, because nothing has happened then. Rows
-    /// that are inserted are there once all are.
+    /// How often the statement may be planned again after a failure before its first batch, when nothing has
+    /// taken effect yet. Inserted rows become visible only once all are loaded.
     fn repetitions_max(&self) -> usize {
         match *self.planned.lock() {
             Planned::Command(Command::Change(_)) => limits::CHANGE_REPETITIONS_MAX,
@@ -216,15 +217,15 @@ impl Query {
         Query { schema, state: Arc::new(state) }
     }
 
-    /// The columns of the result.
+    /// The schema of the result.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Runs it. Dropping the stream cancels the programs at the pool.
+    /// Runs the statement. Dropping the stream cancels the programs at the pool.
     ///
     /// # Errors
-    /// What goes wrong before a stream is there.
+    /// Errors that occur before the stream is returned.
     pub async fn execute(&self) -> Result<BatchStream> {
         let deadline = self.state.deadline;
         Ok(deadline.keep_stream(deadline.keep(self.begin()).await?))
@@ -240,7 +241,7 @@ impl Query {
             let (first, rest) = state.first(started).await?;
             Ok::<_, Error>(futures::stream::iter(first.map(Ok)).chain(rest))
         };
-        // A command has run when this returns.
+        // A command has completed when this function returns.
         let batches = match is_command {
             true => begun.await?.boxed(),
             false => futures::stream::once(begun).try_flatten().boxed(),
@@ -248,20 +249,20 @@ impl Query {
         Ok(batches.map_err(error::lasting).boxed())
     }
 
-    /// Runs it to the end.
+    /// Runs the statement and collects all batches.
     ///
     /// # Errors
-    /// What goes wrong.
+    /// When the statement fails.
     pub async fn collect(&self) -> Result<Vec<RecordBatch>> {
         self.execute().await?.try_collect().await
     }
 
-    /// What runs at the pool, with the pool's answers, and what remains here.
+    /// Describes what runs at the pool, with the pool's answers, and what runs here.
     pub fn explain(&self) -> String {
         self.state.planned().explain()
     }
 
-    /// What was expected of the programs and joins that have run and what came of them, a line each.
+    /// Compares estimates and actual figures of the programs and joins that have run, one line each.
     pub fn outcome(&self) -> String {
         let planned = self.state.planned();
         let programs: String = planned.programs(PoolExec::outcome).into_iter().flatten().collect();
@@ -271,7 +272,7 @@ impl Query {
             .fold(programs, |text, rows| text + &crate::joins::outcomes(rows.operators()))
     }
 
-    /// What the programs of the query cost, those that have ended.
+    /// Costs of the query's programs that have ended, added up.
     pub fn receipt(&self) -> Receipt {
         let mut total = Receipt::default();
         self.state.planned().programs(PoolExec::receipt).iter().for_each(|receipt| total.merge(receipt));

@@ -1,4 +1,4 @@
-//! A plan for rows, and how it runs.
+//! A plan that returns rows, and its execution.
 
 use crate::dialect::Headers;
 use crate::error;
@@ -16,39 +16,39 @@ use farpool_transfer::BatchStream;
 use futures::StreamExt;
 use std::sync::Arc;
 
-/// A plan that gives rows. Clones are the same plan.
+/// A plan that returns rows. Clones refer to the same plan.
 #[derive(Clone)]
 pub(crate) struct Rows {
     plan: Arc<dyn ExecutionPlan>,
-    /// The plan's columns, as they are called in the result.
+    /// The columns of the result, with their names in the result.
     schema: SchemaRef,
     context: Arc<TaskContext>,
 }
 
 impl Rows {
-    /// That for the rows of `plan`.
+    /// Plans the rows of `plan`.
     pub async fn plan(state: &SessionState, plan: &LogicalPlan) -> Result<Self, DataFusionError> {
         let physical = state.create_physical_plan(plan).await?;
         Ok(Rows { schema: physical.schema(), plan: physical, context: state.task_ctx() })
     }
 
-    /// The same rows under these headers.
+    /// Sets these headers as the names of the columns.
     pub fn with_headers(mut self, headers: &Headers) -> Self {
         self.schema = headers.over(&self.schema);
         self
     }
 
-    /// Their columns.
+    /// The schema of the result.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
-    /// The operators.
+    /// The physical plan.
     pub fn operators(&self) -> &Arc<dyn ExecutionPlan> {
         &self.plan
     }
 
-    /// Runs it. Dropping the stream cancels the programs at the pool.
+    /// Runs the plan. Dropping the stream cancels the programs at the pool.
     pub fn start(&self) -> Result<BatchStream> {
         let guard = CancelOnDrop(self.clone());
         let (plan, context) = (Arc::clone(&self.plan), Arc::clone(&self.context));
@@ -67,7 +67,7 @@ impl Rows {
         Ok(batches.map(move |batch| named(batch.map_err(error::unwrap)?)).boxed())
     }
 
-    /// What `f` says of each program.
+    /// Applies `f` to each program of the plan.
     pub fn programs<T>(&self, f: impl Fn(&PoolExec) -> T) -> Vec<T> {
         let mut found = Vec::new();
         let visited = self.plan.apply(|node| {
@@ -81,7 +81,7 @@ impl Rows {
     }
 }
 
-/// Ends the programs of a plan whose result nobody reads any more.
+/// Cancels the programs of a plan when its result stream is dropped.
 struct CancelOnDrop(Rows);
 
 impl Drop for CancelOnDrop {

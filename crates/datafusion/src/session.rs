@@ -1,4 +1,4 @@
-//! A session: its settings, its pools, and the way from a statement to a plan.
+//! A session: its settings, its pools, and the planning of its statements.
 
 use crate::alter;
 use crate::catalog::{self, Found, Home, PoolSchema};
@@ -51,21 +51,21 @@ pub(crate) const HOME: &str = "session";
 /// The one schema of every catalog.
 pub(crate) const SCHEMA: &str = "public";
 
-/// How a session works.
+/// Settings of a session.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// Whether anything but columns is asked of the pools.
+    /// Whether operators are pushed to the pools; otherwise pools only return columns.
     pub pushdown: bool,
-    /// Streams that a query runs on here; the number of cores if `None`.
+    /// Number of streams that a query runs on in this process; the number of cores if `None`.
     pub target_partitions: Option<usize>,
-    /// What this machine does in a second, by which it is decided what goes to a pool.
+    /// Measured rates of this machine, on which the choice of what to push to a pool is based.
     pub rates: Rates,
-    /// Memory for joins, sorts and groups here, which go to files beyond it; as much as there is if `None`. A pool in
-    /// this process may work within the same.
+    /// Memory for joins, sorts and groups in this process, which spill to files beyond it; unlimited if
+    /// `None`. A pool in this process may reserve from the same budget.
     pub work: Option<Arc<WorkMemory>>,
-    /// How long a statement may take, from when it is planned to its last row; as long as it takes if `None`.
+    /// Longest time that a statement may take, from its planning to its last row; unlimited if `None`.
     pub timeout: Option<Duration>,
-    /// What a statement that names a table is advised as long as there are none.
+    /// Advice for a statement that names a table while there are no tables at all.
     pub advice_without_tables: &'static str,
 }
 
@@ -97,7 +97,7 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// A session without pools.
+    /// Makes a session without pools.
     pub fn new(options: SessionOptions) -> Self {
         let state = SessionStateBuilder::new()
             .with_default_features()
@@ -132,11 +132,11 @@ impl Session {
         &self.context
     }
 
-    /// Makes the tables of `pool` known as `name.public.TABLE`, and as `TABLE` unless an earlier pool has
-    /// one of that name.
+    /// Registers the tables of `pool` as `name.public.TABLE`, and as `TABLE` unless an earlier pool has one
+    /// of that name.
     ///
     /// # Errors
-    /// `Exists` when the name is taken; what keeps the pool from answering.
+    /// `Exists` when the name is taken; the pool's error if it cannot list its tables.
     pub async fn register_pool(&self, name: &str, pool: Arc<dyn Pool>) -> Result<()> {
         if self.context.catalog(name).is_some() {
             let message = format!("there is a catalog named {name} already");
@@ -154,12 +154,12 @@ impl Session {
         Ok(())
     }
 
-    /// Lets statements name files in FROM.
+    /// Lets statements name files in FROM, which `opener` opens.
     pub fn set_file_opener(&self, opener: Arc<dyn FileOpener>) {
         self.home.set_opener(opener);
     }
 
-    /// Lets COPY write files. Without, DataFusion's own writers do.
+    /// Lets COPY write files through `writer`. Without one, DataFusion's own writers are used.
     pub fn set_file_writer(&self, writer: Arc<dyn FileWriter>) {
         self.home.set_writer(writer);
     }
@@ -167,8 +167,8 @@ impl Session {
     /// Plans one statement.
     ///
     /// # Errors
-    /// `Invalid` or `NotFound`, with the position, when the statement is at fault; what keeps a pool or a
-    /// file from being read; `TimedOut`.
+    /// `Invalid` or `NotFound`, with the position, when the statement is at fault; the error of a pool or a
+    /// file that cannot be read; `TimedOut`.
     pub async fn sql(&self, statement: impl Into<Statement>) -> Result<Query> {
         let (statement, deadline) = (statement.into(), Deadline::after(self.options.timeout));
         let planned = deadline.keep(self.plan_first(&statement)).await?;
@@ -178,7 +178,8 @@ impl Session {
     async fn plan_first(&self, statement: &Statement) -> Result<Planned> {
         let pins = Arc::new(Pins::default());
         let planned = self.plan(&statement.text, &pins).await;
-        // What is known of the tables may be old. A pool that looked at a program has said whether it is.
+        // Cached descriptions of tables may be outdated. A pool that prepared a program has told whether they
+        // are.
         let is_told = |planned: &Planned| planned.asks_a_pool() || pins.are_described_anew();
         let is_new = planned.as_ref().is_ok_and(is_told) && !pins.have_drifted();
         let is_stale = planned.as_ref().is_err_and(error::is_stale);
@@ -188,7 +189,7 @@ impl Session {
         }
     }
 
-    /// Plans a statement with nothing but what the pools say now.
+    /// Plans a statement with table descriptions fetched from the pools now.
     ///
     /// # Errors
     /// As [`Session::sql`].
@@ -198,7 +199,7 @@ impl Session {
         self.explained(planned, statement).await
     }
 
-    /// The error as it is told to whoever wrote the statement.
+    /// Converts an error for the author of the statement: adds the position in its text and advice.
     async fn explained<T>(&self, outcome: Result<T, DataFusionError>, statement: &Statement) -> Result<T> {
         match outcome {
             Ok(planned) => Ok(planned),
@@ -271,7 +272,7 @@ impl Session {
         Ok(self.planned(state, plan).await?.with_headers(headers))
     }
 
-    /// Opens the files that the plan names, once it is known which of their columns it needs.
+    /// Opens the files that the plan names, with only the columns that the optimized plan needs.
     async fn open_files(&self, state: &SessionState, plan: &LogicalPlan) -> Result<(), DataFusionError> {
         let Some(opener) = self.home.opener() else { return Ok(()) };
         if !file::has_files(plan)? {
@@ -292,7 +293,7 @@ impl Session {
                     let change = changes::create(&state, Arc::clone(pool.pool()), &create).await?;
                     Ok(Planned::Command(Command::Change(change)))
                 }
-                // It reads tables, each in one version.
+                // The query reads tables of pools, each in one version.
                 None => {
                     let plan = LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create));
                     Ok(Planned::Command(Command::Plan(SessionContext::new_with_state(state), plan)))
@@ -344,7 +345,7 @@ impl Session {
         }))
     }
 
-    /// CREATE VIEW in a pool; `None` for a view of the session.
+    /// Plans CREATE VIEW in a pool; returns `None` for a view of the session.
     async fn view_created(
         &self,
         state: &SessionState,
@@ -352,7 +353,7 @@ impl Session {
     ) -> Result<Option<Planned>, DataFusionError> {
         let name = object_name_to_table_reference(create.name.clone(), true)?;
         let is_of_session = name.catalog().is_none_or(|catalog| catalog == HOME);
-        // The session's own views are all temporary, which DataFusion has no word for.
+        // Views of the session are always temporary, a flag that DataFusion does not accept.
         if std::mem::take(&mut create.temporary)
             || (create.or_replace && is_of_session && self.home.table_exist(name.table()))
         {
@@ -372,7 +373,8 @@ impl Session {
                 let command = Command::CreateView(Arc::clone(pool.pool()), view, create.or_replace);
                 Ok(Some(Planned::Command(command)))
             }
-            // Nobody else has a pool of this process: the view may as well belong to the session.
+            // No other client has access to a pool of this process, so that the view can belong to the
+            // session.
             None if !pool.pool().is_remote() => Ok(None),
             None => {
                 let message = "a view of a pool cannot read files, or tables and views of this session";
@@ -384,7 +386,7 @@ impl Session {
         }
     }
 
-    /// DROP TABLE and DROP VIEW of what is in a pool; `None` for any other statement.
+    /// Plans DROP TABLE and DROP VIEW of a table or view in a pool; returns `None` for any other statement.
     async fn dropped(&self, statement: &DfStatement) -> Result<Option<Planned>, DataFusionError> {
         let DfStatement::Statement(statement) = statement else { return Ok(None) };
         let SqlStatement::Drop { object_type, names, if_exists, .. } = &**statement else { return Ok(None) };
@@ -414,7 +416,7 @@ impl Session {
         Ok(Some(Planned::Command(command)))
     }
 
-    /// The pool in which a table or view called `name` is made; none if there is no pool.
+    /// Returns the pool in which a table or view called `name` is created; `None` if there is no pool.
     fn pool_for(&self, name: &TableReference) -> Result<Option<Arc<PoolSchema>>, DataFusionError> {
         match name.catalog() {
             Some(catalog) if catalog != HOME => Ok(self.pool_named(catalog)),
@@ -427,14 +429,14 @@ impl Session {
         }
     }
 
-    /// The pool that was registered under this name.
+    /// Returns the pool that was registered under this name.
     fn pool_named(&self, name: &str) -> Option<Arc<PoolSchema>> {
         let schema = self.context.catalog(name)?.schema(SCHEMA)?;
         let wanted = schema.downcast_ref::<PoolSchema>()?;
         self.home.pools().into_iter().find(|pool| std::ptr::eq(&**pool, wanted))
     }
 
-    /// The table or view of a pool that `name` means, if it means one, and the pool.
+    /// Finds the table or view of a pool that `name` refers to, and its pool.
     async fn find(&self, name: &TableReference) -> Result<Option<(Arc<PoolSchema>, Found)>, DataFusionError> {
         let found = match name.catalog() {
             Some(catalog) if catalog != HOME => match self.pool_named(catalog) {
@@ -446,7 +448,7 @@ impl Session {
         found.map_err(error::wrap)
     }
 
-    /// Advises the tables whose names look like `wanted`, which does not exist.
+    /// Adds advice to `error`: names of tables similar to `wanted`, which does not exist.
     async fn with_close_names(&self, error: Error, wanted: &str) -> Error {
         let Ok(names) = self.home.all_names().await else { return error };
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -457,7 +459,7 @@ impl Session {
     }
 }
 
-/// The columns of a table or query, a row for each.
+/// Plans the result of DESCRIBE: the columns of a table or query, one row each.
 fn described(schema: &Schema) -> Result<LogicalPlan, DataFusionError> {
     let names = ["column_name", "data_type", "is_nullable"];
     let columns =
@@ -478,7 +480,7 @@ fn described(schema: &Schema) -> Result<LogicalPlan, DataFusionError> {
     }
 }
 
-/// Whether it is an UPDATE, a DELETE or a TRUNCATE.
+/// Whether the plan is an UPDATE, a DELETE or a TRUNCATE.
 fn is_change(plan: &LogicalPlan) -> bool {
     matches!(plan, LogicalPlan::Dml(dml) if !matches!(dml.op, WriteOp::Insert(_)))
 }
@@ -487,11 +489,11 @@ fn is_query(statement: &DfStatement) -> bool {
     matches!(statement, DfStatement::Statement(statement) if matches!(**statement, SqlStatement::Query(_)))
 }
 
-/// Where statements have their memory, and their files when it is short.
+/// Makes the runtime environment, which limits memory and provides files to spill to.
 fn runtime(options: &SessionOptions) -> Arc<RuntimeEnv> {
     let Some(work) = &options.work else { return Arc::default() };
     let builder = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(EngineMemory::new(work)));
-    // It fails for settings that are not made here: those of caches, and of folders for files.
+    // Building fails only for settings of caches and of temporary folders, which are not set here.
     builder.build_arc().unwrap_or_default()
 }
 
@@ -506,16 +508,17 @@ fn config(options: &SessionOptions) -> SessionConfig {
         config = config.with_target_partitions(partitions.max(1));
     }
     let options = config.options_mut();
-    // The keys of a join's smaller side go to the pool with the program of the other. They are seen on their way
-    // into the join (`crate::dynamic`); DataFusion would make an expression of each.
+    // The join keys of the smaller side are pushed to the pool with the program of the other side. They are
+    // collected on their way into the join (`crate::dynamic`); DataFusion would make an expression for each
+    // key.
     options.optimizer.hash_join_inlist_pushdown_max_distinct_values = 0;
     options.optimizer.hash_join_inlist_pushdown_max_size = 0;
-    // Which side of a join is built on follows from the same estimates as the order of joins.
+    // The build side of a join is chosen by the same estimates as the order of joins.
     options.optimizer.use_statistics_registry = true;
-    // Small tables are not dealt out to several threads. Their sizes are estimates, because a statement may read a newer
-    // version than the one that was described.
+    // Small tables are not split among several threads. Their sizes are estimates, because a statement may
+    // read a newer version than the one that was described.
     options.execution.use_row_number_estimates_to_optimize_partitioning = true;
-    // Positions for error messages.
+    // Record positions for error messages.
     options.sql_parser.collect_spans = true;
     // The check takes a difference in nullability for an error, and DataFusion's own logical and physical
     // expressions differ in it (CASE over IS TRUE).

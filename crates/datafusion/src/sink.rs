@@ -1,4 +1,4 @@
-//! INSERT INTO a table of a pool: the rows become a new version of it.
+//! INSERT INTO a table of a pool: the rows are loaded as a new version of the table.
 
 use crate::error;
 use crate::table::PoolTable;
@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Loads what it is given into a table.
+/// Loads its input into a table.
 #[derive(Debug)]
 pub(crate) struct PoolSink {
     pub table: PoolTable,

@@ -1,18 +1,18 @@
-//! Text into statements.
+//! Splits text into statements.
 //!
-//! Invariant: the statements are cut from the text as it was written; semicolons in strings, quoted
-//! names, comments and dollar-quoted text cut nothing.
+//! Invariant: statements keep their text as it was written; semicolons in strings, quoted names, comments and
+//! dollar-quoted text do not separate statements.
 
 use crate::dialect::Grammar;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
 use farpool_model::{Error, Result};
 
-/// One statement and where it stands.
+/// One statement and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// As it was written, without the semicolon.
+    /// The text as it was written, without the semicolon.
     pub text: String,
-    /// The line, from 1, of the text it was cut from on which it begins.
+    /// The line, from 1, on which the statement begins in the text that it was split from.
     pub line: u64,
 }
 
@@ -22,10 +22,10 @@ impl From<&str> for Statement {
     }
 }
 
-/// The statements of `text`, which are separated by semicolons. Those without any token are left out.
+/// Splits `text` into statements at semicolons. Statements without any token are left out.
 ///
 /// # Errors
-/// `Invalid` with the position, when `text` is not made of SQL tokens.
+/// `Invalid` with the position, when `text` does not consist of SQL tokens.
 pub fn split_statements(text: &str) -> Result<Vec<Statement>> {
     let tokens = Tokenizer::new(&Grammar, text)
         .tokenize_with_location()
@@ -65,7 +65,7 @@ fn untokenized(message: String, at: Location, text: &str) -> Error {
     crate::error::in_statement(datafusion::error::DataFusionError::SQL(Box::new(parser), None), text, 1)
 }
 
-/// Byte offsets of lines and columns, which sqlparser counts in characters.
+/// Converts lines and columns, which sqlparser counts in characters, to byte offsets.
 pub(crate) struct Offsets<'a> {
     text: &'a str,
     lines: Vec<usize>,

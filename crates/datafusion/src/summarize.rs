@@ -1,12 +1,13 @@
-//! SUMMARIZE: a row for each column of a table or query, as in DuckDB. One SELECT computes them all, a column for each of
-//! their values, so that the table is read once; lists of these are unnested to rows.
+//! SUMMARIZE: a row for each column of a table or query, as in DuckDB. One SELECT computes all values, each
+//! as a column, so that the table is read once; lists of these are unnested to rows.
 
 use arrow_schema::{DataType, Schema};
 use farpool_model::schema;
 use farpool_model::{quoted, sql_name};
 use std::fmt::Write;
 
-/// The query that a statement summarizes, its parts at their places in the text; `None` if it does something else.
+/// Returns the query that a SUMMARIZE statement is about, at its position in the text; `None` for another
+/// statement.
 pub(crate) fn summarized(text: &str) -> Option<String> {
     const WORD: &str = "summarize";
     let from = text.find(|c: char| !c.is_whitespace())?;
@@ -24,10 +25,10 @@ pub(crate) fn summarized(text: &str) -> Option<String> {
     Some(format!("{}{verb:<9}{rest}", &text[..from]))
 }
 
-/// The expression of a value of the column that is called so, if its type has one.
+/// Returns the SQL expression of a value of the named column, if the column's type has this value.
 type ValueOf = fn(&str, &DataType) -> Option<String>;
 
-/// What each row has: its name, and how it is computed of a column.
+/// The values of each row: name, and the expression over a column.
 const VALUES: &[(&str, ValueOf)] = &[
     ("min", |column, of| is_ordered(of).then(|| format!("CAST(min({column}) AS VARCHAR)"))),
     ("max", |column, of| is_ordered(of).then(|| format!("CAST(max({column}) AS VARCHAR)"))),
@@ -50,7 +51,7 @@ fn quantile(column: &str, of: &DataType, q: f64) -> Option<String> {
     (known && !is_time).then(|| format!("CAST(approx_quantile({column}, {q}) AS VARCHAR)"))
 }
 
-/// Whether values of the type have an order, and a text.
+/// Whether values of the type can be ordered and cast to text.
 fn is_ordered(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(_, values) => is_ordered(values),
@@ -64,7 +65,7 @@ fn is_ordered(data_type: &DataType) -> bool {
     }
 }
 
-/// The statement for the summary of `query`, whose columns these are.
+/// Returns the statement that summarizes `query`, which has these columns.
 pub(crate) fn statement(query: &str, columns: &Schema) -> String {
     let list = |values: Vec<String>| format!("unnest([{}])", values.join(", "));
     let text = |text: &str| format!("'{}'", text.replace('\'', "''"));

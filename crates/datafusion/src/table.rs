@@ -1,8 +1,8 @@
-//! A table of a pool as DataFusion sees it.
+//! A table of a pool as a DataFusion table provider.
 //!
-//! Invariant: one `PoolTable` is one version of a table. What a statement plans on it reads the version that the
-//! statement has pinned ([`crate::pins`]), which may be newer; what is planned on it without a statement reads its own
-//! version, or fails.
+//! Invariant: one `PoolTable` is one version of a table. What a statement plans on it reads the version that
+//! the statement has pinned ([`crate::pins`]), which may be newer; a plan made without a statement reads the
+//! version of the `PoolTable`, or fails.
 
 use crate::convert::Scope;
 use crate::estimates;
@@ -36,7 +36,7 @@ use std::sync::Arc;
 pub struct PoolTable {
     pool: Arc<dyn Pool>,
     info: Arc<TableInfo>,
-    /// The schema without qualifiers, in which filters are written.
+    /// The schema without qualifiers, against which filters are resolved.
     columns: DFSchemaRef,
     pushdown: bool,
     meter: Arc<LinkMeter>,
@@ -47,40 +47,40 @@ pub struct PoolTable {
 impl PoolTable {
     /// The table that `info` describes.
     pub fn new(pool: Arc<dyn Pool>, info: TableInfo) -> Self {
-        // Column names of a table in a pool are unique, so there is nothing that could fail.
+        // Column names of a table in a pool are unique, so that the conversion cannot fail.
         let columns = DFSchema::try_from(Arc::clone(&info.schema)).unwrap_or_else(|_| DFSchema::empty());
         let columns = Arc::new(columns);
         let (meter, sketches, kept) = <(_, _, Vec<OperatorAnswer>)>::default();
         PoolTable { pool, info: Arc::new(info), columns, pushdown: true, meter, sketches, kept }
     }
 
-    /// The newest version of a table.
+    /// Opens the newest version of a table.
     ///
     /// # Errors
-    /// `NotFound`, or what keeps the pool from answering.
+    /// `NotFound`, or the pool's error if it cannot answer.
     pub async fn open(pool: Arc<dyn Pool>, name: &TableName) -> farpool_model::Result<Self> {
         let info = pool.table(name).await?;
         Ok(PoolTable::new(pool, info))
     }
 
-    /// What is known about it.
+    /// Description of the table version.
     pub fn info(&self) -> &TableInfo {
         &self.info
     }
 
-    /// The pool that holds it.
+    /// The pool that holds the table.
     pub fn pool(&self) -> &Arc<dyn Pool> {
         &self.pool
     }
 
-    /// The same table, of which nothing but columns is asked if not `pushdown`.
+    /// Sets whether operators are pushed to the pool; otherwise only columns are read from it.
     #[must_use]
     pub fn with_pushdown(mut self, pushdown: bool) -> Self {
         self.pushdown = pushdown;
         self
     }
 
-    /// The same table, the way to whose pool is measured by `meter`.
+    /// Sets the meter of the link to the pool.
     pub(crate) fn with_meter(mut self, meter: &Arc<LinkMeter>) -> Self {
         self.meter = Arc::clone(meter);
         self
@@ -90,7 +90,7 @@ impl PoolTable {
         &self.meter
     }
 
-    /// Where a program over the table would run, for an engine with so many threads.
+    /// Describes where a program over the table would run, for an engine with `threads` threads.
     pub(crate) fn run_place(&self, threads: usize) -> Place {
         if !self.pool.is_remote() {
             return Place { link: None, workers: threads, threads };
@@ -100,18 +100,18 @@ impl PoolTable {
         Place { link: Some(link), workers: speed.workers.unwrap_or(threads), threads }
     }
 
-    /// The same table, the sketches of whose columns are kept in `sketches`.
+    /// Sets the cache for the sketches of the table's columns.
     pub(crate) fn with_sketches(mut self, sketches: &Arc<Sketches>) -> Self {
         self.sketches = Arc::clone(sketches);
         self
     }
 
-    /// The table for estimates of joins.
+    /// Returns the table as the source of join estimates.
     pub(crate) fn source(&self) -> Source {
         Source { info: Arc::clone(&self.info), sketches: Arc::clone(&self.sketches) }
     }
 
-    /// The same table with a note of an operator above it that stays here.
+    /// Adds notes of operators above the table that are not pushed down.
     pub(crate) fn with_kept(mut self, kept: impl IntoIterator<Item = OperatorAnswer>) -> Self {
         self.kept.extend(kept);
         self
@@ -125,13 +125,13 @@ impl PoolTable {
         self.pushdown
     }
 
-    /// Streams for one program: as many as there are row groups to share.
+    /// Number of streams for one program: `target`, but at most one for each row group.
     pub(crate) fn partitions(&self, target: usize) -> usize {
         let row_groups = cast::usize_saturating(self.info.rows).div_ceil(limits::ROW_GROUP_ROWS);
         target.min(row_groups).max(1)
     }
 
-    /// Where a filter without qualifiers is decided.
+    /// Converts a filter without qualifiers and tells whether the pool can decide it.
     pub(crate) fn place(&self, filter: &Logical) -> Placed {
         let schema = &self.info.schema;
         let column = |i: usize| Slot::new("", Expr::Column(i));
@@ -142,7 +142,7 @@ impl PoolTable {
         split::place(scope.condition(filter), schema)
     }
 
-    /// The program that gives `columns` of the rows that pass `filter`.
+    /// Returns the program that reads `columns` of the rows that pass `filter`.
     pub(crate) fn scan_program(
         &self,
         columns: &[usize],
@@ -176,7 +176,7 @@ impl TableProvider for PoolTable {
             }
             match self.place(&unqualified(filter)).answer {
                 Answer::Exact => TableProviderFilterPushDown::Exact,
-                // Refused ones are passed on as well, to be told with the reason.
+                // Refused filters are passed on as well, so that the plan can show the reason.
                 Answer::Superset | Answer::Refused => TableProviderFilterPushDown::Inexact,
             }
         };
@@ -224,7 +224,7 @@ impl TableProvider for PoolTable {
 }
 
 impl PoolTable {
-    /// For a pool that does less than what every pool should: all filters are applied here.
+    /// Scans a pool that cannot run the filters of `scan`: all filters are applied here.
     async fn scan_and_filter(
         &self,
         state: &dyn Session,
@@ -252,7 +252,7 @@ impl PoolTable {
     }
 }
 
-/// A note of a filter that is not decided at the pool.
+/// Returns a note of a filter that the pool cannot decide exactly.
 fn stays(filter: &Logical, placed: &Placed) -> Option<OperatorAnswer> {
     (placed.answer != Answer::Exact).then(|| OperatorAnswer {
         operator: Operator::Filter,
@@ -262,12 +262,12 @@ fn stays(filter: &Logical, placed: &Placed) -> Option<OperatorAnswer> {
     })
 }
 
-/// The expression with columns by their names alone.
+/// Removes the qualifiers from the columns of the expression.
 pub(crate) fn unqualified(expr: &Logical) -> Logical {
     datafusion::logical_expr::expr_rewriter::unnormalize_col(expr.clone())
 }
 
-/// Whether a filter holds values that only another part of the query gives.
+/// Whether a filter contains a value that is computed by another part of the query.
 fn waits_for_others(filter: &Logical) -> bool {
     use datafusion::common::tree_node::TreeNode;
     let waits = |e: &Logical| {

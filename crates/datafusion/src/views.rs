@@ -1,10 +1,12 @@
-//! Views that a pool keeps for all clients of a tenant: texts of queries, planned by whoever reads them.
+//! Views that a pool stores for all clients of a tenant: texts of queries, planned by the client that reads
+//! them.
 //!
-//! The names in a text are those of tables and views of its pool and nothing else: not of the session, its other pools
-//! or this machine's files, which other clients do not have, and which a text that comes from anybody must not reach.
+//! A text can name tables and views of its own pool only: not of the session, its other pools or this
+//! machine's files. Other clients do not have those, and a text that another client wrote must not get access
+//! to them.
 //!
-//! Invariant: whatever a pool says that a view is, it becomes the plan of a query, of at most
-//! [`limits::VIEW_OPERATORS_MAX`] operators and over at most [`limits::VIEWS_READ_MAX`] views,
+//! Invariant: whatever text a pool returns for a view, it becomes either the plan of a query, of at most
+//! [`limits::VIEW_OPERATORS_MAX`] operators and over at most [`limits::VIEWS_READ_MAX`] views nested at most
 //! [`limits::VIEW_DEPTH_MAX`] deep, or an error that names the view.
 
 mod create;
@@ -38,31 +40,31 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Reads views of one pool for one statement, each of them once.
+/// Reads views of one pool for one statement; each view is planned once.
 pub(crate) struct Reader<'a> {
-    /// The session as views see it: its functions, and none of its names.
+    /// The session state for planning views: with its functions, without its names.
     state: SessionState,
     pool: &'a PoolSchema,
     read: Mutex<HashMap<TableName, Arc<ViewTable>>>,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads views of `pool` in the session whose state is `state`.
+    /// Makes a reader of views of `pool` in the session whose state is `state`.
     pub(crate) fn new(mut state: SessionState, pool: &'a PoolSchema) -> Self {
         let options = state.config_mut().options_mut();
         options.catalog.default_catalog = HOME.to_string();
         options.catalog.default_schema = SCHEMA.to_string();
         options.catalog.information_schema = false;
-        // What texts mean does not depend on the settings of a session.
+        // The meaning of a view's text does not depend on settings of the session.
         options.sql_parser = SqlParserOptions { collect_spans: true, ..SqlParserOptions::default() };
         Reader { state, pool, read: Mutex::default() }
     }
 
-    /// The view as a table, planned with what its tables and views are now. It is read by the views `above`, from the
-    /// outermost on.
+    /// Plans the view over the current tables and views of its pool and returns it as a table. `above` are
+    /// the views that read it, outermost first.
     ///
     /// # Errors
-    /// What is wrong with the view, which they name; what keeps the pool from answering.
+    /// When the view cannot be planned, with the names of the views; the pool's error if it cannot answer.
     pub(crate) fn expand<'b>(
         &'b self,
         view: &'b View,
@@ -89,10 +91,10 @@ impl<'a> Reader<'a> {
         .boxed()
     }
 
-    /// The query that a text is.
+    /// Parses the text of a view, a single query.
     ///
     /// # Errors
-    /// Also for any other statement, and for several.
+    /// Also fails for any other statement, and for several.
     fn parse(&self, text: &str) -> Result<Box<Query>> {
         check_length(text).map_err(error::wrap)?;
         if let Statement::Statement(statement) = dialect::parse(&self.state, text)?.statement
@@ -112,7 +114,8 @@ impl<'a> Reader<'a> {
                 let message = format!("{reference} does not stand in the pool of the view");
                 return Err(error::wrap(Error::invalid(message)));
             };
-            // Without a table it is a function that gives one; or DataFusion says where there is nothing.
+            // If no table is found, the name may be a table function; otherwise DataFusion reports the error
+            // with its position.
             if let Some(table) = self.find(name, path).await? {
                 tables.register_table(name.to_string(), table)?;
             }
@@ -137,13 +140,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What stands for a view that cannot be planned where tables and views are listed: one without columns.
+/// Returns the table that a listing shows for a view that cannot be planned: one without columns.
 pub(crate) fn without_columns(view: &View) -> Result<ViewTable> {
     let nothing = LogicalPlanBuilder::empty(false).build()?;
     Ok(ViewTable::new(nothing, Some(view.text().to_string())))
 }
 
-/// The views from the outermost one down to `name`.
+/// Returns the views from the outermost one down to `name`; fails if `name` is already among them.
 fn below(above: &[TableName], name: &TableName) -> farpool_model::Result<Vec<TableName>> {
     let path: Vec<TableName> = above.iter().chain([name]).cloned().collect();
     if above.contains(name) {
@@ -159,7 +162,7 @@ fn below(above: &[TableName], name: &TableName) -> farpool_model::Result<Vec<Tab
 }
 
 fn check_length(text: &str) -> farpool_model::Result<()> {
-    // What cannot be cut into tokens cannot be parsed either, which says more.
+    // Text that the tokenizer refuses is left to the parser, whose error is better.
     let tokens = Tokenizer::new(&Grammar, text).tokenize().unwrap_or_default();
     let count = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).count();
     match count <= limits::VIEW_TOKENS_MAX {
@@ -172,7 +175,7 @@ fn check_length(text: &str) -> farpool_model::Result<()> {
     }
 }
 
-/// Catalogs with these tables and no others.
+/// Makes a catalog list with these tables only.
 fn only(tables: Arc<MemorySchemaProvider>) -> Result<Arc<MemoryCatalogProviderList>> {
     let catalog = MemoryCatalogProvider::new();
     catalog.register_schema(SCHEMA, tables)?;
@@ -181,7 +184,7 @@ fn only(tables: Arc<MemorySchemaProvider>) -> Result<Arc<MemoryCatalogProviderLi
     Ok(Arc::new(catalogs))
 }
 
-/// That a plan reads and does nothing else, is of a size that others can plan with, and can be a table.
+/// Checks that a plan only reads, is small enough to be part of other plans, and can be a table.
 fn check(plan: &LogicalPlan) -> farpool_model::Result<()> {
     let mut operators = 0;
     let counted = plan.apply_with_subqueries(|_| {
@@ -219,7 +222,8 @@ fn not_a_query() -> Error {
     Error::invalid("a view is one SELECT and nothing else")
 }
 
-/// The error of a view. Parts of its text may stand in it, which whoever keeps it may have written for a terminal.
+/// Makes the error of a view. It may quote the view's text, which another client wrote, so that control
+/// characters are escaped.
 fn in_view(name: &TableName, error: Error) -> Error {
     let escaped = |text: &str| -> String {
         let escape = |c: char| match c.is_control() && c != '\n' {

@@ -1,4 +1,4 @@
-//! A pool in this process: load a file, query it, read the receipt.
+//! A pool in this process: loads a file, queries it, and prints costs from the receipt.
 //!
 //! `cargo run --release --example embedded -- FILE.parquet`
 

@@ -1,8 +1,8 @@
-//! A tiny engine without DataFusion: it hands Substrait plans to a pool, asks how far the pool carries out each
-//! operator, runs what it can use, and merges groups that the pool gives in parts.
+//! A tiny engine without DataFusion: it sends Substrait plans to a pool, gets the pool's answer to each
+//! operator, runs the plans that it can use, and merges groups that the pool returns in parts.
 //!
-//! `cargo run --release --example engine`, or `-- farpool://127.0.0.1:9797` for a node elsewhere. The pool that it
-//! opens itself has hardly any memory for groups, so that they come in parts.
+//! `cargo run --release --example engine`, or `-- farpool://127.0.0.1:9797` for a node elsewhere. The pool
+//! that it opens itself has so little memory for groups that they come in parts.
 
 use arrow::array::{ArrayRef, AsArray, Decimal128Array, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Decimal128Type, Field, Int64Type, Schema, SchemaRef};
@@ -37,7 +37,7 @@ async fn main() -> Result<()> {
     println!("{} orders at {}", info.rows, pool.url());
     let schema = info.schema;
 
-    // An engine that writes Substrait has such bytes; this one has the pool's own library make them.
+    // A real engine would write the Substrait bytes itself; this one uses the library of the pool.
     for (what, program) in [("largest orders", largest()?), ("totals", totals()?), ("names", names()?)] {
         let plan = encode_program(&program, &schema)?;
         println!("\n{what}: a plan of {} bytes", plan.len());
@@ -56,7 +56,8 @@ async fn run(pool: &dyn Pool, schema: &SchemaRef, plan: &[u8]) -> Result<()> {
     }
     let finish = Finish::of(&program, &prepared, schema);
     if !prepared.is_exact() && finish.is_none() {
-        // The pool would give the columns that the rest is computed of. An engine with operators reads them.
+        // The pool would return the columns that the rest of the plan needs, for an engine with operators of
+        // its own.
         let columns: Vec<&str> = prepared.schema.fields().iter().map(|f| f.name().as_str()).collect();
         println!("  this engine has no operators: it would go on with {}", columns.join(", "));
         return Ok(());
@@ -80,7 +81,8 @@ async fn run(pool: &dyn Pool, schema: &SchemaRef, plan: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The result with this schema of groups that come in parts. This engine knows one key, an integer, and sums.
+/// Merges the parts of groups into the result with schema `result`. This engine supports one integer key, and
+/// sums.
 fn merged(finish: &Finish, result: &SchemaRef, parts: &[RecordBatch]) -> Result<RecordBatch> {
     let calls = finish.calls();
     if finish.keys() != 1 || calls.iter().any(|call| call.merge != PartMerge::Sum) {
@@ -121,7 +123,7 @@ fn merged(finish: &Finish, result: &SchemaRef, parts: &[RecordBatch]) -> Result<
     RecordBatch::try_new(result.clone(), columns).map_err(of_arrow)
 }
 
-/// Counts or decimals as integers.
+/// Returns counts or decimals as integers.
 fn exact(values: &ArrayRef) -> Vec<i128> {
     match values.data_type() {
         DataType::Int64 => {

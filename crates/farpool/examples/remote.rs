@@ -1,4 +1,4 @@
-//! A node elsewhere: connect, load a file, query it with push-down, see what crossed the network.
+//! A node elsewhere: connects, loads a file, queries it with push-down, and prints what crossed the network.
 //!
 //! `farpool serve`, then `cargo run --release --example remote -- farpool://127.0.0.1:9797 FILE.parquet`
 

@@ -1,19 +1,20 @@
-//! The rates of this machine, kept where `farpool calibrate` left them.
+//! The measured rates of this machine, stored in a file by `farpool calibrate`.
 //!
-//! Invariant: a file that is missing, damaged or absurd changes nothing but the choices: the built-in rates
-//! take its place.
+//! Invariant: a file that is missing, damaged or implausible causes no error: the built-in rates are used
+//! instead, and only the choice of what is pushed down can differ.
 
 use crate::{Error, Rates, Result};
 use std::path::{Path, PathBuf};
 
-/// Where the rates of this machine are kept: in the user's folder for what can be made again.
+/// Path of the file with the rates of this machine: in the user's cache folder.
 pub fn calibration_file() -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
     Some(caches.join("farpool").join("calibration.json"))
 }
 
-/// The rates of this machine, or the built-in ones; a file that cannot be used is logged as a warning.
+/// Returns the rates of this machine, or the built-in ones; a file that cannot be used is logged as a
+/// warning.
 pub fn calibrated_rates() -> Rates {
     let Some(path) = calibration_file() else { return Rates::default() };
     match read(&path) {
@@ -25,7 +26,7 @@ pub fn calibrated_rates() -> Rates {
     }
 }
 
-/// The rates at `path`; `None` if there is no such file.
+/// Reads the rates at `path`; `None` if there is no such file.
 fn read(path: &Path) -> Result<Option<Rates>> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -37,7 +38,7 @@ fn read(path: &Path) -> Result<Option<Rates>> {
     sound.map(Some).ok_or_else(|| Error::corrupt(format!("{} is damaged", path.display())))
 }
 
-/// Keeps `rates` for the next time.
+/// Writes `rates` to `path`, for [`calibrated_rates`].
 ///
 /// # Errors
 /// `Unavailable` when the file cannot be written.
@@ -47,7 +48,7 @@ pub fn keep_rates(rates: &Rates, path: &Path) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(failed)?;
     let text = serde_json::to_string_pretty(rates).map_err(|error| Error::internal(error.to_string()))?;
-    // As a whole or not at all: another process may be reading.
+    // Written to a temporary file and renamed: another process may be reading.
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
     std::io::Write::write_all(&mut file, (text + "\n").as_bytes()).map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;

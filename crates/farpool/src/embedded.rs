@@ -47,7 +47,8 @@ pub struct EmbeddedPool {
     held: Arc<Held>,
 }
 
-/// Versions of tables that prepared programs hold, for other programs of the same statements.
+/// Table versions that prepared programs hold, so that later programs of the same statement can read the same
+/// version.
 #[derive(Debug, Default)]
 struct Held(Mutex<HashMap<(TableName, Version), Weak<Table>>>);
 
@@ -69,12 +70,13 @@ impl EmbeddedPool {
     /// the system.
     ///
     /// # Errors
-    /// What the system says about the memory.
+    /// When the system does not provide the memory.
     pub fn open(memory_bytes: usize) -> Result<Arc<Self>> {
         Self::open_within(memory_bytes, WorkMemory::new(limits::WORK_BYTES_DEFAULT))
     }
 
-    /// Opens a pool that reserves from `work` what it takes beside tables. Sessions of this process can share `work`.
+    /// Opens a pool that reserves all of its memory except tables from `work`. Sessions of this process can
+    /// share `work`.
     ///
     /// # Errors
     /// As [`EmbeddedPool::open`].
@@ -95,13 +97,14 @@ impl EmbeddedPool {
         Arc::new(EmbeddedPool { taps: false, ..self.clone() })
     }
 
-    /// The pool that `tenant` has at `node`, for programs that serve a node and query it too.
+    /// Returns the pool of `tenant` at `node`, for programs that serve a node and query it too.
     pub fn over(node: Arc<Node>, tenant: TenantName) -> Arc<Self> {
         let caller = node.owner(tenant);
         Arc::new(EmbeddedPool { node, caller, taps: true, held: Arc::default() })
     }
 
-    /// The version of its table that a program names, if one that is prepared holds it; else the newest.
+    /// Returns the table version that `program` names if a prepared program still holds it, else the newest
+    /// one.
     fn source(&self, program: &Program) -> Result<(Version, Arc<Table>)> {
         let newest = self.caller.source(&program.table)?;
         let wanted = program.version.filter(|version| *version != newest.0);
@@ -204,7 +207,7 @@ impl Pool for EmbeddedPool {
         self.caller.admit(&run).await?;
         let threads = run.need()?.threads;
         let execution = morsels::execute(self.caller.clone(), run.clone(), threads);
-        // Dropped, they end it.
+        // Dropping the set drops the streams, which cancels the run.
         let mut steps = JoinSet::new();
         for mut stream in execution.streams {
             steps.spawn(async move { stream.try_next().await });

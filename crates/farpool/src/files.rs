@@ -1,4 +1,4 @@
-//! Files into pools: Parquet, CSV, JSON and Arrow IPC, read on threads of their own while the pool encodes.
+//! Loads files into pools: Parquet, CSV, JSON and Arrow IPC, read on separate threads while the pool encodes.
 
 use crate::nested;
 use crate::ordered::{stream_tasks, threads};
@@ -13,16 +13,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Batches that the reader may be ahead of the pool.
+/// Number of batches that the reader may be ahead of the pool.
 const BATCHES_AHEAD: usize = 4;
 
-/// Columns that are told by name when they are left out.
+/// Most left-out columns that a note lists by name.
 const COLUMNS_TOLD: usize = 10;
 
-/// Loads `files` (paths, or patterns such as `trips-*.parquet`) as one table. They agree in their columns.
+/// Loads `files` (paths, or patterns such as `trips-*.parquet`) as one table. All files must have the same
+/// columns.
 ///
 /// # Errors
-/// What is wrong with the files, or what the pool says.
+/// When a file cannot be read, or when the pool refuses the load.
 pub async fn load_files(
     pool: &dyn Pool,
     table: &str,
@@ -32,7 +33,7 @@ pub async fn load_files(
     FileLoad::open(files)?.run(pool, &TableName::new(table)?, mode).await
 }
 
-/// Files that are about to be loaded, and how far that has come.
+/// Files that are about to be loaded, with counters of the progress.
 pub struct FileLoad {
     source: Source,
     schema: SchemaRef,
@@ -42,7 +43,7 @@ pub struct FileLoad {
 }
 
 impl FileLoad {
-    /// Finds the files and reads what they say about themselves.
+    /// Resolves the patterns and reads the metadata of the files (for formats without any, the first rows).
     ///
     /// # Errors
     /// When there is none, one cannot be read, or they do not agree in their columns.
@@ -50,7 +51,7 @@ impl FileLoad {
         Self::open_with(files, &ReadOptions::default())
     }
 
-    /// The same, with `options`.
+    /// Does the same as [`FileLoad::open`], with `options`.
     ///
     /// # Errors
     /// Those of [`FileLoad::open`].
@@ -66,7 +67,7 @@ impl FileLoad {
         &self.schema
     }
 
-    /// With text for nested columns: what JSON writes for their values.
+    /// Converts nested columns to text: the JSON of their values.
     #[must_use]
     pub fn nested_as_json(mut self) -> Self {
         self.schema = nested::texts_schema(&self.schema);
@@ -79,26 +80,26 @@ impl FileLoad {
         self.source.files().iter().cloned()
     }
 
-    /// Only these columns, by their positions in [`FileLoad::schema`], in ascending order.
+    /// Restricts the load to these columns, by their positions in [`FileLoad::schema`], in ascending order.
     #[must_use]
     pub fn select(mut self, columns: Vec<usize>) -> Self {
         self.columns = Some(columns);
         self
     }
 
-    /// No more rows than these.
+    /// Restricts the load to the first `rows` rows.
     #[must_use]
     pub fn limit(mut self, rows: usize) -> Self {
         self.source = self.source.with_limit(rows);
         self
     }
 
-    /// Whether types of columns were guessed from a part of the rows.
+    /// Whether types of columns were guessed from some of the rows only.
     pub fn is_guessed(&self) -> bool {
         self.source.is_guessed()
     }
 
-    /// Rows of all files, where they say how many they have.
+    /// Rows of all files together, where the formats state it.
     pub fn rows_hint(&self) -> Option<u64> {
         self.source.rows_hint()
     }
@@ -108,20 +109,20 @@ impl FileLoad {
         self.source.bytes()
     }
 
-    /// Bytes read so far.
+    /// Counter of the bytes read so far.
     pub fn bytes_read(&self) -> Arc<AtomicU64> {
         self.source.progress()
     }
 
-    /// Rows read so far.
+    /// Counter of the rows read so far.
     pub fn rows_read(&self) -> Arc<AtomicU64> {
         self.rows_read.clone()
     }
 
-    /// Reads the files into `table`.
+    /// Loads the files into `table`.
     ///
     /// # Errors
-    /// What is wrong with the files, or what the pool says.
+    /// When a file cannot be read, or when the pool refuses the load.
     pub async fn run(self, pool: &dyn Pool, table: &TableName, mode: LoadMode) -> Result<TableInfo> {
         let schema = match &self.columns {
             Some(columns) => {
@@ -134,13 +135,13 @@ impl FileLoad {
         pool.load(table, mode, schema, rows_hint, batches).await
     }
 
-    /// Reads the files on as many threads as there are processors, the batches in the order of their rows. Must be
-    /// called within a tokio runtime.
+    /// Reads the files on as many threads as there are processors; the batches come in the order of the rows.
+    /// Must be called within a tokio runtime.
     pub fn stream(self) -> BatchStream {
         stream_tasks(move || self.tasks(), threads())
     }
 
-    /// Reads the files in parts; see [`source::Task`].
+    /// Splits the reading of the files into tasks; see [`source::Task`].
     pub(crate) fn tasks(self) -> Tasks {
         let FileLoad { source, columns, has_texts, rows_read, .. } = self;
         let tasks = counted_tasks(source.tasks(columns.as_deref()), rows_read);
@@ -148,7 +149,7 @@ impl FileLoad {
     }
 }
 
-/// The tasks, whose rows are added to `rows_read` as they come.
+/// Wraps `tasks` so that rows are added to `rows_read` as they are read.
 pub(crate) fn counted_tasks(tasks: Tasks, rows_read: Arc<AtomicU64>) -> Tasks {
     Box::new(tasks.map(move |task| -> Task {
         let rows_read = rows_read.clone();
@@ -156,7 +157,7 @@ pub(crate) fn counted_tasks(tasks: Tasks, rows_read: Arc<AtomicU64>) -> Tasks {
     }))
 }
 
-/// The batches, whose rows are added to `rows_read` as they come.
+/// Wraps `batches` so that their rows are added to `rows_read` as they are read.
 fn counted(batches: Batches, rows_read: Arc<AtomicU64>) -> impl Iterator<Item = Result<RecordBatch>> + Send {
     batches.inspect(move |batch| {
         let rows = batch.as_ref().map_or(0, RecordBatch::num_rows);
@@ -164,7 +165,7 @@ fn counted(batches: Batches, rows_read: Arc<AtomicU64>) -> impl Iterator<Item = 
     })
 }
 
-/// A stream of CSV, JSON or Arrow IPC that is about to be loaded.
+/// A stream of CSV, JSON or Arrow IPC data that is about to be loaded.
 pub struct StreamLoad {
     stream: source::Stream,
     columns: Option<Vec<usize>>,
@@ -172,7 +173,7 @@ pub struct StreamLoad {
 }
 
 impl StreamLoad {
-    /// Reads the beginning of a stream; `name` is how errors call it.
+    /// Reads the beginning of a stream; errors refer to it by `name`.
     ///
     /// # Errors
     /// When it is empty, damaged or of no known format.
@@ -186,7 +187,7 @@ impl StreamLoad {
         &self.stream.schema
     }
 
-    /// With text for nested columns: what JSON writes for their values.
+    /// Converts nested columns to text: the JSON of their values.
     #[must_use]
     pub fn nested_as_json(mut self) -> Self {
         self.stream.schema = nested::texts_schema(&self.stream.schema);
@@ -194,22 +195,22 @@ impl StreamLoad {
         self
     }
 
-    /// Only these columns, by their positions in [`StreamLoad::schema`].
+    /// Restricts the load to these columns, by their positions in [`StreamLoad::schema`].
     #[must_use]
     pub fn select(mut self, columns: Vec<usize>) -> Self {
         self.columns = Some(columns);
         self
     }
 
-    /// Rows read so far.
+    /// Counter of the rows read so far.
     pub fn rows_read(&self) -> Arc<AtomicU64> {
         self.rows_read.clone()
     }
 
-    /// Reads the stream into `table`.
+    /// Loads the stream into `table`.
     ///
     /// # Errors
-    /// What is wrong with the stream, or what the pool says.
+    /// When the stream cannot be read, or when the pool refuses the load.
     pub async fn run(self, pool: &dyn Pool, table: &TableName, mode: LoadMode) -> Result<TableInfo> {
         let StreamLoad { stream, columns, rows_read } = self;
         let columns = columns.unwrap_or_else(|| (0..stream.schema.fields().len()).collect());
@@ -237,8 +238,8 @@ impl std::fmt::Debug for FileLoad {
     }
 }
 
-/// The positions of the columns that a pool holds, if those are not all, and what to tell of the others.
-///
+/// Returns the positions of the columns that a pool can hold, unless it can hold all, and a note for the user
+/// about the others.
 /// # Errors
 /// `Invalid` when it holds none.
 pub fn held_columns(schema: &Schema) -> Result<(Option<Vec<usize>>, Option<String>)> {
@@ -274,8 +275,8 @@ fn path_text(path: &Path) -> Result<&str> {
     })
 }
 
-/// The items of an iterator that blocks, made on a thread of their own, a few ahead of the reader. Must be
-/// called within a tokio runtime. Dropping the stream ends the thread at its next item.
+/// Runs a blocking iterator on a thread of its own, a few items ahead of the reader. Must be called within a
+/// tokio runtime. Dropping the stream ends the thread at its next item.
 pub fn stream_blocking<I>(make: impl FnOnce() -> I + Send + 'static) -> BatchStream
 where
     I: Iterator<Item = Result<RecordBatch>>,

@@ -66,8 +66,8 @@ use std::sync::Arc;
 /// system trusts), showing `token` if there is one.
 ///
 /// # Errors
-/// `Invalid` for a text that is no address, `Unavailable` when no node answers there or its certificate is not
-/// believed, `Denied` when it does not accept the token.
+/// `Invalid` for a text that is no address, `Unavailable` when no node answers there or its certificate is
+/// not trusted, `Denied` when it does not accept the token.
 ///
 /// ```no_run
 /// # async fn example() -> farpool::Result<()> {

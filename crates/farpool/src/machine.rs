@@ -1,47 +1,48 @@
-//! What the machine has: memory and processors, as far as this process may use them.
+//! Memory and processors that this process may use on this machine.
 
 use farpool_model::cast;
 
-/// Memory for a pool where nobody says how much: half of what the machine, or the container, has.
+/// Default size of a pool: half of the memory of the machine, or of the container.
 pub fn memory_bytes_default() -> usize {
     bytes() / 2
 }
 
-/// Memory for work beside the pool where nobody says how much: a quarter, and enough for a few clients at least.
+/// Default size of the memory for work beside the pool: a quarter of the machine's, but at least
+/// 256 MiB.
 pub fn work_bytes_default() -> usize {
     (bytes() / 4).max(WORK_LEAST)
 }
 
-/// What the machine, or the container, has.
+/// Bytes of memory of the machine, or of the container.
 fn bytes() -> usize {
     let bytes = [machine_bytes(), container_bytes()].into_iter().flatten().min();
     bytes.map_or(MEMORY_UNKNOWN, cast::usize_saturating)
 }
 
-/// Processors that this process may use; 1 where the system does not tell.
+/// Number of processors that this process may use; 1 where the system does not tell.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Taken where the system does not tell how much memory there is.
+/// Bytes of memory assumed where the system does not tell.
 const MEMORY_UNKNOWN: usize = 8 << 30;
 
-/// The least memory for work that is taken where nobody says how much.
+/// Least default for the memory for work: enough for a few clients.
 const WORK_LEAST: usize = 256 << 20;
 
 fn machine_bytes() -> Option<u64> {
     total_memory(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-/// The limit of the control group, version 2 or 1; `max` and absurdly large numbers mean that there is none,
-/// and lose against the machine's.
+/// The memory limit of the control group, version 2 or 1. For no limit it is the text `max`, which does not
+/// parse, or a number larger than the machine's memory, which the caller's minimum drops.
 fn container_bytes() -> Option<u64> {
     ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
         .iter()
         .find_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok())
 }
 
-/// The first line of `/proc/meminfo`: `MemTotal:       24612860 kB`.
+/// Parses the bytes from the first line of `/proc/meminfo`: `MemTotal:       24612860 kB`.
 fn total_memory(meminfo: &str) -> Option<u64> {
     let rest = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

@@ -1,12 +1,12 @@
-//! The `farpool` program. What it can do is under [`cli`], a file for each command.
+//! The `farpool` program. The commands are under [`cli`], one file each.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::disallowed_methods, reason = "the program is where clocks and threads come from")]
 
 mod cli;
 
-/// Queries allocate and free large result buffers all the time; mimalloc keeps the pages at hand, where the
-/// system's allocator gives them back and faults them in again.
+/// Queries allocate and free large result buffers all the time; mimalloc keeps the pages for reuse, where the
+/// system's allocator returns them to the system and faults them in again.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

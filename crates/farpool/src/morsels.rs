@@ -1,9 +1,9 @@
-//! A run as streams that pull it along: each poll does one step on the polling thread.
+//! A run as streams that drive it: each poll does one step on the polling thread.
 //!
 //! Invariants: every batch of the run leaves through exactly one stream; a stream that finds all morsels
-//! claimed sleeps until another stream has finished one, because only then can there be more to do (the
-//! merge of an aggregation); when the last stream has ended or was dropped, the receipt is there, and a
-//! run that nobody reads any more is cancelled.
+//! claimed sleeps until another stream has finished one, because only then can there be more to do (the merge
+//! of an aggregation); once the last stream has ended or was dropped, the receipt is set, and a run whose
+//! streams were dropped early is cancelled.
 
 use arrow::array::RecordBatch;
 use farpool_model::{Error, Result};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Gives `streams` (at least one) streams that together are the result of `run`.
+/// Returns `streams` streams (at least one) that together are the result of `run`.
 pub(crate) fn execute(caller: Caller, run: Arc<Run>, streams: usize) -> Execution {
     let streams = streams.max(1);
     let shared = Arc::new(Shared {
@@ -37,7 +37,7 @@ pub(crate) fn execute(caller: Caller, run: Arc<Run>, streams: usize) -> Executio
     Execution { prepared: run.prepared().clone(), streams: (0..streams).map(stream).collect(), receipt }
 }
 
-/// What the streams of one run have in common.
+/// State that the streams of one run share.
 struct Shared {
     caller: Caller,
     run: Arc<Run>,
@@ -50,7 +50,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// One step on this thread, its CPU time added to the run.
+    /// Does one step on this thread and adds its CPU time to the run.
     fn step(&self) -> Result<Step> {
         let start = thread_cpu_ns();
         let step = self.run.step(&self.clock);
@@ -67,7 +67,7 @@ impl Shared {
         sleepers.into_iter().for_each(Waker::wake);
     }
 
-    /// One stream fewer; the last one settles the account.
+    /// Counts one stream less; the last one cancels an incomplete run and sets the receipt.
     fn leave(&self) {
         if self.open.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
@@ -83,7 +83,7 @@ impl Shared {
     }
 }
 
-/// One of the streams.
+/// One of the streams of a run.
 struct Morsels {
     shared: Arc<Shared>,
     ready: VecDeque<RecordBatch>,
@@ -136,11 +136,12 @@ impl Stream for Morsels {
                 }
                 Ok(Step::Worked) => {
                     self.shared.wake_all();
-                    // The engine gets its thread back between morsels: a cancelled query stops here.
+                    // Returns to the engine between steps, so that a cancelled query stops here.
                     context.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                // Looked at again after lying down, or a step that ended just before would not wake us.
+                // Checks once more after registering the waker, or a step that ended just before would not
+                // wake this stream.
                 Ok(Step::Busy) if !asleep => {
                     self.shared.sleep(context.waker());
                     asleep = true;

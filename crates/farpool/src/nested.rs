@@ -1,4 +1,5 @@
-//! Nested columns as text: what JSON writes for a list, a struct or a map, for pools that hold neither.
+//! Converts nested columns (lists, structs and maps), which pools do not hold, to text: the JSON of their
+//! values.
 
 use arrow::array::{Array, ArrayRef, RecordBatch, StringViewBuilder};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -8,10 +9,10 @@ use farpool_model::{Error, Result, sql_name};
 use farpool_store::source::{Task, Tasks};
 use std::sync::Arc;
 
-/// What the writer puts around a value in a line.
+/// Bytes that the JSON writer puts before and after a value in a line.
 const AROUND: (&[u8], &[u8]) = (b"{\"v\":", b"}");
 
-/// The schema whose nested columns are text.
+/// Returns `schema` with text in place of nested columns.
 pub(crate) fn texts_schema(schema: &Schema) -> SchemaRef {
     let field = |field: &Arc<Field>| match field.data_type().is_nested() {
         true => Arc::new(Field::new(field.name(), DataType::Utf8View, field.is_nullable())),
@@ -20,7 +21,7 @@ pub(crate) fn texts_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
 }
 
-/// The tasks, whose batches have text for nested columns.
+/// Wraps `tasks` so that their batches have text in place of nested columns.
 pub(crate) fn texts_tasks(tasks: Tasks) -> Tasks {
     Box::new(tasks.map(|task| -> Task { Box::new(|| Box::new(task().map(|batch| texts(&batch?)))) }))
 }
@@ -37,7 +38,7 @@ fn texts(batch: &RecordBatch) -> Result<RecordBatch> {
     RecordBatch::try_new(texts_schema(&schema), columns).map_err(|error| Error::internal(error.to_string()))
 }
 
-/// Each value as JSON; NULL stays NULL.
+/// Returns each value of `column` as JSON; NULL stays NULL.
 fn text(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     let failed = |error: arrow::error::ArrowError| {
         let (name, kind) = (field.name(), sql_name(field.data_type()));
@@ -50,7 +51,7 @@ fn text(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     writer.write(&batch).map_err(failed)?;
     let bytes = writer.into_inner();
     let mut texts = StringViewBuilder::with_capacity(column.len());
-    // A line break within a string is written as `\n`.
+    // Splitting at line breaks is safe: the writer escapes those within strings as `\n`.
     for (row, line) in bytes.split(|byte| *byte == b'\n').take(column.len()).enumerate() {
         let value = line.strip_prefix(AROUND.0).and_then(|line| line.strip_suffix(AROUND.1));
         let value = value.and_then(|value| std::str::from_utf8(value).ok());

@@ -1,9 +1,10 @@
-//! Tasks on several threads, and what comes of them in the order in which they were taken.
+//! Runs tasks on several threads and yields their results in the order of the tasks.
 //!
-//! Whoever is free takes the next task, and with it a place in the line: the reader goes from one place to the next. What
-//! is held is bounded: no more tasks are taken than there is room for in the line.
+//! Each free thread takes the next task and queues a channel for its results; the reader drains the channels
+//! in the order of the queue. Memory is bounded: the queue and each channel have a fixed capacity, and
+//! threads wait for room.
 //!
-//! Invariant: a thread that panics makes an error of the result, never a part of it that looks like all.
+//! Invariant: when a thread panics, the stream ends with an error; it never ends early as if complete.
 
 use arrow::array::RecordBatch;
 use farpool_model::{Error, Result};
@@ -13,34 +14,34 @@ use futures::stream;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Threads beyond which a file is not parsed faster: they wait for its bytes.
+/// Most threads used: more do not parse a file faster, since they wait for its bytes.
 const THREADS_MAX: usize = 16;
 
-/// Batches of a task that may wait for the reader.
+/// Batches of one task that may wait for the reader.
 const BATCHES_AHEAD: usize = 4;
 
-/// What a place in the line is told.
+/// Message from the thread of a task to the reader.
 enum Item {
     Batch(Result<RecordBatch>),
-    /// There is nothing more of the task. Without, its thread has panicked.
+    /// The task is complete. A channel closed without this message means that its thread has panicked.
     End,
 }
 
-/// The line, and what fills it; a thread at a time has it.
+/// The tasks and the queue of their channels; locked by one thread at a time.
 struct Line {
-    /// None once all have been taken.
+    /// `None` once all have been taken.
     tasks: Option<Tasks>,
-    /// A place for each task; None says that there is no further one.
+    /// Receives a channel for each task, in order; `None` says that there are no further tasks.
     places: Sender<Option<Receiver<Item>>>,
 }
 
-/// Threads that are worth using at once.
+/// Number of threads worth using at once.
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
 }
 
-/// The batches of the tasks that `make` gives, which are done on `threads` threads. Ends after the first error. Must be
-/// called within a tokio runtime. Dropping the stream ends the threads at their next batch.
+/// Runs the tasks that `make` returns on `threads` threads and streams their batches. Ends after the first
+/// error. Must be called within a tokio runtime. Dropping the stream ends the threads at their next batch.
 pub(crate) fn stream_tasks(make: impl FnOnce() -> Tasks + Send + 'static, threads: usize) -> BatchStream {
     let threads = threads.max(1);
     let (places, line) = channel(threads);
@@ -58,7 +59,7 @@ pub(crate) fn stream_tasks(make: impl FnOnce() -> Tasks + Send + 'static, thread
     }))
 }
 
-/// What a thread does: one task after the other.
+/// Body of a thread: runs one task after the other.
 fn work(shared: &Mutex<Line>) {
     while let Some((task, place)) = take(shared) {
         for batch in task() {
@@ -66,14 +67,15 @@ fn work(shared: &Mutex<Line>) {
                 return;
             }
         }
-        // Nobody may want to know.
+        // The reader may be gone.
         let _ = place.blocking_send(Item::End);
     }
 }
 
-/// The next task and its place.
+/// Takes the next task and queues the channel for its batches.
 fn take(shared: &Mutex<Line>) -> Option<(Task, Sender<Item>)> {
-    // A thread that panicked here had the tasks, and left no place: the reader knows.
+    // A thread that panicked here has taken `tasks` and queued nothing, which the reader sees as a closed
+    // queue.
     let mut line = shared.lock().unwrap_or_else(PoisonError::into_inner);
     let mut tasks = line.tasks.take()?;
     let Some(task) = tasks.next() else {
@@ -86,7 +88,7 @@ fn take(shared: &Mutex<Line>) -> Option<(Task, Sender<Item>)> {
     Some((task, sender))
 }
 
-/// Goes along the line.
+/// Reads the channels of the tasks in order.
 struct Reader {
     line: Receiver<Option<Receiver<Item>>>,
     place: Option<Receiver<Item>>,
@@ -130,7 +132,7 @@ mod tests {
 
     fn task(number: i64) -> Task {
         Box::new(move || {
-            // The later ones are done first.
+            // Makes later tasks finish before earlier ones.
             (0..500 * i64::from(number % 3 == 0)).for_each(|_| std::thread::yield_now());
             Box::new((0..number % 4).map(move |i| match number * 10 + i {
                 991 => Err(Error::invalid("this one")),

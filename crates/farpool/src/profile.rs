@@ -1,6 +1,6 @@
-//! The profile of files, streams and tables: what their columns hold, found out in one pass.
+//! Profiles of files, streams and tables: statistics of their columns, computed in one pass.
 //!
-//! Invariant: a table's profile is that of one version of it.
+//! Invariant: a table's profile describes one version of it.
 
 use crate::FileLoad;
 use crate::files::{counted_tasks, held_columns};
@@ -16,29 +16,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often it is asked how far the profile of a table is.
+/// How often the progress of a table's profile is polled.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Rows that are about to be profiled.
 pub struct Profiling {
-    /// Those of the columns that were asked for.
+    /// Schema of the requested columns.
     schema: SchemaRef,
-    /// Positions in the batches.
+    /// Positions of the requested columns in the batches.
     columns: Vec<usize>,
     tasks: Tasks,
     rows_read: Arc<AtomicU64>,
 }
 
 impl Profiling {
-    /// The rows of files. With `columns`, only those of these names.
+    /// Prepares a profile of files; with `columns`, only of the columns of these names.
     ///
     /// # Errors
-    /// `NotFound` for a column that there is not, `Invalid` for one of a type that the pool does not hold.
+    /// `NotFound` for a column that does not exist, `Invalid` for one of a type that the pool does not hold.
     pub fn of_files(load: FileLoad, columns: Option<&[String]>) -> Result<Self> {
         let positions = held_positions(load.schema(), columns)?;
         let schema = projected(load.schema(), &positions)?;
         let rows_read = load.rows_read();
-        // Read are only the columns that are wanted, in ascending order.
+        // Only the requested columns are read, in ascending order.
         let mut read = positions.clone();
         read.sort_unstable();
         let place = |p: &usize| read.binary_search(p).expect("read has every column");
@@ -46,7 +46,7 @@ impl Profiling {
         Ok(Profiling { schema, columns: places, tasks: load.select(read).tasks(), rows_read })
     }
 
-    /// The rows of a stream of CSV, JSON or Arrow IPC; `name` is how errors call it.
+    /// Prepares a profile of a stream of CSV, JSON or Arrow IPC data; errors refer to it by `name`.
     ///
     /// # Errors
     /// As [`Profiling::of_files`], and those of the stream.
@@ -64,15 +64,15 @@ impl Profiling {
         Ok(Profiling { schema, columns, tasks, rows_read })
     }
 
-    /// Rows read so far.
+    /// Counter of the rows read so far.
     pub fn rows_read(&self) -> Arc<AtomicU64> {
         self.rows_read.clone()
     }
 
-    /// Reads everything, on the calling thread and others of this process.
+    /// Reads all rows, on the calling thread and others of this process, and returns their profile.
     ///
     /// # Errors
-    /// What is wrong with the files.
+    /// When the files cannot be read.
     #[expect(clippy::disallowed_methods, reason = "a profile is made by threads that end with the call")]
     pub fn run(self) -> Result<Profile> {
         let Profiling { schema, columns, tasks, .. } = self;
@@ -83,7 +83,7 @@ impl Profiling {
             while let Some(task) = next() {
                 for batch in task() {
                     let updated = batch.and_then(|batch| update(&mut profile, &batch, &columns));
-                    // The others need not go on.
+                    // Makes the other threads stop after their current task.
                     updated.inspect_err(|_| {
                         *tasks.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(std::iter::empty());
                     })?;
@@ -101,35 +101,35 @@ impl Profiling {
     }
 }
 
-/// The profile of a version of a table.
+/// The profile of one table version.
 #[derive(Debug)]
 pub struct TableProfile {
-    /// The version.
+    /// Description of the table version.
     pub info: TableInfo,
-    /// What its columns hold, of all.
+    /// The profile of all of its columns.
     pub profile: Profile,
-    /// The positions in the profile of those that were asked for.
+    /// Positions in the profile of the columns that were requested.
     pub columns: Vec<usize>,
 }
 
-/// The profile of a table in a pool, of whatever version is the newest: made since the rows came, or now if somebody
-/// asks sooner. With `columns`, only those of these names. `rows_profiled` counts along while there is something to
-/// wait for.
+/// Returns the profile of the newest version of a table in a pool; computes it now where that has not been
+/// done in the background. With `columns`, [`TableProfile::columns`] has only the columns of these names.
+/// `rows_profiled` is updated with the progress meanwhile.
 ///
 /// # Errors
-/// `NotFound` for the table or a column; what keeps the pool from answering.
+/// `NotFound` for the table or a column; the pool's error if it cannot answer.
 pub async fn profile_table(
     pool: &dyn Pool,
     name: &TableName,
     columns: Option<&[String]>,
     rows_profiled: &AtomicU64,
 ) -> Result<TableProfile> {
-    // A name that is wrong is told before anything is waited for.
+    // An unknown column name is reported before any waiting.
     column_positions(&pool.table(name).await?.schema, columns)?;
     let follow = async {
         loop {
             tokio::time::sleep(FOLLOW_INTERVAL).await;
-            // Whoever follows is told what there is to tell; errors are told by the other request.
+            // Errors of this poll are ignored; the other request reports them.
             if let Some(rows) = pool.table(name).await.ok().and_then(|info| info.rows_profiled) {
                 rows_profiled.store(rows, Ordering::Relaxed);
             }
@@ -154,7 +154,7 @@ fn update(profile: &mut Profile, batch: &RecordBatch, columns: &[usize]) -> Resu
     profile.update(&arrays.collect::<Result<Vec<_>>>()?)
 }
 
-/// The first failure counts.
+/// Merges profiles of parts of the rows; returns the first failure.
 fn merged(parts: Vec<Result<Profile>>) -> Result<Profile> {
     let mut parts = parts.into_iter();
     let first = parts.next().unwrap_or_else(|| Err(Error::internal("a profile without parts")))?;
@@ -166,7 +166,8 @@ fn projected(schema: &Schema, columns: &[usize]) -> Result<SchemaRef> {
     schema::canonical_schema(&projected)
 }
 
-/// The positions of the columns of these names, in their order; without names of those that a pool holds.
+/// Returns the positions of the columns of these names, in the order of `names`; without names, of those a
+/// pool can hold.
 fn held_positions(schema: &Schema, names: Option<&[String]>) -> Result<Vec<usize>> {
     match names {
         Some(_) => column_positions(schema, names),
@@ -174,10 +175,11 @@ fn held_positions(schema: &Schema, names: Option<&[String]>) -> Result<Vec<usize
     }
 }
 
-/// The positions of the columns of these names, in their order; of all without names.
+/// Returns the positions of the columns of these names, in the order of `names`; without names, of all
+/// columns.
 ///
 /// # Errors
-/// `NotFound` for a column that there is not, `Invalid` for one that is named twice.
+/// `NotFound` for a column that does not exist, `Invalid` for one that is named twice.
 pub fn column_positions(schema: &Schema, names: Option<&[String]>) -> Result<Vec<usize>> {
     let Some(names) = names else { return Ok((0..schema.fields().len()).collect()) };
     let mut found: Vec<usize> = Vec::new();

@@ -1,13 +1,14 @@
-//! Files as tables of a query: `FROM 'trips.parquet'` loads the columns that the query needs into a pool
-//! in this process, and the query runs there. Looking does not load: where the first rows are enough, where rows are only
-//! counted, where a column is needed that no pool holds, and where the pool is too small, the files are read as a stream
-//! ([`crate::scan`]).
+//! Files as tables of a query: `FROM 'trips.parquet'` loads the columns that the query needs into a pool in
+//! this process, and the query runs there. Files are read as a stream instead, without being loaded
+//! ([`crate::scan`]), where the first rows are enough, where rows are only counted, where a column is needed
+//! that no pool holds, and where the pool is too small.
 //!
-//! A value of a CSV or JSON file that does not fit the type that its column has by the first rows makes the load fail.
-//! Nothing has left then: the types are guessed once more from all rows, and the statement is planned with these.
+//! A load fails when a later value of a CSV or JSON file does not fit the column type that was guessed from
+//! the first rows. No row of the result has been returned by then: the types are guessed again from all rows,
+//! and the statement is planned again.
 //!
-//! Invariant: a table of the pool stands for a file only while the file's length and time of change are
-//! those that it had when it was loaded.
+//! Invariant: a loaded table is used for a file only while the file's length and modification time are those
+//! that it had when it was loaded.
 
 use crate::scan::{self, FileScan};
 use crate::stdin::Stdin;
@@ -29,10 +30,11 @@ use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 use tokio::sync::Mutex;
 
-/// Told of each load as it begins, with a label; what it returns lives until the load has ended.
+/// Called with a label when a load begins; the returned value is dropped when the load has ended.
 type Watch = dyn Fn(String, &FileLoad) -> Box<dyn Any + Send> + Send + Sync;
 
-/// The files that queries have named, and the pool that holds them. For [`crate::Session::set_file_opener`].
+/// The files that queries have named, and the pool that holds them. Pass it to
+/// [`crate::Session::set_file_opener`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -55,7 +57,7 @@ pub struct QueryFiles {
     options: ReadOptions,
     watch: Option<Arc<Watch>>,
     state: Mutex<State>,
-    /// Files whose types are guessed from all rows, because those of the first rows did not fit.
+    /// Files whose types are guessed from all rows, because a type guessed from the first rows did not fit.
     guessed_anew: std::sync::Mutex<HashSet<FileSpec>>,
     stdin: Stdin,
     has_used_options: AtomicBool,
@@ -67,7 +69,7 @@ struct State {
     loaded: Vec<Loaded>,
 }
 
-/// Some columns of a file, or of the files of a pattern, that are in the pool.
+/// Some columns of a file, or of the files of a pattern, that are loaded in the pool.
 struct Loaded {
     files: FileSpec,
     columns: Vec<usize>,
@@ -76,17 +78,17 @@ struct Loaded {
 }
 
 impl Loaded {
-    /// Whether these are the columns, and perhaps others, of the files as they are now.
+    /// Whether this load has all of `columns` of `files`, and the files have not changed since.
     fn has(&self, files: &FileSpec, columns: &[usize], stamps: &[Stamp]) -> bool {
         &self.files == files && self.stamps == stamps && columns.iter().all(|c| self.columns.contains(c))
     }
 }
 
-/// What changes when a file does.
+/// Identifies the state of a file: path, length and modification time.
 type Stamp = (PathBuf, u64, Option<SystemTime>);
 
 impl QueryFiles {
-    /// Files go to a pool of at most `memory_bytes`, made when the first is named.
+    /// Loads files into a pool of at most `memory_bytes`, which is created when the first file is named.
     pub fn new(memory_bytes: usize) -> Self {
         QueryFiles {
             memory_bytes,
@@ -100,7 +102,7 @@ impl QueryFiles {
         }
     }
 
-    /// Has the pool work within `work`: that of the session, so that both keep to it together.
+    /// Has the pool reserve its work memory from `work`, so that a session that uses it too shares one limit.
     #[must_use]
     pub fn with_work_memory(mut self, work: Arc<WorkMemory>) -> Self {
         self.work = work;
@@ -114,7 +116,8 @@ impl QueryFiles {
         self
     }
 
-    /// Has `watch` told of each load, for progress bars.
+    /// Calls `watch` with a label when a load begins, for progress bars; the value it returns is dropped when
+    /// the load ends.
     #[must_use]
     pub fn on_load(
         mut self,
@@ -124,7 +127,7 @@ impl QueryFiles {
         self
     }
 
-    /// The files with the options that hold for them.
+    /// Resolves standard input and applies the default options to files without options of their own.
     async fn with_defaults(&self, files: &FileSpec) -> Result<FileSpec> {
         let mut files = self.stdin.resolved(files.clone()).await?;
         if files.options == ReadOptions::default() {
@@ -137,7 +140,8 @@ impl QueryFiles {
         Ok(files)
     }
 
-    /// Whether a file was named without options of its own, so that those of [`QueryFiles::with_options`] held for it.
+    /// Whether a file was named without options of its own, so that those of [`QueryFiles::with_options`]
+    /// applied to it.
     pub fn has_used_options(&self) -> bool {
         self.has_used_options.load(Ordering::Relaxed)
     }
@@ -162,7 +166,8 @@ impl QueryFiles {
         }
     }
 
-    /// What is to be done about a load that failed: plan again if types were guessed from too few rows.
+    /// Returns the error for a load that failed: one that asks for new planning if types were guessed from
+    /// too few rows.
     async fn failed(&self, files: &FileSpec, error: Error) -> Error {
         if error.kind != ErrorKind::Invalid || files.options.sample_rows == Some(usize::MAX) {
             return error;
@@ -221,7 +226,7 @@ impl FileOpener for QueryFiles {
                 state.loaded.push(Loaded { files, columns, stamps, info: info.clone() });
                 Ok(Arc::new(PoolTable::new(pool, info)))
             }
-            // What does not fit is read as it is needed.
+            // Files that do not fit in the pool are read as a stream.
             Err(error) if error.kind == ErrorKind::OverLimit => {
                 let load = open(&files).await?;
                 Ok(Arc::new(FileScan::new(files, load, columns.to_vec(), self.watch(label))))
@@ -237,7 +242,7 @@ impl std::fmt::Debug for QueryFiles {
     }
 }
 
-/// Opening reads footers, and of CSV and JSON the first rows.
+/// Opens files on a blocking thread: reads footers, or the first rows of CSV and JSON.
 async fn open(files: &FileSpec) -> Result<FileLoad> {
     let files = files.clone();
     tokio::task::spawn_blocking(move || FileLoad::open_with(&files.paths, &files.options))
@@ -245,13 +250,15 @@ async fn open(files: &FileSpec) -> Result<FileLoad> {
         .map_err(|error| Error::internal(format!("reading a file stopped: {error}")))?
 }
 
-/// The field as the pool holds it. A type that the pool does not hold stays: the files are scanned for it.
+/// Returns the field with the type that a pool holds it as. A type that no pool holds stays: such files are
+/// scanned.
 pub(crate) fn held_field(field: &Field) -> Field {
     let data_type = canonical_type(field.data_type()).unwrap_or_else(|| field.data_type().clone());
     Field::new(field.name(), data_type, field.is_nullable())
 }
 
-/// The path, as far as it can be the name of a table, and a number that sets selections apart.
+/// Returns a table name made of the end of `path` and a number that tells several loads of the same files
+/// apart.
 fn table_name(path: &str, number: usize) -> Result<TableName> {
     let suffix = if number == 0 { String::new() } else { format!("#{number}") };
     let mut start = (path.len() + suffix.len()).saturating_sub(limits::NAME_BYTES_MAX);

@@ -1,7 +1,7 @@
-//! Files as tables that are read as a stream, without a pool: for statements that look at the first rows or count
-//! them, for columns that no pool holds, and for files that are larger than the pool.
+//! Files as tables that are read as a stream, without a pool: for statements that need the first rows or only
+//! count rows, for columns that no pool holds, and for files that are larger than the pool.
 //!
-//! Invariant: a column has the type that it has in a pool, if a pool holds it, and Arrow's otherwise.
+//! Invariant: a column has the same type as in a pool; if no pool can hold it, Arrow's type.
 
 use crate::FileLoad;
 use crate::ordered::{stream_tasks, threads};
@@ -24,18 +24,18 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Told of the reading as it begins; what it returns lives until that has ended.
+/// Called when the reading begins; the returned value is dropped when the reading has ended.
 pub(crate) type Watch = dyn Fn(&FileLoad) -> Box<dyn Any + Send> + Send + Sync;
 
-/// Some columns of files.
+/// A table of some columns of files.
 pub(crate) struct FileScan {
     opened: Arc<Opened>,
-    /// Positions in the files.
+    /// Positions of the columns in the files.
     columns: Vec<usize>,
     schema: SchemaRef,
 }
 
-/// Files that were opened once, to find out what they hold; whoever reads them first need not open them again.
+/// Files that were opened once for their schema; the first reader takes `load` and need not open them again.
 struct Opened {
     files: FileSpec,
     load: Mutex<Option<FileLoad>>,
@@ -43,7 +43,7 @@ struct Opened {
 }
 
 impl FileScan {
-    /// The columns at `columns` of `load`, which `files` says how to open.
+    /// Makes a table of the columns at `columns` of `load`; `files` tells how to open the files again.
     pub(crate) fn new(files: FileSpec, load: FileLoad, columns: Vec<usize>, watch: Arc<Watch>) -> Self {
         let fields = load.schema().fields();
         let fields: Vec<_> = columns.iter().map(|&i| crate::query_files::held_field(&fields[i])).collect();
@@ -85,7 +85,7 @@ impl TableProvider for FileScan {
     }
 }
 
-/// What a plan reads.
+/// The rows that one scan of a plan reads.
 struct Rows {
     opened: Arc<Opened>,
     columns: Vec<usize>,
@@ -113,7 +113,7 @@ impl PartitionStream for Rows {
     }
 }
 
-/// Opens the files, on the calling thread, and reads them in parts.
+/// Opens the files, on the calling thread, and returns the tasks that read them.
 fn tasks(opened: &Opened, columns: Vec<usize>, limit: Option<usize>, schema: &SchemaRef) -> Tasks {
     let kept = opened.load.lock().unwrap_or_else(PoisonError::into_inner).take();
     let load = kept.map_or_else(|| FileLoad::open_with(&opened.files.paths, &opened.files.options), Ok);
@@ -121,7 +121,7 @@ fn tasks(opened: &Opened, columns: Vec<usize>, limit: Option<usize>, schema: &Sc
         Ok(load) => load,
         Err(error) => return of_batches(Box::new(std::iter::once(Err(error)))),
     };
-    // Formats that say how many rows they have need not be read to count them.
+    // Formats that state their number of rows need not be read to count them.
     if let (true, Some(rows)) = (columns.is_empty(), load.rows_hint()) {
         let rows = limit.map_or(rows, |limit| rows.min(cast::u64_from(limit)));
         return of_batches(Box::new(counted(rows, schema.clone())));
@@ -139,7 +139,7 @@ fn tasks(opened: &Opened, columns: Vec<usize>, limit: Option<usize>, schema: &Sc
     }))
 }
 
-/// So many rows without columns.
+/// Yields batches without columns of `rows` rows in total.
 fn counted(rows: u64, schema: SchemaRef) -> impl Iterator<Item = farpool_model::Result<RecordBatch>> {
     let most = cast::u64_from(limits::ROW_GROUP_ROWS);
     let mut left = rows;
@@ -150,7 +150,7 @@ fn counted(rows: u64, schema: SchemaRef) -> impl Iterator<Item = farpool_model::
     })
 }
 
-/// The batch with the types that a pool gives its columns, as far as it holds them.
+/// Converts the columns of `batch` to the types of a pool, except those that no pool holds.
 fn held(batch: &RecordBatch, schema: &SchemaRef) -> farpool_model::Result<RecordBatch> {
     let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
         match canonical_type(column.data_type()) {

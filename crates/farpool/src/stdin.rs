@@ -1,7 +1,8 @@
-//! Standard input as a file of a query: for `COPY … FROM STDIN`, and for whoever names it.
+//! Standard input as a file of a query: for `COPY … FROM STDIN`, and for statements that name it as a file.
 //!
-//! A query looks at a file more than once: for its columns, for its rows, and again where types were guessed wrongly.
-//! Standard input is there once, and is kept as a temporary file, which goes with this value.
+//! A query may read a file more than once: for its columns, for its rows, and again where types were guessed
+//! wrongly. Standard input can be read only once, so it is copied to a temporary file, which is deleted when
+//! this value is dropped.
 
 use farpool_model::{Error, FileSpec, Result};
 use std::fs::File;
@@ -9,21 +10,21 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
-/// Names of standard input.
+/// Paths that mean standard input.
 const NAMES: [&str; 2] = ["/dev/stdin", "/dev/fd/0"];
 
-/// What errors call the file.
+/// Name of the temporary file; errors show it to the user.
 const FILE_NAME: &str = "standard input";
 
-/// Standard input, read when it is first asked for.
+/// Standard input, copied to a temporary file on first use.
 #[derive(Debug, Default)]
 pub(crate) struct Stdin(Mutex<Option<TempDir>>);
 
 impl Stdin {
-    /// The files, with what is kept of standard input in its place.
+    /// Returns `files` with the path of the temporary file in place of standard input's.
     ///
     /// # Errors
-    /// When it cannot be read or kept.
+    /// When standard input cannot be read or copied.
     pub(crate) async fn resolved(&self, mut files: FileSpec) -> Result<FileSpec> {
         if !files.paths.iter().any(|path| NAMES.contains(&path.as_str())) {
             return Ok(files);
@@ -51,7 +52,7 @@ impl Stdin {
         Ok(files)
     }
 
-    /// The error without the folder in which it is kept.
+    /// Removes the temporary folder's path from the message of `error`.
     pub(crate) async fn named(&self, error: Error) -> Error {
         let kept = self.0.lock().await;
         let Some(folder) = &*kept else { return error };

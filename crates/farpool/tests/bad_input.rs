@@ -1,6 +1,6 @@
-//! What the program says and does when something is wrong: the files, the SQL, the command line, the
-//! network, the node. Each error names what was wrong, where, and what to do; nothing hangs, nothing
-//! panics, and a node that was asked for the impossible goes on serving.
+//! Errors of the program: wrong files, SQL, command lines, networks and nodes. Each error names what is
+//! wrong, where, and what to do; nothing hangs, nothing panics, and a node that gets an impossible request
+//! goes on serving.
 
 #![expect(clippy::disallowed_methods, reason = "a test may guard against hanging, with a clock and threads")]
 
@@ -11,7 +11,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// Rows whose text fills every buffer between a node and a client that does not read.
+/// Number of rows whose text fills every buffer between a node and a client that does not read.
 const MANY_ROWS: usize = 600_000;
 
 static FOLDER: LazyLock<tempfile::TempDir> = LazyLock::new(|| tempfile::tempdir().unwrap());
@@ -28,20 +28,20 @@ fn sql_on(file: &Path, statement: &str) -> Done {
     sql(&statement.replace("FILE", &format!("'{}'", text(file))))
 }
 
-/// A file in the folder with these bytes.
+/// Writes a file with these bytes to the folder.
 fn file(name: &str, bytes: &[u8]) -> PathBuf {
     let path = FOLDER.path().join(name);
     std::fs::write(&path, bytes).unwrap();
     path
 }
 
-/// The address of a port where nobody listens.
+/// Returns the address of a port where nobody listens.
 fn dead_url() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("farpool://{}", listener.local_addr().unwrap())
 }
 
-/// A program that runs at the node because nobody reads its rows.
+/// Starts a query that keeps running at the node because nobody reads its rows.
 fn stuck_query(server: &Server) -> std::process::Child {
     let args = ["sql", "--pool", &server.url, "--format", "csv", "-c", "select * from large"];
     let child = program(&args).spawn().unwrap();
@@ -232,7 +232,7 @@ fn a_client_that_speaks_nonsense_does_not_hurt_the_node() {
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xFF; 4096], &[0; 64], b""] {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(GUARD)).unwrap();
-        // The node may hang up before it has read everything.
+        // The node may close the connection before it has read everything.
         let _ = stream.write_all(bytes);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());

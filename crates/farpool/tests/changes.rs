@@ -1,12 +1,12 @@
-//! CREATE TABLE, UPDATE, DELETE, TRUNCATE and ALTER TABLE on the tables of a pool, in this process and over TCP, with and without
-//! push-down.
+//! CREATE TABLE, UPDATE, DELETE, TRUNCATE and ALTER TABLE on the tables of a pool, in this process and over
+//! TCP, with and without push-down.
 
 use crate::support::pools::{Pools, Way};
 use crate::support::text::{rows, run};
 use arrow::util::pretty::pretty_format_batches;
 use farpool::{ErrorKind, Session};
 
-/// The one value that a statement gives.
+/// Returns the single value that a statement returns.
 async fn value(session: &Session, sql: &str) -> String {
     let text = run(session, sql).await;
     text.lines().nth(3).unwrap_or_else(|| panic!("{sql}: {text}")).trim_matches(['|', ' ']).to_string()
@@ -18,7 +18,7 @@ async fn statements_change_the_tables_of_a_pool() {
         let pools = Pools::start(256 << 20).await;
         let session = pools.session(way, pushdown).await;
         run(&session, "create table d as select i as id, i % 3 as k, 'row ' || i as s from generate_series(1, 9000) g(i)").await;
-        // Others see it, too.
+        // Other clients see the table, too.
         let other = pools.session(Way::Remote, true).await;
         assert_eq!(value(&other, "select count(*) from d").await, "9000");
 
@@ -28,7 +28,7 @@ async fn statements_change_the_tables_of_a_pool() {
         assert_eq!(value(&session, "select sum(id) from d").await, (9000 * 9001 / 2).to_string());
         assert_eq!(value(&session, "update d set id = -id where s = 'nobody has it'").await, "0");
 
-        // A row of which the condition is NULL stays as it is.
+        // A row for which the condition is NULL stays as it is.
         assert_eq!(value(&session, "delete from d where k > 1").await, "3100");
         assert_eq!(value(&session, "select count(*) from d where k is null").await, "2900");
         let many = "delete from d where id in (select id from d where id > 8990 and k = 1) or id = (select min(id) from d)";
@@ -92,7 +92,7 @@ async fn what_changes_is_what_queries_say() {
             "select id, case when c then a * 10 + 1 else a end as a, case when c then NULL else f end as f, \
              case when c then s || '+' else s end as s, d from (select *, coalesce({condition}, false) as c from t)"
         );
-        // DataFusion does not take every subquery for a column.
+        // DataFusion does not allow every subquery in a column.
         if !condition.contains("select") {
             let both = format!(
                 "select count(*) from ((select * from w except all ({expected})) union all (({expected}) except all select * from w))"
@@ -129,7 +129,7 @@ async fn rows_that_the_pool_can_change_do_not_leave_it() {
         ("update d as x set k = x.id, id = x.k", "s like '%7'", true),
         ("delete from d", "k > 10000 and s is not null", true),
         ("delete from d", "id = (select min(id) from d)", true),
-        // What the pool cannot compute is computed here.
+        // An expression that the pool cannot compute is computed in the engine.
         ("update d set s = upper(s)", "id < 4000", false),
         ("update d set s = s", "id < 4000", false),
     ];

@@ -1,4 +1,4 @@
-//! The program as its users meet it: each command, each format, in-process and against a node.
+//! The program from the user's point of view: each command, each format, in-process and against a node.
 
 use crate::cli_support::*;
 use arrow::array::{Array, AsArray, RecordBatch};
@@ -294,8 +294,8 @@ fn push_down_saves_bytes_on_the_wire() {
     assert!(on > 0 && on * 100 < off, "{on} bytes with push-down, {off} without");
 }
 
-/// Waits until the pool is empty. Pages are free once nobody reads them any more, which a profile in the making may for a
-/// moment after its table was dropped.
+/// Waits until the pool is empty. Pages are freed once nobody reads them any more; a profile that is being
+/// computed may still read them for a moment after its table was dropped.
 #[expect(clippy::disallowed_methods, reason = "a test may wait")]
 fn await_free(server: &Server) {
     let is_free = |_| {
@@ -398,7 +398,7 @@ fn tokens_keep_tenants_apart() {
     let mut command = program(&["tables", "--pool", &server.url]);
     command.env("FARPOOL_TOKEN", &reader);
     assert!(Running::start(command).wait().ok().contains('t'));
-    // What is written down anew counts while the node runs.
+    // Changes of the access file take effect while the node runs.
     access.remove(&reader);
     until("the end of a token", || by(&reader, &count).status == Some(3));
     assert_eq!(by(&ann, &count).ok(), "n\n10\n");
@@ -449,7 +449,7 @@ fn queries_are_listed_and_cancelled() {
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     assert!(server.run(&["queries", "--token", &ann]).ok().is_empty());
-    // It runs for as long as nobody reads its rows.
+    // The query runs as long as nobody reads its rows.
     let stuck = || {
         let args =
             ["sql", "--pool", &server.url, "--token", &reader, "--format", "csv", "-c", "select * from t"];

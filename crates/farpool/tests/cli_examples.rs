@@ -1,10 +1,10 @@
-//! The examples that the README points to: they run, and print what they say.
+//! Runs the examples that the README refers to, and checks their output.
 
 use crate::cli_support::{Running, Server, text, trips_parquet};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Cargo builds the examples next to the tests.
+/// Runs an example; cargo builds the examples next to the tests.
 fn example(name: &str, args: &[&str]) -> String {
     let tests = std::env::current_exe().unwrap();
     let profile = tests.parent().and_then(|deps| deps.parent()).unwrap();
@@ -41,6 +41,6 @@ fn the_example_of_another_engine_runs_plans_in_process_and_at_a_node() {
     for out in [&embedded, &remote] {
         assert!(out.contains("project   refused  ") && out.contains("20000 rows"), "{out}");
     }
-    // Merged groups come in the order of their keys.
+    // Merged groups are in the order of their keys.
     assert!(embedded.contains("| 0        | 4     | 167.40 | 41.850000 |"), "{embedded}");
 }

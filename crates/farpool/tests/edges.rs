@@ -1,10 +1,10 @@
-//! The rules of the tree, checked: which crate may use which, where DataFusion may be named, what
-//! `ARCHITECTURE.md` says, and that every source file says what it is; beside this file, where unsafe code may stand,
-//! where limits stand, that decoders are fuzzed and that dependencies are used. `cargo xtask check` runs the same
-//! functions before anything is built.
+//! Checks the rules of the tree: dependencies between crates, which crates may name DataFusion, the contents
+//! of `ARCHITECTURE.md`, and the header comment of every source file; in the files beside this one, where
+//! unsafe code and limits may be, that decoders are fuzzed and that dependencies are used.
+//! `cargo xtask check` runs the same functions before anything is built.
 //!
-//! Invariant: [`EDGES`] is the one place where the edges between crates stand. A crate may use what it
-//! reaches along them, directly or not.
+//! Invariant: [`EDGES`] is the only list of the edges between crates. A crate may use the crates that it
+//! reaches along them, directly or indirectly.
 
 #[path = "edges/decoders.rs"]
 mod decoders;
@@ -22,9 +22,10 @@ use source::source_files;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Who may use whom: a crate's folder under `crates/`, and the crates below it.
+/// Allowed dependencies: a crate's folder under `crates/`, and the crates directly below it.
 pub const EDGES: &[(&str, &[&str])] = &[
     ("model", &[]),
+    ("disk", &["model"]),
     ("memory", &["model"]),
     ("columns", &["memory"]),
     ("statistics", &["model"]),
@@ -39,14 +40,14 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("farpool", &["node", "datafusion"]),
     ("bench", &["farpool"]),
     ("sim", &["node", "transfer"]),
-    ("fuzz", &["pipeline", "statistics", "store", "wire"]),
+    ("fuzz", &["disk", "pipeline", "statistics", "store", "wire"]),
     ("xtask", &[]),
 ];
 
 /// The only crates that may name DataFusion.
 pub const NAME_DATAFUSION: &[&str] = &["datafusion", "farpool"];
 
-/// Everything that breaks a rule, a line each; empty when the tree is in order.
+/// Returns every violation of a rule, a line each; empty when the tree is in order.
 pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     let metadata = MetadataCommand::new()
         .manifest_path(root.join("Cargo.toml"))
@@ -63,7 +64,8 @@ pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     Ok(wrong)
 }
 
-/// Dependencies between our crates that [`EDGES`] does not allow. Those of tests are free.
+/// Returns dependencies between the workspace's crates that [`EDGES`] does not allow. Those of tests are
+/// free.
 fn edge_violations(metadata: &Metadata) -> Vec<String> {
     let reach = reachable();
     let mut wrong = Vec::new();
@@ -84,7 +86,7 @@ fn edge_violations(metadata: &Metadata) -> Vec<String> {
     wrong
 }
 
-/// What each crate reaches along [`EDGES`].
+/// Returns the crates that each crate reaches along [`EDGES`].
 fn reachable() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
     let direct: BTreeMap<_, _> = EDGES.iter().copied().collect();
     let mut reach = BTreeMap::new();
@@ -101,7 +103,7 @@ fn reachable() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
     reach
 }
 
-/// Crates that name DataFusion and may not, and DataFusion below the node.
+/// Returns crates that name DataFusion and may not, and dependencies of the node on DataFusion.
 fn datafusion_violations(metadata: &Metadata) -> Result<Vec<String>, String> {
     let names_it = |package: &&Package| package.dependencies.iter().any(|d| d.name.starts_with("datafusion"));
     let mut wrong: Vec<String> = metadata
@@ -125,7 +127,7 @@ fn datafusion_violations(metadata: &Metadata) -> Result<Vec<String>, String> {
     Ok(wrong)
 }
 
-/// Every package that `root` needs to be built, itself included.
+/// Returns every package that `root` needs to be built, itself included.
 fn dependency_tree(metadata: &Metadata, root: &PackageId) -> Result<BTreeSet<PackageId>, String> {
     let resolve = metadata.resolve.as_ref().ok_or("cargo metadata gave no dependency graph")?;
     let nodes: BTreeMap<_, _> = resolve.nodes.iter().map(|node| (&node.id, node)).collect();
@@ -141,7 +143,7 @@ fn dependency_tree(metadata: &Metadata, root: &PackageId) -> Result<BTreeSet<Pac
     Ok(found)
 }
 
-/// Crates that `ARCHITECTURE.md` does not name, and paths in it that do not exist.
+/// Returns crates that `ARCHITECTURE.md` does not name, and paths in it that do not exist.
 fn architecture_violations(root: &Path, metadata: &Metadata) -> Result<Vec<String>, String> {
     let file = root.join("ARCHITECTURE.md");
     let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -164,7 +166,7 @@ fn architecture_violations(root: &Path, metadata: &Metadata) -> Result<Vec<Strin
     Ok(wrong)
 }
 
-/// Source files that do not open with what they are.
+/// Returns source files without a header comment.
 fn header_violations(root: &Path) -> Result<Vec<String>, String> {
     let mut wrong = Vec::new();
     for folder in ["crates", "bench", "fuzz", "sim", "xtask"] {
@@ -177,7 +179,7 @@ fn header_violations(root: &Path) -> Result<Vec<String>, String> {
     Ok(wrong)
 }
 
-/// The name of a crate's folder, under which the table knows it.
+/// Returns the name of a crate's folder, by which the tables refer to it.
 fn folder(package: &Package) -> String {
     package.manifest_path.parent().and_then(|p| p.file_name()).unwrap_or_default().to_string()
 }

@@ -1,4 +1,4 @@
-//! Files as they come: options of readers, compressed text, JSON, looking without loading, and COPY.
+//! Files as tables: options of readers, compressed text, JSON, reading without loading, and COPY.
 
 use crate::cli_support::*;
 use std::io::Write;
@@ -71,7 +71,7 @@ fn a_late_value_that_does_not_fit_gives_a_query_other_types_and_ends_a_load() {
     assert_eq!(sql(&format!("select max(id) as i, max(qty) as q from '{late}'")).ok(), "i,q\n30000,many\n");
     let half = folder.write("half.csv", rows + "30000,0.5\n");
     assert_eq!(sql(&format!("select sum(qty) as q from '{half}'")).ok(), "q\n135000.5\n");
-    // What was found out holds for the statements behind it, too.
+    // The types found by rereading the file also apply to the statements that follow.
     let twice =
         format!("select max(qty) as q from '{late}'; select count(*) as n from '{late}' where qty = 'many'");
     assert!(sql(&twice).ok().ends_with("n\n1\n"));
@@ -94,13 +94,13 @@ fn looking_does_not_load() {
             u128::from(i as u32).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)
         ))
     });
-    // Behind the rows that are looked at, a line that would make a load fail.
+    // After the rows that are read there is a line that would make a load fail.
     let file = folder.write("large.csv", rows.clone() + "1,2,3\n");
     assert_eq!(sql(&format!("select id from '{file}' limit 2")).ok(), "id\n0\n1\n");
     assert_eq!(sql(&format!("select id from '{file}' where id = 8 limit 1")).ok(), "id\n8\n");
     assert!(sql(&format!("describe '{file}'")).ok().contains("id,"));
     sql(&format!("select max(id) from '{file}'")).fails(1, &["large.csv, line 400002: 3 fields"]);
-    // What does not fit the memory is read as a stream.
+    // A file that does not fit in the memory is read as a stream.
     let file = folder.write("whole.csv", rows);
     let statement = format!("select max(t) > 'e' as t, max(id) as i, count(*) as n from '{file}'");
     let args = ["sql", "--memory", "4MiB", "--format", "csv", "-c", &statement];
@@ -238,7 +238,7 @@ fn all_threads_read_what_one_reads() {
                 count(distinct text) as d from";
     let expected = sql(&format!("{sums} '{csv}'")).ok();
     assert!(expected.ends_with("\n40000,799980000,399990000.0,532890,40000\n"), "{expected}");
-    // With --memory too small to hold it, and in every format that is written of it.
+    // With --memory too small to hold the rows, and in every format that COPY writes.
     let small = ["sql", "--memory", "2MiB", "--format", "csv", "-c", &format!("{sums} '{csv}'")];
     assert_eq!(farpool(&small).ok(), expected);
     for name in ["x.csv", "x.csv.gz", "x.csv.zst", "x.json", "x.json.gz", "x.parquet", "x.arrow"] {
@@ -254,7 +254,7 @@ fn all_threads_read_what_one_reads() {
     let groups = folder.path("groups.parquet");
     sql(&format!("copy (from '{csv}') to '{groups}' (row_group_size 7000)")).ok();
     assert_eq!(sql(&format!("{sums} '{groups}'")).ok(), expected);
-    // An error in the middle comes alone, with its line.
+    // An error in the middle is reported with its line, without any rows.
     let broken = folder.write("broken.csv", rows.clone() + "1,2\n" + &rows);
     sql(&format!("select max(half) from '{broken}'")).fails(1, &["broken.csv, line 48002: 2 fields"]);
 }
@@ -321,7 +321,8 @@ fn flags_about_files_are_not_ignored_where_there_is_none() {
     assert!(!done.stderr.contains("did nothing"), "{}", done.stderr);
 }
 
-/// Each hour of 2024 in UTC, which in New York has a day without a second hour and one with two first ones.
+/// Makes rows for each hour of 2024 in UTC; in New York one day of that year has no hour 2 and one has hour 1
+/// twice.
 fn hours() -> String {
     let mut rows = "id,t\n".to_string();
     for (month, days) in (1..).zip([31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]) {
@@ -357,7 +358,7 @@ fn instants_of_text_keep_their_zone() {
         assert_eq!(run(on_clocks), format!("n,a,b\n{types}"));
         assert_eq!(run("select max(t) as t from {}"), "t\n2024-12-31T23:00:00Z\n");
     }
-    // Written and read again.
+    // Writes the rows and reads them again.
     for name in ["copy.csv", "copy.json", "copy.parquet"] {
         let copy = folder.path(name);
         sql(&format!("copy (select t from {quoted} where id = 704) to '{copy}'")).ok();
@@ -366,7 +367,7 @@ fn instants_of_text_keep_their_zone() {
     }
     let profile = farpool(&["profile", "--format", "json", &file]).ok();
     assert!(profile.contains("2024-12-31T23:00:00Z"), "{profile}");
-    // A time without a zone among them.
+    // One of the times has no zone.
     let late =
         folder.write("late.csv", hours().repeat(3).replace("\nid,t\n", "\n") + "1,2025-01-01T00:00:00\n");
     assert_eq!(sql(&format!("select typeof(max(t)) as t from '{late}'")).ok(), "t\nVARCHAR\n");

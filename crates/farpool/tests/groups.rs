@@ -1,5 +1,5 @@
-//! DISTINCT, GROUP BY and COUNT DISTINCT through SQL, in-process and over TCP, with memory for groups that
-//! holds all of them, some and hardly any: the answers are those without push-down.
+//! DISTINCT, GROUP BY and COUNT DISTINCT through SQL, in-process and over TCP, with memory for all groups,
+//! for some and for hardly any: the results are those without push-down.
 
 use crate::support::answers::{Answer, difference};
 use crate::support::pools::{Pools, Way, load, session_over};
@@ -16,7 +16,7 @@ const POOL_BYTES: usize = 1 << 30;
 
 const ROWS: i64 = 150_000;
 
-/// Sums of this and its negative fit again.
+/// The sum of this and its negative does not overflow.
 const LARGEST: i64 = i64::MAX;
 
 fn schema() -> SchemaRef {
@@ -167,7 +167,7 @@ async fn answers_do_not_depend_on_the_memory_for_groups() {
     }
 }
 
-/// What DataFusion itself makes of NaN depends on the order of rows: the pool is compared with the pool.
+/// DataFusion's own result for NaN depends on the order of rows, so that pools are compared with each other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn extremes_of_floats_do_not_depend_on_the_memory_for_groups() {
     let (ample, tight) = (loaded(4 << 30).await, loaded(0).await);
@@ -178,7 +178,7 @@ async fn extremes_of_floats_do_not_depend_on_the_memory_for_groups() {
     assert!(in_parts(&receipt), "{receipt:?}");
 }
 
-/// As a pool in the engine's process is opened: without workers, and with as little memory.
+/// Opened as a pool in the engine's process is: without workers, and with as little memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_of_ones_own_takes_its_memory_for_groups_too() {
     let config = NodeConfig { memory_bytes: POOL_BYTES, ..NodeConfig::default() };
@@ -193,7 +193,7 @@ async fn a_pool_of_ones_own_takes_its_memory_for_groups_too() {
     assert!(in_parts(&receipt) && receipt.rows_bypassed > 10, "{receipt:?}");
 }
 
-/// Relays connections to `node`; what clients call `bit_or` has another name by the time it arrives there.
+/// Relays connections to `node`, and replaces the function name `bit_or` by another on the way.
 async fn renaming(node: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");
@@ -223,7 +223,7 @@ async fn relay(client: TcpStream, node: TcpStream) {
     answers.abort();
 }
 
-/// A newer client at an older node.
+/// A newer client connects to an older node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_function_that_the_node_does_not_know_is_refused_by_its_name_and_left_to_the_engine() {
     let pools = loaded(4 << 30).await;

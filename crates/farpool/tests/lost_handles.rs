@@ -1,5 +1,5 @@
-//! Statements whose tables change, and whose prepared programs are lost, between planning and running: the answer is
-//! that of the table as it is, or an error that says what of it has changed.
+//! Statements whose tables change, and whose prepared programs are lost, between planning and running: the
+//! result is that of the current table, or an error that says what about the table has changed.
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::Int64Type;
@@ -37,7 +37,7 @@ async fn load(pool: &dyn Pool, table: &str, mode: LoadMode, batch: RecordBatch) 
     pool.load(&name(table), mode, batch.schema(), None, batches).await.unwrap();
 }
 
-/// A node, and a way to it that can be cut.
+/// A node, and a connection to it that can be cut.
 struct Bench {
     writer: Arc<dyn Pool>,
     pool: Arc<dyn Pool>,
@@ -46,7 +46,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// With a table `t` of a thousand rows.
+    /// Starts a node with a table `t` of a thousand rows.
     async fn start() -> Bench {
         let config = NodeConfig { memory_bytes: 256 << 20, workers: 2, ..NodeConfig::default() };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -78,7 +78,8 @@ impl Bench {
         self.connections.lock().unwrap().drain(..).for_each(|connection| connection.abort());
     }
 
-    /// Has the node forget what the session prepared: as many other programs as it keeps for a connection.
+    /// Makes the node drop what the session prepared, by preparing as many other programs as it keeps for a
+    /// connection.
     async fn crowd_out(&self) -> Vec<Handle> {
         load(&*self.writer, "other", LoadMode::Replace, ids(1)).await;
         let schema = self.pool.table(&name("other")).await.unwrap().schema;
@@ -100,7 +101,7 @@ fn number(batches: &[RecordBatch]) -> i64 {
     batch.column(0).as_primitive::<Int64Type>().value(0)
 }
 
-/// What was said, by an error that is not about handles.
+/// Asserts that the error contains `what` and is not about handles.
 fn told(error: &Error, what: &str) {
     assert!(matches!(error.kind, ErrorKind::Invalid | ErrorKind::NotFound), "{:?}: {error}", error.kind);
     assert!(error.to_string().contains(what), "{error}");
@@ -115,7 +116,7 @@ async fn a_handle_that_was_crowded_out_is_made_again_for_the_newest_version() {
     let _others = bench.crowd_out().await;
     load(&*bench.writer, "t", LoadMode::Replace, ids(7)).await;
     assert_eq!(number(&query.collect().await.unwrap()), 7);
-    // What it cost and how it went is told of what ran.
+    // Receipt and explanation are those of the statement that ran.
     assert_eq!(query.receipt().rows_scanned + query.receipt().rows_skipped, 7);
     assert!(query.explain().contains("At the pool"));
 }
@@ -189,7 +190,7 @@ async fn what_is_kept_across_statements_reads_the_newest_version() {
         assert_eq!(number(&bench.run("execute p").await.unwrap()), rows);
     }
     copy.collect().await.unwrap();
-    // It reads what there was when it was planned.
+    // The table was copied when the statement was planned.
     assert_eq!(number(&bench.run("select count(*) from copy").await.unwrap()), 1000);
     load(&*bench.writer, "t", LoadMode::Replace, texts("label")).await;
     for statement in ["select count(id) from v", "execute p"] {
@@ -211,8 +212,8 @@ async fn a_pool_in_the_process_keeps_what_a_statement_reads() {
     told(&session.sql(COUNT).await.unwrap_err(), "there is no table t");
 }
 
-/// Whatever another client does meanwhile, a statement gives an answer that was right at some time, or says what of the
-/// table has changed.
+/// Whatever another client does meanwhile, a statement returns a result that was right at some time, or says
+/// what about the table has changed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_told_of_handles() {
     let bench = Bench::start().await;

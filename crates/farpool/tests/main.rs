@@ -1,5 +1,5 @@
-//! The tests of the library and of the program, in one binary: what they use is built and linked once, and they run
-//! side by side.
+//! The tests of the library and of the program, in one binary, so that dependencies are built and linked once
+//! and the tests run in parallel.
 
 mod bad_input;
 mod changes;

@@ -1,6 +1,6 @@
-//! How much memory a node takes while clients do their worst: incomplete messages, rows that inflate, results that
-//! nobody reads, groups without end, patterns. Whoever asks for something ordinary beside them gets it. And what the
-//! engine does with less memory than a statement would take.
+//! Memory of a node while clients misbehave: incomplete messages, rows that inflate, results that nobody
+//! reads, groups without end, patterns. Ordinary requests of other clients must succeed. Also tests the
+//! engine with less memory than a statement would use.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, reason = "a test may guard against hanging, with a clock and threads")]
@@ -25,14 +25,14 @@ use std::time::Duration;
 const POOL_MIB: u64 = 256;
 const WORK_MIB: u64 = 128;
 
-/// What a node may take beside its pool and its memory for work: what the program itself takes, and what threads have
-/// in hand between two looks at the budget.
+/// What a node may use beside its pool and its memory for work: the program itself, and what threads allocate
+/// between two checks of the budget.
 const SLACK_MIB: u64 = 256;
 
-/// For how long the attackers go on.
+/// Duration of the attack.
 const ATTACK: Duration = Duration::from_secs(12);
 
-/// The most memory that a process ever had resident, in MiB.
+/// Returns the peak resident memory of a process, in MiB.
 fn most_resident_mib(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -44,7 +44,7 @@ fn frames(stream: u32, request: &Request) -> Vec<u8> {
     messages.into_iter().flat_map(|message| message.frames(stream)).flatten().collect()
 }
 
-/// A client that takes in nothing unless it has to.
+/// Connects a client that reads nothing unless it has to.
 fn dial(url: &str) -> std::io::Result<TcpStream> {
     let mut socket = TcpStream::connect(url.trim_start_matches("farpool://"))?;
     socket.set_write_timeout(Some(Duration::from_millis(300)))?;
@@ -65,7 +65,7 @@ fn begin_load(stream: u32, table: String, schema: &Schema) -> Vec<u8> {
     frames(stream, &Request::LoadBegin { table, mode: LoadMode::Replace, schema, rows_hint: None, id: None })
 }
 
-/// Messages that are never finished, on all streams.
+/// Sends messages that are never finished, on all streams.
 fn incomplete(url: &str, attacker: usize) -> std::io::Result<TcpStream> {
     let mut socket = dial(url)?;
     let schema = rows(1).schema();
@@ -84,7 +84,7 @@ fn incomplete(url: &str, attacker: usize) -> std::io::Result<TcpStream> {
     Ok(socket)
 }
 
-/// Rows whose strings are all alike: a message of some hundred KiB inflates to 48 MiB.
+/// Makes rows with equal strings: a message of some hundred KiB inflates to 48 MiB.
 fn rows(count: i64) -> RecordBatch {
     let long = "x".repeat(3000);
     let columns: [ArrayRef; 2] = [
@@ -94,7 +94,7 @@ fn rows(count: i64) -> RecordBatch {
     RecordBatch::try_from_iter(["id", "text"].into_iter().zip(columns)).unwrap()
 }
 
-/// Loads that inflate and then fall silent.
+/// Sends loads that inflate, and then nothing more.
 fn inflating(url: &str, attacker: usize) -> std::io::Result<TcpStream> {
     let mut socket = dial(url)?;
     let batch = rows(16_000);
@@ -105,13 +105,13 @@ fn inflating(url: &str, attacker: usize) -> std::io::Result<TcpStream> {
             socket.write_all(&message.frames(stream).concat())?;
         }
     }
-    // Read, so that only the node decides when it has had enough.
+    // Reads, so that only the node decides when to close the connection.
     let mut buffer = vec![0; 64 << 10];
     while socket.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {}
     Ok(socket)
 }
 
-/// Attackers that come again and again until they are told to stop.
+/// Starts attackers that reconnect until they are told to stop.
 fn attack(
     url: &str,
     attackers: usize,
@@ -149,7 +149,7 @@ fn group(info: &TableInfo, keys: &[usize], filter: Option<Expr>) -> Program {
     }
 }
 
-/// Programs with many groups, or with all rows, whose results nobody reads.
+/// Runs programs with many groups, or with all rows, whose results nobody reads.
 async fn unread(url: &str) -> Vec<Execution> {
     let Ok(pool) = farpool::connect(url, None).await else { return Vec::new() };
     let Ok(info) = pool.table(&TableName::new("trips").unwrap()).await else { return Vec::new() };
@@ -166,7 +166,7 @@ async fn unread(url: &str) -> Vec<Execution> {
             1 => group(&info, &[0, 5], None),
             _ => group(&info, &[0], Expr::all((20..24).map(pattern).collect())),
         };
-        // Some are refused, which is as it should be.
+        // Some are refused, as expected.
         let execution = tokio::time::timeout(Duration::from_millis(100), pool.execute(&program, 1)).await;
         open.extend(execution.into_iter().flatten());
     }
@@ -223,14 +223,14 @@ async fn a_node_keeps_to_its_memory_under_the_worst_that_clients_do() {
     println!("{most} MiB at most, {calm_mib} before, {answered} answers beside");
     assert!(most < POOL_MIB + WORK_MIB + SLACK_MIB, "{most} MiB resident: {status}");
     assert!(answered > 0, "nobody else was served: {status}");
-    // All is given back, and what is ordinary works as before.
+    // All memory is released, and ordinary queries work as before.
     cli_support::until("the return of the memory", || {
         server.status()["work_bytes_used"].as_u64().unwrap() < 4 << 20
     });
     assert_eq!(server.csv("select count(*) from trips").lines().last(), Some("400000"));
 }
 
-/// Runs a statement on a file with so little memory for work.
+/// Runs a statement on a file with a limit of the memory for work.
 fn sql_within(work_memory: &str, statement: &str) -> cli_support::Done {
     program(&["sql", "--format", "csv", "--work-memory", work_memory, "-c", statement])
 }
@@ -240,7 +240,7 @@ fn sorts_and_groups_that_do_not_fit_go_to_files_and_joins_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = trips_parquet(folder.path(), "trips.parquet", 1_000_000);
     let file = text(&file);
-    // A million rows of some 100 bytes, sorted by what does not tell them apart in any order that they have.
+    // Sorts a million rows of some 100 bytes by keys whose order differs from that of the file.
     let sorted = format!(
         "select count(*), sum(p) from (select id % 1000 + 0.5 * row_number() over (order by note, fare, price, id) as p \
          from '{file}')"

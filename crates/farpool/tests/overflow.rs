@@ -1,5 +1,5 @@
-//! Arithmetic on the extremes of every integer and decimal type, against what DuckDB makes of it: in a pool, above a
-//! scan, above a join and in a window.
+//! Arithmetic on the extremes of every integer and decimal type, compared with DuckDB's results: in a pool,
+//! above a scan, above a join and in a window.
 
 use crate::support::pools::{self, Pools, Way};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
@@ -15,11 +15,11 @@ struct Case {
     left: String,
     operator: String,
     right: String,
-    /// None where the result does not fit its type.
+    /// `None` if the result does not fit its type.
     result: Option<String>,
 }
 
-/// The recorded answers by type.
+/// Returns the recorded answers by type.
 fn recorded() -> BTreeMap<String, Vec<Case>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/arithmetic/answers.tsv");
     let text = std::fs::read_to_string(path).expect("the recorded answers");
@@ -53,7 +53,7 @@ fn data_type(name: &str) -> DataType {
     }
 }
 
-/// A table with a row for each case, numbered from 0.
+/// Makes a table with a row for each case, numbered from 0.
 fn table(name: &str, cases: &[Case]) -> RecordBatch {
     let side = |of: fn(&Case) -> &str| -> ArrayRef {
         let texts: ArrayRef = Arc::new(StringArray::from_iter_values(cases.iter().map(of)));
@@ -65,7 +65,7 @@ fn table(name: &str, cases: &[Case]) -> RecordBatch {
         .expect("a table")
 }
 
-/// The ways in which an operation is computed: the query for it over rows for which a condition holds.
+/// Queries that compute an operation in different places, over rows for which a condition holds.
 const SHAPES: [fn(&str, &str) -> String; 5] = [
     |op, rows| format!("SELECT id, l {op} r FROM t WHERE {rows}"),
     |op, rows| format!("SELECT id, max(l {op} r) FROM t WHERE {rows} GROUP BY id"),
@@ -108,8 +108,8 @@ async fn extremes_of_every_type_are_as_recorded_or_an_error() {
     assert!(failed > 500, "{failed} operations were tried that do not fit");
 }
 
-/// One query for all rows that fit, by operator; of the others, a row each, those at every so many places. Gives how
-/// many these were.
+/// Checks, for each operator, one query over all rows whose results fit, and queries over single rows of the
+/// others, at regular distances. Returns the number of the latter.
 async fn check(
     session: &Session,
     name: &str,

@@ -1,4 +1,4 @@
-//! `farpool profile` as its users meet it: files, streams and tables, every format, and what can go wrong.
+//! `farpool profile` from the user's point of view: files, streams and tables, every format, and errors.
 
 #![expect(clippy::disallowed_methods, reason = "a test may wait, and find a port where nobody listens")]
 
@@ -23,7 +23,7 @@ fn column<'a>(report: &'a Value, name: &str) -> &'a Value {
     columns.iter().find(|c| c["name"] == json!(name)).unwrap_or_else(|| panic!("no {name} in {report}"))
 }
 
-/// What [`trips`] of 3000 rows hold.
+/// Checks the report of a table of 3000 [`trips`].
 #[track_caller]
 fn check_trips(report: &Value) {
     assert_eq!(report["rows"], json!(3000));
@@ -68,7 +68,7 @@ fn files_of_every_format_streams_and_tables_have_the_same_profile() {
     check_trips(&report);
     assert_eq!(report["source"], json!("pool"));
     assert_eq!(column(&report, "city")["distinct"]["exact"], json!(true));
-    // The tap ran: nothing was read for it.
+    // The profile was made by the tap: no program has read the table.
     assert_eq!(server.status()["tenants"][0]["programs"], json!(0));
 }
 
@@ -173,21 +173,21 @@ fn control_c_ends_the_wait_for_a_stream() {
     command.stdin(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let stdin = child.stdin.take();
-    // The signal has to come when the program is there to take it.
+    // Waits until the program has installed its signal handler.
     std::thread::sleep(std::time::Duration::from_millis(300));
     signal(&child, "INT");
     assert_eq!(wait(&mut child).code(), Some(130));
     drop(stdin);
 }
 
-/// The browser on this machine, if there is one.
+/// Returns the browser on this machine, if there is one.
 fn browser() -> Option<&'static str> {
     ["chromium", "chromium-browser", "google-chrome"]
         .into_iter()
         .find(|name| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success()))
 }
 
-/// The page as the browser sees it after it has read it.
+/// Returns the page's DOM after the browser has loaded it.
 fn seen(browser: &str, page: &Path) -> String {
     let url = format!("file://{}", text(page));
     let user = format!("--user-data-dir={}", text(&page.with_extension("browser")));
@@ -214,7 +214,7 @@ fn a_browser_shows_the_page() {
     let html = farpool(&["profile", text(&file), "--format", "html"]).ok();
     assert_eq!(html.matches("class=\"cell\"").count(), 3600);
     let Some(browser) = browser() else { return eprintln!("no browser here: only the text was looked at") };
-    // What the page measures itself with is put in for the test only.
+    // The script that measures the page is inserted for the test only.
     let script = "<script>document.body.append('cells ' + document.querySelectorAll('svg.heat rect.cell').length + \
                   ' cards ' + document.querySelectorAll('article').length + ' bold ' + \
                   document.querySelectorAll('b').length + ' wide ' + \

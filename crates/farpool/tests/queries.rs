@@ -1,5 +1,5 @@
-//! Random queries over two small tables with extremes of every type, in-process and over TCP, with and without
-//! push-down, against DuckDB's answers.
+//! Random queries over two small tables with extremes of every type, in-process and over TCP, with and
+//! without push-down, compared with DuckDB's results.
 
 use crate::support::pools::{self, Pools, Way};
 use arrow::array::*;
@@ -7,12 +7,12 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use farpool::{Session, SessionOptions};
 use std::path::{Path, PathBuf};
 
-/// A query and what DuckDB answers.
+/// A query and DuckDB's result.
 struct Recorded<'a> {
     sql: &'a str,
-    /// DuckDB's types of the columns; `error` alone where a value is out of range.
+    /// DuckDB's types of the columns; only `error` if a value is out of range.
     types: Vec<&'a str>,
-    /// As a set, in one order.
+    /// The rows, sorted.
     rows: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Recorded<'a> {
         Recorded { sql, types, rows }
     }
 
-    /// What differs, if anything.
+    /// Runs the query; the error describes how the result differs.
     async fn check(&self, session: &Session) -> Result<(), String> {
         let batches = match session.sql(self.sql).await {
             Ok(query) => query.collect().await,
@@ -80,7 +80,7 @@ impl<'a> Recorded<'a> {
     }
 }
 
-/// The rows of an answer, in the order of their texts.
+/// Returns the rows as sorted texts.
 fn shown(batches: &[RecordBatch], types: &[&str]) -> Vec<String> {
     let options = FormatOptions::default().with_null("\\N");
     let mut rows = Vec::new();
@@ -97,8 +97,8 @@ fn shown(batches: &[RecordBatch], types: &[&str]) -> Vec<String> {
     rows
 }
 
-/// A value in one form, whichever engine wrote it: DuckDB's means of decimals are doubles, and decimals have other
-/// scales there.
+/// Converts a value to a form that is the same for both engines: DuckDB's means of decimals are doubles, and
+/// its decimals have other scales.
 fn canonical(cell: &str, data_type: &str) -> String {
     match data_type {
         _ if cell == "\\N" => cell.to_string(),
@@ -124,7 +124,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The tables of `tables.sql`, whose queries a session without a pool runs.
+/// Loads the tables of `tables.sql`, whose queries run in a session without a pool.
 async fn loaded() -> Pools {
     let pools = Pools::start(1 << 30).await;
     let session = Session::new(SessionOptions::default());

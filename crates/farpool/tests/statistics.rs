@@ -1,5 +1,5 @@
-//! Statistics through SQL: with and without push-down, in-process and over TCP, whole and in parts, the answers
-//! are the same; and they are those of DuckDB 2.0.0 and exact counts, recorded here.
+//! Statistics through SQL: with and without push-down, in-process and over TCP, whole and in parts, the
+//! results are the same; and they equal recorded results of DuckDB 2.0.0 and exact counts.
 
 use crate::support::pools::{Pools, Way, load};
 use arrow::array::{
@@ -85,7 +85,7 @@ const QUERIES: &[&str] = &[
     "select approx_distinct(n) from (select s, count(*) n from t group by s)",
 ];
 
-/// The rows of an answer as text, in an order of their own.
+/// Returns the sorted rows of a result as texts.
 async fn run(session: &Session, sql: &str) -> (Vec<String>, Receipt) {
     let query = session.sql(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
     let batches = query.collect().await.unwrap_or_else(|e| panic!("{sql}: {e}"));
@@ -104,7 +104,7 @@ async fn run(session: &Session, sql: &str) -> (Vec<String>, Receipt) {
     (rows, query.receipt())
 }
 
-/// Whether two rows are the same but for the last digits of floats.
+/// Whether two rows are the same except for the last digits of floats.
 fn alike(one: &str, two: &str) -> bool {
     let parts = |row: &str| -> Vec<String> {
         row.split([' ', ',', '[', ']', '{', '}']).map(str::to_string).collect()
@@ -165,7 +165,7 @@ async fn one(sql: &str) -> String {
     run(&pools.session(Way::Remote, true).await, sql).await.0.join("\n")
 }
 
-/// The values of one row, by their places.
+/// Returns the values of a result of one row.
 async fn numbers(sql: &str) -> Vec<f64> {
     one(sql)
         .await
@@ -232,7 +232,7 @@ async fn what_asks_for_the_same_column_shares_a_state() {
         let (_, receipt) = run(&session, sql).await;
         let found = receipt.operators.iter().find(|o| o.operator.folds_rows());
         let detail = &found.unwrap_or_else(|| panic!("{sql} is not pushed")).detail;
-        // Behind the aggregates stands how they are computed.
+        // The way in which the aggregates are computed follows in brackets.
         detail.split(" [").next().unwrap_or_default().to_string()
     };
     assert_eq!(

@@ -1,11 +1,12 @@
-//! `farpools://` from the command line: certificates in files, and what people read when something about them is wrong.
+//! `farpools://` from the command line: certificates in files, and the error messages when something about
+//! them is wrong.
 
 use crate::cli_support::{Done, Server, Tokens, farpool, signal, text, trips_parquet, until};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// An authority in a folder, as `ca.pem`, and what it signs.
+/// A certificate authority in a folder, as `ca.pem`, and the certificates that it signs.
 struct Authority {
     folder: TempDir,
     issuer: Issuer<'static, KeyPair>,
@@ -26,7 +27,8 @@ impl Authority {
         self.folder.path().join(name)
     }
 
-    /// Writes the files `name.pem` and `name.key` of a node at `host`, whose certificate ends with `year`.
+    /// Writes the files `name.pem` and `name.key` of a node at `host`, whose certificate expires at the end
+    /// of `year`.
     fn sign(&self, name: &str, host: &str, year: i32) {
         let mut params = CertificateParams::new([host.to_string()]).unwrap();
         params.not_after = date_time_ymd(year, 12, 31);
@@ -42,7 +44,7 @@ impl Authority {
     }
 }
 
-/// What `farpool tables` gives for a node whose certificates `ca` has signed.
+/// Runs `farpool tables` for a node whose certificate is to be verified with `ca`.
 fn tables(url: &str, ca: &Path) -> Done {
     farpool(&["tables", "--pool", url, "--tls-ca", text(ca)])
 }
@@ -86,7 +88,7 @@ fn each_mistake_of_a_client_has_its_words() {
     tables(&plain.url, &ca).fails(2, &["--tls-ca", "farpools://"]);
     tables(&server.url, Path::new("/nonexistent/ca.pem")).fails(1, &["/nonexistent/ca.pem"]);
     tables(&server.url, &ours.file("node.key")).fails(1, &["node.key", "no certificate", "private key"]);
-    // The node's log has the other half of it.
+    // The node's log shows the other side's view of the errors.
     for (server, said) in [(&server, "does not trust"), (&server, "another name"), (&late, "has expired")] {
         until(said, || server.said().contains(said));
     }
@@ -130,7 +132,7 @@ fn a_certificate_is_replaced_while_the_node_runs() {
     until("the half of a file is named", || server.said().contains("the certificate stays as it was"));
     assert!(server.said().contains("node.pem"), "{}", server.said());
     assert_eq!(tables(&server.url, &ca).ok(), "");
-    // Nobody says so: it is seen.
+    // No signal is sent: the node notices the new files.
     authority.sign("node", "localhost", 3000);
     let localhost = server.url.replace("127.0.0.1", "localhost");
     until("the new one", || tables(&localhost, &ca).status == Some(0));

@@ -1,7 +1,7 @@
-//! All TPC-H queries, in-process and over TCP, with and without push-down, against DuckDB's answers.
+//! All TPC-H queries, in-process and over TCP, with and without push-down, compared with DuckDB's answers.
 //!
-//! At scale 0.01 the largest table has less than one row group; at 0.1 it has ten, so zone maps and the
-//! merging of partial states take part.
+//! At scale 0.01 the largest table has less than one row group; at 0.1 it has ten, so that zone maps and the
+//! merging of partial states are covered.
 
 use crate::support::answers::{self, Answer};
 use crate::support::pools::{self, Pools, Way};
@@ -65,7 +65,7 @@ async fn loaded(scale: f64) -> Pools {
     pools
 }
 
-/// Runs all queries one way and reports every one that is wrong.
+/// Runs all queries in one way and reports all wrong results.
 async fn check(pools: &Pools, scale: &str, way: Way, pushdown: bool) {
     let session = pools.session(way, pushdown).await;
     let mut wrong = Vec::new();

@@ -1,4 +1,4 @@
-//! A statement reads one version of each table, however often others insert rows meanwhile.
+//! A statement reads one version of each table, however often other clients insert rows meanwhile.
 
 use arrow::array::{AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
@@ -18,7 +18,7 @@ async fn load(pool: &dyn Pool, mode: LoadMode, batch: RecordBatch) {
     pool.load(&TableName::new("t").unwrap(), mode, batch.schema(), None, batches).await.unwrap();
 }
 
-/// Joins of two scans of a table, while `writer` appends to it all the time.
+/// Runs joins of two scans of a table, while `writer` appends to it all the time.
 async fn join_beside_a_writer(pool: Arc<dyn Pool>, writer: Arc<dyn Pool>) {
     load(&*pool, LoadMode::Create, rows(0..1000)).await;
     let stop = Arc::new(AtomicBool::new(false));
@@ -28,14 +28,14 @@ async fn join_beside_a_writer(pool: Arc<dyn Pool>, writer: Arc<dyn Pool>) {
         while !stopped.load(Ordering::Relaxed) {
             load(&*writer, LoadMode::Append, rows(next..next + 1)).await;
             next += 1;
-            // The joins are to get a part of the machine.
+            // Leaves some of the machine's time to the joins.
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
         next
     });
     let session = Session::new(SessionOptions::default());
     session.register_pool("farpool", pool).await.unwrap();
-    // Every row meets itself: were the scans of two versions, one side would have rows without a partner.
+    // Every row joins itself: if the scans read two versions, one side would have rows without a partner.
     let statement = "select count(*), count(a.id), count(b.id) from t a full join t b on a.id = b.id";
     let inner = "select count(*) as n, (select max(id) + 1 from t) as m, (select count(*) from t where id >= 0) as k \
                  from t a join t b on a.id = b.id";

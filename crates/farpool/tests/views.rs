@@ -1,4 +1,4 @@
-//! Views that a node keeps for all clients of a tenant, in this process and over TCP.
+//! Views that a node stores for all clients of a tenant, in this process and over TCP.
 
 use crate::support::pools::{Pools, Way};
 use crate::support::text::{rows, run};
@@ -7,7 +7,7 @@ use farpool::{ErrorKind, Pool, Session, TableName};
 
 const WAYS: [(Way, bool); 3] = [(Way::Embedded, true), (Way::Remote, true), (Way::Plain, false)];
 
-/// That a statement fails with an error of this kind that says all of this.
+/// Asserts that a statement fails with an error of this kind that contains all of these texts.
 async fn refused(session: &Session, sql: &str, kind: ErrorKind, said: &[&str]) {
     let error = rows(session, sql).await.expect_err(sql);
     assert_eq!(error.kind, kind, "{sql}: {error}");
@@ -18,7 +18,7 @@ fn name(name: &str) -> TableName {
     TableName::new(name).unwrap()
 }
 
-/// Has the pool keep a view without looking at its text, as anybody may.
+/// Stores a view without checking its text, as any client may.
 async fn keep(pools: &Pools, named: &str, text: &str) {
     pools.remote.create_view(&View::new(name(named), text).unwrap(), true).await.unwrap();
 }
@@ -108,7 +108,7 @@ async fn what_is_above_a_view_is_pushed_down_as_if_it_was_written_out() {
     ] {
         let written_out =
             query.replace("from v", &format!("from {v}")).replace("from u", &format!("from {u}"));
-        // What it may cost changes when more is found out about the rows, meanwhile.
+        // Estimated costs are left out: they change when the profile is completed meanwhile.
         let explained = async |query: &str| {
             let plan = session.sql(query).await.unwrap().explain();
             let lines =
@@ -139,7 +139,7 @@ async fn views_of_views_see_what_is_there_now() {
         run(&other, "delete from t where id = 1").await;
         assert!(run(&session, "select * from c").await.contains("| 9 | 0 "));
 
-        // Columns are those that there are.
+        // A wildcard stands for the current columns.
         run(&session, "create view every as select * from t").await;
         run(&other, "alter table t add column note varchar").await;
         assert!(run(&session, "select * from every limit 1").await.contains("note"));
@@ -160,7 +160,7 @@ async fn views_of_views_see_what_is_there_now() {
             &["view \"c\"", "view \"a\"", "no table t"],
         )
         .await;
-        // One that cannot be read can be replaced and dropped, and spoils no list.
+        // A view that cannot be planned can be replaced and dropped, and does not break lists.
         assert!(run(&session, "show tables").await.contains("every"));
         assert!(run(&session, "select column_name from information_schema.columns").await.contains("| n "));
         run(&session, "create or replace view every as select 1 as one").await;
@@ -182,7 +182,7 @@ async fn circles_and_towers_of_views_have_an_end() {
     refused(&session, "create or replace view a as select * from a", ErrorKind::Invalid, &["circle"]).await;
     refused(&session, "create view z as select * from z", ErrorKind::NotFound, &["no table z"]).await;
     assert!(run(&session, "select * from b").await.contains('1'));
-    // Who does not look may keep one all the same.
+    // A client that does not check the text can store a cycle of views.
     keep(&pools, "a", "select x from b").await;
     refused(&session, "select * from b", ErrorKind::Invalid, &["view \"b\"", "circle"]).await;
 
@@ -337,7 +337,7 @@ async fn whatever_a_node_says_that_a_view_is_it_is_only_read() {
         run(&session, "show tables").await;
     }
     assert!(!std::path::Path::new(target).exists());
-    // As deep as a text can be.
+    // The deepest possible text.
     let sum = |parts: usize| format!("select {}1 as a", "1+".repeat(parts - 1));
     keep(&pools, "v", &sum(30_000)).await;
     refused(&session, "select * from v", ErrorKind::OverLimit, &["view \"v\"", "words and signs"]).await;
@@ -367,7 +367,7 @@ async fn a_statement_reads_one_version_of_the_tables_below_its_views() {
     while !writing.is_finished() {
         match rows(&session, both).await {
             Ok(text) => assert!(text.contains("| 0 | 100 |"), "{text}"),
-            // Others were faster, and it says so.
+            // Another change came first, which the error says.
             Err(error) => assert_eq!(error.kind, ErrorKind::Unavailable, "{error}"),
         }
     }

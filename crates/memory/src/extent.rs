@@ -1,10 +1,10 @@
-//! Extents, which one owner writes, and leases, which many read.
+//! Extents, which one owner writes, and leases, which many readers share.
 //!
-//! A run is what one allocation gave: contiguous pages, or a piece of pages that others of the tenant share. Extents
-//! are disjoint ranges of a run; freezing one turns its range into a lease. Invariant: a byte of a run is in at most
-//! one extent or, frozen, in one lease and its clones and slices, so that writes and reads never meet. The bytes of a
-//! run go back when nothing points to the run any more; unused whole pages at its end go back when the last extent is
-//! frozen.
+//! A run is the memory of one allocation: contiguous pages, or a piece of pages that is shared with other
+//! pieces of the tenant. Extents are disjoint ranges of a run; freezing one turns its range into a lease.
+//! Invariant: a byte of a run is in at most one extent or, once frozen, in one lease with its clones and
+//! slices, so that no byte is written while it can be read. The bytes of a run are freed when nothing refers
+//! to the run any more; unused whole pages at its end are freed when the last extent is frozen.
 
 #![expect(unsafe_code, reason = "bytes of the mapping are handed out as slices")]
 
@@ -18,32 +18,33 @@ use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Contiguous bytes that were given out together.
+/// The contiguous bytes of one allocation.
 pub(crate) struct Run {
     pool: Arc<Pool>,
     tenant: TenantIndex,
-    /// Where they lie in the pool.
+    /// The range of bytes in the pool.
     place: Range<usize>,
-    /// The pages that they reach into.
+    /// The pages that `place` reaches into.
     ids: Box<[PageId]>,
-    /// Whether they may share pages with other runs; otherwise they are whole pages.
+    /// Whether the run may share pages with other runs; otherwise it consists of whole pages.
     is_piece: bool,
-    /// Of whole pages: those, from the start, that have not gone back yet.
+    /// For whole pages: how many of them, from the start, are not freed yet.
     pages_kept: AtomicUsize,
-    /// Never grows again once it is zero.
+    /// Number of live extents. Never grows again once it is zero.
     extents: AtomicUsize,
     /// Whether all pages had memory of an earlier use.
     warm: bool,
 }
 
 impl Run {
-    /// Whole pages, with one extent. To be made under the lock of the page table.
+    /// Creates a run of whole pages, with one extent. Must be called under the lock of the page table.
     pub fn pages(pool: Arc<Pool>, tenant: TenantIndex, pages: Range<usize>, warm: bool) -> Run {
         let place = pages.start * PAGE_BYTES..pages.end * PAGE_BYTES;
         Run::new(pool, tenant, place, false, warm)
     }
 
-    /// A piece of pages, with one extent. To be made under the lock of the page table.
+    /// Creates a run that is a piece of pages, with one extent. Must be called under the lock of the page
+    /// table.
     pub fn piece(pool: Arc<Pool>, tenant: TenantIndex, place: Range<usize>) -> Run {
         Run::new(pool, tenant, place, true, false)
     }
@@ -56,7 +57,7 @@ impl Run {
         Run { pool, tenant, place, ids, is_piece, pages_kept, extents: AtomicUsize::new(1), warm }
     }
 
-    /// The run as a piece of its first `bytes`, and the rest as what has to be given back.
+    /// Turns a run of whole pages into a piece of its first `bytes`, and the rest, which is freed on drop.
     pub fn into_piece(mut self, bytes: usize) -> (Run, Rest) {
         let middle = self.place.start + bytes;
         let rest = Rest { pool: Arc::clone(&self.pool), tenant: self.tenant, place: middle..self.place.end };
@@ -76,7 +77,8 @@ impl Run {
         self.pool.mapping().at(self.place.start + offset).as_ptr()
     }
 
-    /// Gives back the whole pages behind the first `bytes`; of a piece nothing, for it is as long as was asked for.
+    /// Frees the whole pages behind the first `bytes`; does nothing for a piece, which has the length that
+    /// was asked for.
     ///
     /// # Safety
     /// No extent or lease reaches bytes at or behind `bytes`.
@@ -94,7 +96,7 @@ impl Run {
     }
 
     fn extent_goes(&self) {
-        // Acquire and release: whoever lets the last one go does so after the writes of all.
+        // Acquire and release: the last extent is dropped after the writes of all extents.
         if self.extents.fetch_sub(1, Ordering::AcqRel) == 1 {
             let kept = self.pages_kept.load(Ordering::Relaxed);
             self.pool.writer_goes(self.first()..self.first() + kept);
@@ -105,7 +107,7 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         if *self.extents.get_mut() > 0 {
-            // It never became an extent.
+            // The run never became an extent.
             self.extent_goes();
         }
         if self.is_piece {
@@ -118,7 +120,7 @@ impl Drop for Run {
     }
 }
 
-/// The end of pages whose beginning became a piece: given back when it is dropped.
+/// The end of a run whose beginning became a piece; freed on drop.
 pub(crate) struct Rest {
     pool: Arc<Pool>,
     tenant: TenantIndex,
@@ -132,12 +134,12 @@ impl Drop for Rest {
     }
 }
 
-/// The pages that a range of a pool's bytes reaches into.
+/// Returns the pages that a range of a pool's bytes reaches into.
 fn pages_of(place: &Range<usize>) -> Range<usize> {
     place.start / PAGE_BYTES..place.end.div_ceil(PAGE_BYTES)
 }
 
-/// A range of fresh memory with one owner, who may write to it.
+/// A range of fresh memory with one owner, which may write to it.
 pub struct Extent {
     run: Arc<Run>,
     range: Range<usize>,
@@ -149,30 +151,30 @@ impl Extent {
         Extent { run: Arc::new(run), range }
     }
 
-    /// Bytes that can be written: whole pages, unless the extent was split or is a piece.
+    /// Number of bytes that can be written: whole pages, unless the extent was split or is a piece.
     pub fn len(&self) -> usize {
         self.range.len()
     }
 
-    /// Whether all its pages have memory from an earlier use: only others cost page faults.
+    /// Whether all pages of the run have memory from an earlier use; only other pages cost page faults.
     pub fn is_warm(&self) -> bool {
         self.run.warm
     }
 
-    /// Whether everything was split off.
+    /// Whether no bytes are left, because all were split off.
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
-    /// The bytes, zero where nothing was written yet; unspecified there in a piece, and in a pool that recycles its
-    /// pages.
+    /// The bytes of the extent. Bytes not written yet are zero, but unspecified in a piece and in a pool that
+    /// recycles its pages.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: the range is mapped and, by the invariant of this module, ours alone.
         unsafe { std::slice::from_raw_parts_mut(self.run.at(self.range.start), self.range.len()) }
     }
 
-    /// Cuts the first `bytes` off as an extent of their own: several owners can then fill the pages of one
-    /// run, which saves the unused end of a page per owner.
+    /// Splits the first `bytes` off as a separate extent: several owners can then fill the pages of one run,
+    /// which saves the unused end of a page for each owner.
     ///
     /// # Panics
     /// When the extent is shorter than `bytes`.
@@ -185,7 +187,8 @@ impl Extent {
         Extent { run: Arc::clone(&self.run), range: front }
     }
 
-    /// Ends the writing. The lease has the first `bytes_used`; whole unused pages at the end go back.
+    /// Ends writing. The lease has the first `bytes_used`; unused whole pages at the end of the run are
+    /// freed.
     ///
     /// # Panics
     /// When the extent is shorter than `bytes_used`.
@@ -213,7 +216,7 @@ impl fmt::Debug for Extent {
     }
 }
 
-/// Frozen bytes of the pool. They stay where they are until the last clone and slice is dropped.
+/// Frozen, immutable bytes of the pool. They do not move until the last clone and slice is dropped.
 #[derive(Clone)]
 pub struct Lease {
     run: Arc<Run>,
@@ -221,7 +224,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// A part of the bytes, which keeps the lease.
+    /// Returns a part of the bytes, which keeps the lease alive.
     ///
     /// # Panics
     /// When the range does not lie in the lease.
@@ -263,10 +266,10 @@ impl fmt::Debug for Lease {
     }
 }
 
-// The lock inside the pool is what keeps this from being derived; a lease never shows what it guards.
+// Not derived because of the lock inside the pool; a lease never exposes what the lock guards.
 impl RefUnwindSafe for Lease {}
 
-/// A part of a lease.
+/// A part of a lease, which keeps the lease alive.
 #[derive(Clone, Debug)]
 pub struct LeaseSlice(Lease);
 

@@ -1,4 +1,4 @@
-//! Whether the system grants huge pages. They save address translations when a scan runs through many
+//! Detects whether the system grants huge pages. They save address translations when a scan runs through many
 //! pages; the pool works the same without them.
 
 /// How the pages of a pool are backed.
@@ -6,14 +6,14 @@
 pub enum HugePages {
     /// By huge pages that the administrator set aside (`vm.nr_hugepages`).
     Explicit,
-    /// By huge pages where the kernel has them at hand (transparent huge pages).
+    /// By huge pages where the kernel has some available (transparent huge pages).
     Transparent,
     /// By the system's ordinary pages.
     None,
 }
 
 impl HugePages {
-    /// As the status of a pool shows it.
+    /// The name that the status of a pool shows.
     pub fn name(self) -> &'static str {
         match self {
             HugePages::Explicit => "explicit",
@@ -23,7 +23,7 @@ impl HugePages {
     }
 }
 
-/// Huge pages of 2 MiB that are set aside and free; 0 where there is no such thing.
+/// Number of 2 MiB huge pages that are set aside and free; 0 on systems without explicit huge pages.
 pub(crate) fn explicit_pages_free() -> usize {
     read_number("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
         .saturating_sub(read_number("/sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages"))

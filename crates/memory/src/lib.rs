@@ -1,14 +1,14 @@
-//! The memory pool: one reserved mapping of 2 MiB pages, and who holds which of them.
+//! The memory pool: one reserved mapping of 2 MiB pages, and the owners of its pages.
 //!
-//! Bytes are written once, through an [`Extent`] that nobody else can see, and then frozen into a
-//! [`Lease`] that many may read. Whole pages ([`Pool::allocate`]) go back to the system when the last lease of their
-//! run is gone; pieces of any size ([`Pool::allocate_piece`]) share pages with others of the same tenant, which go back
-//! when no piece reaches into them.
+//! Bytes are written once, through an [`Extent`] with a single owner, and then frozen into a [`Lease`] that
+//! many may read. Whole pages ([`Pool::allocate`]) go back to the system when the last lease of their run is
+//! dropped; pieces of any size ([`Pool::allocate_piece`]) share pages with others of the same tenant, and a
+//! page goes back when no piece reaches into it any more.
 //!
 //! Invariants: no byte is in two live extents or leases that differ; a writable byte is never readable
-//! elsewhere; no page has bytes of two tenants, and what a tenant reads of it was never another's; the bytes of pages
-//! in use, whole ones, never exceed the limit of the pool nor a tenant's quota.
-//! After Farview (section 4.3: an MMU that gives out 2 MiB pages and keeps tenants apart).
+//! elsewhere; no page has bytes of two tenants, and no tenant reads bytes that were another's; the bytes of
+//! pages in use, counted as whole pages, never exceed the limit of the pool nor a tenant's quota. After
+//! Farview (section 4.3: an MMU that gives out 2 MiB pages and keeps tenants apart).
 
 mod extent;
 mod huge;

@@ -1,8 +1,8 @@
-//! The address range behind a pool, and the only place that asks the system for memory.
+//! The address range behind a pool; the only module that asks the system for memory.
 //!
-//! The range is reserved once, several times larger than what may be used, so that a contiguous run is
-//! found even when the free pages are scattered. Reserving costs nothing: a page takes memory when it is
-//! first written, and gives it back in [`Mapping::release`].
+//! The range is reserved once, several times larger than what may be used, so that a contiguous run is found
+//! even when the free pages are scattered. Reserving costs nothing: a page takes memory when it is first
+//! written, until [`Mapping::release`].
 //!
 //! Invariant: a page that is not in use reads as zeros.
 
@@ -13,7 +13,8 @@ use farpool_model::limits::PAGE_BYTES;
 use farpool_model::{Error, Result};
 use std::ptr::NonNull;
 
-/// How many times the limit is reserved, best first; a system that does not overcommit grants only less.
+/// Multiples of the limit to reserve, in order of preference; a system that does not overcommit grants only
+/// less.
 const RESERVE_FACTORS: [usize; 4] = [4, 2, 1, 0];
 
 /// A reserved range of pages, aligned to [`PAGE_BYTES`].
@@ -25,7 +26,7 @@ pub(crate) struct Mapping {
     reserved: sys::Reserved,
 }
 
-// SAFETY: the mapping is plain memory; who may touch which part is the business of `Extent` and `Lease`.
+// SAFETY: the mapping is plain memory; `Extent` and `Lease` control who may access which part.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -37,7 +38,7 @@ impl Mapping {
     }
 
     /// Reserves room for exactly `pages_limit` pages, which are not taken from the system's stock of explicit
-    /// huge pages: those would have to be made ready again for each use.
+    /// huge pages: those would have to be prepared again for each use.
     pub fn reserve_exactly(pages_limit: usize) -> Result<Mapping> {
         Mapping::of(reserve(pages_limit, true), pages_limit)
     }
@@ -57,7 +58,7 @@ impl Mapping {
         Ok(Mapping { base, pages, huge_pages, reserved })
     }
 
-    /// Pages of the range.
+    /// Number of pages of the range.
     pub fn pages(&self) -> usize {
         self.pages
     }
@@ -74,9 +75,9 @@ impl Mapping {
         unsafe { self.base.add(offset) }
     }
 
-    /// Makes pages ready to be written. Only explicit huge pages need it: they are taken from the system's
-    /// stock run by run, so that a stock that another process has emptied is noticed here and not by a
-    /// signal when the page is touched. Ordinary pages stand in then.
+    /// Prepares pages for writing. Only explicit huge pages need it: they are taken from the system's stock
+    /// run by run, so that a stock that another process has exhausted is noticed here and not by a signal
+    /// when the page is touched. Ordinary pages are used in that case.
     ///
     /// # Errors
     /// `OverLimit` when the system has no memory left.
@@ -95,7 +96,7 @@ impl Mapping {
         if prepared { Ok(()) } else { Err(message()) }
     }
 
-    /// Gives the memory of pages back; they read as zeros from then on.
+    /// Returns the memory of pages to the system; they read as zeros from then on.
     ///
     /// # Safety
     /// Nothing else reads or writes these pages until the call returns.
@@ -116,7 +117,7 @@ fn reserve_best(pages_limit: usize) -> Option<(sys::Reserved, usize, HugePages)>
     })
 }
 
-/// A reserved range of one page more than `pages`.
+/// Reserves a range of one page more than `pages`.
 fn reserve(pages: usize, counted_lazily: bool) -> Option<(sys::Reserved, usize, HugePages)> {
     let bytes = pages.checked_add(1)?.checked_mul(PAGE_BYTES)?;
     let reserved = sys::Reserved::new(bytes, counted_lazily)?;
@@ -126,12 +127,12 @@ fn reserve(pages: usize, counted_lazily: bool) -> Option<(sys::Reserved, usize, 
 
 #[cfg(unix)]
 mod sys {
-    //! `mmap` and `madvise`.
+    //! The implementation by `mmap` and `madvise`.
 
     const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
     const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-    /// Puts fresh pages in the place of a range.
+    /// Maps fresh pages over a range.
     ///
     /// # Safety
     /// The range is mapped by us, and nobody uses it during the call.
@@ -141,7 +142,7 @@ mod sys {
         unsafe { libc::mmap(start.cast(), bytes, ACCESS, flags, -1, 0) != libc::MAP_FAILED }
     }
 
-    /// A mapping that is undone when it is dropped.
+    /// A mapping that is unmapped on drop.
     #[derive(Debug)]
     pub struct Reserved {
         start: *mut libc::c_void,
@@ -149,7 +150,8 @@ mod sys {
     }
 
     impl Reserved {
-        /// A private, zeroed mapping; without `counted_lazily` the system sets the memory aside at once.
+        /// Creates a private, zeroed mapping; without `counted_lazily` the system sets the memory aside at
+        /// once.
         pub fn new(bytes: usize, counted_lazily: bool) -> Option<Reserved> {
             let flags = PRIVATE | if counted_lazily { libc::MAP_NORESERVE } else { 0 };
             // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing of ours.
@@ -157,7 +159,7 @@ mod sys {
             (start != libc::MAP_FAILED).then_some(Reserved { start, bytes })
         }
 
-        /// Puts huge pages, or else ordinary ones, in the place of a range.
+        /// Maps huge pages, or if there are none ordinary ones, over a range.
         ///
         /// # Safety
         /// The range lies in this mapping, and nobody uses it during the call.
@@ -174,7 +176,7 @@ mod sys {
             self.start.cast()
         }
 
-        /// Asks for transparent huge pages, and that the pool stays out of core dumps.
+        /// Asks for transparent huge pages, and excludes the pool from core dumps.
         pub fn ask_for_huge_pages(&self) -> bool {
             #[cfg(target_os = "linux")]
             // SAFETY: advice on our own mapping; neither changes its contents.
@@ -189,7 +191,7 @@ mod sys {
         /// # Safety
         /// The range lies in this mapping, and nobody uses it during the call.
         pub unsafe fn release(&self, start: *mut u8, bytes: usize, was_prepared: bool) {
-            // What was prepared gives way to a range that is only reserved, like the rest of the mapping.
+            // A prepared range is replaced by one that is only reserved, like the rest of the mapping.
             // SAFETY: the caller vouches for the range.
             if was_prepared && unsafe { replace(start, bytes, libc::MAP_NORESERVE) } {
                 return;
@@ -215,8 +217,8 @@ mod sys {
 
 #[cfg(not(unix))]
 mod sys {
-    //! The allocator of the language stands in where there is no `mmap`: memory is taken at once and
-    //! released pages are only zeroed.
+    //! The implementation by the allocator, for systems without `mmap`: memory is taken at once, and released
+    //! pages are only zeroed.
 
     use std::alloc::{Layout, alloc_zeroed, dealloc};
 

@@ -1,17 +1,17 @@
-//! What is free of the pages that pieces of one tenant share: ranges of bytes, by address and by length.
+//! Free parts of the pages that pieces of one tenant share: ranges of bytes, by address and by length.
 //!
-//! A piece takes the shortest range that is long enough, the first of these by address. What is given back is joined
-//! with the free ranges that touch it, across pages too, and pages that have become free as a whole leave. Both cost
-//! the logarithm of the number of ranges.
+//! A piece takes the shortest range that is long enough (best fit), the first of these by address. A freed
+//! range is joined with the free ranges that touch it, across pages too, and pages that are then entirely
+//! free leave the set. Both cost the logarithm of the number of ranges.
 //!
-//! Invariants: no two ranges touch; none contains a whole page, so that what pieces share is less than two pages longer
-//! than itself for each range.
+//! Invariants: no two ranges touch; none contains a whole page, so that each range wastes less than two pages
+//! of the memory that pieces share.
 
 use farpool_model::limits::PAGE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// See the file's comment.
+/// The free ranges of one tenant; see the comment of this file.
 #[derive(Debug, Default)]
 pub(crate) struct FreePieces {
     /// The end of each range, by its start.
@@ -21,7 +21,7 @@ pub(crate) struct FreePieces {
 }
 
 impl FreePieces {
-    /// Takes the first `bytes` of a range, and gives its start.
+    /// Takes the first `bytes` of the best fitting range and returns their start.
     pub fn take(&mut self, bytes: usize) -> Option<usize> {
         let (length, start) = *self.by_length.range((bytes, 0)..).next()?;
         self.remove(start..start + length);
@@ -29,7 +29,7 @@ impl FreePieces {
         Some(start)
     }
 
-    /// Makes a range free that is not. The pages that are free as a whole then, which are no longer in here.
+    /// Frees a range. Returns the pages that are then entirely free, which are removed from the set.
     pub fn give(&mut self, piece: Range<usize>) -> Range<usize> {
         let mut free = piece;
         if let Some((&start, &end)) = self.by_start.range(..free.start).next_back()

@@ -1,4 +1,4 @@
-//! The pool itself: gives out extents within its limit and the tenants' quotas, and counts.
+//! The pool itself: allocates extents within its limit and the tenants' quotas, and accounts for them.
 
 #![expect(unsafe_code, reason = "pages go back when nobody reads or writes them any more")]
 
@@ -14,23 +14,23 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Pieces begin at multiples of this, and take as many bytes: a cache line, and what Arrow recommends.
+/// Alignment of the starts and lengths of pieces, in bytes: a cache line, and what Arrow recommends.
 pub(crate) const PIECE_ALIGNMENT: usize = 64;
 
-/// How large a pool is.
+/// Configuration of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolConfig {
     /// Bytes that may be in use at once; rounded down to whole pages.
     pub bytes_limit: usize,
 }
 
-/// Decides which allocations of a pool fail although there is room: for simulations.
+/// Selects allocations of a pool that fail although there is room: for simulations.
 pub trait Failures: Send + Sync + std::fmt::Debug {
-    /// Whether the next one does.
+    /// Whether the next allocation fails.
     fn next_fails(&self) -> bool;
 }
 
-/// What of a pool is in use.
+/// Memory usage of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolUsage {
     /// Bytes that may be in use at once.
@@ -39,7 +39,7 @@ pub struct PoolUsage {
     pub bytes_used: u64,
     /// How the pages are backed.
     pub huge_pages: HugePages,
-    /// Bytes of pages in use by each tenant that the pool has heard of, in the order of their names.
+    /// Bytes of pages in use by each tenant that is known to the pool, ordered by tenant name.
     pub tenants: Vec<(TenantName, u64)>,
 }
 
@@ -50,23 +50,25 @@ pub struct Pool {
     pages_limit: usize,
     recycles: bool,
     failures: Option<Arc<dyn Failures>>,
-    /// Whether pages keep their memory when they are given back.
+    /// Whether pages keep their memory when they are freed.
     keeps: AtomicBool,
     table: Mutex<PageTable>,
-    /// For each page, the runs that reach into it and may still be written. Raised under the lock of the table only.
+    /// For each page, the number of runs that reach into it and may still be written. Incremented only under
+    /// the lock of the table.
     writers: Box<[AtomicU32]>,
 }
 
 impl Pool {
-    /// A pool without pages in use.
+    /// Creates a pool without pages in use.
     ///
     /// # Errors
-    /// `Invalid` when the limit is less than one page; `OverLimit` when the system does not give the range.
+    /// `Invalid` when the limit is less than one page; `OverLimit` when the system does not grant the address
+    /// range.
     pub fn new(config: PoolConfig) -> Result<Arc<Pool>> {
         Pool::failing(config, None)
     }
 
-    /// Opens a pool in which the allocations fail that `failures` selects: for tests of what happens then.
+    /// Creates a pool in which the allocations that `failures` selects fail: for tests of error handling.
     ///
     /// # Errors
     /// As [`Pool::new`].
@@ -75,9 +77,10 @@ impl Pool {
         Ok(Arc::new(Pool { failures, ..pool }))
     }
 
-    /// A pool whose pages keep their memory when they are given back, so that it costs no page faults to use
-    /// them again, from an allocation to the next [`Pool::trim`]. What an extent holds before it is written is then unspecified: such a
-    /// pool is for one owner. In use or not, its pages never take more than the limit.
+    /// Creates a pool whose pages keep their memory when they are freed, from an allocation to the next
+    /// [`Pool::trim`], so that reusing them costs no page faults. The contents of an extent before it is
+    /// written are then unspecified: such a pool is for one owner. In use or not, its pages never take more
+    /// than the limit.
     ///
     /// # Errors
     /// As [`Pool::new`].
@@ -100,20 +103,20 @@ impl Pool {
         }
     }
 
-    /// A contiguous run of whole pages, at least `bytes` long (and at least one page). It is zero-filled unless
-    /// the pool recycles its pages.
+    /// Allocates a contiguous run of whole pages, at least `bytes` long (and at least one page). It is
+    /// zero-filled unless the pool recycles its pages.
     ///
     /// # Errors
-    /// `OverLimit` when the pool or the tenant's quota has not so much left.
+    /// `OverLimit` when less than that is left of the pool or of the tenant's quota.
     pub fn allocate(self: &Arc<Self>, tenant: &TenantName, bytes: usize) -> Result<Extent> {
         self.check_luck()?;
         self.take_pages(tenant, bytes).map(Extent::new)
     }
 
-    /// Exactly `bytes` bytes, rounded up to a multiple of 64, where they begin too. They may share
-    /// pages with other pieces of the tenant; a page goes back when no piece reaches into it any more, and what is
-    /// free of it before that is given out again. What the extent holds before it is written is unspecified: zeros, or
-    /// what was in an earlier piece of the same tenant.
+    /// Allocates exactly `bytes` bytes, with their number and their address rounded up to multiples of 64.
+    /// They may share pages with other pieces of the tenant; a page is freed when no piece reaches into
+    /// it any more, and until then its free parts are reused for further pieces. The contents of the extent
+    /// before it is written are unspecified: zeros, or those of an earlier piece of the same tenant.
     ///
     /// # Errors
     /// As [`Pool::allocate`].
@@ -124,7 +127,7 @@ impl Pool {
             return Ok(Extent::new(run));
         }
         let (piece, rest) = self.take_pages(tenant, bytes)?.into_piece(bytes);
-        // Free only now that the pages are ready to be written.
+        // Added to the free pieces only now that the pages are ready to be written.
         drop(rest);
         Ok(Extent::new(piece))
     }
@@ -136,7 +139,7 @@ impl Pool {
         Some(Run::piece(Arc::clone(self), index, start..start + bytes))
     }
 
-    /// Whole pages for at least `bytes`, ready to be written.
+    /// Takes whole pages for at least `bytes`, ready to be written.
     fn take_pages(self: &Arc<Self>, tenant: &TenantName, bytes: usize) -> Result<Run> {
         let count = bytes.div_ceil(PAGE_BYTES).max(1);
         self.keeps.store(self.recycles, Ordering::Relaxed);
@@ -158,18 +161,18 @@ impl Pool {
         Ok(run)
     }
 
-    /// One more run may write to these pages. To be called under the lock of the table, for [`Pool::read_raw`] holds it
-    /// while it reads.
+    /// Counts one more run that may write to these pages. Must be called under the lock of the table, which
+    /// [`Pool::read_raw`] holds while it reads.
     pub(crate) fn writer_comes(&self, pages: Range<usize>) {
         for writers in &self.writers[pages] {
             writers.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// One run less writes to these pages.
+    /// Counts one run less that writes to these pages.
     pub(crate) fn writer_goes(&self, pages: Range<usize>) {
         for writers in &self.writers[pages] {
-            // Release: what was written is visible to whoever sees that nobody writes any more.
+            // Release: the writes are visible to any thread that sees a count of zero.
             writers.fetch_sub(1, Ordering::Release);
         }
     }
@@ -208,7 +211,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Bytes of pages that are neither in use nor beyond the tenant's quota.
+    /// Bytes of pages that the tenant can still allocate: free in the pool, and within the tenant's quota.
     pub fn bytes_free(&self, tenant: &TenantName) -> u64 {
         let table = self.table.lock();
         let free = self.pages_limit.saturating_sub(table.pages_used());
@@ -217,7 +220,7 @@ impl Pool {
         (left.map_or(free, |left| left.min(free)) * PAGE_BYTES) as u64
     }
 
-    /// What is in use.
+    /// Current usage of the pool.
     pub fn usage(&self) -> PoolUsage {
         let table = self.table.lock();
         let bytes = |pages: usize| (pages * PAGE_BYTES) as u64;
@@ -237,16 +240,16 @@ impl Pool {
         self.table.lock().pages_used() * PAGE_BYTES
     }
 
-    /// Bytes of pages that are not in use and whose memory is kept all the same.
+    /// Bytes of free pages whose memory is kept for reuse.
     pub fn bytes_kept(&self) -> usize {
         self.table.lock().pages_kept() * PAGE_BYTES
     }
 
-    /// Gives the memory of all pages that are not in use back to the system, and from now to the next allocation
-    /// that of pages that are given back.
+    /// Returns the memory of all free pages to the system, and until the next allocation also that of pages
+    /// as they are freed.
     pub fn trim(&self) {
         self.keeps.store(false, Ordering::Relaxed);
-        // Under the lock, so that nobody takes a page meanwhile; it is called when there is little to do.
+        // Under the lock, so that no page is taken meanwhile. Called only when the process is idle.
         let mut table = self.table.lock();
         let free: Vec<(usize, usize)> = table.free_runs().collect();
         for (first, count) in free {
@@ -256,18 +259,19 @@ impl Pool {
         }
     }
 
-    /// Bounds what a tenant may hold, in whole pages; `None` lifts the bound. What it holds already stays.
+    /// Limits the pages that a tenant may hold, rounded down to whole pages; `None` lifts the limit. Pages
+    /// that it holds already stay.
     pub fn set_quota(&self, tenant: &TenantName, bytes: Option<usize>) {
         let mut table = self.table.lock();
         let index = table.tenant_index(tenant);
         table.set_quota(index, bytes.map(|bytes| bytes / PAGE_BYTES));
     }
 
-    /// A copy of bytes of a page.
+    /// Copies bytes of a page.
     ///
     /// # Errors
-    /// `Denied` unless the page is the tenant's (a free page is nobody's); `Invalid` when the range does not
-    /// lie in a page; `Unavailable` while the page is being written.
+    /// `Denied` unless the page is the tenant's (a free page belongs to no tenant); `Invalid` when the range
+    /// does not lie in a page; `Unavailable` while the page is being written.
     pub fn read_raw(&self, tenant: &TenantName, page: PageId, range: Range<usize>) -> Result<Vec<u8>> {
         if range.start > range.end || range.end > PAGE_BYTES {
             return Err(Error::invalid(format!("bytes {range:?} do not lie in a page of {PAGE_BYTES}")));
@@ -291,7 +295,8 @@ impl Pool {
         &self.mapping
     }
 
-    /// Makes a piece free: for the tenant's next one, but whole pages that are free now for anybody.
+    /// Frees a piece, for the tenant's next allocations; pages that are now entirely free become available to
+    /// all tenants.
     ///
     /// # Safety
     /// Neither an extent nor a lease reaches these bytes any more.
@@ -301,7 +306,7 @@ impl Pool {
         unsafe { self.give_back(index, pages.start, pages.len()) }
     }
 
-    /// Returns pages to the system and to the free list.
+    /// Frees pages and returns their memory to the system, unless the pool keeps it.
     ///
     /// # Safety
     /// Neither an extent nor a lease reaches these pages any more.
@@ -316,7 +321,7 @@ impl Pool {
             return table.give_back(index, first, count);
         }
         self.table.lock().retire(index, first, count);
-        // Outside the lock, because the system takes its time over many pages.
+        // Outside the lock, because the system takes long to release many pages.
         // SAFETY: the caller vouches for the pages, and retired ones cannot be read raw.
         unsafe { self.mapping.release(first, count) };
         let mut table = self.table.lock();

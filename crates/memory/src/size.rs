@@ -1,8 +1,8 @@
-//! Sizes as people read and write them.
+//! Parsing and formatting of sizes for people.
 
 use farpool_model::{Error, Result};
 
-/// What may stand behind a number, and how many bytes it stands for. Longer ones come first: `kib` ends in `b` too.
+/// Suffixes of a number, with the bytes that each stands for. Longer ones come first: `kib` ends in `b` too.
 const UNITS: [(&str, u64); 13] = [
     ("kib", 1 << 10),
     ("mib", 1 << 20),
@@ -19,7 +19,7 @@ const UNITS: [(&str, u64); 13] = [
     ("b", 1),
 ];
 
-/// Reads a size such as `4GiB`, `1.5 GiB`, `512MB` or `1048576`, in bytes.
+/// Parses a size such as `4GiB`, `1.5 GiB`, `512MB` or `1048576`, in bytes.
 ///
 /// # Errors
 /// `Invalid` for anything else, for zero, and for more than an exabyte.
@@ -46,7 +46,8 @@ pub fn parse_size(text: &str) -> Result<usize> {
     Ok(bytes as usize)
 }
 
-/// `bytes` in MiB or GiB with one digit, as in `1.5 GiB`; bytes and KiB where a MiB would read as zero.
+/// Formats `bytes` in MiB or GiB with one digit, as in `1.5 GiB`; in bytes and KiB where a MiB would read as
+/// zero.
 pub fn size_text(bytes: u64) -> String {
     const KIB: f64 = 1024.0;
     let bytes_float = bytes as f64;

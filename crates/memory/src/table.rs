@@ -1,23 +1,23 @@
-//! The page table: which pages are free, whose the others are, how much each tenant holds, and which pieces of its
-//! pages are free.
+//! The page table: the free pages, the tenants that own the others, how much each tenant holds, and the free
+//! pieces of its pages.
 //!
-//! Free pages are kept as runs ordered by address; a request takes the first run that is long enough, which
-//! keeps the used part of the range short. Invariant: a page of a free run has no entry (nor has one that is
-//! on its way back); no two free runs touch; `pages_used` is the sum over the tenants.
+//! Free pages are kept as runs ordered by address; an allocation takes the first run that is long enough
+//! (first fit), which keeps the used part of the address range short. Invariant: a page of a free run has no
+//! entry (nor has one that is being freed); no two free runs touch; `pages_used` is the sum over the tenants.
 
 use crate::pieces::FreePieces;
 use farpool_model::TenantName;
 use std::collections::{BTreeMap, HashMap};
 
-/// The number of a page in its pool.
+/// The index of a page in its pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PageId(pub u32);
 
-/// A tenant's place in the table.
+/// A tenant's index in the page table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TenantIndex(usize);
 
-/// Whose a page is.
+/// The owner of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageEntry {
     pub tenant: TenantIndex,
@@ -28,19 +28,19 @@ pub(crate) struct Tenant {
     pub name: TenantName,
     pub pages_used: usize,
     pub pages_quota: Option<usize>,
-    /// What is free of the pages that its pieces share.
+    /// Free parts of the pages that the tenant's pieces share.
     pub free_pieces: FreePieces,
 }
 
 #[derive(Debug)]
 pub(crate) struct PageTable {
     entries: Vec<Option<PageEntry>>,
-    /// First page and length of each free run.
+    /// Length of each free run in pages, by its first page.
     free: BTreeMap<usize, usize>,
     tenants: Vec<Tenant>,
     by_name: HashMap<TenantName, TenantIndex>,
     pages_used: usize,
-    /// Which pages were given back and have kept their memory.
+    /// Which pages were freed and have kept their memory.
     warm: Vec<bool>,
 }
 
@@ -65,17 +65,17 @@ impl PageTable {
         self.warm[first..first + count].iter().all(|warm| *warm)
     }
 
-    /// Notes whether pages have kept their memory.
+    /// Records whether pages have kept their memory.
     pub fn set_warm(&mut self, first: usize, count: usize, warm: bool) {
         self.warm[first..first + count].fill(warm);
     }
 
-    /// First page and length of each run of pages that are not in use.
+    /// Returns the first page and the length of each run of free pages.
     pub fn free_runs(&self) -> impl Iterator<Item = (usize, usize)> {
         self.free.iter().map(|(first, count)| (*first, *count))
     }
 
-    /// Free pages whose memory was not given back to the system.
+    /// Number of free pages whose memory was not returned to the system.
     pub fn pages_kept(&self) -> usize {
         let kept = |(first, count): (usize, usize)| {
             self.warm[first..first + count].iter().filter(|warm| **warm).count()
@@ -123,7 +123,7 @@ impl PageTable {
         self.tenants[index.0].pages_quota = pages;
     }
 
-    /// Takes the first run of `count` free pages and returns its first page.
+    /// Takes `count` pages of the first free run that is long enough, and returns the first page.
     pub fn take(&mut self, index: TenantIndex, count: usize) -> Option<usize> {
         let (&first, &length) = self.free.iter().find(|(_, length)| **length >= count)?;
         self.free.remove(&first);
@@ -136,7 +136,7 @@ impl PageTable {
         Some(first)
     }
 
-    /// Takes pages of `index` out of anybody's reach; they count as used until [`Self::give_back`].
+    /// Makes pages of `index` inaccessible to everyone; they count as used until [`Self::give_back`].
     pub fn retire(&mut self, index: TenantIndex, first: usize, count: usize) {
         for entry in &mut self.entries[first..first + count] {
             let owner = entry.take().expect("a page is given back once");

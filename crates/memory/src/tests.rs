@@ -1,4 +1,4 @@
-//! Random sequences of what a pool can be asked for, against a model that counts in plain integers.
+//! Random sequences of pool operations, against a model that counts in plain integers.
 
 use crate::{Extent, Lease, LeaseSlice, PageId, Pool, PoolConfig};
 use farpool_model::limits::PAGE_BYTES;
@@ -44,7 +44,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A run as the model sees it: whose it is, its pages, and its live parts.
+/// A run in the model: its tenant, its pages, and the number of its live parts.
 struct ModelRun {
     tenant: usize,
     pages_kept: usize,
@@ -62,7 +62,7 @@ struct LiveExtent {
 struct LiveLease {
     lease: Lease,
     run: usize,
-    /// What every byte of the lease must read as.
+    /// The value that every byte of the lease must have.
     mark: u8,
 }
 
@@ -127,7 +127,7 @@ impl World {
         self.extents.extend([front, live]);
     }
 
-    /// The extent ends at `start` bytes of its run: what lies behind goes back if it was the tail.
+    /// The extent ends at `start` bytes of its run: the bytes behind it are freed if it was the tail.
     fn writer_gone(&mut self, run: usize, start: usize, is_tail: bool) {
         let model = self.runs.get_mut(&run).unwrap();
         model.writers -= 1;
@@ -200,7 +200,7 @@ impl World {
             let number = (0..3).find(|n| tenant(*n) == *name).unwrap();
             assert_eq!(*bytes, (self.used(Some(number)) * PAGE_BYTES) as u64);
         }
-        // Each lease reads as what was written to it alone: extents that overlapped would show here.
+        // Each lease has only the bytes that were written to it: overlapping extents would show here.
         for live in &self.leases {
             assert!(live.lease.iter().step_by(251).all(|byte| *byte == live.mark));
             self.check_raw(pool, live);

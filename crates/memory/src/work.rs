@@ -1,13 +1,13 @@
-//! Memory for work: what a process takes from the system beside its pool for messages, rows on their way, plans,
-//! groups, results that wait to leave. It is not allocated here, only accounted for: whoever is about to take some
-//! reserves it first, and waits, takes less or is refused when there is not so much.
+//! Memory for work: the memory that a process uses outside its pool, for messages, rows in flight, plans,
+//! groups, and results that wait to be sent. It is not allocated here, only accounted for: code reserves
+//! memory before it allocates, and waits, takes less or is refused if there is not enough.
 //!
-//! Tenants share it. One alone may have all of it; where there are several, each may have its part, and beyond that
-//! as long as an eighth of the whole stays free for the others.
+//! Tenants share the memory. A single tenant may use all of it. With several, each may use an equal fraction
+//! of the limit, and more as long as an eighth of the limit stays free for the others.
 //!
-//! Invariants: conditional reservations never exceed the limit together; who waits is served in order, but for
-//! those that wait for their tenant's part only, and for small reservations, which go first; a reservation is given
-//! back when it is dropped.
+//! Invariants: the sum of conditional reservations never exceeds the limit; waiters are served in order,
+//! except that waiters for their own tenant's fraction do not hold up others, and small reservations go first; a
+//! reservation is given back when it is dropped.
 
 use crate::size_text;
 use farpool_model::cast::u64_from;
@@ -25,13 +25,13 @@ mod waiting;
 
 pub use waiting::Waiting;
 
-/// The part of the limit that stays free for other tenants.
+/// Divisor of the limit: the part that stays free for other tenants.
 const FREE_FOR_OTHERS: usize = 8;
 
-/// The part of the limit up to which a reservation does not stand in line behind larger ones.
+/// Divisor of the limit: reservations of up to this part do not queue behind larger ones.
 const SMALL_PART: usize = 64;
 
-/// See the file's comment.
+/// The shared budget of memory for work; see the comment of this file.
 pub struct WorkMemory {
     limit: usize,
     state: Mutex<State>,
@@ -40,18 +40,18 @@ pub struct WorkMemory {
 #[derive(Default)]
 struct State {
     used: usize,
-    /// Bytes of these that were there whether there was room or not.
+    /// Bytes of `used` that were taken regardless of the limit.
     taken: usize,
     most_used: usize,
-    /// Bytes in use by each tenant; changed with the lock held only.
+    /// Bytes in use by each tenant; changed only with the lock held.
     tenants: BTreeMap<TenantName, Arc<Tenant>>,
-    /// Those that tenants have of their own, also before they use any.
+    /// Limits that are set for tenants, with or without an account yet.
     limits: BTreeMap<TenantName, usize>,
     waiting: VecDeque<Waiter>,
     tickets: u64,
 }
 
-/// Bytes in use by a tenant, and how many may be; changed with the lock held only.
+/// Bytes in use by a tenant, and its limit; changed only with the lock held.
 struct Tenant {
     used: AtomicUsize,
     limit: AtomicUsize,
@@ -75,45 +75,46 @@ struct Waiter {
     waker: Option<Waker>,
 }
 
-/// What is in use.
+/// Usage of the memory for work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkUsage {
     /// Bytes that may be in use at once.
     pub bytes_limit: u64,
     /// Bytes in use.
     pub bytes_used: u64,
-    /// The most bytes that ever were.
+    /// The most bytes that were ever in use.
     pub bytes_used_most: u64,
-    /// Bytes in use that were accounted for whether there was room or not. Others never exceed the limit.
+    /// Bytes in use that were taken regardless of the limit. The other bytes in use never exceed the limit.
     pub bytes_taken: u64,
-    /// Bytes in use by each tenant, in the order of their names.
+    /// Bytes in use by each tenant, ordered by tenant name.
     pub tenants: Vec<(TenantName, u64)>,
 }
 
-/// Who waits, for whoever checks that nobody does in vain.
+/// The queue of waiting reservations, for tests that none waits in vain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkLine {
-    /// Numbers of those that wait, which are never used again.
+    /// Tickets of the waiting reservations; a ticket number is never reused.
     pub waiting: Vec<u64>,
-    /// Somebody waits for memory that could be given to him now: a defect.
+    /// Whether a reservation waits for memory that could be granted now, which is a bug.
     pub is_stuck: bool,
 }
 
-/// How far a look at the line has come.
+/// Position of a scan over the queue.
 #[derive(Default)]
 struct Look {
     place: usize,
-    /// Somebody waits for more than is free: what comes behind is for that, but for what is small.
+    /// Whether a waiter needs more than is free: the free memory is then kept for it, except for small
+    /// reservations.
     keeps: bool,
 }
 
 impl WorkMemory {
-    /// `limit` bytes, none of them in use.
+    /// Creates a budget of `limit` bytes, none of them in use.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(WorkMemory { limit, state: Mutex::default() })
     }
 
-    /// The account of a tenant.
+    /// Returns the account of a tenant.
     pub fn account(self: &Arc<Self>, tenant: &TenantName) -> Account {
         let mut state = self.state.lock();
         let limit = state.limits.get(tenant).copied().unwrap_or(usize::MAX);
@@ -122,7 +123,7 @@ impl WorkMemory {
         Account { memory: self.clone(), tenant }
     }
 
-    /// Bounds what a tenant may have reserved; `None` lifts the bound. What it has already stays.
+    /// Limits what a tenant may have reserved; `None` lifts the limit. What it has reserved already stays.
     pub fn set_tenant_limit(&self, tenant: &TenantName, bytes: Option<usize>) {
         let mut state = self.state.lock();
         match bytes {
@@ -141,12 +142,12 @@ impl WorkMemory {
         self.limit
     }
 
-    /// Whether somebody waits for memory.
+    /// Whether any reservation waits for memory.
     pub fn is_short(&self) -> bool {
         self.state.lock().waiting.iter().any(|waiter| !waiter.granted)
     }
 
-    /// Who waits now.
+    /// Returns the queue of waiting reservations.
     pub fn line(&self) -> WorkLine {
         let state = self.state.lock();
         let waiting = state.waiting.iter().filter(|waiter| !waiter.granted).map(|waiter| waiter.ticket);
@@ -154,7 +155,7 @@ impl WorkMemory {
         WorkLine { waiting: waiting.collect(), is_stuck }
     }
 
-    /// What is in use now.
+    /// Returns the current usage.
     pub fn usage(&self) -> WorkUsage {
         let state = self.state.lock();
         let used = |tenant: &Arc<Tenant>| u64_from(tenant.used());
@@ -167,7 +168,7 @@ impl WorkMemory {
         }
     }
 
-    /// Bytes that a tenant may have more.
+    /// Returns the bytes that a tenant may still reserve.
     fn free(&self, state: &State, tenant: &Tenant) -> usize {
         let of_all = self.limit.saturating_sub(state.used);
         let free = of_all.min(tenant.limit().saturating_sub(tenant.used()));
@@ -179,7 +180,7 @@ impl WorkMemory {
         free.min(of_part.max(of_all.saturating_sub(self.limit / FREE_FOR_OTHERS)))
     }
 
-    /// The most that one reservation may ever be.
+    /// Returns the most bytes that one reservation of the tenant may ever have.
     fn largest(&self, state: &State, tenant: &Tenant) -> usize {
         let of_all = match state.tenants.len() {
             0 | 1 => self.limit,
@@ -188,8 +189,8 @@ impl WorkMemory {
         of_all.min(tenant.limit())
     }
 
-    /// Whether `bytes` may be had at once. What is small overtakes those that wait, and so does what another tenant
-    /// asks for while they wait for their own tenant's part.
+    /// Whether `bytes` can be granted at once. Small reservations overtake waiters, and so do those of
+    /// another tenant while the waiters only wait for their own tenant's fraction.
     fn fits(&self, state: &State, tenant: &Arc<Tenant>, bytes: usize) -> bool {
         let of_all = self.limit.saturating_sub(state.used);
         let lets_pass = |waiter: &Waiter| {
@@ -199,13 +200,13 @@ impl WorkMemory {
         overtakes && bytes <= self.free(state, tenant)
     }
 
-    /// Gives what is free to those that wait, and wakes them.
+    /// Grants free memory to waiters, and wakes them.
     fn serve(&self) {
         let woken = self.grant(&mut self.state.lock());
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Gives what is free to those that wait. They are to be woken without the lock.
+    /// Grants free memory to waiters and returns their wakers, which must be called without the lock.
     fn grant(&self, state: &mut State) -> Vec<Waker> {
         let (mut woken, mut look) = (Vec::new(), Look::default());
         while let Some(place) = self.next_to_serve(state, &mut look) {
@@ -218,7 +219,7 @@ impl WorkMemory {
         woken
     }
 
-    /// The next one in line, from where `look` is, that can be given what he waits for.
+    /// Returns the next waiter, from the position of `look`, whose bytes can be granted.
     fn next_to_serve(&self, state: &State, look: &mut Look) -> Option<usize> {
         while let Some(Waiter { bytes, tenant, granted, .. }) = state.waiting.get(look.place) {
             look.place += 1;
@@ -269,7 +270,7 @@ impl State {
     }
 }
 
-/// What a tenant reserves from. Clones are the same account.
+/// A tenant's account, from which it reserves memory for work. Clones are the same account.
 #[derive(Clone)]
 pub struct Account {
     memory: Arc<WorkMemory>,
@@ -277,7 +278,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Reserves `bytes` if they are to be had now.
+    /// Reserves `bytes` if they are available now.
     ///
     /// # Errors
     /// `OverLimit`, with sizes.
@@ -287,12 +288,12 @@ impl Account {
         Ok(reservation)
     }
 
-    /// Reserves `bytes` as soon as they are to be had.
+    /// Reserves `bytes` as soon as they are available.
     pub fn reserve(&self, bytes: usize) -> Waiting {
         Waiting { account: self.clone(), bytes, ticket: None }
     }
 
-    /// The error of whoever has waited for `bytes` in vain, with sizes.
+    /// Returns the error for a caller that waited for `bytes` without success, with sizes.
     pub fn refused_after(&self, waited: Duration, bytes: usize) -> Error {
         let seconds = waited.as_secs();
         match self.try_reserve(bytes) {
@@ -303,25 +304,25 @@ impl Account {
         }
     }
 
-    /// Accounts for `bytes` that are in use already, whether there is room for them or not.
+    /// Accounts for `bytes` that are in use already, regardless of the limit.
     pub fn take(&self, bytes: usize) -> Reservation {
         let mut reservation = self.empty();
         reservation.set(bytes);
         reservation
     }
 
-    /// A reservation of nothing.
+    /// Creates a reservation of zero bytes.
     pub fn empty(&self) -> Reservation {
         Reservation { account: self.clone(), bytes: 0, taken: 0 }
     }
 
-    /// Bytes that could be reserved now.
+    /// Returns the bytes that could be reserved now.
     pub fn free(&self) -> usize {
         self.memory.free(&self.memory.state.lock(), &self.tenant)
     }
 
-    /// Whether somebody waits for memory that this tenant has, or could give up: not another one that only waits for
-    /// what it has itself, up to a limit of its own.
+    /// Whether a reservation waits for memory that this tenant holds or could release. Waiters of other
+    /// tenants that exceed their own tenant's limit do not count.
     pub fn is_short(&self) -> bool {
         let state = self.memory.state.lock();
         let waits = |waiter: &Waiter| {
@@ -332,35 +333,35 @@ impl Account {
         state.waiting.iter().any(waits)
     }
 
-    /// The memory that it is an account of.
+    /// The memory for work that this account belongs to.
     pub fn memory(&self) -> &Arc<WorkMemory> {
         &self.memory
     }
 }
 
-/// Bytes that somebody has, until it is dropped.
+/// Reserved bytes, which are given back on drop.
 pub struct Reservation {
     account: Account,
     bytes: usize,
-    /// Of these, how many were taken whether there was room or not.
+    /// How many of `bytes` were taken regardless of the limit.
     taken: usize,
 }
 
 impl Reservation {
-    /// How many.
+    /// Number of reserved bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What it is a part of.
+    /// The account that the bytes are reserved from.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Reserves `more` bytes if they are to be had now.
+    /// Reserves `more` bytes if they are available now.
     ///
     /// # Errors
-    /// `OverLimit`, with sizes; it is as large as before then.
+    /// `OverLimit`, with sizes; the reservation is then unchanged.
     pub fn try_grow(&mut self, more: usize) -> Result<()> {
         let Account { memory, tenant } = &self.account;
         let mut state = memory.state.lock();
@@ -372,7 +373,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Makes it `bytes`: gives back what it has beyond that, or takes what it lacks, whether there is room or not.
+    /// Sets the size to `bytes`: gives the excess back, or takes the missing bytes regardless of the limit.
     pub fn set(&mut self, bytes: usize) {
         if let Some(less) = self.bytes.checked_sub(bytes) {
             return drop(self.split(less));
@@ -384,7 +385,8 @@ impl Reservation {
         (self.bytes, self.taken) = (bytes, self.taken + more);
     }
 
-    /// A reservation of `bytes` of these, at most of all; first of those that were taken.
+    /// Splits off a reservation of `bytes`, or of all if there are fewer; first of those taken regardless of
+    /// the limit.
     #[must_use]
     pub fn split(&mut self, bytes: usize) -> Reservation {
         let bytes = bytes.min(self.bytes);
@@ -393,7 +395,7 @@ impl Reservation {
         Reservation { account: self.account.clone(), bytes, taken }
     }
 
-    /// Adds the bytes of `other`, which is of the same account.
+    /// Adds the bytes of `other`, which must be of the same account.
     pub fn join(&mut self, mut other: Reservation) {
         debug_assert!(
             Arc::ptr_eq(&self.account.tenant, &other.account.tenant),

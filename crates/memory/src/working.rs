@@ -1,11 +1,11 @@
-//! Large vectors of working memory, on huge pages where the kernel has them: tables that are read at random
+//! Large vectors of working memory, on huge pages where the kernel has some: randomly accessed tables
 //! otherwise spend most of their time on address translations.
 //!
-//! Invariant: advice only; what is in a vector and how it behaves is not changed.
+//! Invariant: advice to the kernel only; the contents and behaviour of a vector are not changed.
 
 use farpool_model::limits::PAGE_BYTES;
 
-/// Makes room for `more` values behind those of `values`, as [`Vec::reserve`] does.
+/// Reserves capacity for `more` values, as [`Vec::reserve`] does.
 pub fn reserve<T>(values: &mut Vec<T>, more: usize) {
     let needed = values.len() + more;
     if needed <= values.capacity() {
@@ -17,14 +17,14 @@ pub fn reserve<T>(values: &mut Vec<T>, more: usize) {
     *values = larger;
 }
 
-/// `count` zeros, which take memory only where they are changed.
+/// Returns `count` zeros, which take memory only where they are changed.
 pub fn zeros(count: usize) -> Vec<i64> {
     let values = vec![0; count];
     advise(&values);
     values
 }
 
-/// `count` times `value`.
+/// Returns `count` copies of `value`.
 pub fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
     let mut values = Vec::new();
     reserve(&mut values, count);
@@ -40,19 +40,20 @@ fn advise<T>(values: &Vec<T>) {
     if bytes < 2 * PAGE_BYTES {
         return;
     }
-    // Only pages that belong to the vector alone.
+    // Only pages that lie entirely within the vector's allocation.
     let (first, last) = (start.next_multiple_of(ORDINARY_PAGE_BYTES), (start + bytes) / ORDINARY_PAGE_BYTES);
     let length = (last * ORDINARY_PAGE_BYTES).saturating_sub(first);
     let first = values.as_ptr().cast::<u8>().wrapping_add(first - start).cast_mut();
-    // SAFETY: the range lies within an allocation of ours, and the advice changes neither what is in it nor
-    // who may use it. That it may be refused does no harm.
+    // SAFETY: the range lies within an allocation of ours, and the advice changes neither its contents nor
+    // who may use it. A refusal does no harm.
     unsafe { libc::madvise(first.cast(), length, libc::MADV_HUGEPAGE) };
 }
 
 #[cfg(not(target_os = "linux"))]
 fn advise<T>(_: &Vec<T>) {}
 
-/// `madvise` takes whole pages of the system; larger ones than this refuse it, which does no harm.
+/// Page size to which the advised range is aligned. `madvise` refuses the range on systems with larger pages,
+/// which does no harm.
 #[cfg(target_os = "linux")]
 const ORDINARY_PAGE_BYTES: usize = 4096;
 

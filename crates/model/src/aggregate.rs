@@ -1,5 +1,5 @@
-//! Aggregates, and the one description of each aggregate function: the types it takes and gives, how rows become
-//! its result, and its names.
+//! Aggregates, and a single description of each aggregate function: its argument and result types, how rows
+//! become its result, and its names.
 //!
 //! To add a function, add a variant to [`AggregateFunction`], an arm to [`AggregateFunction::description`], an entry
 //! in [`AggregateFunction::NAMED`], and a line each in the tables of `docs/wire.md` and the naive twin of the tests.
@@ -11,24 +11,25 @@ use crate::{Error, Expr, NullHandling, Result, SketchParameters, limits, schema}
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Field, Schema};
 use std::fmt;
 
-/// An aggregate and the name of the result column it makes.
+/// An aggregate and the name of the result column that it computes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aggregate {
     /// The result column's name.
     pub name: String,
-    /// Which aggregate.
+    /// The aggregate function.
     pub function: AggregateFunction,
-    /// What it is computed of; nothing for `COUNT(*)`.
+    /// The arguments; none for `COUNT(*)`.
     pub arguments: Vec<Expr>,
-    /// Only rows for which this boolean is true count: `FILTER (WHERE …)`.
+    /// Only rows for which this boolean is true are aggregated: `FILTER (WHERE …)`.
     pub filter: Option<Expr>,
-    /// The type of the result; one that [`AggregateFunction::accepts`].
+    /// The type of the result; must be one that [`AggregateFunction::accepts`].
     pub data_type: DataType,
 }
 
-/// An aggregate function. All ignore NULL arguments. Those of values give NULL when nothing is left, but COUNT
-/// gives 0; those of states never give NULL. A state is exact: it is what the whole input gives, however that
-/// is divided. What is then read from it may be an estimate, with its bounds.
+/// An aggregate function. All ignore NULL arguments. If no non-NULL argument is left, functions that return a
+/// value give NULL, except COUNT, which gives 0; functions that return a state never give NULL. A state is
+/// exact: it depends only on the whole input, not on how the input was divided. Results read from a state may
+/// be estimates, with bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AggregateFunction {
     /// The number of rows, or of non-NULL arguments; 64-bit, signed.
@@ -41,14 +42,14 @@ pub enum AggregateFunction {
     Min,
     /// The greatest value, in the same order.
     Max,
-    /// The mean: the exact sum of integers divided as floats; of decimals divided into the result type,
-    /// rounded half away from zero; of floats the sum divided by the count.
+    /// The mean. Of integers, the exact sum divided as floats; of decimals, the exact sum divided into the
+    /// result type and rounded half away from zero; of floats, the sum divided by the count.
     Avg,
-    /// The bits that are set in every integer.
+    /// Bitwise AND of integers.
     BitAnd,
-    /// The bits that are set in some integer.
+    /// Bitwise OR of integers.
     BitOr,
-    /// The bits that are set in an odd number of integers.
+    /// Bitwise XOR of integers.
     BitXor,
     /// Whether all booleans are true.
     BoolAnd,
@@ -60,30 +61,30 @@ pub enum AggregateFunction {
     State(StateFunction),
 }
 
-/// A statistic whose state is kept, encoded as `docs/wire.md` says.
+/// A statistic whose encoded state is the result, in the format that `docs/wire.md` specifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StateFunction {
-    /// Sketches of one argument of any type.
+    /// Sketches of one argument, which may have any type.
     Sketch(SketchParameters),
     /// The moments of one or more numeric arguments together.
     Moments(NullHandling),
 }
 
-/// What there is to know about an aggregate function.
+/// The properties of an aggregate function.
 #[derive(Clone, Copy, Debug)]
 pub struct Description {
-    /// Its name in SQL, and in Substrait.
+    /// The function's name in SQL and in Substrait.
     pub name: &'static str,
-    /// Other names that a plan may give it.
+    /// Other names for the function that a plan may use.
     pub aliases: &'static [&'static str],
-    /// The Substrait extension that its name belongs to.
+    /// The Substrait extension that defines the name.
     pub extension: Extension,
-    /// How rows become its result.
+    /// How rows become the function's result.
     pub accumulation: Accumulation,
     types: Types,
 }
 
-/// A Substrait extension that names aggregate functions.
+/// A Substrait extension that defines aggregate functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension {
     /// `functions_aggregate_generic`.
@@ -92,27 +93,28 @@ pub enum Extension {
     Arithmetic,
     /// `functions_boolean`.
     Boolean,
-    /// That of farpool, for what Substrait has no name for.
+    /// Farpool's own extension, for functions that Substrait does not define.
     Farpool,
 }
 
-/// How the rows of a group become one result: what is held of a group while rows arrive. Accumulations of two parts
-/// of a group merge into that of the whole, to the same result however the rows were divided.
+/// How the rows of a group become one result: what is kept for a group while rows arrive. The accumulations
+/// of two parts of a group merge into that of the whole; the result does not depend on how the rows were
+/// divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accumulation {
     /// The number of rows, or of non-NULL values.
     Count,
-    /// The sum of the values, in a wider type than theirs.
+    /// The sum of the values, in a wider type than that of the values.
     Sum,
-    /// The sum of the values and their number; the mean is computed from both at the end.
+    /// The sum and the number of the values; the mean is computed from both at the end.
     Mean,
-    /// One value of the type of the values, into which each value is folded.
+    /// One value of the values' own type, into which each value is folded.
     Fold(Fold),
     /// The state of a statistic.
     State(StateFunction),
 }
 
-/// An associative and commutative function that makes one value of two, of the same type.
+/// An associative and commutative function that combines two values of one type into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
     /// Picks one of two values of any type.
@@ -121,7 +123,7 @@ pub enum Fold {
     Bits(BitOp),
 }
 
-/// Which of two values is picked.
+/// Which of two values a fold keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pick {
     /// The lesser.
@@ -132,27 +134,27 @@ pub enum Pick {
     Any,
 }
 
-/// A bitwise operation on two integers.
+/// A bitwise operation on two integers; each variant says when a bit of the result is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BitOp {
-    /// Set if both are.
+    /// Set if both bits are set.
     And,
-    /// Set if one of them is.
+    /// Set if at least one of the bits is set.
     Or,
-    /// Set if exactly one of them is.
+    /// Set if exactly one of the bits is set.
     Xor,
 }
 
-/// The types that a function takes and gives.
+/// The argument and result types of a function; each variant lists the arguments, then the result.
 #[derive(Clone, Copy, Debug)]
 enum Types {
-    /// None or one of any type; a 64-bit integer.
+    /// No argument or one of any type; a 64-bit integer.
     Count,
-    /// A number; a wider one of its kind.
+    /// A number; a wider number of the same kind.
     Sum,
     /// A number; a float, or a decimal.
     Mean,
-    /// A value for which this holds; one of the same type.
+    /// A value whose type satisfies the predicate; a value of the same type.
     Same(fn(&DataType) -> bool),
     /// A value of any type; an encoded state.
     Sketch,
@@ -161,7 +163,8 @@ enum Types {
 }
 
 impl AggregateFunction {
-    /// Every function by its name; those of states with parameters that a plan gives as options.
+    /// Every function, once. Functions that return states stand here with default parameters; a plan gives
+    /// the parameters as options.
     pub const NAMED: &[AggregateFunction] = &[
         AggregateFunction::Count,
         AggregateFunction::Sum,
@@ -178,7 +181,7 @@ impl AggregateFunction {
         AggregateFunction::State(StateFunction::Moments(NullHandling::Pairwise)),
     ];
 
-    /// What there is to know about it.
+    /// Returns the function's description.
     pub fn description(self) -> Description {
         let described = |name, extension, accumulation, types| Description {
             name,
@@ -192,13 +195,13 @@ impl AggregateFunction {
             let types = Types::Same(DataType::is_integer);
             described(name, Extension::Farpool, Accumulation::Fold(Fold::Bits(op)), types)
         };
-        // All are true if the least is: false is less than true.
+        // `BoolAnd` is the minimum: false is less than true, so all are true if the least is.
         let booleans = |name, of| described(name, Extension::Boolean, pick(of), Types::Same(is_boolean));
         let arithmetic = |name, of, types| described(name, Extension::Arithmetic, of, types);
         let state = |name, of, types| described(name, Extension::Farpool, Accumulation::State(of), types);
         match self {
             AggregateFunction::Count => Description {
-                // DuckDB's name for COUNT without an argument.
+                // An alias since DuckDB uses this name for COUNT without an argument.
                 aliases: &["count_star"],
                 ..described("count", Extension::Generic, Accumulation::Count, Types::Count)
             },
@@ -219,7 +222,7 @@ impl AggregateFunction {
         }
     }
 
-    /// The function that has this name, or had it once.
+    /// Returns the function whose name or alias is `name`.
     pub fn named(name: &str) -> Option<Self> {
         let is_it = |function: &&Self| {
             let Description { name: own, aliases, .. } = function.description();
@@ -228,22 +231,22 @@ impl AggregateFunction {
         Self::NAMED.iter().find(is_it).copied()
     }
 
-    /// As SQL writes it.
+    /// The function's name as written in SQL.
     pub fn name(self) -> &'static str {
         self.description().name
     }
 
-    /// How rows become its result.
+    /// How rows become the function's result.
     pub fn accumulation(self) -> Accumulation {
         self.description().accumulation
     }
 
-    /// Whether its result is the encoded state of a statistic.
+    /// Whether the result is the encoded state of a statistic.
     pub fn is_state(self) -> bool {
         matches!(self.accumulation(), Accumulation::State(_))
     }
 
-    /// Whether values that occur again change nothing: of distinct values it gives the same.
+    /// Whether duplicates do not change the result, so that the distinct values alone give the same.
     pub fn ignores_duplicates(self) -> bool {
         match self.accumulation() {
             Accumulation::Fold(Fold::Pick(_) | Fold::Bits(BitOp::And | BitOp::Or)) => true,
@@ -252,7 +255,7 @@ impl AggregateFunction {
         }
     }
 
-    /// Whether it takes so many arguments.
+    /// Whether the function takes this number of arguments.
     pub fn takes(self, arguments: usize) -> bool {
         match self.description().types {
             Types::Count => arguments <= 1,
@@ -261,7 +264,7 @@ impl AggregateFunction {
         }
     }
 
-    /// Whether the function of `arguments` (none: `COUNT(*)`) can give `result`.
+    /// Whether the function can return `result` for arguments of these types (none for `COUNT(*)`).
     pub fn accepts(self, arguments: &[DataType], result: &DataType) -> bool {
         let types = self.description().types;
         self.takes(arguments.len())
@@ -278,7 +281,8 @@ impl AggregateFunction {
             }
     }
 
-    /// The result type where nothing says which one is wanted: that of the engines above.
+    /// Returns the result type to use where none is requested: the one that query engines use. `None` if the
+    /// function does not accept the arguments.
     pub fn usual_type(self, arguments: &[DataType]) -> Option<DataType> {
         let argument = arguments.first();
         let data_type = match self.description().types {
@@ -293,12 +297,12 @@ impl AggregateFunction {
 }
 
 impl Aggregate {
-    /// What it reads: its arguments and its filter.
+    /// The expressions that the aggregate reads: its arguments and its filter.
     pub fn inputs(&self) -> impl Iterator<Item = &Expr> {
         self.arguments.iter().chain(&self.filter)
     }
 
-    /// As SQL would write it, over a table with `table_schema`.
+    /// Displays the aggregate as SQL, over a table with `table_schema`.
     pub fn display<'a>(&'a self, table_schema: &'a Schema) -> impl fmt::Display + 'a {
         fmt::from_fn(move |f| {
             write!(f, "{}(", self.function.name())?;
@@ -324,10 +328,11 @@ impl Aggregate {
         })
     }
 
-    /// The column that it makes of a table with `table_schema`.
+    /// Returns the field of the result column that the aggregate computes over a table with `table_schema`.
     ///
     /// # Errors
-    /// `Invalid` or `OverLimit` when a part is not well typed or the type of the result is not one it can have.
+    /// `Invalid` or `OverLimit` when an argument or the filter is not well typed, or when the function cannot
+    /// return the aggregate's result type.
     pub fn field(&self, table_schema: &Schema) -> Result<Field> {
         let arguments = self.arguments.iter().map(|e| e.data_type(table_schema));
         let arguments = arguments.collect::<Result<Vec<_>>>()?;
@@ -353,7 +358,7 @@ impl Aggregate {
 }
 
 impl StateFunction {
-    /// That its state of `arguments` columns is one that is kept.
+    /// Checks the parameters, or the number of argument columns, against the limits.
     fn check(self, arguments: usize) -> Result<()> {
         match self {
             StateFunction::Sketch(parameters) => parameters.check(),
@@ -426,8 +431,8 @@ fn usual_mean(argument: &DataType) -> Option<DataType> {
 mod tests {
     use super::*;
 
-    /// How many functions there are. A function that is added breaks this match, and then the test below until
-    /// it can be named.
+    /// Returns the function's number. Adding a function breaks this match at compile time, and then the test
+    /// below until the function is in `NAMED`.
     const fn number(function: AggregateFunction) -> usize {
         match function {
             AggregateFunction::Count => 0,

@@ -1,44 +1,44 @@
-//! Changes of what a table is called and of its columns, while its rows stay where they are: ALTER TABLE of SQL.
+//! Changes of a table's name and columns that leave its rows in place: ALTER TABLE of SQL.
 
 use crate::schema::canonical_schema;
 use crate::{Error, Result, TableName, brief, limits};
 use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
 use std::sync::Arc;
 
-/// One of the changes of a table. They are made in their order, all of them or none.
+/// One change of a table. Several changes are applied in order, all of them or none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TableChange {
-    /// The table is called so from now on.
+    /// Renames the table.
     Rename(TableName),
-    /// A column is called otherwise.
+    /// Renames a column.
     RenameColumn {
-        /// Its name so far.
+        /// The current name.
         from: String,
-        /// Its name from now on.
+        /// The new name.
         to: String,
     },
-    /// A column of NULLs comes behind the others.
+    /// Adds a column of NULLs behind the others.
     AddColumn(FieldRef),
-    /// A column goes.
+    /// Drops the column of this name.
     DropColumn(String),
 }
 
-/// What a table becomes.
+/// The result of altering a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Altered {
-    /// Its new name, if it gets one.
+    /// The new name, if the table is renamed.
     pub name: Option<TableName>,
-    /// Its new columns; canonical.
+    /// The new columns; canonical.
     pub schema: SchemaRef,
-    /// For each of them which one of the old columns it is; `None` for one of NULLs.
+    /// For each new column the position of the old one that it is; `None` for a column of NULLs.
     pub columns: Vec<Option<usize>>,
 }
 
-/// What a table with `schema` becomes by `changes`.
+/// Applies `changes` to a table with `schema`.
 ///
 /// # Errors
-/// `NotFound` for a column that is not there; `Invalid` where two columns would have the same name, none would be left,
-/// or a column that is added may not be NULL; `OverLimit` for too many changes or columns.
+/// `NotFound` for a column that does not exist; `Invalid` where two columns would have the same name, none
+/// would be left, or an added column may not be NULL; `OverLimit` for too many changes or columns.
 pub fn alter(schema: &Schema, changes: &[TableChange]) -> Result<Altered> {
     if changes.len() > limits::COLUMNS_MAX {
         let most = limits::COLUMNS_MAX;
@@ -69,13 +69,14 @@ pub fn alter(schema: &Schema, changes: &[TableChange]) -> Result<Altered> {
             TableChange::DropColumn(column) => drop(columns.remove(find(&columns, column)?)),
         }
     }
-    // Once, not after each change: a request of many, to a table of many columns, would take seconds.
+    // Checked once, not after each change: many changes to a table of many columns would take seconds.
     let fields: Vec<FieldRef> = columns.iter().map(|(field, _)| field.clone()).collect();
     let schema = canonical_schema(&Schema::new(fields))?;
     Ok(Altered { name, schema, columns: columns.into_iter().map(|(_, old)| old).collect() })
 }
 
-/// Names tell columns apart after each change, for the next one names them.
+/// Checks that no column has this name. Names must be unique after each change, since the next one refers to
+/// them.
 fn check_free(columns: &[(FieldRef, Option<usize>)], name: &str) -> Result<()> {
     match columns.iter().any(|(field, _)| field.name() == name) {
         true => Err(Error::invalid(format!("two columns would be named {:?}", brief(name)))

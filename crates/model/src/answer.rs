@@ -1,4 +1,5 @@
-//! What a node says about each operator of a program before it runs it (Ibex, section 5: hybrid execution).
+//! The answer that a node gives for each operator of a program before it runs (Ibex, section 5: hybrid
+//! execution).
 
 use crate::{Error, Expr, Program, Result, Version};
 use arrow_schema::SchemaRef;
@@ -6,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// How far an operator is carried out at the node.
+/// How completely the node carries out an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
-    /// Completely: the host need not look again.
+    /// Completely: the host need not apply the operator again.
     Exact,
-    /// A filter that lets all right rows pass and perhaps others: the host must apply it again. A grouping
-    /// that may give several rows for a group: the host must merge them ([`crate::partial`]).
+    /// A filter that passes all matching rows and perhaps others: the host must apply it again. A grouping
+    /// that may return several rows for a group: the host must merge them ([`crate::partial`]).
     Superset,
-    /// Not at all: the host must do it.
+    /// Not at all: the host must apply the operator.
     Refused,
 }
 
-/// A kind of operator of a program, as answers name it.
+/// A kind of operator of a program, as named in answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operator {
@@ -33,13 +34,13 @@ pub enum Operator {
     Aggregate,
     /// Aggregates the rows of each group.
     Group,
-    /// Gives each combination of keys once.
+    /// Returns each combination of keys once.
     Distinct,
-    /// Cuts off after a number of rows.
+    /// Stops after a number of rows.
     Limit,
     /// Keeps the first rows in an order.
     TopK,
-    /// The whole program. A node never answers for it; an engine does when it decides against pushing.
+    /// The whole program. Nodes never answer for it; an engine does when it decides against pushing anything.
     Program,
 }
 
@@ -57,7 +58,7 @@ impl Operator {
         Operator::Program,
     ];
 
-    /// The name that a person and the wire give it.
+    /// The operator's name, in output for people and on the wire.
     pub fn name(self) -> &'static str {
         match self {
             Operator::Scan => "scan",
@@ -72,17 +73,17 @@ impl Operator {
         }
     }
 
-    /// Whether it makes one row of several.
+    /// Whether the operator turns several rows into one.
     pub fn folds_rows(self) -> bool {
         self.is_grouping() || self == Operator::Aggregate
     }
 
-    /// Whether it makes one row of each group of rows.
+    /// Whether the operator turns each group of rows into one row.
     pub fn is_grouping(self) -> bool {
         matches!(self, Operator::Group | Operator::Distinct)
     }
 
-    /// Whether it comes last and lets only some of the rows through.
+    /// Whether the operator comes last and passes only some of the rows.
     pub fn cuts_rows(self) -> bool {
         matches!(self, Operator::Limit | Operator::TopK)
     }
@@ -109,36 +110,36 @@ pub struct OperatorAnswer {
     /// The operator.
     #[serde(rename = "name")]
     pub operator: Operator,
-    /// What it works on, as SQL would write it.
+    /// The operator's argument, written as SQL.
     pub detail: String,
-    /// How far it is carried out.
+    /// How completely the node carries it out.
     pub answer: Answer,
     /// Why it is not `exact`.
     pub reason: Option<String>,
 }
 
-/// A program as the node will run it.
+/// The result of preparing a program: the answers, and the program that the node will run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prepared {
-    /// The version of the table that was looked at.
+    /// The table version that the program was prepared for.
     pub version: Version,
     /// The answers, in the order in which the operators run.
     pub answers: Vec<OperatorAnswer>,
-    /// What runs: the program that was asked for, less what was refused. Where an aggregation was refused
-    /// it gives the columns that the host needs to do it, under their own names; where it is `superset`, it
-    /// is in the [`crate::PartialForm`].
+    /// The program that runs: the one asked for, without the operators that were refused. Where an
+    /// aggregation was refused, it returns the columns that the host needs to compute the aggregation, under
+    /// their own names; where the aggregation is `superset`, it is in the [`crate::PartialForm`].
     pub effective: Program,
     /// The schema of the effective program's result.
     pub schema: SchemaRef,
 }
 
 impl Prepared {
-    /// Whether everything that was asked for is done at the node.
+    /// Whether the node carries out everything that was asked for.
     pub fn is_exact(&self) -> bool {
         self.answers.iter().all(|a| a.answer == Answer::Exact)
     }
 
-    /// The program that runs, on the version that was looked at, with `conditions` beside its filter.
+    /// Returns the effective program, bound to the prepared version, with `conditions` added to its filter.
     #[must_use]
     pub fn narrowed(&self, conditions: Option<&Expr>) -> Program {
         let parts = self.effective.filter.iter().chain(conditions).flat_map(|expr| match expr {
@@ -149,7 +150,7 @@ impl Prepared {
         Program { filter, version: Some(self.version), ..self.effective.clone() }
     }
 
-    /// Whether the result may have several rows for a group, which the host has to merge.
+    /// Whether the result may contain several rows for a group, which the host must merge.
     pub fn is_partial(&self) -> bool {
         self.answers.iter().any(|a| a.answer == Answer::Superset && a.operator.is_grouping())
     }

@@ -1,9 +1,9 @@
-//! Text for people that may be made of anything a plan holds: only as much of it is made as is shown.
+//! Truncated text for people: values of any size are formatted only as far as they are shown.
 
 use crate::limits;
 use std::fmt::{self, Write};
 
-/// The beginning of what `value` shows, up to [`limits::DETAIL_CHARS_MAX`] characters; the rest is not made.
+/// Formats the first [`limits::DETAIL_CHARS_MAX`] characters of `value`; the rest is never produced.
 pub fn brief(value: impl fmt::Display) -> String {
     let mut cut = Cut { text: String::new(), left: limits::DETAIL_CHARS_MAX };
     if write!(cut, "{value}").is_err() {
@@ -12,7 +12,7 @@ pub fn brief(value: impl fmt::Display) -> String {
     cut.text
 }
 
-/// A writer that fails once it is full, which ends whatever writes to it.
+/// A writer that fails once it is full, which ends the formatting.
 struct Cut {
     text: String,
     left: usize,

@@ -1,12 +1,12 @@
-//! Composes relations that stand one upon another over a table into one [`Program`]: filters, projections, an
-//! aggregation, a sort and a limit.
+//! Composes a stack of relations over one table into one [`Program`]: filters, projections, an aggregation, a
+//! sort and a limit.
 //!
-//! The expressions of a relation refer to the columns of its input; those of a program refer to columns of the
-//! table. A [`Slot`] says what a column of a relation is over the table, and whoever reads the expressions of a
-//! plan puts a copy of it in the place of each reference ([`Slot::copied`]).
+//! The expressions of a relation refer to the columns of its input; those of a program refer to columns of
+//! the table. A [`Slot`] holds the expression over the table for a column of a relation; readers of a plan
+//! substitute a copy of it for each reference ([`Slot::copied`]).
 //!
-//! Invariant: the size of a copy is charged to a [`Budget`] before it is made. A plan of projections that double
-//! one another is therefore refused instead of growing without bound.
+//! Invariant: the size of a copy is charged to a [`Budget`] before it is made. A plan of projections that
+//! double one another is therefore refused instead of growing without bound.
 
 use crate::{
     Aggregate, Error, Expr, NamedExpr, Output, Program, Result, SortKey, TableName, Version, facts, limits,
@@ -14,12 +14,12 @@ use crate::{
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Bounds the bytes of the expressions that are made for one program.
+/// Limits the bytes of the expressions that are created for one program.
 pub trait Budget {
-    /// Takes `bytes` before expressions of this size are made.
+    /// Charges `bytes` before expressions of this size are created.
     ///
     /// # Errors
-    /// `OverLimit` when there are not so many left.
+    /// `OverLimit` when fewer bytes are left.
     fn charge(&self, bytes: usize) -> Result<()>;
 }
 
@@ -64,7 +64,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The column that `expr` over the table makes.
+    /// Creates a column from its expression over the table.
     pub fn new(name: impl Into<String>, expr: Expr) -> Self {
         Slot { name: name.into(), depth: depth_of(&expr), bytes: expr.bytes(), expr }
     }
@@ -79,7 +79,8 @@ impl Slot {
         &self.expr
     }
 
-    /// A copy of the expression, for a reference to the column that is nested `depth` levels deep.
+    /// Returns a copy of the expression, to replace a reference to the column that is nested `depth` levels
+    /// deep.
     ///
     /// # Errors
     /// `OverLimit` when the result would be nested too deeply, and what `budget` returns.
@@ -106,7 +107,7 @@ pub fn check_depth(depth: usize) -> Result<()> {
     if depth > limits::EXPR_DEPTH_MAX { Err(facts::too_deep()) } else { Ok(()) }
 }
 
-/// Checks that a relation may have so many columns.
+/// Checks that a relation may have this many columns.
 ///
 /// # Errors
 /// `OverLimit` when it may not.
@@ -118,7 +119,7 @@ pub fn check_width(columns: usize) -> Result<()> {
     Err(Error::over_limit(format!("a relation may have {most} columns")))
 }
 
-/// Why a relation, where it stands, is no part of a program.
+/// The reason why a relation, at its position in the stack, cannot be part of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// A filter above a sort or a limit.
@@ -137,9 +138,9 @@ pub enum Refusal {
     AggregationOfAggregates,
     /// A sort above another sort or a limit.
     SortAfterCut,
-    /// A sort by an expression that is no column of its input.
+    /// A sort by an expression that is not a column of its input.
     SortByOther,
-    /// A sort that keeps all rows: a program says which rows leave, not in which order.
+    /// A sort that keeps all rows: a program specifies which rows leave, not their order.
     SortWithoutLimit,
 }
 
@@ -161,16 +162,16 @@ impl fmt::Display for Refusal {
 }
 
 impl Refusal {
-    /// The error for whoever sent the plan.
+    /// Returns the error to report to the sender of the plan.
     pub fn into_error(self) -> Error {
         not_done(self)
     }
 }
 
-/// What whoever composes a program makes of a refusal. (An `impl From<Refusal> for Error` would leave the compiler
-/// without the one error type that it infers for `?`.)
+/// Conversion of a refusal into the error type of the code that composes a program. (An `impl From<Refusal>
+/// for Error` would make the error type that the compiler infers for `?` ambiguous.)
 pub trait FromRefusal {
-    /// What is returned because of `refusal`.
+    /// Converts `refusal`.
     fn from_refusal(refusal: Refusal) -> Self;
 }
 
@@ -180,14 +181,14 @@ impl FromRefusal for Error {
     }
 }
 
-/// The error for a part of a plan that no program can express.
+/// Returns the error for a part of a plan that no program can express.
 pub fn not_done(what: impl fmt::Display) -> Error {
     Error::invalid(format!("{what} is not done at the memory node")).advise(
         "send the part of the plan that reads one table: filter, project, aggregate, sort with a limit",
     )
 }
 
-/// Relations one upon another, from the table up to the one that was added last.
+/// A stack of relations, from the table to the one that was added last.
 #[derive(Clone, Debug)]
 pub struct Stack {
     filters: Vec<Expr>,
@@ -196,7 +197,7 @@ pub struct Stack {
     limit: Option<u64>,
 }
 
-/// What the topmost relation gives.
+/// The output of the topmost relation.
 #[derive(Clone, Debug)]
 enum Top {
     Rows(Vec<Slot>),
@@ -204,7 +205,7 @@ enum Top {
 }
 
 impl Stack {
-    /// All rows of a table; `columns` are those that the relation above refers to.
+    /// Starts with all rows of a table; `columns` are those that the relation above refers to.
     pub fn scan(columns: Vec<Slot>) -> Self {
         Stack { filters: Vec::new(), top: Top::Rows(columns), order: Vec::new(), limit: None }
     }
@@ -225,17 +226,17 @@ impl Stack {
         }
     }
 
-    /// Whether some rows are left out by a sort with a limit, or a limit. A program does this last.
+    /// Whether a limit, or a sort with a limit, drops some rows. A program does this last.
     pub fn is_cut(&self) -> bool {
         self.limit.is_some() || !self.order.is_empty()
     }
 
-    /// The position of the column that has this expression over the table.
+    /// Returns the position of the column that has this expression over the table.
     pub fn place_of(&self, expr: &Expr) -> Option<usize> {
         self.columns()?.iter().position(|slot| slot.expr == *expr)
     }
 
-    /// Adds a filter. `condition` gives its expression over the table, from the columns of its input.
+    /// Adds a filter. `condition` returns its expression over the table, given the columns of its input.
     ///
     /// # Errors
     /// A [`Refusal`], or what `condition` returns.
@@ -252,7 +253,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Adds a projection that gives the columns of its input and, after them, those that `made` gives.
+    /// Adds a projection that returns the columns of its input, followed by those that `made` returns.
     ///
     /// # Errors
     /// A [`Refusal`], or what `made` returns.
@@ -268,8 +269,8 @@ impl Stack {
         Ok(())
     }
 
-    /// Adds a projection that gives the columns of its input at `places`, in this order. All of them are below
-    /// [`Stack::width`].
+    /// Adds a projection that returns the columns of its input at `places`, in this order. All of them must
+    /// be below [`Stack::width`].
     ///
     /// # Errors
     /// A [`Refusal`]; `OverLimit` for too many columns; what `budget` returns.
@@ -299,8 +300,9 @@ impl Stack {
         Ok(())
     }
 
-    /// The sort key when only the columns at `places` go on. A column with the same values serves as well: a projection
-    /// gives its input's columns again before it leaves out the first ones.
+    /// Returns the sort key after a projection to the columns at `places`. A column with the same expression
+    /// may replace the key's own: some projections return their input's columns a second time before they
+    /// drop the originals.
     fn moved(&self, key: &SortKey, places: &[usize]) -> Result<SortKey, Refusal> {
         let same = |place: usize| match &self.top {
             Top::Rows(columns) => columns[place].expr == columns[key.column].expr,
@@ -310,7 +312,8 @@ impl Stack {
         Ok(SortKey { column: column.ok_or(Refusal::DropsSortKey)?, ..*key })
     }
 
-    /// Adds an aggregation. `made` gives its keys and its aggregates over the table, from the columns of its input.
+    /// Adds an aggregation. `made` returns its keys and its aggregates over the table, given the columns of
+    /// its input.
     ///
     /// # Errors
     /// A [`Refusal`], or what `made` returns.
@@ -327,7 +330,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Adds a sort. `keys` gives its keys, which name columns of its input.
+    /// Adds a sort. `keys` returns its keys, which name columns of its input.
     ///
     /// # Errors
     /// A [`Refusal`], or what `keys` returns.
@@ -347,7 +350,7 @@ impl Stack {
         self.limit = Some(self.limit.map_or(rows, |limit| limit.min(rows)));
     }
 
-    /// The program. Its columns are called `names`, or as the relations called them if there are none.
+    /// Returns the program. Its columns are named `names`; without them they keep the names of the relations.
     ///
     /// # Errors
     /// A [`Refusal`]; `Invalid` when there are not as many names as columns.

@@ -1,40 +1,41 @@
-//! The vector instructions that this processor has, as levels for which kernels are compiled.
+//! The vector instructions of this processor, as levels for which kernels are compiled.
 //!
-//! A crate with kernels compiles each of them once for every [`Instructions`] and calls the copy of a [`Level`]. Invariant:
-//! a [`Level`] above the portable one exists only on a processor that has all of its instructions, so that calling the
-//! copy is sound.
+//! A crate with kernels compiles each of them once for every [`Instructions`] and calls the copy of a
+//! [`Level`]. Invariant: a [`Level`] above the portable one exists only on a processor that has all of its
+//! instructions, so that calling the copy is sound.
 
 use std::cell::Cell;
 
-/// Instructions that this processor has. There is no way to make one by hand.
+/// A set of instructions that this processor is known to have. Only the functions of this module create one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level(Instructions);
 
 /// Sets of instructions, the lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub enum Instructions {
-    /// What every processor has that the program is compiled for.
+    /// The instructions that the program is compiled for, which every supported processor has.
     Portable,
     /// `avx2`, `fma`, `bmi1`, `bmi2`, `lzcnt` and `popcnt`, as Haswell (2013) has them.
     Avx2,
-    /// These, and `avx512f`, `avx512bw`, `avx512cd`, `avx512dq`, `avx512vl`, `avx512vbmi`, `avx512vbmi2`, `avx512vnni`
-    /// and `avx512vpopcntdq`, as Ice Lake (2019) has them. Earlier processors, which have only some of them, slow down
-    /// on 512 bits.
+    /// The above, and `avx512f`, `avx512bw`, `avx512cd`, `avx512dq`, `avx512vl`, `avx512vbmi`, `avx512vbmi2`,
+    /// `avx512vnni` and `avx512vpopcntdq`, as Ice Lake (2019) has them. Earlier processors, which have only
+    /// some of them, slow down on 512 bits.
     Avx512,
 }
 
 const ALL: [Instructions; 3] = [Instructions::Portable, Instructions::Avx2, Instructions::Avx512];
 
 thread_local! {
-    /// What [`Level::best`] answers on this thread; unknown before the first call.
+    /// Result of [`Level::best`] on this thread; `None` before the first call.
     static BEST: Cell<Option<Level>> = const { Cell::new(None) };
 }
 
 impl Level {
-    /// What every processor has.
+    /// The instructions that every supported processor has.
     pub const PORTABLE: Level = Level(Instructions::Portable);
 
-    /// The level to use: the highest that the processor has, but within [`Level::within`] the one given there.
+    /// Returns the level to use: the highest that the processor has, or within [`Level::within`] the one
+    /// given there.
     #[inline]
     pub fn best() -> Level {
         BEST.get().unwrap_or_else(Level::detect)
@@ -59,8 +60,8 @@ impl Level {
         self.0
     }
 
-    /// Does `work` with this level as the best one of the calling thread: for tests and measurements of lower levels.
-    /// Threads that `work` starts are not affected.
+    /// Runs `work` with this level as the best one of the calling thread: for tests and measurements of lower
+    /// levels. Threads that `work` starts are not affected.
     pub fn within<T>(self, work: impl FnOnce() -> T) -> T {
         struct Restore(Option<Level>);
         impl Drop for Restore {

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The result of anything that can fail with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What kind of failure it was, which is to say what the caller can do about it.
+/// The kind of a failure, which tells what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -18,7 +18,7 @@ pub enum ErrorKind {
     Invalid,
     /// A named table, column or file does not exist: check the name.
     NotFound,
-    /// Something of that name exists already: choose another name or say that it may be replaced.
+    /// An object of that name exists already: choose another name or say that it may be replaced.
     Exists,
     /// The peer may not do this: use another token or tenant.
     Denied,
@@ -32,11 +32,11 @@ pub enum ErrorKind {
     Corrupt,
     /// A defect in farpool: report it.
     Internal,
-    /// What was prepared, or the version of the table that it was prepared for, is gone: prepare again.
+    /// The prepared program, or the table version that it was prepared for, is gone: prepare again.
     Stale,
-    /// It took longer than whoever asked allows: allow more, or ask for less.
+    /// The operation exceeded the time limit that its caller set: allow more, or ask for less.
     TimedOut,
-    /// Too much is under way for the caller: ask again after [`Error::retry_after_ms`].
+    /// The caller has too many requests in progress: ask again after [`Error::retry_after_ms`].
     Busy,
 }
 
@@ -57,7 +57,7 @@ impl ErrorKind {
         ErrorKind::Busy,
     ];
 
-    /// The exit status of the program for an error of this kind: 1 when the query or the data is at
+    /// The exit status of the `farpool` program for an error of this kind: 1 when the query or the data is at
     /// fault, 3 when the pool is unreachable or failed.
     pub fn exit_status(self) -> u8 {
         match self {
@@ -67,7 +67,7 @@ impl ErrorKind {
     }
 }
 
-/// What was wrong, where, and what to do.
+/// An error: what was wrong, where, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}{}", advice.as_ref().map(|a| format!("\n  {a}")).unwrap_or_default())]
 pub struct Error {
@@ -77,69 +77,70 @@ pub struct Error {
     pub message: String,
     /// What to do next, for a person.
     pub advice: Option<String>,
-    /// Of `Busy`: milliseconds after which the same request may succeed.
+    /// For `Busy`: milliseconds after which the same request may succeed; `None` for other kinds.
     pub retry_after_ms: Option<u64>,
 }
 
 impl Error {
-    /// An error of `kind`.
+    /// Creates an error of `kind`; a message beyond [`limits::ERROR_BYTES_MAX`] is truncated.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Error { kind, message: cut(message.into()), advice: None, retry_after_ms: None }
     }
 
-    /// The request, the query or the data is at fault.
+    /// Creates an [`ErrorKind::Invalid`]: the request, the query or the data is at fault.
     pub fn invalid(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Invalid, message)
     }
 
-    /// A named thing does not exist.
+    /// Creates an [`ErrorKind::NotFound`]: a named object does not exist.
     pub fn not_found(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::NotFound, message)
     }
 
-    /// A limit was reached.
+    /// Creates an [`ErrorKind::OverLimit`]: a limit was reached.
     pub fn over_limit(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::OverLimit, message)
     }
 
-    /// The pool cannot be reached or went away.
+    /// Creates an [`ErrorKind::Unavailable`]: the pool cannot be reached or went away.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Unavailable, message)
     }
 
-    /// Bytes are damaged.
+    /// Creates an [`ErrorKind::Corrupt`]: bytes are damaged.
     pub fn corrupt(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Corrupt, message)
     }
 
-    /// What was prepared is gone.
+    /// Creates an [`ErrorKind::Stale`], for a prepared program or a table version that is gone.
     pub fn stale(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Stale, message).advise("prepare the query again")
     }
 
-    /// Too much is under way for the caller; the same request may succeed after `retry_after_ms`.
+    /// Creates an [`ErrorKind::Busy`]: the caller has too many requests in progress, and the same request may
+    /// succeed after `retry_after_ms`.
     pub fn busy(message: impl Into<String>, retry_after_ms: u64) -> Self {
         let busy = Error::new(ErrorKind::Busy, message).advise("try again later, or ask for less at once");
         Error { retry_after_ms: Some(retry_after_ms), ..busy }
     }
 
-    /// A defect in farpool.
+    /// Creates an [`ErrorKind::Internal`]: a defect in farpool.
     pub fn internal(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Internal, message)
     }
 
-    /// The caller cancelled.
+    /// Creates an [`ErrorKind::Cancelled`]: the caller cancelled.
     pub fn cancelled() -> Self {
         Error::new(ErrorKind::Cancelled, "cancelled")
     }
 
-    /// `what` took longer than `limit`, which whoever asked had set.
+    /// Creates an [`ErrorKind::TimedOut`]: `what` took longer than `limit`, which the caller had set.
     pub fn timed_out(what: &str, limit: Duration) -> Self {
         let message = format!("{what} took longer than the {limit:?} that it may");
         Error::new(ErrorKind::TimedOut, message).advise("allow more time (--timeout), or ask for less")
     }
 
-    /// The sum or the mean (`what`) in the column `name` does not fit that column's type.
+    /// Creates the error for a sum or mean (`what`) in the column `name` that does not fit the column's type.
     pub fn overflow(what: &str, name: &str, data_type: &DataType) -> Self {
         Error::invalid(format!("{what} of {name:?} overflows {}", crate::sql_name(data_type)))
             .advise("cast the argument to a wider type, such as DECIMAL(38, 0)")
@@ -152,7 +153,7 @@ impl Error {
         self
     }
 
-    /// Puts `place` (a file, a table, a peer) in front of the message.
+    /// Prefixes the message with `place` (a file, a table, a peer).
     #[must_use]
     pub fn at(mut self, place: impl std::fmt::Display) -> Self {
         self.message = cut(format!("{place}: {}", self.message));
@@ -160,7 +161,7 @@ impl Error {
     }
 }
 
-/// A message may quote what a peer sent: no more of it than a person reads.
+/// Truncates the message to [`limits::ERROR_BYTES_MAX`], since it may quote what a peer sent.
 fn cut(mut message: String) -> String {
     if message.len() > limits::ERROR_BYTES_MAX {
         message.truncate(message.floor_char_boundary(limits::ERROR_BYTES_MAX));

@@ -1,11 +1,10 @@
 //! Scalar expressions over the columns of one table, and their types.
 //!
-//! Meaning: SQL's three-valued logic, NULL in gives NULL out unless said otherwise. Both sides of a
-//! comparison or an arithmetic operation have the types that the doc of [`Expr`] asks for: there is no
+//! Semantics: SQL's three-valued logic; a NULL input gives a NULL result unless said otherwise. Both sides of
+//! a comparison or an arithmetic operation have the types that the doc of [`Expr`] asks for: there is no
 //! implicit cast. Arithmetic on integers and decimals whose result does not fit its type is an error, and so
-//! are sums that do not (see [`crate::AggregateFunction`]); nothing wraps.
-//! Floats compare in the total order of IEEE 754, as Arrow's kernels do, except that -0.0 equals 0.0, as
-//! SQL has it.
+//! are sums that do not fit (see [`crate::AggregateFunction`]); nothing wraps. Floats compare in the total
+//! order of IEEE 754, as in Arrow's kernels, except that -0.0 equals 0.0, as in SQL.
 
 use crate::literal::quoted;
 use crate::{Facts, KeyFilter, KeySet, Literal, Pattern, Result, limits};
@@ -13,7 +12,8 @@ use arrow_schema::{DataType, Schema};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Bytes of a value of an IN list, beside what a string has: as a constant and in the table for look-up.
+/// Bytes counted for each value of an IN list in addition to those of a string: the constant and its entry in
+/// the look-up table.
 const LISTED_BYTES: usize = 128;
 
 /// How two values are compared.
@@ -34,7 +34,7 @@ pub enum CompareOp {
 }
 
 impl CompareOp {
-    /// The comparison that holds with the sides swapped: `a < b` is `b > a`.
+    /// Returns the comparison that is equivalent once the two sides are swapped: `a < b` is `b > a`.
     pub fn swapped(self) -> Self {
         match self {
             CompareOp::Lt => CompareOp::Gt,
@@ -45,7 +45,7 @@ impl CompareOp {
         }
     }
 
-    /// The comparison that holds, of non-NULL values, exactly when this one does not.
+    /// Returns the comparison that holds, for non-NULL values, exactly when this one does not.
     pub fn negated(self) -> Self {
         match self {
             CompareOp::Eq => CompareOp::NotEq,
@@ -57,7 +57,7 @@ impl CompareOp {
         }
     }
 
-    /// As SQL writes it.
+    /// The operator as written in SQL.
     pub fn symbol(self) -> &'static str {
         match self {
             CompareOp::Eq => "=",
@@ -86,7 +86,7 @@ pub enum ArithmeticOp {
 }
 
 impl ArithmeticOp {
-    /// As SQL writes it.
+    /// The operator as written in SQL.
     pub fn symbol(self) -> &'static str {
         match self {
             ArithmeticOp::Add => "+",
@@ -116,14 +116,16 @@ pub enum Expr {
     Not(Box<Expr>),
     /// Whether a value is NULL; never NULL itself.
     IsNull(Box<Expr>),
-    /// Whether a value equals one of the constants, which have its type. NULL when it is NULL, or when it
-    /// equals none of them and one of them is NULL.
+    /// Whether a value equals one of the constants, which have the value's type. NULL when the value is NULL,
+    /// or when it equals no constant and one of them is NULL.
     InList(Box<Expr>, Vec<Literal>),
-    /// Whether an integer, or a value that is held as one (unscaled decimals, days, units since the epoch), is
-    /// one of many keys. NULL when it is NULL. Filters that joins find out at run time have this form.
+    /// Whether an integer, or a value that is stored as one (unscaled decimals, days, units since the epoch),
+    /// is in a set of keys. NULL when the value is NULL. Filters that joins derive at run time have this
+    /// form.
     InSet(Box<Expr>, KeySet),
-    /// Whether the hash of some values (integers or what is held as such, strings, binaries; one or several
-    /// together) is in a filter of keys: true of every key, and of few others. NULL when any of them is NULL.
+    /// Whether the hash of one or several values together (integers or values stored as integers, strings,
+    /// binaries) is in a filter of keys: true for every key, and for few other values. NULL when any of the
+    /// values is NULL.
     InFilter(Vec<Expr>, KeyFilter),
     /// SQL LIKE on a string.
     Like {
@@ -138,58 +140,60 @@ pub enum Expr {
     Regex {
         /// The string that is searched.
         value: Box<Expr>,
-        /// What for.
+        /// The regular expression.
         pattern: Pattern,
     },
-    /// Arithmetic on two numbers: two of one integer or float type, or two decimals of any precision. An integer
-    /// beyond the range of its type, or a decimal with more digits than its type has, is an error.
+    /// Arithmetic on two numbers: two of the same integer or float type, or two decimals of any precision. An
+    /// integer result beyond the range of its type, or a decimal result with more digits than its type has,
+    /// is an error.
     Arithmetic(ArithmeticOp, Box<Expr>, Box<Expr>),
-    /// The negative of a signed number; of the least integer an error.
+    /// The negative of a signed number; for the least integer of its type this is an error.
     Negate(Box<Expr>),
-    /// The value as another type, as Arrow's cast kernel with `safe: false` does it: a value that does
+    /// Converts the value to another type, as Arrow's cast kernel does with `safe: false`: a value that does
     /// not fit is an error.
     Cast(Box<Expr>, DataType),
-    /// `CASE WHEN condition THEN value … ELSE otherwise END`; NULL where nothing holds and there is no ELSE.
+    /// `CASE WHEN condition THEN value … ELSE otherwise END`; NULL where no condition holds and there is no
+    /// ELSE.
     Case {
-        /// Conditions and the values they lead to; all values have one type. At least one.
+        /// Conditions and their values, at least one pair; all values have one type.
         branches: Vec<(Expr, Expr)>,
         /// The value where no condition holds.
         otherwise: Option<Box<Expr>>,
     },
-    /// Something that farpool has no operator for. It never runs: a program that needs it is refused in
-    /// that part, with this reason.
+    /// An expression that farpool has no operator for. It never runs: the part of a program that needs it is
+    /// refused with this reason.
     Opaque {
-        /// What it was, for a person.
+        /// A description of the expression, for a person.
         reason: String,
-        /// What it was computed of, as far as that is known: the host, which has to compute it, needs the
-        /// columns of these.
+        /// The expressions that it is computed from, as far as they are known: the host, which has to compute
+        /// it, needs their columns.
         inputs: Vec<Expr>,
     },
 }
 
 impl Expr {
-    /// `left op right`.
+    /// Builds `left op right`.
     pub fn compare(op: CompareOp, left: Expr, right: Expr) -> Expr {
         Expr::Compare(op, Box::new(left), Box::new(right))
     }
 
-    /// `left op right`.
+    /// Builds `left op right`.
     pub fn arithmetic(op: ArithmeticOp, left: Expr, right: Expr) -> Expr {
         Expr::Arithmetic(op, Box::new(left), Box::new(right))
     }
 
-    /// The negation.
+    /// Builds the negation of `inner`.
     #[expect(clippy::should_implement_trait, reason = "builds a node, does not compute")]
     pub fn not(inner: Expr) -> Expr {
         Expr::Not(Box::new(inner))
     }
 
-    /// Something that farpool has no operator for, of these `inputs`.
+    /// Builds an expression over `inputs` that farpool has no operator for.
     pub fn opaque(reason: impl Into<String>, inputs: Vec<Expr>) -> Expr {
         Expr::Opaque { reason: reason.into(), inputs }
     }
 
-    /// The conjunction of `parts`; `None` of none.
+    /// Builds the conjunction of `parts`; `None` if `parts` is empty.
     pub fn all(mut parts: Vec<Expr>) -> Option<Expr> {
         match parts.len() {
             0 => None,
@@ -198,7 +202,7 @@ impl Expr {
         }
     }
 
-    /// The position of the column that it is, if it is nothing else.
+    /// Returns the column's position if the expression is a column and nothing else.
     pub fn as_column(&self) -> Option<usize> {
         match self {
             Expr::Column(index) => Some(*index),
@@ -206,7 +210,7 @@ impl Expr {
         }
     }
 
-    /// The direct sub-expressions, left to right.
+    /// Returns the direct sub-expressions, left to right.
     pub fn children(&self) -> Vec<&Expr> {
         match self {
             Expr::Column(_) | Expr::Literal(_) => Vec::new(),
@@ -228,7 +232,7 @@ impl Expr {
         }
     }
 
-    /// Adds the columns that the expression reads.
+    /// Adds the positions of the columns that the expression reads.
     pub fn collect_columns(&self, columns: &mut BTreeSet<usize>) {
         if let Expr::Column(index) = self {
             columns.insert(*index);
@@ -236,7 +240,7 @@ impl Expr {
         self.children().into_iter().for_each(|child| child.collect_columns(columns));
     }
 
-    /// The reason of the first part that cannot run here, if there is one.
+    /// Returns the reason of the first opaque sub-expression, if there is one.
     pub fn opaque_reason(&self) -> Option<&str> {
         match self {
             Expr::Opaque { reason, .. } => Some(reason),
@@ -252,7 +256,7 @@ impl Expr {
         Facts::of(self, schema).map(|facts| facts.may_fail)
     }
 
-    /// The canonical type of the value, over a table with `schema` (which is canonical).
+    /// Returns the canonical type of the value over a table with `schema` (which is canonical).
     ///
     /// # Errors
     /// As [`Facts::of`].
@@ -260,13 +264,13 @@ impl Expr {
         Facts::of(self, schema).map(|facts| facts.data_type)
     }
 
-    /// Bytes that it counts for in memory, itself and all below it.
+    /// Returns the bytes that the expression counts for in memory, including all its descendants.
     pub fn bytes(&self) -> usize {
         self.own_bytes() + self.children().into_iter().map(Expr::bytes).sum::<usize>()
     }
 
-    /// Bytes that it counts for without its children: a node, and what its constants come to. Regular expressions
-    /// count by themselves, see [`Expr::pattern`].
+    /// Returns the bytes that the expression counts for without its children: those of the node and of its
+    /// constants. Compiled regular expressions are counted separately, see [`Expr::pattern`].
     pub fn own_bytes(&self) -> usize {
         limits::EXPR_NODE_BYTES
             + match self {
@@ -283,7 +287,7 @@ impl Expr {
             }
     }
 
-    /// The regular expression that it matches, if it does.
+    /// Returns the regular expression if this is a regular expression match.
     pub fn pattern(&self) -> Option<&Pattern> {
         match self {
             Expr::Regex { pattern, .. } => Some(pattern),
@@ -291,7 +295,7 @@ impl Expr {
         }
     }
 
-    /// The expression as SQL would write it, with columns named as in `schema`.
+    /// Displays the expression as SQL, with columns named as in `schema`.
     pub fn display<'a>(&'a self, schema: &'a Schema) -> impl fmt::Display + 'a {
         Shown { expr: self, schema: Some(schema) }
     }

@@ -1,12 +1,13 @@
-//! What is known of an expression's values before any row is read: their type, the range of integers, and
-//! whether computing them may fail on some row.
+//! Static analysis of expressions: the type of the values, the range of integers, and whether evaluation may
+//! fail on some row.
 //!
-//! Whoever decides by one of these asks here, so that a node's answer, the order in which its operators evaluate
-//! and what an engine expects agree. One pass from the leaves up, in time linear in the expression.
+//! All decisions that depend on these facts use this module, so that a node's answer, the order in which its
+//! operators evaluate and what an engine expects agree. One pass from the leaves up, in time linear in the
+//! size of the expression.
 //!
-//! Invariant: if `may_fail` is false, then evaluation fails on no row, provided that every column keeps within its
-//! bounds or, where these are not known, within the range of its type (for a decimal: its precision). What does not
-//! fail keeps within the range of its type.
+//! Invariant: if `may_fail` is false, then evaluation fails on no row, provided that every column stays
+//! within its bounds or, where these are not known, within the range of its type (for a decimal: its
+//! precision). A value whose evaluation does not fail stays within the range of its type.
 
 mod ranges;
 
@@ -14,7 +15,7 @@ use crate::{ArithmeticOp, ColumnStatistics, Error, Expr, Result, TableInfo, brie
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Schema, SchemaRef};
 use ranges::Range;
 
-/// The columns that expressions are about: their types, and what is known of their values.
+/// The columns that expressions refer to: their types, and the statistics of their values.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns<'a> {
     schema: &'a Schema,
@@ -22,24 +23,26 @@ pub struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// The columns of `schema`, which is canonical; `statistics` are of all rows that there are, a column each.
+    /// Creates the columns of `schema`, which is canonical; `statistics` cover all rows, with one entry for
+    /// each column.
     pub fn new(schema: &'a Schema, statistics: &'a [ColumnStatistics]) -> Self {
         Columns { schema, statistics }
     }
 
-    /// Their types.
+    /// The schema of the columns.
     pub fn schema(self) -> &'a Schema {
         self.schema
     }
 
-    /// The least and the greatest value of a column whose values are held as integers, where they are known.
+    /// Returns the least and the greatest value of a column whose values are stored as integers, where they
+    /// are known.
     fn bounds(self, column: usize) -> Option<Range> {
         let known = self.statistics.get(column)?;
         Some((known.min.as_ref()?.as_int()?, known.max.as_ref()?.as_int()?))
     }
 }
 
-/// Columns of which nothing is known but their types.
+/// Columns without statistics: only their types are known.
 impl<'a> From<&'a Schema> for Columns<'a> {
     fn from(schema: &'a Schema) -> Self {
         Columns { schema, statistics: &[] }
@@ -52,20 +55,21 @@ impl<'a> From<&'a SchemaRef> for Columns<'a> {
     }
 }
 
-/// What is known of the values of one expression.
+/// Static facts about the values of one expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
     /// The canonical type.
     pub data_type: DataType,
-    /// The least and greatest value that is not NULL, where values are held as integers.
+    /// The least and greatest value that is not NULL, for types whose values are stored as integers.
     pub range: Option<(i128, i128)>,
     /// Whether evaluation may fail on some row: a division by zero, a cast that does not fit, arithmetic
-    /// whose result does not fit its type. Such a part must not run on rows that an earlier condition would have removed.
+    /// whose result does not fit its type. Such an expression must not run on rows that an earlier condition
+    /// would have removed.
     pub may_fail: bool,
 }
 
 impl Facts {
-    /// The facts of `expr` over `columns`.
+    /// Computes the facts of `expr` over `columns`.
     ///
     /// # Errors
     /// `Invalid` when a column does not exist, the parts do not fit together, or the expression is
@@ -74,7 +78,8 @@ impl Facts {
         at(expr, columns.into(), 0)
     }
 
-    /// The facts of `expr` over the rows that `table` has, whose values keep within the bounds that are known.
+    /// Computes the facts of `expr` over the rows that `table` has, whose values stay within the known bounds
+    /// of its columns.
     ///
     /// # Errors
     /// As [`Facts::of`].
@@ -82,7 +87,7 @@ impl Facts {
         Facts::of(expr, Columns::new(&table.schema, &table.columns))
     }
 
-    /// The facts of one node, from those of its [`Expr::children`] in their order.
+    /// Computes the facts of one node from those of its [`Expr::children`], in their order.
     ///
     /// # Errors
     /// As [`Facts::of`].
@@ -96,7 +101,7 @@ impl Facts {
         Ok(Facts { data_type, range, may_fail })
     }
 
-    /// Whether the node itself may fail where its [`Expr::children`] do not.
+    /// Whether the node itself may fail even if its [`Expr::children`] do not.
     ///
     /// # Errors
     /// As [`Facts::of`].
@@ -188,7 +193,8 @@ fn type_of(expr: &Expr, schema: &Schema, children: &[&Facts]) -> Result<DataType
     })
 }
 
-/// The type of a CASE whose parts have `types`: a condition and a value for each branch, then what is otherwise.
+/// Returns the type of a CASE whose parts have `types`: a condition and a value for each branch, then the
+/// ELSE value if there is one.
 fn case_type(types: &[&DataType], branches: usize, otherwise: bool, expr: &Expr) -> Result<DataType> {
     let Some(first) = types.get(1).filter(|_| branches > 0) else {
         return Err(Error::invalid("CASE needs at least one WHEN"));
@@ -237,8 +243,8 @@ fn same_type(what: &str, left: &DataType, right: &DataType) -> Result<()> {
         .advise("cast one of them"))
 }
 
-/// The type of `left op right`: the common type of integers and floats; for decimals the precision and
-/// scale that Arrow's kernels give.
+/// Returns the type of `left op right`: the common type of integers and floats; for decimals the precision
+/// and scale that Arrow's kernels give.
 ///
 /// # Errors
 /// `Invalid` when the types are not numbers of one kind, or no decimal type holds the result.

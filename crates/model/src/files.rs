@@ -1,7 +1,8 @@
-//! How files are read: the options that `read_csv(…)`, `read_json(…)` and `read_parquet(…)` take in SQL and the commands
-//! take as flags, and the files that one table of a query is made of.
+//! How files are read: the options that `read_csv(…)`, `read_json(…)` and `read_parquet(…)` take in SQL and
+//! the commands take as flags, and the set of files that makes up one table of a query.
 //!
-//! Invariant: every way to say an option goes through [`ReadOptions::set`], so that it means the same in each.
+//! Invariant: every way to state an option goes through [`ReadOptions::set`], so that it has the same meaning
+//! everywhere.
 
 use crate::{Error, Result, limits, schema};
 use arrow_schema::{DataType, TimeUnit};
@@ -20,7 +21,7 @@ pub enum FileFormat {
 /// How a CSV or JSON file is compressed as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileCompression {
-    /// It is not.
+    /// Not compressed.
     None,
     /// RFC 1952.
     Gzip,
@@ -37,57 +38,59 @@ pub enum OptionValue {
     Number(i64),
     /// `true` or `false`.
     Flag(bool),
-    /// `['NA', '']`.
+    /// A list, such as `['NA', '']`.
     List(Vec<OptionValue>),
-    /// `{'zip': 'text'}`.
+    /// A map, such as `{'zip': 'text'}`.
     Map(Vec<(String, OptionValue)>),
 }
 
-/// How files are read. What is not said is found out from the file.
+/// How files are read. Options that are not set are detected from the file, or have the default that their
+/// comment names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReadOptions {
-    /// The format, whatever the name of the file.
+    /// The format; overrides the name of the file.
     pub format: Option<FileFormat>,
-    /// The compression of a CSV or JSON file, whatever its first bytes.
+    /// The compression of a CSV or JSON file; overrides what its first bytes show.
     pub compression: Option<FileCompression>,
-    /// What stands between two fields.
+    /// The separator between two fields.
     pub delimiter: Option<u8>,
-    /// What stands around a field that has separators in it; `"`.
+    /// The quote around a field that contains separators; by default `"`.
     pub quote: Option<u8>,
-    /// What stands before a quote within such a field; the quote itself.
+    /// The character that escapes a quote within a quoted field; by default the quote itself.
     pub escape: Option<u8>,
-    /// Lines that begin with it are left out.
+    /// Lines that begin with this character are left out.
     pub comment: Option<u8>,
-    /// Whether the first line has the names of the columns; it has.
+    /// Whether the first line has the names of the columns; by default it does.
     pub header: Option<bool>,
-    /// Lines before that one, which are left out.
+    /// Number of lines to leave out at the beginning of the file, before the header.
     pub skip_lines: usize,
-    /// Fields that are NULL; empty ones.
+    /// Fields that are read as NULL; by default empty ones.
     pub null_texts: Option<Vec<String>>,
-    /// Types of columns by their names.
+    /// Types of columns, by column name.
     pub types: Vec<(String, DataType)>,
     /// Whether every column is text.
     pub all_text: bool,
     /// Rows from which types are guessed; `usize::MAX` for all.
     pub sample_rows: Option<usize>,
-    /// Whether lines that do not fit are left out.
+    /// Whether lines that do not match the columns are left out.
     pub ignore_errors: bool,
     /// Whether fields that are missing at the end of a line are NULL.
     pub null_padding: bool,
-    /// Whether folders called `name=value` are columns; they are if all files lie in such.
+    /// Whether folders named `name=value` become columns; by default they do if all files lie in such
+    /// folders.
     pub hive_partitioning: Option<bool>,
 }
 
 /// The files of one table of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileSpec {
-    /// Paths, patterns and folders.
+    /// Paths, patterns and folders that name the files.
     pub paths: Vec<String>,
     /// How they are read.
     pub options: ReadOptions,
 }
 
-/// The options by name, with the formats that have them.
+/// The options by name, each with the formats that it applies to.
 const OPTIONS: &[(&str, &[FileFormat])] = &[
     ("all_varchar", CSV),
     ("comment", CSV),
@@ -108,7 +111,7 @@ const CSV: &[FileFormat] = &[FileFormat::Csv];
 const TEXT: &[FileFormat] = &[FileFormat::Csv, FileFormat::Json];
 
 impl FileFormat {
-    /// The function that reads it.
+    /// The SQL function that reads the format.
     pub fn function(self) -> &'static str {
         match self {
             FileFormat::Csv => "read_csv",
@@ -117,7 +120,7 @@ impl FileFormat {
         }
     }
 
-    /// The format that the function called `name` reads, if it is one of these.
+    /// Returns the format that the SQL function `name` reads; `None` for other functions.
     pub fn of_function(name: &str) -> Option<FileFormat> {
         Some(match name {
             "read_csv" | "read_csv_auto" => FileFormat::Csv,
@@ -134,7 +137,7 @@ impl ReadOptions {
         ReadOptions { format: Some(format), ..ReadOptions::default() }
     }
 
-    /// The names of the columns whose types are said.
+    /// Returns the names of the columns whose types are set.
     pub fn typed(&self) -> Vec<String> {
         self.types.iter().map(|(name, _)| name.clone()).collect()
     }
@@ -142,7 +145,8 @@ impl ReadOptions {
     /// Sets the option called `name`, in any case.
     ///
     /// # Errors
-    /// `Invalid` when there is no such option, with those that there are, or the value is none of it.
+    /// `Invalid` when there is no such option (the error lists those that exist), or when the value is not
+    /// valid for it.
     pub fn set(&mut self, name: &str, value: &OptionValue) -> Result<()> {
         let name = match name.to_ascii_lowercase().as_str() {
             "sep" | "delimiter" | "separator" => "delim".to_string(),
@@ -189,13 +193,13 @@ impl ReadOptions {
 }
 
 impl FileSpec {
-    /// The file, or the files of a pattern, at `path`.
+    /// The file at `path`, or the files if it is a pattern, with default options.
     pub fn plain(path: impl Into<String>) -> Self {
         FileSpec { paths: vec![path.into()], options: ReadOptions::default() }
     }
 }
 
-/// As messages call it.
+/// The files as messages name them.
 impl std::fmt::Display for FileSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.paths.as_slice() {
@@ -283,7 +287,7 @@ fn types(value: &OptionValue) -> Result<Vec<(String, DataType)>> {
     entries.iter().map(|(name, value)| Ok((name.clone(), named_type(text(value)?)?))).collect()
 }
 
-/// The type that SQL calls `name`, among those that files of text can be read as.
+/// Returns the type that SQL calls `name`, among those that text files can be read as.
 ///
 /// # Errors
 /// `Invalid` when it is no such type.

@@ -1,29 +1,30 @@
-//! In which form the rows of a result leave a node.
+//! The form in which the rows of a result leave a node.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What a client asks for.
+/// The form of results that a client asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ResultForm {
-    /// Packed where that brings the rows sooner, by what the node knows of its link to the client.
+    /// Packed where that delivers the rows sooner, as far as the node knows its link to the client; plain
+    /// elsewhere.
     #[default]
     Auto,
     /// Plain Arrow record batches.
     Plain,
-    /// Packed, whatever it costs.
+    /// Packed, whatever the cost.
     Packed,
-    /// Plain Arrow record batches whose buffers are compressed, as any Arrow reader takes them.
+    /// Plain Arrow record batches whose buffers are compressed, which any Arrow reader accepts.
     Compressed(Compression),
 }
 
-/// What compresses the buffers of a record batch (Arrow columnar format, "Buffer compression").
+/// Compression of the buffers of a record batch (Arrow columnar format, "Buffer compression").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// LZ4 frames: the less time.
+    /// LZ4 frames: fastest to compress.
     Lz4,
-    /// Zstandard: the fewer bytes.
+    /// Zstandard: smallest output, slowest to compress.
     Zstd,
 }
 
@@ -37,7 +38,7 @@ impl ResultForm {
         ResultForm::Compressed(Compression::Zstd),
     ];
 
-    /// The name that a person gives it.
+    /// The form's name, for people.
     pub fn name(self) -> &'static str {
         match self {
             ResultForm::Auto => "auto",
@@ -66,20 +67,20 @@ impl FromStr for ResultForm {
     }
 }
 
-/// What a node did.
+/// The form in which a node sent the rows of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoding {
     /// No rows crossed a network.
     #[default]
     None,
-    /// They went as plain Arrow record batches.
+    /// All rows were sent as plain Arrow record batches.
     Plain,
-    /// They went packed, or as the encoded chunks that the pool holds.
+    /// All rows were sent packed, or as the encoded chunks that the pool holds.
     Packed,
-    /// Some went one way, some the other.
+    /// Several forms were used.
     Mixed,
-    /// They went as Arrow record batches whose buffers are compressed.
+    /// All rows were sent as Arrow record batches whose buffers are compressed.
     Compressed,
 }
 
@@ -88,7 +89,7 @@ impl Encoding {
     pub const ALL: [Encoding; 5] =
         [Encoding::None, Encoding::Plain, Encoding::Packed, Encoding::Mixed, Encoding::Compressed];
 
-    /// That of two results together.
+    /// The encoding of two results together.
     #[must_use]
     pub fn and(self, other: Encoding) -> Encoding {
         match (self, other) {

@@ -1,11 +1,11 @@
-//! From an integer-like canonical type at run time to the Arrow type at compile time. Integers, decimals (unscaled), dates
-//! and timestamps are integer-like.
+//! Macros that dispatch from an integer-like canonical type at run time to an Arrow type at compile time.
+//! Integers, decimals (unscaled), dates and timestamps are integer-like.
 //!
-//! These are macros because this crate knows Arrow's schemas only: a crate that uses them depends on `arrow-array` and
-//! `arrow-schema` itself.
+//! These are macros because this crate depends on Arrow's schemas only: a crate that uses them depends on
+//! `arrow-array` and `arrow-schema` itself.
 
-/// Runs `$body` with `$arrow` naming the Arrow type that holds a `&DataType`, or `$otherwise` if it is not integer-like.
-/// The body is compiled once for each type.
+/// Runs `$body` with `$arrow` naming the Arrow type of a `&DataType`, or `$otherwise` if that is not
+/// integer-like. The body is compiled once for each type.
 #[macro_export]
 macro_rules! with_integer {
     ($data_type:expr, $arrow:ident => $body:expr, $otherwise:expr $(,)?) => {{
@@ -23,7 +23,8 @@ macro_rules! with_integer {
     }};
 }
 
-/// As [`with_integer!`], only for the types all of whose values fit 64 bits with a sign: all but `UInt64` and decimals.
+/// Like [`with_integer!`], but only for types whose values all fit a signed 64-bit integer: all but `UInt64`
+/// and decimals.
 #[macro_export]
 macro_rules! with_narrow_integer {
     ($data_type:expr, $arrow:ident => $body:expr, $otherwise:expr $(,)?) => {{

@@ -1,5 +1,5 @@
-//! A Bloom filter of the hashes of keys: the keys of a join's smaller side, sent to the scan of the other,
-//! where they lie too far apart for a [`crate::KeySet`], are strings, or span several columns.
+//! A Bloom filter of the hashes of keys: the keys of a join's smaller side, sent to the scan of the other, if
+//! they lie too far apart for a [`crate::KeySet`], are strings, or span several columns.
 //!
 //! It is register-blocked: a hash picks one word of 64 bits and four bits in it (Lang et al., *Performance-
 //! Optimal Filtering: Bloom Overtakes Cuckoo at High Throughput*, PVLDB 12(5), 2019, section 3; after Putze
@@ -7,16 +7,16 @@
 //! keys are let through, at 32 bits 0.1 %, at 64 bits 0.02 %.
 //!
 //! Measured over 1 Ki to 128 Ki keys, in code for any x86-64, a look-up takes 3 to 5 ns; one in blocks of 256
-//! bits (Parquet's) 2.6 to 8 ns for 0.15 %; one in an exact hash set 14 to 18 ns, and a binary search 9 to 34 ns,
-//! for keys that take three and a half times the bytes on their way.
+//! bits (Parquet's) 2.6 to 8 ns for 0.15 %; one in an exact hash set 14 to 18 ns, and a binary search 9 to 34
+//! ns, for keys that take three and a half times the bytes on the wire.
 //!
-//! Invariant: whatever hash it was made of is found; there is at least one word.
+//! Invariant: every hash that the filter was built from is found; there is at least one word.
 
 use crate::{Error, Result, limits};
 use std::fmt;
 use std::sync::Arc;
 
-/// Hashes of keys. What is hashed of a value, and how, `docs/wire.md` says. Clones share the words.
+/// A filter of the hashes of keys. `docs/wire.md` specifies how a value is hashed. Clones share the words.
 #[derive(Clone, PartialEq)]
 pub struct KeyFilter {
     words: Arc<[u64]>,
@@ -24,8 +24,8 @@ pub struct KeyFilter {
 }
 
 impl KeyFilter {
-    /// The filter of keys with these hashes, with `key_bits` for each; `None` when there are none, or it would
-    /// take more than [`limits::KEY_SET_BYTES_MAX`].
+    /// Creates the filter of keys with these hashes, with `key_bits` for each; `None` when there are no
+    /// hashes, or the filter would take more than [`limits::KEY_SET_BYTES_MAX`].
     pub fn new(mut hashes: Vec<u64>, key_bits: usize) -> Option<KeyFilter> {
         hashes.sort_unstable();
         hashes.dedup();
@@ -40,10 +40,10 @@ impl KeyFilter {
         Some(KeyFilter { words: filled.into(), count: hashes.len() as u64 })
     }
 
-    /// A filter from what [`KeyFilter::to_bytes`] gave.
+    /// Decodes the output of [`KeyFilter::to_bytes`].
     ///
     /// # Errors
-    /// `Invalid` when the bytes are not those of a filter; `OverLimit` when they are too many.
+    /// `Invalid` when the bytes do not encode a filter; `OverLimit` when they are too many.
     pub fn from_bytes(bytes: &[u8]) -> Result<KeyFilter> {
         let wrong = || Error::invalid("bytes that are not a filter of keys");
         let (words, rest) = bytes.as_chunks::<8>();
@@ -62,42 +62,42 @@ impl KeyFilter {
         Ok(KeyFilter { words: words.collect(), count })
     }
 
-    /// The number of keys, then the words, in eight bytes each, little-endian.
+    /// Encodes the number of keys, then the words, in eight bytes each, little-endian.
     pub fn to_bytes(&self) -> Vec<u8> {
         std::iter::once(&self.count).chain(&*self.words).flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Whether a key with this hash may be among them; `false` is certain.
+    /// Whether a key with this hash may be in the filter; `false` is certain.
     #[inline(always)]
     pub fn contains(&self, hash: u64) -> bool {
         let bits = bits(hash);
         self.words[place(hash, self.words.len())] & bits == bits
     }
 
-    /// The number of keys, as far as whoever made it told the truth: good for estimates only.
+    /// The number of keys as its sender stated it, which is not verified: good for estimates only.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Bytes that it has on its way, and in memory.
+    /// Size of the filter in bytes, encoded and in memory.
     pub fn bytes(&self) -> usize {
         8 + self.words.len() * 8
     }
 }
 
-/// The word of a hash: its upper half, scaled to the number of words.
+/// Returns the word of a hash: its upper half, scaled to the number of words.
 #[inline(always)]
 fn place(hash: u64, words: usize) -> usize {
     (((hash >> 32) * words as u64) >> 32) as usize
 }
 
-/// The bits of a hash: four times six bits, from the lowest on, say which.
+/// Returns the bits of a hash within its word: the positions are four times six bits, from the lowest on.
 #[inline(always)]
 fn bits(hash: u64) -> u64 {
     1 << (hash & 63) | 1 << (hash >> 6 & 63) | 1 << (hash >> 12 & 63) | 1 << (hash >> 18 & 63)
 }
 
-/// Not the bits: there are too many.
+/// Leaves out the bits, of which there are too many.
 impl fmt::Debug for KeyFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyFilter({self})")

@@ -1,5 +1,5 @@
-//! A set of integer keys as a bitmap, small enough to travel with a program: the keys of a join's smaller
-//! side, sent to the scan of the other.
+//! A set of integer keys as a bitmap, small enough to be sent with a program: the keys of a join's smaller
+//! side, for the scan of the other.
 //!
 //! Invariant: there is at least one key; the lowest bit of the first word and some bit of the last word need
 //! not be set, but no key lies outside [`KeySet::min`] and [`KeySet::max`].
@@ -8,25 +8,25 @@ use crate::{Error, Result, limits};
 use std::fmt;
 use std::sync::Arc;
 
-/// How the keys of a set are written.
+/// First byte of the encoding, which tells its form: a bitmap, or the gaps between keys.
 const WORDS: u8 = 0;
 const GAPS: u8 = 1;
 
-/// Integers, or what is held as integers. Clones share the bitmap.
+/// A set of integers, or of values stored as integers. Clones share the bitmap.
 #[derive(Clone, PartialEq)]
 pub struct KeySet {
-    /// What the first bit stands for.
+    /// The integer that the first bit represents.
     first: i64,
     words: Arc<[u64]>,
     min: i64,
     max: i64,
     count: u64,
-    /// Bytes of the gaps between keys.
+    /// Bytes of the encoded gaps between keys.
     gap_bytes: usize,
 }
 
 impl KeySet {
-    /// The set of `keys`; `None` when there are none, or they lie too far apart for a bitmap of
+    /// Creates the set of `keys`; `None` when there are no keys, or they lie too far apart for a bitmap of
     /// [`limits::KEY_SET_BYTES_MAX`].
     pub fn new(keys: &[i64]) -> Option<KeySet> {
         let (first, last) = (*keys.iter().min()?, *keys.iter().max()?);
@@ -42,15 +42,15 @@ impl KeySet {
         KeySet::of_words(first, words).ok()
     }
 
-    /// The keys of both sets; `None` as [`KeySet::new`].
+    /// Returns the keys of both sets; `None` as for [`KeySet::new`].
     pub fn union(&self, other: &KeySet) -> Option<KeySet> {
         KeySet::new(&self.iter().chain(other.iter()).collect::<Vec<_>>())
     }
 
-    /// A set from what [`KeySet::to_bytes`] gave.
+    /// Decodes the output of [`KeySet::to_bytes`].
     ///
     /// # Errors
-    /// `Invalid` when the bytes are not those of a set; `OverLimit` when they are too many.
+    /// `Invalid` when the bytes do not encode a set; `OverLimit` when they are too many.
     pub fn from_bytes(bytes: &[u8]) -> Result<KeySet> {
         let wrong = || Error::invalid("bytes that are not a set of keys");
         let (form, rest) = bytes.split_first().ok_or_else(wrong)?;
@@ -69,9 +69,9 @@ impl KeySet {
         KeySet::of_words(first, words)
     }
 
-    /// The shorter of two forms: 0, what the first bit stands for, and the bits in words of eight bytes; or 1,
-    /// the first key, and the gaps between the keys, of each the distance to the one before it in groups of
-    /// seven bits, the lowest first, all but the last with the highest bit set. All little-endian.
+    /// Encodes the set in the shorter of two forms: 0, the integer of the first bit, and the bits in words of
+    /// eight bytes; or 1, the first key, and for each further key the distance to the one before it, in
+    /// groups of seven bits, the lowest first, all but the last with the highest bit set. All little-endian.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.bytes());
         if self.gap_bytes < self.bitmap_bytes() {
@@ -86,7 +86,7 @@ impl KeySet {
         out
     }
 
-    /// The distance of each key but the first from the one before it.
+    /// Returns the distance of each key but the first from the one before it.
     fn gaps(&self) -> impl Iterator<Item = u64> + '_ {
         self.iter().zip(self.iter().skip(1)).map(|(key, next)| next.wrapping_sub(key) as u64)
     }
@@ -104,7 +104,7 @@ impl KeySet {
         Ok(set)
     }
 
-    /// The bits in words of 64, and what the first of them stands for.
+    /// Returns the integer of the first bit, and the bits in words of 64.
     pub fn bitmap(&self) -> (i64, &[u64]) {
         (self.first, &self.words)
     }
@@ -133,29 +133,29 @@ impl KeySet {
         self.count
     }
 
-    /// Bytes that the set has on its way.
+    /// Size of the encoded set, in bytes.
     pub fn bytes(&self) -> usize {
         9 + self.gap_bytes.min(self.bitmap_bytes())
     }
 
-    /// Bytes that it has in memory.
+    /// Size of the set in memory, in bytes.
     pub fn bitmap_bytes(&self) -> usize {
         self.words.len() * 8
     }
 
-    /// The keys from `min` to `max` in ascending order; those before them cost nothing.
+    /// Returns the keys from `min` to `max` in ascending order; words before `min` are skipped at no cost.
     pub fn within(&self, min: i64, max: i64) -> impl Iterator<Item = i64> + '_ {
         let before = min.checked_sub(self.first).map_or(0, |distance| distance.max(0) / 64);
         let skipped = usize::try_from(before).unwrap_or(usize::MAX);
         self.keys_from(skipped).skip_while(move |key| *key < min).take_while(move |key| *key <= max)
     }
 
-    /// The keys in ascending order.
+    /// Returns the keys in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = i64> + '_ {
         self.keys_from(0)
     }
 
-    /// The keys in all words but the first ones.
+    /// Returns the keys in all words but the first `words_skipped`.
     fn keys_from(&self, words_skipped: usize) -> impl Iterator<Item = i64> + '_ {
         let words = self.words.iter().enumerate().skip(words_skipped);
         words.flat_map(move |(place, word)| {
@@ -167,7 +167,7 @@ impl KeySet {
     }
 }
 
-/// The bitmap of a first key and gaps behind it.
+/// Returns the bitmap of a first key and the gaps behind it.
 fn words_of_gaps(bytes: &[u8]) -> Result<Vec<u64>> {
     let wrong = || Error::invalid("gaps between keys that are none");
     let mut words = vec![1_u64];
@@ -216,7 +216,7 @@ fn too_wide() -> Error {
     ))
 }
 
-/// Not the bits: there are too many.
+/// Leaves out the bits, of which there are too many.
 impl fmt::Debug for KeySet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeySet({self})")

@@ -1,7 +1,7 @@
-//! The vocabulary every other crate speaks: schemas, programs, answers, receipts, limits, errors.
+//! The types that all other crates share: schemas, programs, answers, receipts, limits, errors.
 //!
-//! Invariant: this crate does no IO and knows no engine. A [`Program`] is plain data; what it means is
-//! written beside its types, and the operators, the planner and the wire format all follow that text.
+//! Invariant: this crate does no IO and depends on no engine. A [`Program`] is plain data; its semantics are
+//! documented at its types, and the operators, the planner and the wire format all follow that text.
 
 #![forbid(unsafe_code)]
 

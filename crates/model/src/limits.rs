@@ -1,12 +1,14 @@
-//! Every limit on what comes from outside, in one place, each with its reason: what a peer, a file or a user may send
-//! or ask for, and what of our memory and time that may take. The sizes that several crates share, such as those of
-//! pages and row groups, stand here too.
+//! All limits on external input, each with its reason: what a peer, a file or a user may send or request, and
+//! how much memory and time that may take. The sizes that several crates share, such as those of pages and
+//! row groups, stand here too.
 //!
-//! Not here: tuning constants, which decide how something is done and never whether. They stand beside their algorithm
-//! and cite the measurement or paper that they come from. Nor numbers that a format or protocol fixes.
+//! Not here: tuning constants, which decide how work is done and never whether it is accepted. They stand
+//! beside their algorithm and cite the measurement or paper that they come from. Nor numbers that a format or
+//! protocol fixes.
 //!
-//! Invariant: a value that crosses a limit is refused with an error that names the limit; nothing but text for people
-//! is cut off silently. The relations between limits are asserted at compile time at the end of this file.
+//! Invariant: a value that crosses a limit is refused with an error that names the limit; only text for
+//! people is truncated silently. The relations between limits are asserted at compile time at the end of this
+//! file.
 
 /// Bytes of one page of the pool: the size of an x86-64 huge page, and of Farview's MMU (section 4.3).
 pub const PAGE_BYTES: usize = 2 << 20;
@@ -18,66 +20,69 @@ pub const BLOCK_ROWS: usize = 1024;
 /// enough that the cost of a morsel disappears, small enough that two workers stay busy on a million rows.
 pub const ROW_GROUP_ROWS: usize = 64 * BLOCK_ROWS;
 
-/// Bytes of plain values, strings included, from which on a row group is cut before it has all its rows (it has one
-/// row at least), so that what waits to be encoded stays within bounds: 4 KiB a row, as 512 columns of 64 bits have.
+/// Bytes of plain values, strings included, at which a row group is closed although it has fewer rows than
+/// fit (it always has at least one). This bounds the bytes that wait to be encoded: 4 KiB a row, the size of
+/// 512 columns of 64 bits.
 pub const ROW_GROUP_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 
-/// Bytes that rows may hold beyond twice their plain size while they wait for their row group to fill: small
-/// batches have a header for each column and buffer, and strings may lie in buffers of which they are a small part.
+/// Bytes that buffered rows may hold beyond twice their plain size while they wait for their row group to
+/// fill: small batches have a header for each column and buffer, and strings may be small parts of large
+/// buffers.
 pub const PLAIN_EXCESS_BYTES_MAX: usize = 1 << 20;
 
-/// Rows from which on a row group is large enough: it is not merged with others any more, and its rows are profiled. Two
-/// smaller ones always fit one row group.
+/// Rows from which a row group counts as large: it is no longer merged with others, and its rows are
+/// profiled. Two smaller ones always fit one row group.
 pub const LARGE_GROUP_ROWS: usize = ROW_GROUP_ROWS / 2;
 
-/// Bytes of plain values from which on a row group is large enough, however few rows it has; a merge has at most twice
-/// as many in hand, and those of one column at a time decoded.
+/// Bytes of plain values from which a row group counts as large, however few rows it has. A merge therefore
+/// holds at most twice as many bytes, and decodes one column at a time.
 pub const LARGE_GROUP_BYTES: usize = 16 << 20;
 
-/// Small row groups that are left alone at the end of a table: a scan takes some microseconds for each.
+/// Small row groups at the end of a table that are left unmerged: a scan takes a few microseconds for each.
 pub const SMALL_GROUPS_MAX: usize = 8;
 
-/// How many times the rows behind it a small row group may have and be merged with them. The more, the fewer row groups
-/// there are and the more often a row is written: with 4 at most 7 sizes below a large one, and some 30 times.
+/// A small row group is merged with those behind it if it has at most this many times their rows. A higher
+/// ratio leaves fewer row groups but rewrites each row more often: with 4 there are at most 7 sizes below a
+/// large row group, and a row is written some 30 times.
 pub const MERGE_RATIO: usize = 4;
 
-/// Small row groups from which on each append does a step of a merge itself, so that they do not become ever more where
-/// there is always something that comes before work in the background.
+/// Small row groups of a table from which each append performs one step of a merge itself, so that their
+/// number stays bounded where background work gets no time.
 pub const MERGES_BEHIND_MAX: usize = 64;
 
-/// Rows of an append that are encoded together with those of other appends that come at the same time. More are worth a
-/// row group of their own, which is encoded as they come in.
+/// Rows of the largest append that is encoded together with concurrent appends. Larger appends get row groups
+/// of their own, which are encoded as rows come in.
 pub const SMALL_APPEND_ROWS: usize = 1024;
 
-/// Bytes that these rows may hold.
+/// Bytes of the largest append that is encoded together with concurrent appends.
 pub const SMALL_APPEND_BYTES: usize = 1 << 20;
 
-/// Rows that the operators work on at a time, if these are cheap: a handful of 64-bit columns of it stay in
-/// the L2 cache.
+/// Rows of a batch, the unit that operators process within a step if rows are cheap: a few 64-bit columns of
+/// a batch stay in the L2 cache.
 pub const BATCH_ROWS: usize = 8 * BLOCK_ROWS;
 
-/// Nanoseconds that one step of a worker takes, about: a client of small queries waits for a step or two of the
-/// others, and what is done once for each step takes a few microseconds.
+/// Approximate duration of one step of a worker, in nanoseconds: a client with small queries waits for one or
+/// two steps of others, and the fixed cost of a step is a few microseconds.
 pub const STEP_NS: u64 = 1_000_000;
 
 /// Bytes of the largest frame on the wire. Larger frames leave the CPU caches and measured 1.3 to 1.6
 /// times slower on loopback.
 pub const FRAME_BYTES_MAX: usize = 512 << 10;
 
-/// Bytes that a peer may have under way on one stream before it must wait for credit.
+/// Bytes that a peer may have in flight on one stream before it must wait for credit.
 pub const STREAM_WINDOW_BYTES: usize = 4 << 20;
 
-/// Bytes of one whole message put together from frames (a record batch with long strings, a plan). Also those of a
-/// batch when its buffers are inflated, and those of its strings when each row's is counted, however many rows
-/// share one: that is what reading, checking and encoding the batch may cost.
+/// Bytes of one whole message assembled from frames (a record batch with long strings, a plan). The limit
+/// also applies to a batch once its buffers are decompressed, and to its strings counted once for each row
+/// even where rows share one: it bounds what reading, checking and encoding the batch may cost.
 pub const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
-/// Rows of one record batch on the wire. A batch without columns has no bytes that would bound them, yet costs
-/// its reader something for each row group that they fill: 256 at most.
+/// Rows of one record batch on the wire. A batch without columns has no bytes that would bound its rows, yet
+/// its reader has some work for each row group that they fill: 256 at most.
 pub const MESSAGE_ROWS_MAX: usize = 256 * ROW_GROUP_ROWS;
 
-/// Buffers of one record batch on the wire: two for each column, and for the bytes behind views as many as a
-/// writer makes that gives each at least 16 KiB. A reader keeps some 50 bytes for each, however short it is.
+/// Buffers of one record batch on the wire: two for each column, and the data buffers of views if a writer
+/// puts at least 16 KiB in each. A reader keeps some 50 bytes for each buffer, however short it is.
 pub const MESSAGE_BUFFERS_MAX: usize = 64 << 10;
 
 /// Bytes of incomplete messages on all streams of one connection together: the largest message, and a window for each
@@ -90,29 +95,29 @@ pub const CREDIT_BYTES_MAX: u64 = 1 << 40;
 /// Bytes of one encoded plan.
 pub const PLAN_BYTES_MAX: usize = 4 << 20;
 
-/// Relations of a plan one upon another. Engines stack a few; each takes a frame of the decoder's stack.
+/// Depth of nested relations in a plan. Engines nest a few; each takes a frame of the decoder's stack.
 pub const PLAN_RELATIONS_MAX: usize = 64;
 
-/// Messages of a plan within one another up to which its size in memory is computed: more than the levels of relations
-/// and expressions that are decoded.
+/// Depth of nested messages up to which the size of a plan in memory is computed: more than the levels of
+/// relations and expressions that are decoded.
 pub const PLAN_LEVELS_MAX: usize = 1024;
 
-/// Functions, and types, that a plan may declare: several times as many as there are.
+/// Functions, and types, that a plan may declare: several times the number that exist.
 pub const PLAN_DECLARATIONS_MAX: usize = 1024;
 
 /// Nested levels of an expression: deeper ones would overflow the stack of a worker.
 pub const EXPR_DEPTH_MAX: usize = 128;
 
-/// Bytes that a node of an expression counts for, beside its constants: as it is decoded, once more as it is
-/// compiled with its types, columns and arrays, and what a predicate adds.
+/// Bytes counted for each node of an expression in addition to its constants: for its decoded form, for its
+/// compiled form with types, columns and arrays, and for what a predicate adds.
 pub const EXPR_NODE_BYTES: usize = 256;
 
-/// Bytes of all expressions of one program together, constants included, however often a plan refers to them: a
-/// few times what a plan can say. A program is held in a handful of forms, none much larger than that.
+/// Bytes of all expressions of one program together, constants included, counted as often as a plan refers to
+/// them: a few times the size of a plan. A program is held in a handful of forms, none much larger than this.
 pub const EXPR_BYTES_MAX: usize = 4 * PLAN_BYTES_MAX;
 
-/// Bytes of expressions that are made while a plan is decoded: those of the program, and as many again for columns that
-/// projections carry along and drop.
+/// Bytes of expressions that are created while a plan is decoded: those of the program, and as many again for
+/// columns that projections carry along and drop.
 pub const PLAN_EXPR_BYTES_MAX: usize = 2 * EXPR_BYTES_MAX;
 
 /// Bytes of expressions that an engine may make on the way from a query to one program: enough for many projections of
@@ -129,13 +134,14 @@ pub const KEY_SET_BYTES_MAX: usize = 1 << 20;
 /// Columns of one table, and of one result.
 pub const COLUMNS_MAX: usize = 4096;
 
-/// Columns of a relation of a plan: a projection gives those of its input and its own before some of them are chosen.
+/// Columns of a relation in a plan: a projection returns the columns of its input followed by its own, before
+/// some of them are selected.
 pub const PLAN_COLUMNS_MAX: usize = 2 * COLUMNS_MAX;
 
 /// Columns of one state of moments: the products of all pairs of 64-bit integers then take 67 MB.
 pub const MOMENT_COLUMNS_MAX: usize = 2048;
 
-/// Rows that a state of moments counts: sums of as many products fit its widest numbers.
+/// Rows that one state of moments may count: sums of that many products fit its widest integers.
 pub const MOMENT_ROWS_MAX: u64 = 1 << 62;
 
 /// Bytes of a table, column or tenant name.
@@ -144,48 +150,50 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// Bytes of one string or binary value.
 pub const STRING_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of a LIKE pattern or a regular expression. A class of Unicode takes some 6 KiB while a regular expression
-/// is parsed and two bytes in its text: 4 KiB of them take 12 MiB, for a moment.
+/// Bytes of a LIKE pattern or a regular expression. A Unicode class takes two bytes of text and some 6 KiB
+/// while the expression is parsed: a pattern of 4 KiB temporarily takes 12 MiB.
 pub const PATTERN_BYTES_MAX: usize = 4 << 10;
 
-/// Bytes of a regular expression once it is compiled: some hundred Unicode classes, and less than the engines
-/// above allow, so that what is refused here can still run there. The form that reads backwards may take as many.
+/// Bytes of a compiled regular expression: room for some hundred Unicode classes, and less than query engines
+/// allow, so that an expression that is refused here can still run there. The form that matches backwards may
+/// take as many.
 pub const REGEX_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes of all patterns of one program once they are compiled, a pattern that is used often counting once:
-/// more than a hundred usual ones.
+/// Bytes of all compiled patterns of one program, a pattern that is used several times counting once: room
+/// for more than a hundred usual ones.
 pub const PATTERNS_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of the states that a thread keeps of a pattern while it matches; with fewer, large patterns work them
-/// out again and again.
+/// Bytes of automaton states that a thread caches for a pattern while it matches; with a smaller cache, large
+/// patterns compute their states again and again.
 pub const PATTERN_CACHE_BYTES_MAX: usize = 256 << 10;
 
-/// Patterns of one filter that run over compressed strings by an automaton of their own; it takes some
-/// milliseconds to make one. Others run over the strings, decompressed.
+/// Patterns of one filter for which an automaton over compressed strings is built, which takes some
+/// milliseconds each. Other patterns run over decompressed strings.
 pub const AUTOMATA_MAX: usize = 16;
 
-/// Distinct integer columns, constants and operations of a program that are computed on 64-bit lanes, each of which
-/// a worker holds for a batch, in 64 KiB. What is beyond is computed by the general evaluator.
+/// Distinct integer columns, constants and operations of a program that are computed on 64-bit lanes. A
+/// worker holds 64 KiB for each, the lane of one batch. Operations beyond this number are computed by the
+/// general evaluator.
 pub const LANES_MAX: usize = 512;
 
-/// Characters of what an answer or an error shows of an expression: it is for people to read.
+/// Characters of an expression that an answer or an error shows: the text is for people to read.
 pub const DETAIL_CHARS_MAX: usize = 400;
 
 /// Bytes of the message of an error.
 pub const ERROR_BYTES_MAX: usize = 4 << 10;
 
-/// Bytes of memory for work, beside the pool, if a node is not told otherwise.
+/// Default size of a node's memory for work, which is everything beside the pool, in bytes.
 pub const WORK_BYTES_DEFAULT: usize = 8 << 30;
 
 /// The least memory for work that a node can be given: it has to read messages, hold a row group of each load in plain
 /// form, and run a program or two.
 pub const WORK_BYTES_MIN: usize = 64 << 20;
 
-/// The part of the memory for work that the groups of one program may take. What does not fit leaves in parts, which
-/// the client merges.
+/// Divisor: the groups of one program may take one in `GROUPS_PART` bytes of the memory for work. Groups that
+/// do not fit leave in parts, which the client merges.
 pub const GROUPS_PART: usize = 2;
 
-/// Bytes for the groups of one program, if a node is not told otherwise.
+/// Default for the bytes that the groups of one program may take.
 pub const GROUP_BYTES_MAX: usize = WORK_BYTES_DEFAULT / GROUPS_PART;
 
 /// Reservations of memory for work that may wait at once. Each is a request of a client, or its connection.
@@ -194,19 +202,20 @@ pub const WORK_WAITERS_MAX: usize = 4096;
 /// Milliseconds that a program, or a client that sends, may wait for memory that others use.
 pub const WORK_WAIT_MS_MAX: u64 = 30_000;
 
-/// Rows of a program that has an order: those of one row group. With more a sort is most of the work, each
-/// worker holds as many, and the engine, which has more memory for it, sorts as well.
+/// Largest limit of a program that has an order: the rows of one row group. Beyond it sorting is most of the
+/// work and each worker holds as many rows; the engine sorts just as well and has more memory for it.
 pub const TOP_ROWS_MAX: usize = ROW_GROUP_ROWS;
 
-/// Columns of an order. Engines drop those that others imply; beyond a few none decides anything.
+/// Sort keys of an order. Engines drop keys that others imply; beyond a few, no further key decides anything.
 pub const SORT_KEYS_MAX: usize = 64;
 
-/// Bytes of memory that the results of remote queries may take in pages that are used again, held by a result or
-/// waiting for the next one: twice the largest result of the benchmarks. What goes beyond is the allocator's.
+/// Bytes of reusable pages that the results of remote queries may take at a client, whether a result holds
+/// them or they are idle: twice the largest result of the benchmarks. Results beyond it take memory from the
+/// allocator.
 pub const RESULT_BYTES_MAX: usize = 2 << 30;
 
-/// Milliseconds without a remote query after which pages that no result holds go back to the system: as long as a
-/// person takes to ask the next question.
+/// Milliseconds without a remote query after which idle pages go back to the system: as long as a person
+/// takes to ask the next question.
 pub const RESULT_IDLE_MS: u64 = 30_000;
 
 /// Requests that one connection may have open at once.
@@ -215,8 +224,8 @@ pub const STREAMS_PER_CONNECTION_MAX: usize = 64;
 /// Connections of clients that a node serves at once.
 pub const CONNECTIONS_MAX: usize = 1024;
 
-/// Connections that have not said hello yet, beside those of clients: as many may come within a round trip to a
-/// distant client, whose place is taken by others only if that many come behind it in this time.
+/// Connections that have not said hello yet, in addition to those of clients. A distant client that needs a
+/// round trip for its hello loses its place only if this many connections come after it in that time.
 pub const GREETINGS_MAX: usize = 256;
 
 /// Tables of one tenant.
@@ -228,244 +237,267 @@ pub const VIEWS_PER_TENANT_MAX: usize = 4 << 10;
 /// Bytes of a view's text: several times the longest query of TPC-DS. Each client that reads the view parses it.
 pub const VIEW_BYTES_MAX: usize = 64 << 10;
 
-/// Words and signs of its text. One in two may put what stands before it a level deeper (`1 + 1 + …`), and not all of the
-/// parser walks such expressions without recursion.
+/// Tokens of a view's text. Every second token may nest what precedes it one level deeper (`1 + 1 + …`), and
+/// parts of the parser walk such expressions by recursion.
 pub const VIEW_TOKENS_MAX: usize = 2_048;
 
-/// Levels of a statement: brackets and queries within one another, and operators in a row, which are as deep. Half of what
-/// planning takes on the stack of a thread that an engine or a test starts, 2 MiB.
+/// Depth of a statement: nested brackets and queries, and operators in a row, which nest as deep. Half the
+/// depth for which planning needs 2 MiB, the stack of a thread that an engine or a test starts.
 pub const SQL_DEPTH_MAX: usize = 500;
 
-/// Parts of the expressions of a statement, once names that stand for expressions are written out: each of them may
-/// double what comes before.
+/// Nodes of the expressions of a statement once aliases are replaced by their expressions: each alias may
+/// double the size of those before it.
 pub const SQL_NODES_MAX: usize = 100_000;
 
-/// Names of expressions of one statement that are used again. The statement is planned once for each.
+/// Aliases of expressions of one statement that are used again in it. The statement is planned once for each.
 pub const SQL_NAMES_REUSED_MAX: usize = 64;
 
-/// Views that read one another, from the one that a statement names to the last: as many as people still follow. Each is
-/// a step of recursion.
+/// Depth of views that read one another, from the one that a statement names to the last: as many as people
+/// can still follow. Each level is a step of recursion.
 pub const VIEW_DEPTH_MAX: usize = 16;
 
-/// Views that the plan of one may need: a node that invents one behind each name comes to an end.
+/// Views that the plan of one view may need: bounds planning when a node invents another view behind each
+/// name.
 pub const VIEWS_READ_MAX: usize = 256;
 
-/// Operators of the plan of a view and all that it reads. Views that each read another one twice are as large as two to
-/// the power of their depth.
+/// Operators in the plan of a view and of all views that it reads. The plan of views that each read another
+/// one twice is exponential in their depth.
 pub const VIEW_OPERATORS_MAX: usize = 4 << 10;
 
-/// Memory for work that a view takes besides its name and text: an entry of a map, and its share of that.
+/// Bytes of memory for work counted for a view in addition to its name and text: a map entry and the view's
+/// share of the map.
 pub const VIEW_OVERHEAD_BYTES: usize = 256;
 
 /// Result batches that wait for a slow client before its query stops getting workers.
 pub const QUEUED_BATCHES_MAX: usize = 8;
 
-/// Strings in all dictionaries of a column up to which they are numbered for the whole table, so that groups are
-/// told apart by the numbers: that takes one or two milliseconds, whether many rows are grouped or few.
+/// Largest number of strings, in all dictionaries of a column together, that are numbered across the table,
+/// so that groups are distinguished by number. Numbering takes one or two milliseconds, however few rows are
+/// grouped.
 pub const TEXTS_NUMBERED_MAX: usize = 32 << 10;
 
-/// Bytes of those dictionaries: a program holds their strings two or three times, beside the memory for groups.
+/// Bytes of the strings of those dictionaries: a program holds them two or three times, beside the memory for
+/// groups.
 pub const TEXTS_NUMBERED_BYTES_MAX: usize = 8 << 20;
 
 /// Distinct values of a column up to which the exact count is kept with the table's statistics.
 pub const DISTINCT_TRACKED_MAX: usize = 64 << 10;
 
-/// Bytes of those values, where they are strings: as many of 80 bytes. Of longer ones there is an estimate.
+/// Bytes of those values, where they are strings: room for that many strings of 80 bytes. For longer ones
+/// there is only an estimate.
 pub const DISTINCT_TRACKED_BYTES_MAX: usize = 8 << 20;
 
-/// Bytes of those values of all columns of one table. They lie outside the pool: where they take more, the columns
-/// that take most are only estimated.
+/// Bytes of those values in all columns of one table. They lie outside the pool; beyond this the columns that
+/// take most have only estimates.
 pub const TABLE_DISTINCT_BYTES_MAX: usize = 64 << 20;
 
-/// Hash bits that one item has for all its sketches: those of Murmur3 x64 128. Rows of counters that would
-/// share bits would collide together, and all but one of them be of no use.
+/// Hash bits that one item has for all its sketches: those of Murmur3 x64 128. Rows of counters that shared
+/// bits would collide together, and all but one of them would be useless.
 pub const SKETCH_HASH_BITS: u32 = 128;
 
-/// Bits of the number of a HyperLogLog register: from 16 registers, below which the estimate has no known
-/// error, to a quarter of a million, which err by 0.2 %.
+/// Bits of the index of a HyperLogLog register: from 16 registers, below which the error of the estimate is
+/// not known, to 2^18, which err by 0.2 %.
 pub const DISTINCT_PRECISION: std::ops::RangeInclusive<u8> = 4..=18;
 
-/// Bits of the number of a counter in a row: the range of the thesis (table 4.3). At 16, six rows of
+/// Bits of the index of a counter in its row: the range of the thesis (table 4.3). At 16, six rows of
 /// counters with signs take 7 MiB, more than a core's cache holds.
 pub const COUNTERS_PRECISION: std::ops::RangeInclusive<u8> = 4..=16;
 
-/// Frequent values that a sketch keeps beside its counters: more are not more frequent than the noise.
+/// Frequent values that a sketch keeps in addition to its counters: any further value is no more frequent
+/// than the noise.
 pub const SKETCH_TOP_MAX: u32 = 1024;
 
-/// Size of the highest level of KLL, of which a sketch keeps about three times as many values: from ranks that are off
-/// by a tenth to some that are off by less than a thousandth, in 100 KiB.
+/// Size of the highest level of KLL; a sketch keeps about three times as many values. The range goes from a
+/// rank error of a tenth to one of less than a thousandth, which takes 100 KiB.
 pub const SKETCH_QUANTILES: std::ops::RangeInclusive<u16> = 8..=4096;
 
-/// Bytes of a value that a sketch keeps as one of the frequent ones; a longer one is not among them. All of
-/// them together are as many as a frame takes a few of.
+/// Bytes of the longest value that a sketch keeps as one of the frequent ones; longer values are left out.
+/// All frequent values of a sketch together fit a few frames.
 pub const SKETCH_VALUE_BYTES_MAX: usize = 1 << 10;
 
-/// Rows that one sketch may count: squares of their number fit 128 bits.
+/// Rows that one sketch may count: the square of their number fits 128 bits.
 pub const SKETCH_ROWS_MAX: u64 = 1 << 62;
 
-/// Numeric columns of a table whose moments are gathered: the products of 64 columns are
-/// 2 080, which cost about as much as encoding the columns.
+/// Numeric columns of a table whose joint moments are collected: 64 columns have 2 080 products, which cost
+/// about as much as encoding the columns.
 pub const TAP_MOMENT_COLUMNS_MAX: usize = 64;
 
-/// Columns of a table up to which everything is gathered; of wider ones only the number
-/// of distinct values. A column takes some 100 KiB at each worker, and half as much in the pool.
+/// Columns of a table up to which full profiles are collected; for wider tables only the number of distinct
+/// values. A column takes some 100 KiB at each worker, and half as much in the pool.
 pub const TAP_COLUMNS_MAX: usize = 128;
 
-/// Parts of one profile, each of which holds what was found out about every column: as many workers make it at once.
+/// Parts of one profile, each with states of every column: that many workers compute the profile at once.
 pub const PROFILE_PARTS_MAX: usize = 8;
 
-/// Requests of one tenant for profiles that are not there yet which a node works on at once; its others wait in line,
-/// or all would hold parts of profiles. More than one, so that a small table need not wait for a large one.
+/// Requests of one tenant for profiles not yet computed that a node processes at once. Further requests
+/// queue, since each holds parts of a profile. More than one, so that a small table need not wait for a large
+/// one.
 pub const PROFILES_AWAITED_MAX: usize = 4;
 
-/// Appends whose profiles may wait for those before them; the next one works on these before it is published, so that
-/// a stream of small appends does not get ahead of its statistics without end.
+/// Appends whose profiles may wait for earlier ones. The next append works on these before it is published,
+/// so that a stream of small appends cannot get arbitrarily far ahead of its statistics.
 pub const TAPS_WAITING_MAX: usize = 64;
 
-/// Bins of a column's histogram that go with the description of its table: a bin is less than a hundredth of
-/// the values of an even spread, and all take a few hundred bytes.
+/// Bins of a column's histogram in the description of its table: a bin holds less than a hundredth of evenly
+/// distributed values, and all take a few hundred bytes.
 pub const SPREAD_BINS_MAX: usize = 128;
 
-/// Values that divide a column's into equal shares and go with the description of its table: the shares are then no larger
-/// than what a sample that a profile can afford is off by, about a hundredth.
+/// Quantiles of a column in the description of its table: the shares between them are then no larger than the
+/// error of a sample that a profile can afford, about a hundredth.
 pub const SPREAD_QUANTILES_MAX: usize = 63;
 
-/// Frequent values of a column that go with the description of its table: all that a tap keeps.
+/// Frequent values of a column in the description of its table: all that a tap keeps.
 pub const SPREAD_FREQUENT_MAX: usize = 16;
 
-/// Bytes of a value that goes with the description of its table as frequent: longer ones are seldom compared.
+/// Bytes of the longest frequent value in the description of a table: longer ones are seldom compared.
 pub const SPREAD_VALUE_BYTES_MAX: usize = 64;
 
-/// Bytes of an encoded spread: twice those of as many and as long values as it may have, of the counts of its bins
-/// as LEB128, and of its quantiles.
+/// Bytes of an encoded spread: twice the size of the most and longest frequent values that it may have, of
+/// the counts of its bins as LEB128, and of its quantiles.
 pub const SPREAD_BYTES_MAX: usize = 2
     * (SPREAD_FREQUENT_MAX * (SPREAD_VALUE_BYTES_MAX + 16) + SPREAD_BINS_MAX * 10 + SPREAD_QUANTILES_MAX * 8);
 
-/// Bytes of the file that says who may connect: some twenty thousand tokens. It is read by those who run the node only,
-/// but one that names a device by mistake must not fill the memory.
+/// Bytes of the file that says who may connect: room for some twenty thousand tokens. Only those who run the
+/// node choose it, but a path that names a device by mistake must not fill the memory.
 pub const ACCESS_FILE_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of a file with a token: more than a hello has room for.
 pub const TOKEN_FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Bytes of a file with certificates, or with a key: twice what a system trusts, which is the most that anybody gives.
+/// Bytes of a file with certificates, or with a key: twice the set of certificates that a system trusts, the
+/// largest in use.
 pub const PEM_BYTES_MAX: u64 = 1 << 20;
 
-/// Programs of a tenant that may wait while as many run as it may have at once, unless the operator says otherwise.
+/// Programs of a tenant that may wait while as many run as it may have at once; the default.
 pub const PROGRAMS_WAITING_DEFAULT: usize = 64;
 
 /// Milliseconds that a program may wait for its turn among those of its tenant: as long as for memory, and less than
 /// clients wait for an answer.
 pub const PROGRAM_WAIT_MS_MAX: u64 = 30_000;
 
-/// Milliseconds after which a client that was told to come back later may do so: at least a round trip, at most what a
-/// person waits without a word.
+/// Milliseconds after which a client that was told to retry later may do so: at least a round trip, at most
+/// as long as a person waits without feedback.
 pub const RETRY_AFTER_MS: std::ops::RangeInclusive<u64> = 100..=10_000;
 
-/// Times that a client comes back when it is told to, before whoever asked hears of it.
+/// Retries of a client that is told to come back later, before its caller gets the error.
 pub const RETRIES_MAX: u32 = 5;
 
 /// Milliseconds a peer may take to say hello, and to accept a connection.
 pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 
-/// Characters of what a client says it is, which lists of connections show; more are cut off.
+/// Characters of a client's description of itself in lists of connections; longer ones are truncated.
 pub const CLIENT_CHARS_MAX: usize = 64;
 
 /// Requests for encryption that a PostgreSQL client may make before it is told that it has come to the wrong port: one
 /// for TLS and one for GSSAPI.
 pub const POSTGRES_REQUESTS_MAX: usize = 2;
 
-/// Programs in one list of queries: each has a stream of a connection.
+/// Programs in one list of queries: at most one for each stream of each connection.
 pub const LISTED_QUERIES_MAX: usize = CONNECTIONS_MAX * STREAMS_PER_CONNECTION_MAX;
 
-/// Columns of all tables in one list of tables: more than the message has room for, unless it is made to take much
-/// memory.
+/// Columns of all tables in one list of tables: more than the message has room for, unless a peer designs it
+/// to take much memory.
 pub const LISTED_COLUMNS_MAX: usize = 1 << 20;
 
-/// Prepared programs that one connection may keep: those of some statements of many joins each. Beyond, the one
-/// that was used longest ago is forgotten.
+/// Prepared programs that one connection may keep: enough for a few statements with many joins each. Beyond
+/// it the least recently used one is evicted.
 pub const HANDLES_PER_CONNECTION_MAX: usize = 256;
 
-/// Bytes of those programs together: of their plans, and of expressions and patterns as they were decoded and compiled.
-/// One of the largest fits.
+/// Bytes of the prepared programs of one connection together: of their plans, and of expressions and patterns
+/// as decoded and as compiled. One of the largest fits.
 pub const HANDLE_BYTES_MAX: usize = PLAN_BYTES_MAX + 2 * (EXPR_BYTES_MAX + PATTERNS_BYTES_MAX);
 
-/// Outcomes of loads that a node remembers for one tenant, so that a client whose connection broke hears of its own: those
-/// of several seconds of a thousand inserts a second. Each takes [`LOAD_OUTCOME_BYTES`] of the memory for work.
+/// Outcomes of loads that a node remembers for one tenant, so that a client whose connection broke can ask
+/// for its own: those of several seconds at a thousand inserts a second. Each takes [`LOAD_OUTCOME_BYTES`] of
+/// the memory for work.
 pub const LOAD_OUTCOMES_MAX: usize = 16 << 10;
 
-/// Bytes that an outcome of a load counts for while it is remembered, beside the text of an error.
+/// Bytes counted for a remembered outcome of a load, in addition to the text of an error.
 pub const LOAD_OUTCOME_BYTES: usize = 256;
 
-/// Bytes of the message of an error, and of its advice, that are remembered with an outcome; more are cut off.
+/// Bytes of an error's message, and of its advice, that are remembered with an outcome; longer texts are
+/// truncated.
 pub const LOAD_OUTCOME_TEXT_BYTES_MAX: usize = 1 << 10;
 
-/// Milliseconds that it is remembered, if others do not push it out: longer than a client tries to connect again.
+/// Milliseconds for which an outcome is remembered if others do not evict it: longer than a client tries to
+/// reconnect.
 pub const LOAD_OUTCOME_MS: u64 = 600_000;
 
-/// Requests that may wait for the outcome of one load: its client asks once, and perhaps once more on another connection.
+/// Requests that may wait for the outcome of one load: its client asks once, and perhaps once more on another
+/// connection.
 pub const LOAD_OUTCOME_WAITERS_MAX: usize = 64;
 
-/// Bytes of a load that a client keeps until it knows the outcome, so that it can send them again when its connection
-/// breaks: as many as may be under way without credit.
+/// Bytes of a load that a client keeps until it knows the outcome, so that it can send them again when its
+/// connection breaks: as many as may be in flight without credit.
 pub const LOAD_REPEAT_BYTES_MAX: usize = STREAM_WINDOW_BYTES;
 
-/// Times that a load is sent whose connection breaks, and its outcome asked for, before whoever asked hears of it.
+/// Attempts to send a load whose connection breaks, and to ask for its outcome, before the caller gets the
+/// error.
 pub const LOAD_ATTEMPTS_MAX: usize = 3;
 
-/// Answers of one program, of which each operator has one.
+/// Answers for one program: one for each of its operators.
 pub const ANSWERS_MAX: usize = 64;
 
-/// Bytes of messages from one node that wait at a client, complete or not: four of the largest, or the windows of
-/// a few connections full of results.
+/// Bytes of messages from one node that a client holds, complete or not, before they are read: four of the
+/// largest, or the windows of a few connections full of results.
 pub const UNREAD_BYTES_MAX: usize = 1 << 30;
 
-/// Milliseconds without a byte from a peer after which it is sent a `Ping`, if something is expected of it. A
+/// Milliseconds without a byte from a peer of which something is expected, after which it is sent a `Ping`. A
 /// small multiple of the longest pause of a healthy peer on a busy machine.
 pub const PING_AFTER_MS: u64 = 15_000;
 
-/// Milliseconds without a byte from a client after which a node sends it a `Ping`: a client may well have nothing
-/// to say, so there is no hurry, but what it left behind when it vanished holds memory.
+/// Milliseconds without a byte from a client after which a node sends it a `Ping`. A client may well be idle,
+/// so there is no hurry, but a client that vanished still holds memory.
 pub const CLIENT_PING_AFTER_MS: u64 = 60_000;
 
-/// Milliseconds that may then pass without a byte from the peer before the connection is given up: several
+/// Milliseconds without a byte from the peer after a `Ping` until the connection is given up: several
 /// retransmissions of a lost packet, and less than a person waits.
 pub const PONG_MS_MAX: u64 = 30_000;
 
-/// Milliseconds that rows of a result may wait for credit, or for room on the connection, before its program is
-/// ended: as long as a person who reads page by page may think about one.
+/// Milliseconds that rows of a result may wait for credit, or for room on the connection, before their
+/// program is ended: as long as a person who reads page by page may take for one.
 pub const UNREAD_MS_MAX: u64 = 600_000;
 
-/// Values that a subquery in the condition of a change may give. They are sent to the pool as a list, within the bound
-/// of a plan's size.
+/// Values that a subquery in the condition of a change may return. They are sent to the pool as a list,
+/// within the limit on a plan's size.
 pub const CHANGE_VALUES_MAX: usize = 10_000;
 
-/// How often a change is planned again because others changed its table meanwhile.
+/// Times that a change is planned again because its table was changed concurrently.
 pub const CHANGE_REPETITIONS_MAX: usize = 16;
 
-/// Bytes of the first line of a file beyond which it is not taken for CSV.
+/// Bytes of the longest first line with which a file is taken for CSV.
 pub const CSV_HEADER_BYTES_MAX: u64 = 1 << 20;
 
-/// Bytes of one record of a CSV or JSON file: those of the longest value. A file that is compressed may have any number of
-/// records, which are read one after the other; this, and a batch, is what is held of it.
+/// Bytes of one record of a CSV or JSON file: those of the longest value. A compressed file may have any
+/// number of records; they are read one after the other, so that only a record and a batch are held in
+/// memory.
 pub const RECORD_BYTES_MAX: usize = STRING_BYTES_MAX;
 
-/// Texts that stand for NULL in one file: each field is compared with all of them.
+/// Texts that represent NULL in one file: each field is compared with all of them.
 pub const NULL_TEXTS_MAX: usize = 64;
 
 /// Files of one table: each is opened, and its beginning read, before the first row.
 pub const FILES_MAX: usize = 64 << 10;
 
-/// Alternatives of all `{a,b}` of one pattern multiplied: each is a pattern of its own.
+/// Product of the numbers of alternatives of all `{a,b}` in one file pattern: each combination is a pattern
+/// of its own.
 pub const PATTERN_ALTERNATIVES_MAX: usize = 1024;
 
-/// Zeros behind the first bytes of an Arrow IPC file: its buffers are aligned to as many bytes.
+/// Zeros after the first bytes of an Arrow IPC file: its buffers are aligned to at most as many bytes.
 pub const IPC_PADDING_BYTES_MAX: usize = 64;
 
-/// Bytes that one compressed buffer of an Arrow IPC file may have uncompressed: more than arrays with 32-bit offsets can
+/// Uncompressed bytes of one compressed buffer of an Arrow IPC file: more than arrays with 32-bit offsets can
 /// have.
 pub const IPC_BUFFER_BYTES_MAX: i64 = 4 << 30;
 
+/// Size of one file of the log: large enough that files seldom begin, which costs some syncs, and small enough that what is
+/// not needed any more goes soon, a file at a time.
+pub const LOG_FILE_BYTES: usize = 64 << 20;
+
+/// Size of one record of the log. Larger changes, such as row groups, are files of their own that a record names.
+pub const LOG_RECORD_BYTES_MAX: usize = 16 << 20;
+
+const _: () = assert!(4 * LOG_RECORD_BYTES_MAX <= LOG_FILE_BYTES);
 const _: () = assert!(ROW_GROUP_ROWS.is_multiple_of(BATCH_ROWS));
 const _: () = assert!(SMALL_APPEND_ROWS < LARGE_GROUP_ROWS && LARGE_GROUP_ROWS < ROW_GROUP_ROWS);
 const _: () = assert!(SMALL_APPEND_BYTES < LARGE_GROUP_BYTES && 2 * LARGE_GROUP_BYTES <= ROW_GROUP_BYTES_MAX);

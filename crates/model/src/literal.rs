@@ -25,9 +25,9 @@ pub enum Value {
     Bytes(Vec<u8>),
 }
 
-/// A constant: a value together with its canonical type (see [`schema::canonical_type`]). Clones share the value: a
-/// condition has its constants several times once it is compiled. Two constants are equal if they have the same type and
-/// value, floats to the last bit: an expression may tell 0.0 and -0.0 apart.
+/// A constant: a value together with its canonical type (see [`schema::canonical_type`]). Clones share the
+/// value, since a compiled condition holds its constants several times. Two constants are equal if they have
+/// the same type and value, floats bit by bit: an expression may tell 0.0 and -0.0 apart.
 #[derive(Clone, Debug)]
 pub struct Literal {
     value: Arc<Value>,
@@ -61,7 +61,7 @@ impl Hash for Literal {
 }
 
 impl Literal {
-    /// A constant of `data_type`.
+    /// Creates a constant of `data_type`.
     ///
     /// # Errors
     /// `Invalid` when the type is not canonical or the value does not belong to it.
@@ -85,7 +85,7 @@ impl Literal {
         Ok(Literal { value: Arc::new(value), data_type })
     }
 
-    /// The NULL of `data_type`, which must be canonical.
+    /// Creates the NULL of `data_type`, which must be canonical.
     pub fn null(data_type: DataType) -> Result<Self> {
         Literal::new(Value::Null, data_type)
     }
@@ -100,12 +100,12 @@ impl Literal {
         &self.data_type
     }
 
-    /// Whether it is NULL.
+    /// Whether the constant is NULL.
     pub fn is_null(&self) -> bool {
         *self.value == Value::Null
     }
 
-    /// Bytes that it has beside those of the type.
+    /// Returns the bytes of a string or binary value; 0 for other types.
     pub fn bytes(&self) -> usize {
         match &*self.value {
             Value::Text(text) => text.len(),
@@ -114,7 +114,7 @@ impl Literal {
         }
     }
 
-    /// The integer behind an integer-like constant.
+    /// Returns the integer that an integer-like constant holds; `None` for NULLs and other types.
     pub fn as_int(&self) -> Option<i128> {
         match *self.value {
             Value::Int(v) => Some(v),
@@ -122,8 +122,8 @@ impl Literal {
         }
     }
 
-    /// The order of two non-NULL constants of one type; floats in total order (-NaN < … < -0 < 0 < … < NaN),
-    /// which is also the order in which the operators compare. `None` for NULLs and different types.
+    /// Returns the order of two non-NULL constants of one type; floats in total order (-NaN < … < -0 < 0 < …
+    /// < NaN), which is also the order in which the operators compare. `None` for NULLs and different types.
     pub fn compare(&self, other: &Literal) -> Option<Ordering> {
         if self.data_type != other.data_type {
             return None;
@@ -176,7 +176,7 @@ impl fmt::Display for Literal {
     }
 }
 
-/// A text in SQL's quotes, written piece by piece.
+/// Writes `text` as a quoted SQL string, piece by piece.
 pub(crate) fn quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     f.write_str("'")?;
     for (place, piece) in text.split('\'').enumerate() {
@@ -200,7 +200,7 @@ fn decimal_text(unscaled: i128, scale: i8) -> String {
     }
 }
 
-/// Days since 1970-01-01 as a date of the proleptic Gregorian calendar (Howard Hinnant's algorithm).
+/// Formats days since 1970-01-01 as a date of the proleptic Gregorian calendar (Howard Hinnant's algorithm).
 fn date_text(days: i128) -> String {
     let z = days + 719_468;
     let era = z.div_euclid(146_097);

@@ -1,31 +1,32 @@
-//! Loads that are known by an id, so that their outcome can be asked for where it did not come.
+//! Ids and outcomes of loads: with an id a client can ask for an outcome that did not reach it.
 
 use crate::{Error, Version};
 
-/// Names one load: 128 bits that its client has chosen at random, so that no two loads of a tenant have the same.
+/// Identifies one load: 128 bits that its client chooses at random, so that no two loads of a tenant share an
+/// id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LoadId(pub u128);
 
-/// What became of a load.
+/// Outcome of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LoadOutcome {
-    /// It made a version.
+    /// The load made a version.
     Loaded(LoadedVersion),
-    /// It failed, and left no trace.
+    /// The load failed, and left no trace.
     Failed(Error),
-    /// Nothing of it was loaded, nor will be: it did not come, or not whole.
+    /// Nothing was loaded nor will be: the load did not arrive, or not completely.
     NotLoaded,
 }
 
 /// The version that a load has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadedVersion {
-    /// Which.
+    /// The version.
     pub version: Version,
-    /// Its rows.
+    /// Number of rows of the version.
     pub rows: u64,
-    /// As in [`crate::TableInfo`].
+    /// Size as plain Arrow arrays, in bytes, as in [`crate::TableInfo`].
     pub bytes_plain: u64,
-    /// As in [`crate::TableInfo`].
+    /// Size of the encoded chunks, in bytes, as in [`crate::TableInfo`].
     pub bytes_encoded: u64,
 }

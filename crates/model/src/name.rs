@@ -1,4 +1,4 @@
-//! Names and numbers that identify things: tenants, tables, versions of tables.
+//! Identifiers of tenants, tables and table versions.
 
 use crate::{Error, Result, limits};
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,8 @@ macro_rules! name_type {
         pub struct $name(String);
 
         impl $name {
-            /// Checks length and characters; any other text is a valid name.
+            /// Creates a name. Only its length and control characters are checked; any other text is a valid
+            /// name.
             pub fn new(name: impl Into<String>) -> Result<Self> {
                 let name = name.into();
                 check($what, &name)?;
@@ -75,7 +76,7 @@ name_type!(
 );
 
 impl Default for TenantName {
-    /// The tenant of everyone who shows no token.
+    /// The tenant of every client that presents no token.
     fn default() -> Self {
         TenantName("default".to_string())
     }

@@ -1,8 +1,8 @@
-//! In which order rows leave a program, for programs that want only the first few.
+//! The sort order of programs that return only the first rows.
 //!
-//! Meaning: that of Arrow's sort kernels, which DataFusion's sorts share. Strings and binaries go by their
-//! bytes, false comes before true, floats are in the total order of IEEE 754 (so -0.0 comes before 0.0, and
-//! a NaN without sign after everything). Of rows that tie in all keys any may be left out.
+//! Semantics: those of Arrow's sort kernels, which DataFusion's sorts share. Strings and binaries compare by
+//! their bytes, false comes before true, floats are in the total order of IEEE 754 (so -0.0 comes before 0.0,
+//! and a NaN without sign after everything). Of rows that tie in all keys any may be left out.
 
 use crate::{Error, Result, limits};
 use std::cmp::Ordering;
@@ -14,12 +14,13 @@ pub struct SortKey {
     pub column: usize,
     /// Whether the greatest value comes first.
     pub descending: bool,
-    /// Whether NULLs come before all values, or after them; `descending` does not turn this round.
+    /// Whether NULLs come before all values, or after them; `descending` does not reverse this.
     pub nulls_first: bool,
 }
 
 impl SortKey {
-    /// The order of two values of the column: `values` if neither is NULL, which is told by the flags.
+    /// Returns the order of two values of the column. `is_null` says which of them are NULL; `values`
+    /// compares them if neither is.
     pub fn compare(&self, is_null: (bool, bool), values: impl FnOnce() -> Ordering) -> Ordering {
         let nulls = if self.nulls_first { Ordering::Less } else { Ordering::Greater };
         match is_null {
@@ -31,7 +32,7 @@ impl SortKey {
         }
     }
 
-    /// As SQL writes it, of a column with this name.
+    /// The key as written in SQL, for a column of this name.
     pub fn display(&self, name: &str) -> String {
         let direction = if self.descending { " DESC" } else { "" };
         let nulls = match (self.nulls_first, self.descending) {

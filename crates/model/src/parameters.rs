@@ -1,7 +1,8 @@
-//! The parameters of sketches as text, and which of them are kept.
+//! The parameters of sketches: their text form, and which of them are accepted.
 //!
-//! Invariant: what [`SketchParameters::check`] lets pass has enough bits in one 128-bit hash for every row of
-//! every sketch: rows that share bits are not independent, and the bounds do not hold (thesis, section 4.3).
+//! Invariant: parameters that pass [`SketchParameters::check`] leave enough bits of one 128-bit hash for
+//! every row of every sketch: rows that share bits are not independent, and the bounds do not hold (thesis,
+//! section 4.3).
 
 use crate::{Counters, Error, NullHandling, Result, SketchParameters, limits};
 use std::fmt::{self, Write};
@@ -9,15 +10,15 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 impl SketchParameters {
-    /// No sketch but what every one has: count, NULLs, least, greatest, sum.
+    /// No sketch; only what every state has: count, NULLs, least, greatest, sum.
     pub const NONE: SketchParameters =
         SketchParameters { distinct: None, frequency: None, second_moment: None, top: 0, quantiles: None };
 
-    /// Checks that the sketches are ones that are kept.
+    /// Checks that the parameters are ones that the pool accepts.
     ///
     /// # Errors
-    /// `Invalid` when a shape is outside the limits, when the rows of a table need more bits than a hash has, or
-    /// when frequent values are wanted without the counters that find them.
+    /// `Invalid` when a shape is outside the limits, when the rows of a table need more bits than a hash has,
+    /// or when frequent values are requested without the counters that find them.
     pub fn check(&self) -> Result<()> {
         if let Some(precision) = self.distinct {
             within("the precision of HyperLogLog", precision, &limits::DISTINCT_PRECISION)?;
@@ -56,7 +57,7 @@ impl SketchParameters {
         Ok(())
     }
 
-    /// Bytes of an encoded state, about, once many values were seen.
+    /// Approximate size of an encoded state after many values, in bytes.
     pub fn state_bytes(&self) -> usize {
         let registers = self.distinct.map_or(0, |precision| (1_usize << precision) * 3 / 4);
         let table = |counters: Option<Counters>, sign: u8| {
@@ -67,7 +68,7 @@ impl SketchParameters {
         registers + counters + 64 * self.top as usize + 4 * kept + 64
     }
 
-    /// These sketches and those of `other`, where they do not contradict one another.
+    /// Returns these sketches and those of `other` together; `None` where they contradict one another.
     pub fn and(&self, other: &SketchParameters) -> Option<SketchParameters> {
         fn either<T: PartialEq + Copy>(a: Option<T>, b: Option<T>) -> Option<Option<T>> {
             match (a, b) {
@@ -92,7 +93,7 @@ fn within<T: PartialOrd + fmt::Display>(what: &str, value: T, range: &RangeInclu
     Err(Error::invalid(format!("{what} is from {} to {}, not {value}", range.start(), range.end())))
 }
 
-/// As [`SketchParameters::from_str`] reads it.
+/// The format that [`SketchParameters::from_str`] reads.
 impl fmt::Display for SketchParameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
@@ -117,8 +118,8 @@ impl fmt::Display for SketchParameters {
 impl FromStr for SketchParameters {
     type Err = Error;
 
-    /// Reads `distinct=P frequency=RxP second_moment=RxP top=K quantiles=K`, each part at most once, in any order, with
-    /// spaces or commas in between.
+    /// Parses `distinct=P frequency=RxP second_moment=RxP top=K quantiles=K`, each part at most once, in any
+    /// order, separated by spaces or commas.
     fn from_str(text: &str) -> Result<Self> {
         let mut parameters = SketchParameters::default();
         let mut seen = Vec::new();
@@ -160,7 +161,7 @@ fn wrong(part: &str) -> Error {
 }
 
 impl NullHandling {
-    /// As it is written.
+    /// The name in text form.
     pub fn name(self) -> &'static str {
         match self {
             NullHandling::Listwise => "listwise",

@@ -1,45 +1,45 @@
-//! The form in which the groups of an aggregation may leave the node in several parts, for the host to
-//! merge: what a worker's table held when it was full, and single rows that passed by (Ibex, section 6.2.1).
+//! The form of an aggregation whose groups may leave the node in several parts, for the host to merge: the
+//! groups of a worker's table when it was full, and rows that bypassed it (Ibex, section 6.2.1).
 //!
-//! Invariant: merging the parts of each group as [`Merge`] says gives what the aggregation would have given,
-//! to the last digit, however the rows were divided.
+//! Invariant: merging the parts of each group as [`Merge`] says gives exactly the result of the aggregation
+//! itself, however the rows were divided.
 
 use crate::{Accumulation, Aggregate, AggregateFunction, Fold, Result, StateFunction};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, Schema};
 
-/// An aggregation in parts.
+/// The partial form of an aggregation: the aggregates that the node computes, and how the host merges them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartialForm {
-    /// What leaves the node, after the keys. It is in this form already: its own form is the same.
+    /// The aggregates that the node returns, after the keys. Their own partial form is the same.
     pub aggregates: Vec<Aggregate>,
-    /// For each aggregate of the original how it is made of those above, which it names by position.
+    /// For each aggregate of the original, how it is computed from `aggregates`, which it names by position.
     pub merges: Vec<Merge>,
 }
 
-/// How the parts of a group are merged.
+/// How the host merges the parts of a group. The numbers are positions in [`PartialForm::aggregates`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
-    /// Counts are added.
+    /// Adds counts.
     Count(usize),
-    /// Sums are added; NULL ones are left out.
+    /// Adds sums; NULLs are left out.
     Sum(usize),
-    /// The sum of the sums by the sum of the counts; NULL if that is 0.
+    /// Divides the sum of the sums by the sum of the counts; NULL if that is 0.
     Mean {
-        /// The sums.
+        /// Position of the sums.
         sum: usize,
-        /// The counts.
+        /// Position of the counts.
         count: usize,
     },
-    /// Values are folded; NULL ones are left out.
+    /// Folds values; NULLs are left out.
     Fold(Fold, usize),
-    /// States are merged.
+    /// Merges states.
     State(StateFunction, usize),
 }
 
 impl PartialForm {
-    /// The form of `aggregates` over a table with `table_schema`. Sums of integers and decimals become
-    /// decimals of 38 digits, so that no part overflows where the whole does not; a mean becomes its sum and
-    /// its count.
+    /// Returns the partial form of `aggregates` over a table with `table_schema`. Sums of integers and
+    /// decimals become decimals of 38 digits, so that no part overflows where the whole does not; a mean
+    /// becomes a sum and a count.
     ///
     /// # Errors
     /// `Invalid` when an argument is not well typed.

@@ -1,8 +1,8 @@
 //! Regular expressions.
 //!
-//! The dialect is that of the `regex` crate, which Arrow's kernels use as well, so that a match here is a match
-//! in the engines above. Invariant: a [`Pattern`] is sound and small enough to run anywhere; what is not is
-//! refused where it is first met. Matching takes time in proportion to the text, whatever the pattern.
+//! The dialect is that of the `regex` crate, which Arrow's kernels use as well, so that a match here is a
+//! match in query engines. Invariant: a [`Pattern`] is valid and small enough to run anywhere; others are
+//! refused on creation. Matching takes time in proportion to the text, whatever the pattern.
 
 use crate::{Error, Result, limits};
 use regex_automata::meta::{BuildError, Config, Regex};
@@ -18,20 +18,22 @@ pub struct Pattern {
     regex: Regex,
 }
 
-/// Bytes of a character of a LIKE pattern once compiled: `_` is any character of Unicode, forwards and backwards.
+/// Bytes counted for each character of a LIKE pattern once compiled: `_` is any character of Unicode,
+/// forwards and backwards.
 const LIKE_CHAR_BYTES: usize = 1 << 10;
 
-/// Bytes of the states that a thread usually keeps of a compiled LIKE pattern.
+/// Bytes of automaton states that a thread usually caches for a compiled LIKE pattern.
 const LIKE_CACHE_BYTES: usize = 64 << 10;
 
-/// Bytes of the searcher for a piece of a LIKE pattern.
+/// Bytes of the searcher for one literal piece of a LIKE pattern.
 const LIKE_PIECE_BYTES: usize = 512;
 
 impl Pattern {
-    /// Compiles a regular expression, which need not match from the start of a text nor up to its end.
+    /// Compiles a regular expression, which may match anywhere in a text.
     ///
     /// # Errors
-    /// `Invalid` when it is none; `OverLimit` when it is too long, or too large once compiled.
+    /// `Invalid` when it is not a regular expression; `OverLimit` when it is too long, or too large once
+    /// compiled.
     pub fn new(text: &str, case_insensitive: bool) -> Result<Pattern> {
         if text.len() > limits::PATTERN_BYTES_MAX {
             return Err(Error::over_limit(format!(
@@ -44,7 +46,7 @@ impl Pattern {
         Ok(Pattern { text: text.into(), case_insensitive, regex })
     }
 
-    /// Compiles a LIKE pattern, which has to match a whole text.
+    /// Compiles a LIKE pattern, which must match a whole text.
     ///
     /// # Errors
     /// As [`Pattern::new`].
@@ -54,7 +56,7 @@ impl Pattern {
         Ok(Pattern { text: text.into(), case_insensitive, regex })
     }
 
-    /// A LIKE pattern, which has to match a whole text, as a regular expression.
+    /// Translates a LIKE pattern, which must match a whole text, to a regular expression.
     pub fn regex_of_like(pattern: &str) -> String {
         let mut regex = String::from("(?s)\\A");
         let mut chars = pattern.chars();
@@ -73,12 +75,12 @@ impl Pattern {
         regex
     }
 
-    /// Bytes that it has once compiled, with what a thread keeps while it matches.
+    /// Bytes of the compiled pattern, including the states that a thread caches while it matches.
     pub fn bytes(&self) -> usize {
         self.text.len() + self.regex.memory_usage() + limits::PATTERN_CACHE_BYTES_MAX
     }
 
-    /// Bytes that a LIKE pattern may come to when it is prepared: as searchers for its pieces, or compiled.
+    /// Upper bound of the bytes of a prepared LIKE pattern: as searchers for its literal pieces, or compiled.
     pub fn like_bytes(pattern: &str, case_insensitive: bool) -> usize {
         if case_insensitive || pattern.contains('_') {
             return pattern.len() * LIKE_CHAR_BYTES + LIKE_CACHE_BYTES;
@@ -86,17 +88,17 @@ impl Pattern {
         pattern.len() + LIKE_PIECE_BYTES * pattern.bytes().filter(|byte| *byte == b'%').count()
     }
 
-    /// The expression as it was written.
+    /// The text of the regular expression.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether letters match whatever their case.
+    /// Whether letters match in either case.
     pub fn is_case_insensitive(&self) -> bool {
         self.case_insensitive
     }
 
-    /// Whether it matches anywhere in `text`.
+    /// Whether the pattern matches anywhere in `text`.
     pub fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }
@@ -113,7 +115,7 @@ fn compile(text: &str, case_insensitive: bool) -> Result<Regex> {
         .nfa_size_limit(Some(limits::REGEX_BYTES_MAX))
         .onepass(false)
         .hybrid_cache_capacity(limits::PATTERN_CACHE_BYTES_MAX)
-        // Whether there is a match is all that is asked.
+        // Only whether there is a match is asked.
         .which_captures(WhichCaptures::None);
     let syntax = syntax::Config::new().case_insensitive(case_insensitive);
     Regex::builder().configure(config).syntax(syntax).build(text).map_err(|error| refused(&error))

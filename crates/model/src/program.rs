@@ -1,63 +1,65 @@
 //! The operator pipeline that a client asks a memory node to run, as plain data (Farview, section 5).
 //!
-//! A program reads one table and does, in this order: filter, then compute rows or aggregates, then limit,
-//! with an order the first rows of it. Expressions name columns of the table throughout; only the order
-//! names columns of the result. Everything that a program does not say (which bytes
-//! are read, in which order, by how many workers) is the node's choice.
+//! A program reads one table and does, in this order: filter, then compute rows or aggregates, then limit.
+//! With an order, the limit keeps the first rows in that order. Expressions name columns of the table
+//! throughout; only the order names columns of the result. Everything that a program does not specify (which
+//! bytes are read, in which order, by how many workers) is the node's choice.
 
 use crate::{Aggregate, Error, Expr, Result, SortKey, TableName, Version, brief, cast, facts, limits, order};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// One scan of one table and what is done on the way out.
+/// One scan of one table, with the operators that are applied to its rows before they leave the node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// The table.
+    /// The table to read.
     pub table: TableName,
-    /// The version to read, or the newest one when the program starts.
+    /// The table version to read; `None` reads the newest one when the program starts.
     pub version: Option<Version>,
-    /// Rows for which this boolean is true go on; `None` lets all pass.
+    /// The filter: only rows for which this boolean is true pass; `None` lets all rows pass.
     pub filter: Option<Expr>,
-    /// What is made of the rows that pass.
+    /// What is computed from the rows that pass.
     pub output: Output,
-    /// Which rows come first; only with a limit. It says which rows leave, not in which order they do.
+    /// The sort keys that decide which rows the limit keeps; allowed only with a limit. The rows that leave
+    /// are not themselves sorted.
     pub order: Vec<SortKey>,
-    /// At most this many rows leave: the first in the order; without one it is not defined which.
+    /// The most rows that leave: the first in `order`, or any rows if `order` is empty.
     pub limit: Option<u64>,
 }
 
-/// What is made of the rows that pass the filter.
+/// What is computed from the rows that pass the filter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
-    /// One row out for each row in. No columns is allowed: then only the number of rows matters.
+    /// One result row for each input row. The list of columns may be empty: then only the number of rows
+    /// matters.
     Rows(Vec<NamedExpr>),
-    /// One row out for each distinct combination of the keys, NULL being a value like any other; without
-    /// keys exactly one row, even from no input. Without aggregates this is DISTINCT.
+    /// One result row for each distinct combination of the keys, where NULL is a value like any other;
+    /// without keys exactly one row, even from no input. Without aggregates this is DISTINCT.
     Aggregate {
-        /// The grouping keys; they come first in the result.
+        /// The grouping keys; their columns come first in the result.
         keys: Vec<NamedExpr>,
-        /// The aggregates, after the keys.
+        /// The aggregates; their columns follow those of the keys.
         aggregates: Vec<Aggregate>,
     },
 }
 
-/// An expression and the name of the result column it makes.
+/// An expression and the name of the result column that it computes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedExpr {
     /// The result column's name.
     pub name: String,
-    /// Its value.
+    /// The expression that computes the column's values.
     pub expr: Expr,
 }
 
 impl NamedExpr {
-    /// The column at `index` under its own name.
+    /// Selects the column at `index` under its own name.
     pub fn column(schema: &Schema, index: usize) -> Self {
         NamedExpr { name: schema.field(index).name().clone(), expr: Expr::Column(index) }
     }
 
-    /// The column that it makes of a table with `table_schema`.
+    /// Returns the field of the result column that this expression computes over a table with `table_schema`.
     ///
     /// # Errors
     /// `Invalid` or `OverLimit` when the expression is not well typed.
@@ -68,7 +70,7 @@ impl NamedExpr {
 }
 
 impl Program {
-    /// All rows of the columns at `columns`, nothing pushed down.
+    /// A program that returns all rows of the columns at `columns`, with nothing pushed down.
     pub fn scan(table: TableName, schema: &Schema, columns: &[usize]) -> Self {
         let rows = columns.iter().map(|&index| NamedExpr::column(schema, index)).collect();
         Program {
@@ -93,15 +95,16 @@ impl Program {
         self.filter.iter().chain(output).collect()
     }
 
-    /// The positions of the columns that the program reads: its smart addressing (Farview, section 5.2).
+    /// Returns the positions of the columns that the program reads: its smart addressing (Farview, section
+    /// 5.2).
     pub fn columns(&self) -> BTreeSet<usize> {
         let mut columns = BTreeSet::new();
         self.expressions().into_iter().for_each(|expr| expr.collect_columns(&mut columns));
         columns
     }
 
-    /// The schema of the result over a table with `table_schema`, which is canonical. Checks the whole
-    /// program: after `Ok` every expression is well typed and within the limits.
+    /// Returns the schema of the result over a table with `table_schema`, which must be canonical. Checks the
+    /// whole program: after `Ok` every expression is well typed and within the limits.
     ///
     /// # Errors
     /// `Invalid` or `OverLimit`, naming the part that is wrong.
@@ -126,7 +129,7 @@ impl Program {
         Ok(Arc::new(Schema::new(fields)))
     }
 
-    /// Checks how deep and how large the expressions are ([`check_size`]).
+    /// Checks the depth and size of the expressions and returns their bytes ([`check_size`]).
     ///
     /// # Errors
     /// `OverLimit`, naming what is too large.
@@ -134,7 +137,7 @@ impl Program {
         check_size(self.expressions())
     }
 
-    /// Checks the filter by itself.
+    /// Checks the filter alone.
     ///
     /// # Errors
     /// `Invalid` or `OverLimit`, naming what is wrong.
@@ -142,10 +145,11 @@ impl Program {
         self.filter.as_ref().map_or(Ok(()), |filter| require_boolean("filter", filter, table_schema))
     }
 
-    /// Checks the order by itself.
+    /// Checks the order alone.
     ///
     /// # Errors
-    /// `Invalid` when there is no limit or no column of a name, `OverLimit` when there are too many keys.
+    /// `Invalid` when there is no limit or a key names no column of the result, `OverLimit` when there are
+    /// too many keys.
     pub fn check_order(&self) -> Result<()> {
         let width = match &self.output {
             Output::Rows(columns) => columns.len(),
@@ -154,14 +158,15 @@ impl Program {
         order::check(&self.order, self.limit, width)
     }
 
-    /// Whether the rows with an order are more than a node keeps.
+    /// Whether the program has an order and a limit above [`limits::TOP_ROWS_MAX`], the most rows that a node
+    /// keeps.
     pub fn top_is_too_large(&self) -> bool {
         !self.order.is_empty() && self.limit.is_some_and(|limit| limit > cast::u64_from(limits::TOP_ROWS_MAX))
     }
 }
 
-/// Checks how deep and how large the expressions of a program are, without recursion: whatever comes after may
-/// recurse. Gives their bytes, those of compiled patterns included.
+/// Checks the depth and size of the expressions of a program without recursion, so that later passes may
+/// recurse. Returns their bytes, including those of compiled patterns.
 ///
 /// # Errors
 /// `OverLimit`, naming what is too large.
@@ -182,7 +187,7 @@ pub fn check_size<'a>(expressions: impl IntoIterator<Item = &'a Expr>) -> Result
     Ok(bytes + compiled)
 }
 
-/// Checks that `expr`, which is to be a `what`, is a condition on rows of a table with `table_schema`.
+/// Checks that `expr` is a boolean expression over a table with `table_schema`; `what` names it in errors.
 ///
 /// # Errors
 /// `Invalid` or `OverLimit` when it is not.

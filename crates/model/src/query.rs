@@ -1,46 +1,46 @@
-//! What is under way at a pool, as `farpool queries` shows it.
+//! The programs in progress at a pool, as `farpool queries` shows them.
 
 use serde::{Deserialize, Serialize};
 
-/// One program, from the moment it was asked for to its last row.
+/// One program, from its request to its last row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueryInfo {
-    /// Names it, for as long as the node runs.
+    /// Identifies the program as long as the node runs.
     pub id: u64,
-    /// Whose it is.
+    /// The tenant that the program belongs to.
     pub tenant: String,
-    /// What the token is called by which its client came in; empty if it has no name.
+    /// The name of the token that the client authenticated with; empty if it has no name.
     pub token: String,
-    /// What the client says it is.
+    /// The name that the client gave itself.
     pub client: String,
-    /// Where the client is.
+    /// The client's address.
     pub peer: String,
     /// The table that it reads.
     pub table: String,
-    /// What it does, or waits for.
+    /// The program's current state.
     pub state: QueryState,
-    /// Nanoseconds since it was asked for.
+    /// Nanoseconds since the program was requested.
     pub elapsed_ns: u64,
     /// CPU time so far, in nanoseconds.
     pub cpu_ns: u64,
     /// Rows returned so far.
     pub rows: u64,
-    /// Bytes sent so far, or that wait to leave.
+    /// Bytes sent so far or waiting to be sent.
     pub bytes: u64,
 }
 
-/// What a program does.
+/// The state of a program in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum QueryState {
-    /// It waits for its turn among the programs of its tenant.
+    /// Waits for its turn among the programs of its tenant.
     WaitingForTurn,
-    /// It waits for memory.
+    /// Waits for memory.
     WaitingForMemory,
-    /// It runs, as far as there are threads for it.
+    /// Runs, as far as worker threads are free for it.
     Running,
-    /// Its rows wait for whoever is to read them.
+    /// Has rows waiting for the client to read them.
     WaitingForReader,
 }
 
@@ -53,7 +53,7 @@ impl QueryState {
         QueryState::WaitingForReader,
     ];
 
-    /// For people.
+    /// The state's name, for people.
     pub fn name(self) -> &'static str {
         match self {
             QueryState::WaitingForTurn => "waiting for its turn",

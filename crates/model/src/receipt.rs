@@ -1,45 +1,46 @@
-//! What a node reports about a program that ran: the receipt that comes with every result.
+//! The receipt: the costs and savings that a node reports with the result of every program.
 
 use crate::{Encoding, OperatorAnswer};
 use serde::{Deserialize, Serialize};
 
-/// What one program, or the programs of one query together, cost and saved.
+/// The costs and savings of one program, or of all programs of one query together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Receipt {
-    /// Rows of the row groups that were looked into.
+    /// Rows of the row groups that were read.
     pub rows_scanned: u64,
-    /// Rows of the row groups that zone maps or a limit ruled out.
+    /// Rows of the row groups that were skipped because of zone maps or a limit.
     pub rows_skipped: u64,
     /// Rows of the result.
     pub rows_returned: u64,
-    /// Rows that passed the filter of a grouping and left without having been grouped, one by one, because
-    /// the memory for groups was full; they are among the rows of the result.
+    /// Rows that passed the filter of a grouping and left ungrouped because the memory for groups was full;
+    /// they are counted in `rows_returned`.
     #[serde(default)]
     pub rows_bypassed: u64,
     /// Encoded bytes of the column chunks that were read.
     pub bytes_scanned: u64,
-    /// Encoded bytes of the table's column chunks that were not read: other columns, other row groups.
+    /// Encoded bytes of the table's column chunks that were not read: those of other columns and of skipped
+    /// row groups.
     pub bytes_skipped: u64,
     /// Bytes that crossed the network, both ways, frames included; 0 in-process.
     pub bytes_on_wire: u64,
-    /// Bytes that the rows which crossed the network have as plain Arrow arrays; 0 in-process.
+    /// Size as plain Arrow arrays of the rows that crossed the network, in bytes; 0 in-process.
     pub bytes_plain: u64,
-    /// In which form those rows crossed it.
+    /// The encoding of the rows that crossed the network.
     pub encoding: Encoding,
     /// CPU time of the node's workers, in nanoseconds.
     pub cpu_ns: u64,
-    /// How long the program could have gone on and no worker had time for it, in nanoseconds: what other clients
-    /// cost it.
+    /// Time in nanoseconds during which the program was ready to run but no worker was free: the delay caused
+    /// by other clients.
     #[serde(default)]
     pub waited_ns: u64,
-    /// From the start of the program to its last row, in nanoseconds.
+    /// Time from the start of the program to its last row, in nanoseconds.
     pub elapsed_ns: u64,
-    /// The operators and how far each was carried out.
+    /// The operators and the answer for each.
     pub operators: Vec<OperatorAnswer>,
 }
 
 impl Receipt {
-    /// Adds the costs of `other`, a program of the same query. Elapsed time is the longer of the two.
+    /// Adds the costs of `other`, a program of the same query. Elapsed time becomes the longer of the two.
     pub fn merge(&mut self, other: &Receipt) {
         self.rows_scanned += other.rows_scanned;
         self.rows_skipped += other.rows_skipped;

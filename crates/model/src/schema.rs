@@ -1,4 +1,4 @@
-//! Which Arrow types the pool holds, and the one canonical form that each logical type takes in it.
+//! The Arrow types that the pool stores, and the canonical form of each logical type.
 //!
 //! Invariant: the schema of a table in the pool is canonical ([`canonical_schema`]), and so are the
 //! batches that operators emit. Strings are `Utf8View` and binaries `BinaryView`, because views share
@@ -10,11 +10,11 @@ use arrow_schema::{
 };
 use std::sync::Arc;
 
-/// The type under which the pool holds values of `data_type`, or `None` when it does not hold them.
+/// Returns the type under which the pool stores values of `data_type`, or `None` when it does not store them.
 ///
-/// Held: bool; 8- to 64-bit integers with and without sign; 32- and 64-bit floats (16-bit ones widen);
+/// Stored: bool; 8- to 64-bit integers with and without sign; 32- and 64-bit floats (16-bit ones widen);
 /// decimals of up to 38 digits; dates; timestamps of any unit, with or without time zone; strings and
-/// binaries. Dictionary and run-end encoded inputs are held as their values.
+/// binaries. Dictionary and run-end encoded inputs are stored as their values.
 pub fn canonical_type(data_type: &DataType) -> Option<DataType> {
     use DataType::*;
     Some(match data_type {
@@ -35,8 +35,8 @@ pub fn canonical_type(data_type: &DataType) -> Option<DataType> {
     })
 }
 
-/// The decimal type of this precision and scale, if there is one: up to 38 digits, no more behind the point than
-/// there are, and no more than 38 zeros before it.
+/// Returns the decimal type of this precision and scale if it is valid: 1 to 38 digits, a scale no greater
+/// than the precision and no less than -38.
 pub fn decimal(precision: i16, scale: i16) -> Option<DataType> {
     let (precision, scale) = (u8::try_from(precision).ok()?, i8::try_from(scale).ok()?);
     let fits = (1..=DECIMAL128_MAX_PRECISION).contains(&precision)
@@ -45,10 +45,10 @@ pub fn decimal(precision: i16, scale: i16) -> Option<DataType> {
     fits.then_some(DataType::Decimal128(precision, scale))
 }
 
-/// The schema under which the pool holds a table given with `schema`.
+/// Returns the schema under which the pool stores a table given with `schema`.
 ///
 /// # Errors
-/// `Invalid` when there is no column, a column's type is not held, or two columns share a name;
+/// `Invalid` when there is no column, the pool does not store a column's type, or two columns share a name;
 /// `OverLimit` when there are more than [`limits::COLUMNS_MAX`] columns, or a name has more than
 /// [`limits::NAME_BYTES_MAX`] bytes.
 pub fn canonical_schema(schema: &Schema) -> Result<SchemaRef> {
@@ -91,13 +91,14 @@ pub fn canonical_schema(schema: &Schema) -> Result<SchemaRef> {
     Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?)))
 }
 
-/// Stands for the names, types and nullability of a table's columns, in their order: two schemas that differ in any of
-/// these have different fingerprints, up to one in 2^64. It is the same everywhere and for ever (`docs/wire.md`).
+/// A 64-bit hash of the names, types and nullability of a table's columns, in order: schemas that differ in
+/// any of these have different fingerprints, except with a probability of 2^-64. The hash is the same on
+/// every machine and in every release (`docs/wire.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SchemaFingerprint(pub u64);
 
 impl SchemaFingerprint {
-    /// That of `schema`, which is canonical.
+    /// Computes the fingerprint of `schema`, which must be canonical.
     pub fn of(schema: &Schema) -> Self {
         let mut hash = Fnv::default();
         for field in schema.fields() {
@@ -160,7 +161,8 @@ impl Fnv {
                 self.bytes(&[15, unit, u8::from(zone.is_some())]);
                 return zone.iter().for_each(|zone| self.text(zone));
             }
-            // No canonical schema has it; told apart from all that are.
+            // Types that no canonical schema has: a separate tag keeps them distinct from all that it may
+            // have.
             other => {
                 self.bytes(&[255]);
                 return self.text(&other.to_string());
@@ -170,7 +172,8 @@ impl Fnv {
     }
 }
 
-/// What tells the columns of `now` from those of `before`, for a person; `None` when they are the same.
+/// Describes the first difference between the columns of `now` and `before` for a person; `None` if they are
+/// the same.
 pub fn difference(before: &Schema, now: &Schema) -> Option<String> {
     for field in before.fields() {
         let name = field.name();
@@ -196,7 +199,7 @@ pub fn difference(before: &Schema, now: &Schema) -> Option<String> {
     Some(format!("column {:?} stands where {:?} did", moved.0, moved.1))
 }
 
-/// Whether values of this canonical type are held as integers: integers, decimals, dates, timestamps.
+/// Whether values of this canonical type are stored as integers: integers, decimals, dates, timestamps.
 pub fn is_integer_like(data_type: &DataType) -> bool {
     data_type.is_integer()
         || matches!(data_type, DataType::Decimal128(..) | DataType::Date32 | DataType::Timestamp(..))

@@ -1,4 +1,4 @@
-//! What types are called in SQL.
+//! Names of types, and quoted names, as SQL writes them.
 
 use arrow_schema::{DataType, Field, IntervalUnit};
 
@@ -60,7 +60,7 @@ pub fn sql_name(data_type: &DataType) -> String {
     }
 }
 
-/// A name as it is written in SQL: in quotes where it would mean another one without.
+/// Returns a name as written in SQL: quoted where it would be read differently without quotes.
 pub fn quoted(name: &str) -> String {
     let is_plain = name
         .chars()

@@ -1,85 +1,88 @@
-//! What is known about a table in the pool without reading it.
+//! Metadata and statistics of a table in the pool, available without reading its rows.
 
 use crate::{Literal, TableName, Version};
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// A version of a table: its schema, size and statistics.
+/// A table version: its schema, size and statistics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableInfo {
-    /// The name.
+    /// The table's name.
     pub name: TableName,
-    /// The version that the rest is about.
+    /// The version that this describes.
     pub version: Version,
     /// The canonical schema.
     pub schema: SchemaRef,
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Bytes of the data as plain Arrow arrays (strings with 32-bit offsets).
+    /// Size of the data as plain Arrow arrays (strings with 32-bit offsets), in bytes.
     pub bytes_plain: u64,
-    /// Bytes of the encoded chunks in the pool.
+    /// Size of the encoded chunks in the pool, in bytes.
     pub bytes_encoded: u64,
-    /// Statistics, a column each, in the order of the schema.
+    /// Statistics of the columns, in schema order.
     pub columns: Vec<ColumnStatistics>,
-    /// As long as not all rows are in the profile of the version: how many are. `None` when all are, or nobody makes
-    /// one. The last rows of a table that grows by small appends are looked at when these are merged, or somebody asks.
+    /// Number of rows that the version's profile covers so far. `None` when it covers all rows, or when the
+    /// table is not profiled. The last rows of a table that grows by small appends are profiled once they are
+    /// merged, or on request.
     pub rows_profiled: Option<u64>,
 }
 
-/// What is known about a column; every number is exact but the estimates.
+/// Statistics of a column; every number is exact except the estimates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ColumnStatistics {
-    /// NULLs.
+    /// Number of NULLs.
     pub null_count: u64,
     /// The least value that is not NULL; `None` when there is none or it is not known.
     pub min: Option<Literal>,
     /// The greatest value that is not NULL; `None` when there is none or it is not known.
     pub max: Option<Literal>,
-    /// Distinct values, NULL not counted; `None` when not known.
+    /// Number of distinct values, NULL not counted; `None` when not known.
     pub distinct_count: Option<u64>,
-    /// About how many distinct values there are, NULL not counted, where it is not known exactly.
+    /// Estimated number of distinct values, NULL not counted, where it is not known exactly.
     pub distinct_estimate: Option<u64>,
-    /// Bytes of the encoded chunks.
+    /// Size of the column's encoded chunks, in bytes.
     pub bytes_encoded: u64,
-    /// How the values are spread, where that was gathered. Lists of tables leave it out.
+    /// The distribution of the values, where the column was profiled. Lists of tables leave it out.
     pub spread: Option<Arc<Spread>>,
 }
 
-/// How the values of a column are spread: what estimates need of the statistics that were gathered.
+/// The distribution of a column's values: what estimates need of the profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// Values that are surely frequent, the most frequent first, each with about how many rows have it.
+    /// Values that are certainly frequent, the most frequent first, each with the estimated number of its
+    /// rows.
     pub frequent: Vec<(Literal, u64)>,
-    /// How many values are in each of some bins of equal width, the frequent ones among them; none where
-    /// values have no distance. Decimals are unscaled, dates days and instants units since the epoch.
+    /// Number of values, frequent ones included, in each of several bins of equal width. Empty for types
+    /// whose values have no distance. Decimals are unscaled, dates are days and timestamps units since the
+    /// epoch.
     pub bins: Vec<u64>,
-    /// Where the first bin begins.
+    /// Lower edge of the first bin.
     pub low: f64,
-    /// How wide a bin is, its upper edge being the lower one of the next.
+    /// Width of a bin; the upper edge of one is the lower edge of the next.
     pub width: f64,
-    /// Values that divide the column's into equal shares, in ascending order: with n of them, the share i / (n + 1) of the
-    /// values is no greater than the i-th, counted from 1. In the unit of the bins; NaN is infinity. None where values
-    /// have no distance.
+    /// Quantiles that divide the values into equal shares, ascending: with n of them, the i-th, counted from
+    /// 1, is no less than a share `i/(n+1)` of the values. In the unit of the bins; NaN counts as infinity.
+    /// Empty for types whose values have no distance.
     pub quantiles: Vec<f64>,
-    /// By how much these shares may be off, most likely.
+    /// The likely error of the shares in `quantiles`.
     pub quantile_error: f64,
 }
 
-/// What was gathered of the rows of a version of a table: states of
-/// `farpool_statistics`, as they travel.
+/// Statistics collected for one table version: states of `farpool_statistics` in their encoded form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableStatistics {
-    /// The version that they are about.
+    /// The table version that the states describe.
     pub table: TableInfo,
-    /// A column each, in the order of the schema.
+    /// The states of each column, in schema order.
     pub columns: Vec<ColumnStates>,
-    /// The moments of some of the columns together.
+    /// The joint moments of some of the columns.
     pub moments: Option<MomentsState>,
 }
 
 impl TableStatistics {
-    /// Of these columns only: nothing is left of the others, nor the moments.
+    /// Restricts the statistics to these columns: the other columns' states become empty and the moments are
+    /// dropped.
     #[must_use]
     pub fn of(self, columns: &[usize]) -> TableStatistics {
         let TableStatistics { table, columns: states, .. } = self;
@@ -93,16 +96,16 @@ impl TableStatistics {
     }
 }
 
-/// The states of one column; none where nothing was gathered.
+/// The encoded states of one column; `None` where a state was not collected.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ColumnStates {
-    /// A sketch.
+    /// The sketch.
     pub sketch: Option<Bytes>,
-    /// A histogram.
+    /// The histogram.
     pub histogram: Option<Bytes>,
 }
 
-/// The state of the moments of several columns.
+/// The encoded state of the joint moments of several columns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MomentsState {
     /// The columns, by their positions in the schema.
@@ -111,15 +114,16 @@ pub struct MomentsState {
     pub state: Bytes,
 }
 
-/// What a load does when the table exists already.
+/// What a load does if the table exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LoadMode {
-    /// Refuse.
+    /// Fail.
     Create,
-    /// Add the rows; the schemas must agree.
+    /// Add the rows to the table; the schemas must agree.
     Append,
-    /// Take the place of the table.
+    /// Replace the table.
     Replace,
-    /// Take the place of the table if it is at this version when all rows are there; refuse as `Stale` if not.
+    /// Replace the table if it is still at this version once all rows have arrived; otherwise fail as
+    /// `Stale`.
     ReplaceVersion(Version),
 }

@@ -1,4 +1,4 @@
-//! Programs and expressions: what they accept, what they refuse and with which words.
+//! Programs and expressions: what is accepted, what is refused, and the messages.
 
 use crate::*;
 use arrow_schema::{DataType, Field, Schema};

@@ -1,8 +1,8 @@
-//! Views: queries that stand under a name beside the tables of a tenant.
+//! Views: named queries that stand beside the tables of a tenant.
 
 use crate::{Error, Result, TableInfo, TableName, limits};
 
-/// A view: a name, and the text of the query that it stands for. Only engines know what the text means.
+/// A view: a name, and the text of the query that it stands for. Only engines interpret the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     name: TableName,
@@ -10,10 +10,10 @@ pub struct View {
 }
 
 impl View {
-    /// The view of this name and text.
+    /// Creates a view of this name and text.
     ///
     /// # Errors
-    /// `Invalid` without text; `OverLimit` when it has more than [`limits::VIEW_BYTES_MAX`] bytes.
+    /// `Invalid` when the text is empty; `OverLimit` when it has more than [`limits::VIEW_BYTES_MAX`] bytes.
     pub fn new(name: TableName, text: impl Into<String>) -> Result<Self> {
         let text = text.into();
         if text.is_empty() {
@@ -29,12 +29,12 @@ impl View {
         Ok(View { name, text })
     }
 
-    /// Its name, which no table of the tenant has.
+    /// The view's name, which no table of the tenant has.
     pub fn name(&self) -> &TableName {
         &self.name
     }
 
-    /// The query, as it was written; of a view that comes from a peer, whatever the peer says.
+    /// The text of the query as it was written. In a view that a peer sent it is untrusted.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -43,16 +43,16 @@ impl View {
 /// The tables and views of a tenant, each by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listing {
-    /// The tables, without how their columns are spread.
+    /// The tables, without the spreads of their columns.
     pub tables: Vec<TableInfo>,
     /// The names of the views.
     pub views: Vec<TableName>,
 }
 
-/// What a name among the tables and views of a tenant stands for.
+/// The table or view that a name stands for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Relation {
-    /// A table, as it is now.
+    /// A table in its current version.
     Table(TableInfo),
     /// A view.
     View(View),

@@ -1,5 +1,5 @@
-//! What remains of a filter when some of its parts cannot run at the node: a weaker condition that lets
-//! every right row pass (Ibex, section 5.1: partial filtering).
+//! Weakens a filter when some of its parts cannot run at the node: the weaker condition passes every row that
+//! the filter passes, and perhaps others (Ibex, section 5.1: partial filtering).
 //!
 //! Invariant: for every row, if the filter is true then so is what [`weaken`] returns.
 
@@ -8,16 +8,16 @@ use crate::Expr;
 /// The part of a filter that can run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Weakened {
-    /// All of it.
+    /// The whole filter can run.
     Exact(Expr),
-    /// A weaker condition, and why.
+    /// A weaker condition, and the reason.
     Superset(Expr, String),
-    /// Nothing, and why.
+    /// No part of it can run, and the reason.
     Refused(String),
 }
 
-/// Splits `filter` at the [`Expr::Opaque`] parts: conjuncts that contain one are dropped; a disjunction
-/// survives if each of its branches does; below a NOT, AND and OR change places.
+/// Weakens `filter` at its [`Expr::Opaque`] parts: conjuncts that contain one are dropped; a disjunction is
+/// kept if each of its branches is; below a NOT, AND and OR are swapped.
 pub fn weaken(filter: &Expr) -> Weakened {
     let Some(reason) = filter.opaque_reason() else {
         return Weakened::Exact(filter.clone());
@@ -28,7 +28,8 @@ pub fn weaken(filter: &Expr) -> Weakened {
     }
 }
 
-/// A condition that holds wherever `expr` (or, if `negated`, its negation) is true; `None` for "always".
+/// Returns a condition that holds wherever `expr` (or, if `negated`, its negation) is true; `None` for
+/// "always".
 fn implied(expr: &Expr, negated: bool) -> Option<Expr> {
     match expr {
         Expr::Not(inner) => implied(inner, !negated),

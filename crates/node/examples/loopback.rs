@@ -1,9 +1,9 @@
-//! What a query costs beyond its work when it crosses a socket, on this machine's loopback: a tiny program's
-//! latency, and the rate of large results, of several kinds of values, in every form that rows may leave in.
+//! Measures the overhead of a query over a socket, on this machine's loopback: the latency of a tiny program,
+//! and the rate of large results, for several kinds of values, in every form in which rows may be sent.
 //!
 //! `cargo run --release -p farpool-node --example loopback [ROWS [LINK_MBIT_PER_S]]`
 //!
-//! With a rate, clients come through a relay that passes on no more than that.
+//! With a rate, clients connect through a relay that limits throughput to it.
 
 use arrow_array::{ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringViewArray};
 use farpool_model::{
@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Times that each query is run; the fastest counts.
+/// Number of runs of each query; the fastest counts.
 const RUNS: usize = 3;
 
 #[tokio::main]
@@ -57,7 +57,7 @@ fn io_error(error: std::io::Error) -> Error {
     Error::unavailable(error.to_string())
 }
 
-/// A kind of values.
+/// A kind of values to measure.
 #[derive(Clone, Copy)]
 struct Kind {
     name: &'static str,
@@ -79,7 +79,7 @@ fn spread(value: i64) -> i64 {
     value.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64)
 }
 
-/// Full 64 bits, so that the scan is as wide in the pool as on the wire.
+/// Values that need all 64 bits, so that a scan reads as many bytes in the pool as are sent.
 fn wide(rows: std::ops::Range<i64>) -> ArrayRef {
     Arc::new(Int64Array::from_iter_values(rows.map(spread)))
 }
@@ -106,7 +106,7 @@ fn comment(rows: std::ops::Range<i64>) -> ArrayRef {
     Arc::new(StringViewArray::from_iter_values(rows.map(text)))
 }
 
-/// Loads a table of `rows` rows: columns of the kind, and one that counts.
+/// Loads a table of `rows` rows: columns of the kind, and a counter.
 async fn load(pool: &RemotePool, kind: Kind, rows: i64) -> Result<Program> {
     let table = TableName::new(format!("t{rows}"))?;
     let batch = move |start: i64, end: i64| {
@@ -184,7 +184,7 @@ async fn throughput(pool: &RemotePool, name: &str, form: ResultForm, program: &P
     Ok(())
 }
 
-/// Passes connections on to `address` at no more than a rate; gives where it listens.
+/// Relays connections to `address` at a limited rate; returns the address on which it listens.
 async fn relay(address: String, mbit_per_s: u64) -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(io_error)?;
     let place = listener.local_addr().map_err(io_error)?.to_string();
@@ -220,7 +220,7 @@ async fn pass(
         if due_ns > now_ns + 1_000_000 {
             tokio::time::sleep(Duration::from_nanos(due_ns - now_ns)).await;
         } else if now_ns > due_ns + 10_000_000 {
-            // Time in which nothing was sent is not made up for.
+            // Unused time is not made up for later.
             (start_ns, bytes) = (now_ns, 0);
         }
     }

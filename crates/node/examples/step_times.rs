@@ -1,4 +1,5 @@
-//! How much CPU time the steps of a run take: the longest and the usual ones, on one thread, over made-up rows.
+//! Measures the CPU time of the steps of a run, the longest and the usual ones, on one thread, over generated
+//! rows.
 //!
 //! `cargo run --release -p farpool-node --example step_times -- [MILLIONS OF ROWS [NAME]]`
 
@@ -14,7 +15,7 @@ use farpool_node::clock::SystemClock;
 use farpool_pipeline::{BoundProgram, Budget, Run, Step};
 use std::sync::Arc;
 
-/// Integer columns of small values behind the others.
+/// Number of integer columns of small values, after the other columns.
 const SMALL_COLUMNS: usize = 64;
 
 const NAMED: [&str; 7] = ["row", "million", "sparse", "code", "name", "word", "long"];
@@ -161,7 +162,7 @@ fn programs() -> Vec<(&'static str, Program)> {
     ]
 }
 
-/// Milliseconds of each step: of the scan, and of what comes after it.
+/// Milliseconds of each step: of the scan, and of what follows it.
 fn steps(program: &Program, table: &Arc<Table>) -> Option<(Vec<f64>, Vec<f64>)> {
     let budget = Budget { workers: 2, ..Budget::default() };
     let program = BoundProgram::prepare(program, table.clone(), Version(1), budget).ok()?;
@@ -184,7 +185,7 @@ fn steps(program: &Program, table: &Arc<Table>) -> Option<(Vec<f64>, Vec<f64>)> 
     }
 }
 
-/// The sum of some times, the one that half of them and 99 in 100 are below, and the greatest.
+/// Formats the sum, the median, the 99th percentile and the maximum of some times.
 fn described(mut times: Vec<f64>) -> String {
     times.sort_by(f64::total_cmp);
     let at = |part: f64| times.get((times.len() as f64 * part) as usize).copied().unwrap_or(0.0);
@@ -206,7 +207,7 @@ fn main() {
     }
     let table = Arc::new(builder.finish().expect("a table"));
     for (name, program) in programs().into_iter().filter(|(name, _)| name.contains(&wanted)) {
-        // The second time, when the memory of the first is there again.
+        // The second run counts, which reuses the memory of the first.
         let _ = steps(&program, &table);
         match steps(&program, &table) {
             Some((scan, rest)) => println!("{name:28} {}  then {}", described(scan), described(rest)),

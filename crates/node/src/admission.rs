@@ -1,5 +1,6 @@
-//! Memory for programs: reserved before they start, from the account of their tenant. A program whose groups may leave
-//! in parts takes less if there is less; others wait until there is enough, for a bounded time.
+//! Admission of programs: their memory is reserved before they start, from the account of their tenant. A
+//! program whose groups may leave in parts takes less if there is less; others wait for enough memory, up to
+//! a time limit.
 
 use farpool_memory::Account;
 use farpool_model::{Error, Result, limits};
@@ -7,16 +8,16 @@ use farpool_pipeline::{Need, Run};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The part of the memory for work that the threads of one program may take.
+/// Divisor of the memory for work: the fraction that the threads of one program may take.
 const THREADS_PART: usize = 4;
 
-/// How long a program, or a client that sends, may wait for memory.
+/// The longest time that a program, or a client that sends, waits for memory.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(limits::WORK_WAIT_MS_MAX);
 
-/// Reserves what `run` takes if it is to be had now, and has it keep to that; false if it has to wait.
+/// Reserves what `run` needs if it is available now, and limits the run to it; false if it has to wait.
 ///
 /// # Errors
-/// Why the run was stopped, if it was.
+/// The reason why the run was stopped, if it was.
 pub(crate) fn admit_now(account: &Account, run: &Run) -> Result<bool> {
     let sizes = std::iter::successors(Some(need(account, run)?), |need| need.smaller());
     for need in sizes {
@@ -31,7 +32,7 @@ pub(crate) fn admit_now(account: &Account, run: &Run) -> Result<bool> {
 /// Reserves what `run` needs, and waits for it up to [`limits::WORK_WAIT_MS_MAX`].
 ///
 /// # Errors
-/// `OverLimit`, with sizes, when there is too little memory even for what can do with less.
+/// `OverLimit`, with sizes, when memory is short even for the least that the run can do with.
 pub(crate) async fn admit(account: &Account, run: &Run) -> Result<()> {
     if admit_now(account, run)? {
         return Ok(());
@@ -46,12 +47,12 @@ pub(crate) async fn admit(account: &Account, run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// The error of whoever waited in vain.
+/// The error for a wait for memory that timed out.
 pub(crate) fn waited(account: &Account, bytes: usize) -> Error {
     account.refused_after(PATIENCE, bytes)
 }
 
-/// The error of whoever would have to wait where nothing can: a connection that no runtime serves.
+/// The error where a wait is needed on a connection that no async runtime serves.
 pub(crate) fn cannot_wait() -> Error {
     Error::over_limit("there is too little memory for work now, and nobody to wait for more")
         .advise("try again later")

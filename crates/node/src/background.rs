@@ -1,8 +1,9 @@
-//! Threads that work in the background for a node without workers of its own, which is one in an engine's own process:
-//! they run when no other thread of the machine wants the core, are started when there is something to do, and end
-//! when there is nothing for a while.
+//! Threads for background work at a node without workers, which is one in an engine's own process: they run
+//! only when no other thread of the machine wants the core, are started when there is work, and end after a
+//! while without any.
 //!
-//! At a node with workers these do it: a thread that hardly runs is not to hold the scheduler's lock there.
+//! A node with workers does background work on these: a starved low-priority thread could otherwise hold the
+//! scheduler's lock.
 
 #![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 
@@ -13,10 +14,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// What a thread waits for more to do, so that a load of small row groups does not start one for each.
+/// How long an idle thread waits for more work before it ends, so that a load of small row groups does not
+/// start a thread for each.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// See the file's comment.
+/// The background threads of one node.
 pub(crate) struct BackgroundThreads {
     scheduler: Arc<Scheduler>,
     threads_max: usize,
@@ -28,12 +30,12 @@ pub(crate) struct BackgroundThreads {
 struct State {
     threads: usize,
     idle: usize,
-    /// Calls that no thread has answered.
+    /// Wake-ups that no thread has taken yet, at most `threads_max`.
     calls: usize,
 }
 
 impl BackgroundThreads {
-    /// Up to `threads_max` threads for `scheduler`.
+    /// Creates a pool of up to `threads_max` threads that do the background work of `scheduler`.
     pub fn new(scheduler: Arc<Scheduler>, threads_max: usize) -> Arc<Self> {
         Arc::new(BackgroundThreads {
             scheduler,
@@ -43,7 +45,7 @@ impl BackgroundThreads {
         })
     }
 
-    /// There is something to do.
+    /// Wakes an idle thread, or starts one, because there is work.
     pub fn call(self: &Arc<Self>) {
         let mut state = self.state.lock();
         state.calls = (state.calls + 1).min(self.threads_max);
@@ -57,7 +59,7 @@ impl BackgroundThreads {
         let threads = self.clone();
         if thread::Builder::new().name("farpool-background".to_string()).spawn(move || threads.run()).is_err()
         {
-            // The system has no more threads: what nobody waits for is not done.
+            // The system has no more threads: background work is skipped for now.
             self.state.lock().threads -= 1;
         }
     }
@@ -66,16 +68,16 @@ impl BackgroundThreads {
         go_last();
         while self.is_called() {
             if self.step() {
-                // There may be enough for others, too.
+                // There may be work for another thread, too.
                 self.call();
             }
             while self.step() {}
         }
     }
 
-    /// False when there is nothing to do.
+    /// Does one step; false when there is nothing to do.
     fn step(&self) -> bool {
-        // A panic is a defect of one task: it must not cost a thread that is counted.
+        // A panic is a bug in one task: it must not end a thread that is counted.
         let attempt = catch_unwind(AssertUnwindSafe(|| self.scheduler.try_work(Class::Background)));
         match attempt.unwrap_or(Attempt::Worked) {
             Attempt::Worked => true,
@@ -88,7 +90,7 @@ impl BackgroundThreads {
         }
     }
 
-    /// Waits for a call. False when for a while there was none, and the thread is no longer counted.
+    /// Waits for a wake-up. Returns false when none came for a while; the thread then no longer counts.
     fn is_called(&self) -> bool {
         let mut state = self.state.lock();
         if state.calls == 0 {
@@ -105,19 +107,19 @@ impl BackgroundThreads {
     }
 }
 
-/// Has the calling thread run where no other wants the core, and stop at once when one does. A thread that is only
-/// nicer than others is let finish its slice first, for which a load waits again and again: with niceness 19 it took
-/// up to 1.8 times as long.
+/// Makes the calling thread run only when no other wants its core, and yield at once when one does. Niceness
+/// is not enough: a nice thread is let finish its time slice, and a load waits for that again and again; with
+/// niceness 19 it took up to 1.8 times as long.
 #[cfg(target_os = "linux")]
 fn go_last() {
     use thread_priority::unix::{
         NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
     };
     let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
-    // Where it is not allowed, the thread takes its share.
+    // Where this is not permitted, the thread competes like any other.
     let _ = set_thread_priority_and_policy(thread_native_id(), thread_priority::ThreadPriority::Min, idle);
 }
 
-/// Elsewhere the thread takes its share.
+/// Does nothing: on other systems the thread competes like any other.
 #[cfg(not(target_os = "linux"))]
 fn go_last() {}

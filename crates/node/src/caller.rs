@@ -1,8 +1,9 @@
-//! The front of the node: whoever asks for something is a [`Caller`], and everything that a node does is a method of
-//! it. Protocols translate bytes to these calls, and nothing else; the pool in an engine's own process makes them too.
+//! The API of the node: every request is made by a [`Caller`], and everything that a node does is a method of
+//! it. Protocols only translate bytes to these calls; the pool in an engine's own process makes the same
+//! calls.
 //!
-//! Invariant: no table, run or number of the node is reached but through a caller, whose right is checked first
-//! ([`crate::rights`]) and who sees the tables of its tenant only.
+//! Invariant: no table, run or statistic of the node is reached except through a caller, whose right is
+//! checked first ([`crate::rights`]) and who sees only the tables of its own tenant.
 
 use crate::access::TenantLimits;
 use crate::admission;
@@ -29,8 +30,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// Who asks: a tenant's client, with its right, its share of the node's time and memory, how long its requests may take,
-/// and a flag that says when it no longer wants what it asked for. Clones are the same caller.
+/// The origin of a request: a client of a tenant, with its right, its share of the node's time and memory,
+/// the timeout of its requests, and a flag that cancels them. Clones are the same caller.
 #[derive(Clone, Debug)]
 pub struct Caller {
     node: Arc<Node>,
@@ -43,12 +44,12 @@ pub struct Caller {
     cancel: Cancel,
 }
 
-/// In which form the rows of a program may leave.
+/// The forms in which the rows of a program may be returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// As batches.
+    /// Record batches only.
     Batches,
-    /// Row groups as they lie in the pool too.
+    /// Batches, and encoded row groups as they are stored in the pool.
     BatchesAndRowGroups,
 }
 
@@ -68,8 +69,8 @@ impl Caller {
         }
     }
 
-    /// Limits each request of this caller to `timeout`. Whoever serves the caller enforces it, also for requests that
-    /// still wait to be read.
+    /// Sets a timeout for each request of this caller. Whoever serves the caller enforces it, also for
+    /// requests that have not been read yet.
     #[must_use]
     pub fn with_timeout(self, timeout: Option<Duration>) -> Self {
         Caller { timeout, ..self }
@@ -81,33 +82,33 @@ impl Caller {
         Caller { identity: Arc::new(identity), ..self }
     }
 
-    /// Who it is, for people.
+    /// The identity of the client, for display.
     pub(crate) fn identity(&self) -> &Arc<Identity> {
         &self.identity
     }
 
-    /// The longest that a request of it may take.
+    /// The timeout of its requests.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
 
-    /// Returns this caller for one request, which `cancel` ends.
+    /// Returns this caller for one request, which `cancel` stops.
     #[must_use]
     pub fn until(&self, cancel: Cancel) -> Self {
         Caller { cancel, ..self.clone() }
     }
 
-    /// Whose tables it sees.
+    /// The tenant whose tables the caller sees.
     pub fn tenant(&self) -> &TenantName {
         &self.tenant
     }
 
-    /// What it may do.
+    /// The caller's right.
     pub fn right(&self) -> Right {
         self.right
     }
 
-    /// The tables, by name.
+    /// Returns the tables, by name.
     ///
     /// # Errors
     /// `Denied`, as for every verb.
@@ -116,20 +117,20 @@ impl Caller {
         Ok(self.node.catalog().tables(&self.tenant))
     }
 
-    /// The tables and views; those of `tenant`, if that is another one.
+    /// Returns the tables and views of the caller's tenant, or of `tenant`.
     ///
     /// # Errors
-    /// `Denied` for whom may only see what its own tenant has.
+    /// `Denied` for another tenant if the caller's right does not reach it.
     pub fn list(&self, tenant: Option<&TenantName>) -> Result<Listing> {
         let tenant = tenant.unwrap_or(&self.tenant);
         self.check_reach(tenant, Verb::Describe, Verb::DescribeOfAll)?;
         Ok(self.node.catalog().list(tenant))
     }
 
-    /// A table's newest version, unless the caller knows it.
+    /// Describes a table's newest version; `None` if that is `known`.
     ///
     /// # Errors
-    /// `NotFound`, naming similar tables.
+    /// `NotFound`, with the names of similar tables.
     pub fn table(&self, name: &TableName, known: Option<Version>) -> Result<Option<TableInfo>> {
         self.check(Verb::Describe)?;
         match self.node.catalog().get(&self.tenant, name)? {
@@ -138,10 +139,10 @@ impl Caller {
         }
     }
 
-    /// What a name stands for: a table's newest version, unless the caller knows it, or a view.
+    /// Describes what a name stands for: a view, or a table's newest version; `None` if that is `known`.
     ///
     /// # Errors
-    /// `NotFound`, naming similar tables and views.
+    /// `NotFound`, with the names of similar tables and views.
     pub fn relation(&self, name: &TableName, known: Option<Version>) -> Result<Option<Relation>> {
         self.check(Verb::Describe)?;
         let is_known = |(version, _): (Version, Arc<Table>)| known == Some(version);
@@ -151,7 +152,7 @@ impl Caller {
         }
     }
 
-    /// What is known by now of the rows in these columns of a table.
+    /// Returns what is known so far about these columns of a table.
     ///
     /// # Errors
     /// `NotFound`; `Invalid` for a column that the table does not have.
@@ -160,11 +161,11 @@ impl Caller {
         self.node.catalog().known_statistics(&self.tenant, name, columns)
     }
 
-    /// What the rows of a table hold. It may have to be found out first, on the calling thread and some that it starts:
-    /// for an engine's own process.
+    /// Returns the statistics of a table. Where they are not known yet, computes them on the calling thread
+    /// and some that it starts: for an engine's own process.
     ///
     /// # Errors
-    /// `NotFound`; `OverLimit` when the pool has no room for it.
+    /// `NotFound`; `OverLimit` when the pool has no room for the profile.
     pub fn statistics(&self, name: &TableName) -> Result<TableStatistics> {
         self.check(Verb::Statistics)?;
         self.node.catalog().statistics(&self.tenant, name)
@@ -179,8 +180,9 @@ impl Caller {
         self.node.catalog().await_statistics(&self.tenant, name, self.waker())
     }
 
-    /// Has the workers find out what is not there yet within the caller's share; `then` gets what comes of it, or
-    /// `Cancelled` if the caller's flag was set before, or `OverLimit` if `runtime` has waited for memory in vain.
+    /// Makes the workers compute outstanding statistics within the caller's share. `then` gets the result;
+    /// `Cancelled` if the caller's flag was set before; or `OverLimit` if the wait for memory on `runtime`
+    /// timed out.
     pub(crate) fn submit_statistics(
         &self,
         statistics: AwaitedStatistics,
@@ -193,12 +195,12 @@ impl Caller {
         self.node.scheduler().submit(&self.region, Class::Foreground, Arc::new(task));
     }
 
-    /// Memory for a profile that the caller waits for; `runtime` waits for that.
+    /// Memory for a profile that the caller waits for; waits run on `runtime`.
     pub(crate) fn profile_memory(&self, runtime: Option<Handle>) -> ProfileMemory {
         ProfileMemory::new(self.account.clone(), runtime, self.waker())
     }
 
-    /// The schema and the version of a table that a program may read.
+    /// Returns the version and the data of a table, for a program to read.
     ///
     /// # Errors
     /// `NotFound`.
@@ -207,20 +209,20 @@ impl Caller {
         self.node.catalog().get(&self.tenant, name)
     }
 
-    /// Binds a program to this version of its table, and says how far each of its operators would be carried out.
+    /// Binds a program to this version of its table, and determines the answer to each of its operators.
     ///
     /// # Errors
-    /// What is wrong with the program; `Cancelled`.
+    /// Mistakes in the program; `Cancelled`.
     pub fn prepare(&self, program: &Program, version: Version, table: Arc<Table>) -> Result<BoundProgram> {
         self.check(Verb::Prepare)?;
         BoundProgram::prepare(program, table, version, self.node.budget())
     }
 
-    /// A run of a program, with `conditions` beside its filter, which thin out what comes. Nothing runs until somebody
-    /// steps the run or gives it to [`Caller::submit`].
+    /// Creates a run of a program, with `conditions` as an additional filter. Nothing is executed until the
+    /// run is stepped or passed to [`Caller::submit`].
     ///
     /// # Errors
-    /// `Invalid` for conditions that cannot be carried out here; `Cancelled`.
+    /// `Invalid` for conditions that the node cannot evaluate; `Cancelled`.
     pub fn start(&self, program: &BoundProgram, conditions: Option<&Expr>, shape: Shape) -> Result<Arc<Run>> {
         self.check(Verb::Execute)?;
         let narrowed = conditions.map(|conditions| program.narrowed(conditions)).transpose()?;
@@ -231,31 +233,32 @@ impl Caller {
         }
     }
 
-    /// Reserves the memory that `run` takes if it is to be had now; false if [`Caller::admit`] has to wait for it.
+    /// Reserves the memory that `run` needs if it is available now; false if [`Caller::admit`] has to wait
+    /// for it.
     ///
     /// # Errors
-    /// Why the run was stopped, if it was.
+    /// The reason why the run was stopped, if it was.
     pub(crate) fn admit_now(&self, run: &Run) -> Result<bool> {
         admission::admit_now(&self.account, run)
     }
 
-    /// Reserves the memory that `run` takes, which may have to wait for others to end. To be called before its first
-    /// step.
+    /// Reserves the memory that `run` needs, waiting for other work to end if need be. Must be called before
+    /// the run's first step.
     ///
     /// # Errors
-    /// `OverLimit`, with sizes, after [`farpool_model::limits::WORK_WAIT_MS_MAX`], or at once when so much is never
-    /// to be had.
+    /// `OverLimit`, with sizes, after [`farpool_model::limits::WORK_WAIT_MS_MAX`], or at once when so much
+    /// can never be reserved.
     pub async fn admit(&self, run: &Run) -> Result<()> {
         admission::admit(&self.account, run).await
     }
 
-    /// What the caller's tenant may take.
+    /// The limits of the caller's tenant.
     pub(crate) fn limits(&self) -> TenantLimits {
         self.node.shares().limits(&self.tenant)
     }
 
-    /// A turn for a program among those of the caller's tenant, or a place in line for one; `wake` is called when it
-    /// has come.
+    /// Takes a turn for a program of the caller's tenant, or a place in the line for one; `wake` is called
+    /// when the turn comes.
     ///
     /// # Errors
     /// `Busy` when too many wait already.
@@ -265,7 +268,7 @@ impl Caller {
         turn.ok_or_else(|| programs.busy(&self.tenant, "too many programs wait"))
     }
 
-    /// The error of a program whose turn does not come.
+    /// The error of a program whose wait for a turn timed out.
     pub(crate) fn turn_did_not_come(&self) -> Error {
         let seconds = limits::PROGRAM_WAIT_MS_MAX / 1000;
         self.node
@@ -274,23 +277,25 @@ impl Caller {
             .busy(&self.tenant, &format!("no turn came within {seconds} s"))
     }
 
-    /// What the memory is reserved from that is used for it.
+    /// The account from which memory for the caller's work is reserved.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Has the workers run `run` within the caller's share; `sink` gets its batches and in the end its receipt.
+    /// Makes the workers execute `run` within the caller's share; `sink` gets its batches and in the end its
+    /// receipt.
     pub fn submit(&self, run: Arc<Run>, sink: Arc<dyn Sink>) {
         self.submit_in_turn(run, sink, None);
     }
 
-    /// Submits a program that holds a turn and gives it back when it ends.
+    /// Submits a program that holds a turn; the turn is given back when the program ends.
     pub(crate) fn submit_in_turn(&self, run: Arc<Run>, sink: Arc<dyn Sink>, turn: Option<Turn>) {
         let accounted = self.accounted(&run, sink, turn);
         self.node.scheduler().submit_run(&self.region, run, Arc::new(accounted));
     }
 
-    /// Adds a program that the caller stepped itself to the totals; `finished` says whether it ran to its end.
+    /// Adds to the totals a program that the caller stepped itself; `finished` says whether it ran to its
+    /// end.
     pub fn record(&self, receipt: &Receipt, finished: bool) {
         self.node.totals().add(&self.tenant, receipt, finished);
     }
@@ -310,22 +315,22 @@ impl Caller {
         self.node.catalog().begin_load(&self.tenant, name, schema, mode, rows_hint)
     }
 
-    /// Takes the id of a load that begins, unless there is one under it already; `end` ends the load if its rows have not
-    /// all come.
+    /// Registers the id of a load that begins, unless the id is known already. `end` is called to end the
+    /// load while its rows have not all come.
     ///
     /// # Errors
-    /// `OverLimit` when there is no memory to remember what becomes of it.
+    /// `OverLimit` when there is no memory to remember the outcome.
     pub(crate) fn record_load(&self, id: LoadId, end: Box<dyn Fn() + Send + Sync>) -> Result<Begun> {
         self.check(Verb::Load)?;
         let clock = self.clock().clone();
         self.node.shares().outcomes(&self.tenant).begin(id, &self.account, move || clock.now_ns(), end)
     }
 
-    /// Has `then` told what became of a load of the caller's tenant, or becomes, and the newest version whose load is
-    /// forgotten. One whose rows have not all come ends.
+    /// Calls `then` with the outcome of a load of the caller's tenant, once it has ended, and the newest
+    /// version whose load is forgotten. A load whose rows have not all come is ended by this.
     ///
     /// # Errors
-    /// `Busy` when too many wait for the same; `OverLimit` when there is no memory to remember it.
+    /// `Busy` when too many wait for the same; `OverLimit` when there is no memory to remember the outcome.
     pub(crate) fn load_outcome(
         &self,
         id: LoadId,
@@ -336,7 +341,8 @@ impl Caller {
         outcomes.ask(id, &self.account, self.clock().now_ns(), then)
     }
 
-    /// The table as a load with rows of `schema` made it. Where it has changed since, nothing is known of its columns.
+    /// Describes the table as a load with rows of `schema` made it. If it has changed since, nothing is said
+    /// about its columns.
     pub(crate) fn loaded(&self, name: &TableName, schema: &SchemaRef, made: LoadedVersion) -> TableInfo {
         let newest = self.node.catalog().info(&self.tenant, name).ok();
         newest.filter(|info| info.version == made.version).unwrap_or_else(|| TableInfo {
@@ -351,7 +357,7 @@ impl Caller {
         })
     }
 
-    /// Makes these changes of a table, all or none.
+    /// Applies all of these changes to a table, or none.
     ///
     /// # Errors
     /// As [`farpool_store::Catalog::alter_table`].
@@ -360,8 +366,9 @@ impl Caller {
         self.node.catalog().alter_table(&self.tenant, name, changes)
     }
 
-    /// A run that changes the rows that pass `program`, or removes them if it computes no columns; to be run as those of
-    /// [`Caller::start`]. Nothing of it is visible before [`Caller::publish_change`].
+    /// Creates a run that changes the rows that pass `program`, or removes them if the program computes no
+    /// columns. It is executed like one of [`Caller::start`]; nothing is visible before
+    /// [`Caller::publish_change`].
     ///
     /// # Errors
     /// As [`Run::start_changing`].
@@ -371,12 +378,12 @@ impl Caller {
         Run::start_changing(program, |schema| Encoder::new(pool, self.tenant.clone(), schema))
     }
 
-    /// Makes what came of a run of `program` by [`Caller::start_change`] the table's version, if it has changed as many
-    /// `rows`. Rows that have come behind those of the program's version since stay as they are.
+    /// Publishes the result of a run of [`Caller::start_change`] as the table's new version, if it has
+    /// changed `rows` rows. Rows that were appended since the program's version stay as they are.
     ///
     /// # Errors
-    /// `Stale` when other rows have changed since, `NotFound` when the table is gone; `OverLimit` when memory is short;
-    /// `Internal` for another number of rows.
+    /// `Stale` when other rows have changed since, `NotFound` when the table is gone; `OverLimit` when memory
+    /// is short; `Internal` for another number of rows.
     pub fn publish_change(&self, program: &BoundProgram, changed: Changed, rows: u64) -> Result<TableInfo> {
         self.check(Verb::Change)?;
         if changed.rows != rows {
@@ -389,7 +396,7 @@ impl Caller {
         self.node.catalog().replace_row_groups(&self.tenant, name, base, &changed.groups)
     }
 
-    /// Drops a table; programs that read it finish undisturbed.
+    /// Drops a table; programs that read it run to their end.
     ///
     /// # Errors
     /// `NotFound`.
@@ -398,16 +405,16 @@ impl Caller {
         self.node.catalog().drop_table(&self.tenant, name)
     }
 
-    /// Drops a table of `tenant`, as [`Caller::drop_table`] does one of the caller's.
+    /// Drops a table of `tenant`, otherwise as [`Caller::drop_table`].
     ///
     /// # Errors
-    /// `NotFound`; `Denied` for whom may only change what its own tenant has.
+    /// `NotFound`; `Denied` if the caller's right does not reach other tenants.
     pub fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<()> {
         self.check_reach(tenant, Verb::Drop, Verb::DropOfAll)?;
         self.node.catalog().drop_table(tenant, name)
     }
 
-    /// Keeps a view; with `replace` in place of one of its name.
+    /// Stores a view; with `replace`, in the place of one with the same name.
     ///
     /// # Errors
     /// As [`farpool_store::Catalog::create_view`].
@@ -416,17 +423,17 @@ impl Caller {
         self.node.catalog().create_view(&self.tenant, view, replace)
     }
 
-    /// Drops a view; one of `tenant`, if that is another one.
+    /// Drops a view of the caller's tenant, or of `tenant`.
     ///
     /// # Errors
-    /// `NotFound`; `Denied` for whom may only change what its own tenant has.
+    /// `NotFound`; `Denied` for another tenant if the caller's right does not reach it.
     pub fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<()> {
         let tenant = tenant.unwrap_or(&self.tenant);
         self.check_reach(tenant, Verb::DropView, Verb::DropOfAll)?;
         self.node.catalog().drop_view(tenant, name)
     }
 
-    /// The state of the node, of other tenants only for whom may see them.
+    /// Returns the state of the node; includes other tenants only if the caller's right reaches them.
     ///
     /// # Errors
     /// `Denied`.
@@ -438,7 +445,8 @@ impl Caller {
         })
     }
 
-    /// The programs of clients that are under way, of other tenants only for whom may see them.
+    /// Lists the programs of clients that are under way; includes other tenants only if the caller's right
+    /// reaches them.
     ///
     /// # Errors
     /// `Denied`.
@@ -448,10 +456,10 @@ impl Caller {
         Ok(self.node.queries().list(tenant, self.node.clock().now_ns()))
     }
 
-    /// Ends a program that is under way; its client hears who did so.
+    /// Stops a program that is under way; the error that its client gets names who did so.
     ///
     /// # Errors
-    /// `NotFound` when there is none with this number that the caller may end.
+    /// `NotFound` when there is none with this number that the caller may stop.
     pub fn cancel_query(&self, id: u64) -> Result<()> {
         self.check(Verb::CancelQuery)?;
         let found =
@@ -473,8 +481,8 @@ impl Caller {
         }
     }
 
-    /// Has a worker do `work` within the caller's share; `then` gets what comes of it, or `Cancelled` if it was not
-    /// begun when the caller's flag was set, or `Internal` where a defect stopped it.
+    /// Runs `work` on a worker within the caller's share. `then` gets its result; `Cancelled` if the caller's
+    /// flag was set before it began; or `Internal` if it panicked.
     pub fn spawn<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Caller) -> Result<T> + Send + 'static,
@@ -485,17 +493,17 @@ impl Caller {
         self.node.scheduler().submit(&self.region, Class::Foreground, Arc::new(job));
     }
 
-    /// Has the workers do the steps of `task` within the caller's share.
+    /// Submits `task` to the scheduler, within the caller's share.
     pub(crate) fn submit_task(&self, task: Arc<dyn Task>) -> TaskId {
         self.node.scheduler().submit(&self.region, Class::Foreground, task)
     }
 
-    /// A task of the caller has something to do again: its rows have come.
+    /// Tells the scheduler that a waiting task of the caller has work again, such as rows that have come.
     pub(crate) fn wake_task(&self, task: TaskId) {
         self.node.scheduler().wake(task);
     }
 
-    /// The caller's share has something to do again: a sink has room.
+    /// Tells the scheduler that the caller's waiting tasks may have work again, such as a sink with room.
     pub fn wake(&self) {
         self.node.scheduler().wake_region(&self.region);
     }
@@ -533,7 +541,7 @@ impl Caller {
     }
 }
 
-/// A sink that adds to the tenant's totals what its program cost.
+/// A sink that adds the cost of its program to the tenant's totals.
 struct Accounted {
     sink: Arc<dyn Sink>,
     run: Arc<Run>,
@@ -566,7 +574,7 @@ impl Sink for Accounted {
         }
         self.node.run_ends();
         self.node.shares().programs(&self.tenant).took(elapsed_ns);
-        // Before anybody hears of the end: what they then ask for is not in line behind it.
+        // Before the client learns of the end: its next program must not wait in line behind this one.
         drop(self.turn.lock().take());
         self.sink.finish(result);
     }

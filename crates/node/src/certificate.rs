@@ -1,4 +1,4 @@
-//! The files of a node's certificate and its private key.
+//! Reads the files of a node's certificate and its private key.
 
 use farpool_model::{Error, Result, limits};
 use farpool_wire::ServerTls;
@@ -6,11 +6,11 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Reads the certificate, with those between it and its authority, and the key to it.
+/// Reads the certificate chain and its private key.
 ///
 /// # Errors
-/// `Invalid` with the file: one that cannot be read, has something else in it, or a key that does not belong to the
-/// certificate.
+/// `Invalid` with the file: one that cannot be read, has unexpected content, or a key that does not belong to
+/// the certificate.
 pub fn read(certificate: &Path, key: &Path) -> Result<ServerTls> {
     let chain = ServerTls::chain(&bytes(certificate)?).map_err(|error| error.at(certificate.display()))?;
     let private = ServerTls::key(&bytes(key)?).map_err(|error| error.at(key.display()))?;

@@ -1,9 +1,10 @@
-//! What nobody waits for: merges of small row groups, and profiles. Those of a tenant's tables are done one after the
-//! other, in their order ([`Chore::order`]), as one task within the tenant's share. Did its connections take turns, or its
-//! tables, all profiles would be begun at once, and each holds some 100 KiB for a column until it is settled.
+//! The background work of a node: merges of small row groups, and profiles. The chores of a tenant are done
+//! one after the other, in their order ([`Chore::order`]), as one task within the tenant's share. If
+//! connections or tables took turns instead, all profiles would be begun at once, and each holds some 100 KiB
+//! per column until it is settled.
 //!
-//! A chore for which there is too little memory is set aside, so that those go on that hold some. When all are, they
-//! are tried once more; where nothing else is done in the background, not before that has rested for a moment.
+//! A chore that finds too little memory is set aside, so that those that hold some go on. When all have been
+//! set aside they are tried again; if no other background work is done, only after a short pause.
 
 use crate::profiles::within_step;
 use farpool_model::Clock;
@@ -15,17 +16,17 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The lines of all tenants of a node.
+/// Counters shared by the chore lines of all tenants of a node.
 #[derive(Default)]
 pub(crate) struct Lines {
-    /// Lines that have a task.
+    /// Number of lines that have a task in the scheduler.
     active: AtomicUsize,
-    /// Times in a row that all chores of a line lacked memory.
+    /// Number of times in a row that all chores of a line lacked memory.
     futile: AtomicUsize,
 }
 
 impl Lines {
-    /// All chores of a line lack memory. Whether those of all lines do.
+    /// Records that all chores of a line lack memory. Returns whether this holds for all lines.
     fn all_lack(&self) -> bool {
         let futile = self.futile.fetch_add(1, Ordering::Relaxed) + 1;
         let all = futile >= self.active.load(Ordering::Relaxed);
@@ -36,7 +37,7 @@ impl Lines {
     }
 }
 
-/// The chores of a tenant's tables.
+/// The line of chores of one tenant.
 pub(crate) struct ChoreLine {
     scheduler: Arc<Scheduler>,
     region: Arc<Region>,
@@ -46,20 +47,20 @@ pub(crate) struct ChoreLine {
 
 #[derive(Default)]
 struct LineState {
-    /// Those that have something to do, in their order: one that comes back has its place again.
+    /// Chores to be worked on, by order: one that is submitted again gets its former place.
     chores: BTreeMap<(bool, u64), Chore>,
-    /// Chores for which there was too little memory when they were tried.
+    /// Chores that lacked memory when they were last tried.
     lacking: BTreeMap<(bool, u64), Chore>,
     has_task: bool,
 }
 
 impl ChoreLine {
-    /// One of `lines`, whose work is done within the share of `region`.
+    /// Creates a line that belongs to `lines` and works within the share of `region`.
     pub fn new(scheduler: Arc<Scheduler>, region: Arc<Region>, lines: Arc<Lines>) -> Self {
         ChoreLine { scheduler, region, lines, state: Mutex::default() }
     }
 
-    /// Takes in a chore that has something to do.
+    /// Adds a chore that has work to do.
     pub fn submit(self: &Arc<Self>, chore: Chore) {
         let has_task = {
             let mut state = self.state.lock();
@@ -73,7 +74,8 @@ impl ChoreLine {
         }
     }
 
-    /// The first in line; `None` when there is none, and the next one takes another task.
+    /// The first chore; `None` when the line is empty. Its task then ends, and the next submit starts
+    /// another.
     fn first(&self) -> Option<Chore> {
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -108,7 +110,7 @@ impl ChoreLine {
     }
 }
 
-/// Ends when the line is empty.
+/// The scheduler task of a line; ends when the line is empty.
 struct LineTask(Arc<ChoreLine>);
 
 impl Task for LineTask {
@@ -122,7 +124,7 @@ impl Task for LineTask {
 
     fn finish(&self, end: End) {
         if end.error.is_some() {
-            // The node ends: what is left is done only for those who wait.
+            // The node shuts down: what is left is done only on request.
             let left = mem::take(&mut *self.0.state.lock());
             drop(left);
         }

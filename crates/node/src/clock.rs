@@ -1,5 +1,5 @@
-//! The clocks of the node: elapsed time for receipts and uptime, CPU time for what a step costs, and the time of day for
-//! what ends on a date.
+//! The clocks of the node: elapsed time for receipts and uptime, CPU time for the cost of steps, and the time
+//! of day for expiry dates.
 
 #![expect(unsafe_code, reason = "the thread CPU clock is a system call that std does not offer")]
 
@@ -17,7 +17,7 @@ pub fn thread_cpu_ns() -> u64 {
     seconds * 1_000_000_000 + nanoseconds
 }
 
-/// The clocks of the system; wall time counts from when this was made.
+/// The clocks of the system; elapsed time counts from its creation.
 #[derive(Debug)]
 pub struct SystemClock(Stopwatch);
 

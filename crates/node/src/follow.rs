@@ -1,7 +1,7 @@
-//! Keeps up with files that say how the node meets its clients: who may connect, and its certificate.
+//! Follows changes of the files that configure a running node: the access file and the certificate.
 //!
-//! Invariant: what the node goes by is always what some whole files say. One that is being written is not read before
-//! it has stayed the same for a while, and a mistake in one changes nothing.
+//! Invariant: what is in effect always comes from a complete, valid set of files. A file that is being
+//! written is read only once it has stayed the same for a while, and a file with a mistake changes nothing.
 
 use farpool_model::{Error, Result};
 use std::fs::Metadata;
@@ -10,44 +10,44 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-/// The time between two looks at the files: two of them and what follows take less than a second.
+/// Interval between checks of the files: two checks and applying a change take less than a second.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// Files that say one thing together, and what was seen of them.
+/// Files that are read together, and their state when last checked.
 #[derive(Debug)]
 pub struct Followed<T> {
     paths: Vec<PathBuf>,
     read: fn(&[PathBuf]) -> Result<T>,
-    /// At the last look.
+    /// Stamps at the last check.
     seen: Vec<Option<Stamp>>,
-    /// When they were read last.
+    /// Stamps when the files were last read.
     taken: Vec<Option<Stamp>>,
-    /// Why they could not be used then.
+    /// The error of the last read, if it failed.
     failure: Option<Error>,
 }
 
-/// By which two states of a file are told apart.
+/// What distinguishes two states of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,
     bytes: u64,
-    /// A file that takes the place of another has another one.
+    /// Differs when another file has taken the path.
     inode: u64,
 }
 
-/// What came of a look at the files.
+/// Result of a check of the files.
 #[derive(Debug)]
 pub enum Reread<T> {
-    /// Nothing new.
+    /// The files have not changed.
     Same,
-    /// They are not what they were before.
+    /// The files were read and have changed.
     Changed(T),
-    /// They cannot be used, which was not said before.
+    /// The files cannot be used; returned once per failure.
     Failed(Error),
 }
 
 impl<T: Send + 'static> Followed<T> {
-    /// Reads the files for the first time, and then whenever it is asked to, by `read`.
+    /// Reads the files with `read` for the first time, and keeps it for later reads.
     ///
     /// # Errors
     /// Those of `read`.
@@ -57,7 +57,7 @@ impl<T: Send + 'static> Followed<T> {
         Ok((Followed { paths, read, seen: stamps.clone(), taken: stamps, failure: None }, first))
     }
 
-    /// Reads the files if they are others than before and are so since the look before this one.
+    /// Reads the files if they have changed since the last read, and not since the last check.
     pub fn look(&mut self) -> Reread<T> {
         let stamps = stamps(&self.paths);
         let is_settled = std::mem::replace(&mut self.seen, stamps.clone()) == stamps;
@@ -67,7 +67,7 @@ impl<T: Send + 'static> Followed<T> {
         self.read_now(stamps, false)
     }
 
-    /// Reads the files, whether they have changed or not.
+    /// Reads the files, even if they have not changed.
     pub fn read_again(&mut self) -> Reread<T> {
         self.read_now(stamps(&self.paths), true)
     }
@@ -87,15 +87,16 @@ impl<T: Send + 'static> Followed<T> {
         }
     }
 
-    /// Has `apply` have what the files say for as long as this is polled: a change counts within a second, and what comes
-    /// from `asked` has them read at once. The log calls them `what`.
+    /// Passes the content of the files to `apply` whenever it changes, for as long as this is polled: a
+    /// change takes effect within a second, and a message in `asked` makes it read at once. `what` names the
+    /// files in the log.
     pub async fn follow(mut self, what: &'static str, apply: impl Fn(T), mut asked: mpsc::Receiver<()>) {
         loop {
             let is_asked = tokio::select! {
                 () = sleep(LOOK) => false,
                 Some(()) = asked.recv() => true,
             };
-            // A file may lie where reading takes long.
+            // On a blocking thread: the file may be on a slow file system.
             let looked = tokio::task::spawn_blocking(move || {
                 let came = if is_asked { self.read_again() } else { self.look() };
                 (self, came)
@@ -182,7 +183,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         file.look();
         assert!(matches!(file.look(), Reread::Failed(_)));
-        // A file that takes the place of the other counts although it may have the same size and time.
+        // A replaced file counts as changed although its size and time may be the same.
         fs::write(folder.path().join("new"), format!("[tenant.ann]\n{}", line("two"))).unwrap();
         fs::rename(folder.path().join("new"), &path).unwrap();
         file.look();

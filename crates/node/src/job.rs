@@ -1,4 +1,4 @@
-//! Work of one step, done by a worker: a request that is looked at.
+//! A scheduler task of one step, for requests that a worker carries out at once.
 
 use farpool_model::{Clock, Error, Result};
 use farpool_pipeline::{Cancel, End, Progress, Readiness, Task};
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 type Work<T> = Box<dyn FnOnce() -> Result<T> + Send>;
 type Then<T> = Box<dyn FnOnce(Result<T>) + Send>;
 
-/// What is to do, what came of it, and who wants to know.
+/// The work of one step, its result, and the function that receives the result.
 pub(crate) struct Job<T> {
     cancel: Cancel,
     work: Mutex<Option<Work<T>>>,
@@ -16,7 +16,7 @@ pub(crate) struct Job<T> {
 }
 
 impl<T: Send> Job<T> {
-    /// `work`, which is not begun once `cancel` is set; `then` gets what comes of it.
+    /// Creates a job that does not begin once `cancel` is set; `then` gets the result.
     pub fn new(
         cancel: Cancel,
         work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -50,7 +50,8 @@ impl<T: Send> Task for Job<T> {
     fn finish(&self, end: End) {
         let outcome = self.outcome.lock().take();
         let outcome = outcome.unwrap_or_else(|| Err(end.error.unwrap_or_else(Error::cancelled)));
-        // Also where it was never begun, what it holds is let go before anybody hears of it.
+        // Dropped before the result is passed on, even if it never began, so that what it holds is free by
+        // then.
         drop(self.work.lock().take());
         if let Some(then) = self.then.lock().take() {
             then(outcome);

@@ -1,8 +1,8 @@
-//! Programs that were prepared and are kept, with the version of the table that they were prepared for and the plan that
-//! they were compiled to, until whoever asked for them gives them back.
+//! Prepared programs that a client keeps: each with the table version that it was prepared for and the
+//! compiled plan, until the client gives it back.
 //!
-//! Invariant: what one connection keeps is bounded in number and in bytes; beyond, what was used longest ago is
-//! forgotten. A run has its own hold of its table, so that it is not disturbed by that.
+//! Invariant: what one connection keeps is bounded in number and in bytes; beyond that, the least recently
+//! used is evicted. A run holds its table itself, so that eviction does not affect it.
 
 use farpool_columns::Table;
 use farpool_memory::Reservation;
@@ -11,10 +11,10 @@ use farpool_pipeline::BoundProgram;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What one connection keeps, by handles.
+/// The prepared programs of one connection, by handle.
 #[derive(Default)]
 pub(crate) struct Shelf {
-    /// The one that was used last is at the end.
+    /// Entries by time of use, the most recently used last.
     entries: VecDeque<Entry>,
     bytes: usize,
 }
@@ -22,12 +22,12 @@ pub(crate) struct Shelf {
 struct Entry {
     handle: u32,
     program: Arc<BoundProgram>,
-    /// For the program, and what the answers had of its plan.
+    /// Memory reserved for the program and the plan that it was made from.
     held: Reservation,
 }
 
 impl Shelf {
-    /// Keeps what was prepared, which takes what is `held` for it.
+    /// Stores a prepared program, with the memory `held` for it.
     pub fn put(&mut self, handle: u32, program: BoundProgram, held: Reservation) {
         self.remove(handle);
         self.bytes += held.bytes();
@@ -39,7 +39,7 @@ impl Shelf {
         }
     }
 
-    /// What a handle names, which has been used by that.
+    /// Returns the program of a handle, and marks it as used.
     pub fn get(&mut self, handle: u32) -> Option<Arc<BoundProgram>> {
         let entry = self.take(handle)?;
         let program = entry.program.clone();
@@ -47,7 +47,7 @@ impl Shelf {
         Some(program)
     }
 
-    /// A version of a table that a program which is kept reads, if it is `wanted`.
+    /// Returns a version of a table that one of the stored programs reads and `wanted` accepts.
     pub fn table(&self, name: &TableName, wanted: impl Fn(Version, &Table) -> bool) -> Option<Arc<Table>> {
         let mut programs = self.entries.iter().map(|entry| &entry.program);
         let reads = |program: &&Arc<BoundProgram>| {
@@ -57,7 +57,7 @@ impl Shelf {
         programs.find(reads).map(|program| program.table().clone())
     }
 
-    /// Forgets what a handle names.
+    /// Drops the program of a handle.
     pub fn remove(&mut self, handle: u32) {
         if let Some(entry) = self.take(handle) {
             self.bytes -= entry.held.bytes();
@@ -76,7 +76,7 @@ mod tests {
     use crate::{Node, NodeConfig};
     use farpool_model::{LoadMode, Program, TenantName};
 
-    /// A program over an empty table that is said to be of this version, and what is held for it.
+    /// A program over an empty table of a given version, and memory for it.
     fn maker() -> impl Fn(u64, usize) -> (BoundProgram, Reservation) {
         let node = Node::start(NodeConfig { memory_bytes: 64 << 20, ..NodeConfig::default() }).unwrap();
         let caller = node.owner(TenantName::default());
@@ -109,7 +109,7 @@ mod tests {
         let has =
             |shelf: &Shelf, wanted| shelf.table(&name, |version, _| version == Version(wanted)).is_some();
         assert!(has(&shelf, 2) && !has(&shelf, 1));
-        // A plan that is large takes the place of all others.
+        // A plan that takes all the room evicts all others.
         put(&mut shelf, 7, limits::HANDLE_BYTES_MAX);
         assert_eq!((shelf.entries.len(), shelf.bytes), (1, limits::HANDLE_BYTES_MAX));
         shelf.remove(7);

@@ -1,8 +1,7 @@
-//! The memory node: the pool, its tables, the threads that run programs, and the socket through which
-//! others reach them.
+//! The memory node: the pool, its tables, the threads that run programs, and the socket for clients.
 //!
-//! Invariant: nothing that a client does or fails to do can hold a worker thread, another client's
-//! program, or memory beyond the bounds in `farpool_model::limits`.
+//! Invariant: nothing that a client does or fails to do can block a worker thread or another client's
+//! program, or hold memory beyond the bounds in `farpool_model::limits`.
 
 pub mod access;
 mod admission;

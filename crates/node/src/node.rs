@@ -1,8 +1,8 @@
-//! The node without its sockets: pool, catalog, scheduler, worker threads and totals. What it does, it does for a
-//! [`Caller`].
+//! The node without its sockets: pool, catalog, scheduler, worker threads and totals. Everything it does, it
+//! does for a [`Caller`].
 //!
-//! The workers hold nothing of the node but the scheduler, so that the node ends, and they with it, when
-//! its last owner lets go.
+//! The workers hold a reference only to the scheduler, so that the node shuts down, and they with it, when
+//! its last owner drops it.
 
 use crate::access::{Access, Grant};
 use crate::background::BackgroundThreads;
@@ -31,19 +31,19 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// How often it is looked whether the time of a token is over, while its client is connected.
+/// Interval at which it is checked whether the token of a connected client has expired.
 const PASS_TICK: Duration = Duration::from_millis(500);
 
-/// What a node is made of.
+/// Configuration of a node.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// Memory for tables; rounded down to whole pages.
+    /// Bytes of memory for tables; rounded down to whole pages.
     pub memory_bytes: usize,
-    /// Memory for everything else. Others in the process may work within it too.
+    /// Memory for everything else. May be shared with other parts of the process.
     pub work: Arc<WorkMemory>,
-    /// Threads that run programs. None is allowed: then only runs that their owner steps make progress.
+    /// Number of threads that run programs. With 0, only runs that their owner steps make progress.
     pub workers: usize,
-    /// Who may connect, and what tenants may take.
+    /// Who may connect, and the limits of tenants.
     pub access: Access,
 }
 
@@ -58,32 +58,32 @@ impl Default for NodeConfig {
     }
 }
 
-/// What a node takes from the machine it runs on.
+/// What a node gets from its host: clock, random keys and resources.
 #[derive(Clone, Debug)]
 pub struct Environment {
-    /// By which work is charged and receipts are written.
+    /// Clock by which work is charged and receipts are written.
     pub clock: Arc<dyn Clock>,
-    /// Where keys lie in the hash tables of programs; clients must not be able to guess it.
+    /// Seed of the hash tables of programs; clients must not be able to guess it.
     pub hash_seed: u64,
-    /// Tells this process from others: where it was started anew, nothing is known of loads before. Never 0.
+    /// Identifies this process: after a restart nothing is known of earlier loads. Never 0.
     pub instance: u64,
-    /// Threads that work for a node without workers of its own.
+    /// Number of threads that work for a node without workers of its own.
     pub processors: usize,
-    /// Bytes for the groups of one program, where these are fewer than a part of the memory for work.
+    /// Maximum bytes for the groups of one program, if that is less than its part of the memory for work.
     pub group_bytes: usize,
-    /// Threads of the lowest priority that a node without workers starts when there is work that nobody waits for.
-    /// None in a simulation, which has it done itself.
+    /// Number of lowest-priority threads that a node without workers starts for background work. 0 in a
+    /// simulation, which does that work itself.
     pub background_threads: usize,
-    /// Which allocations in the pool fail; none where there is room, unless it is a simulation.
+    /// Hook that makes allocations in the pool fail, for simulations.
     pub failures: Option<Arc<dyn Failures>>,
 }
 
 impl Environment {
-    /// That of this process.
+    /// Returns the environment of this process.
     pub fn of_system() -> Self {
         Environment {
             clock: Arc::new(SystemClock::new()),
-            // The system gives these keys, for hash tables as well.
+            // The standard library's random keys for hash maps serve here, too.
             hash_seed: RandomState::new().hash_one(()),
             instance: RandomState::new().hash_one(()).max(1),
             processors: std::thread::available_parallelism().map_or(1, NonZero::get),
@@ -119,13 +119,13 @@ impl Node {
     /// Reserves the memory and starts the workers.
     ///
     /// # Errors
-    /// `Invalid` when there is too little memory for work; what the system says about the memory or the threads.
+    /// `Invalid` when there is too little memory for work; errors of the system for memory or threads.
     pub fn start(config: NodeConfig) -> Result<Arc<Self>> {
         Node::assemble(config, Environment::of_system())
     }
 
-    /// Starts a node that gives `group_bytes` to the groups of one program; groups that may not fit leave in parts, for
-    /// the client to merge.
+    /// Starts a node that allows `group_bytes` for the groups of one program; groups that do not fit leave in
+    /// parts, for the client to merge.
     ///
     /// # Errors
     /// As [`Node::start`].
@@ -133,7 +133,7 @@ impl Node {
         Node::assemble(config, Environment { group_bytes, ..Environment::of_system() })
     }
 
-    /// A node whose clock and keys come from outside: a simulation gives some that repeat.
+    /// Creates a node with a given clock and keys: a simulation passes deterministic ones.
     ///
     /// # Errors
     /// As [`Node::start`].
@@ -180,8 +180,8 @@ impl Node {
         Ok(node)
     }
 
-    /// Has others connect from now on, and has tenants keep to other limits. Whoever came in by what is no longer
-    /// granted has to leave; what a tenant has beyond a limit stays until it ends.
+    /// Changes who may connect and the limits of tenants. Clients whose grant no longer stands are
+    /// disconnected; what a tenant already has beyond a limit stays until it ends.
     pub fn set_access(&self, access: Access) {
         let before = self.access.borrow().clone();
         let tenants: BTreeSet<&TenantName> = before.tenants().chain(access.tenants()).collect();
@@ -194,7 +194,8 @@ impl Node {
         self.access.send_replace(Arc::new(access));
     }
 
-    /// Has clients that connect from now on speak TLS, and see this certificate. Before, they speak in the clear.
+    /// Enables TLS with this certificate for connections accepted from now on. Before, they are not
+    /// encrypted.
     pub fn set_tls(&self, tls: ServerTls) {
         *self.tls.lock() = Some(tls);
     }
@@ -203,15 +204,15 @@ impl Node {
         self.tls.lock().clone()
     }
 
-    /// The caller that a client is which shows `token`.
+    /// Returns the caller for a client that shows `token`.
     ///
     /// # Errors
-    /// `Denied` when the node asks for tokens and this is none of them.
+    /// `Denied` when the node requires a token and this one is not valid.
     pub fn caller(self: &Arc<Self>, token: Option<&str>) -> Result<Caller> {
         self.admit(token).map(|(caller, _)| caller)
     }
 
-    /// Authenticates a token: the caller that it stands for, and what ends the caller's connection.
+    /// Authenticates a token. Returns the caller, and the pass that tells when its connection must end.
     ///
     /// # Errors
     /// As [`Node::caller`].
@@ -222,12 +223,13 @@ impl Node {
         Ok((Caller::new(self.clone(), grant.tenant.clone(), grant.right), Pass { clock, access, grant }))
     }
 
-    /// The caller that the owner of the node is when it acts for `tenant`.
+    /// Returns a caller with which the node's owner acts for `tenant`.
     pub fn owner(self: &Arc<Self>, tenant: TenantName) -> Caller {
         Caller::new(self.clone(), tenant, Right::Admin)
     }
 
-    /// Has nothing found out about the rows of loads that begin from now on before somebody asks.
+    /// Disables background profiling for loads that start after this call; a profile is then computed on
+    /// first request.
     pub fn close_taps(&self) {
         self.catalog.close_taps();
     }
@@ -240,17 +242,18 @@ impl Node {
         &self.catalog
     }
 
-    /// The memory that everything beside the pool shares.
+    /// The budget of memory beside the pool.
     pub fn work(&self) -> &Arc<WorkMemory> {
         &self.work
     }
 
-    /// The part of it that `tenant` reserves from.
+    /// The account of `tenant` in that budget.
     pub(crate) fn account(&self, tenant: &TenantName) -> Account {
         self.work.account(tenant)
     }
 
-    /// What shares the node's threads among all work. The owner of a node without workers has it do steps.
+    /// The scheduler that divides the node's threads among all work. The owner of a node without workers uses
+    /// it to do steps.
     pub fn scheduler(&self) -> &Arc<Scheduler> {
         &self.scheduler
     }
@@ -268,12 +271,12 @@ impl Node {
         &self.clock
     }
 
-    /// Tells the process from others.
+    /// The number that identifies this process.
     pub(crate) fn instance(&self) -> u64 {
         self.instance
     }
 
-    /// Bytes of the memory for work that outcomes of loads take, those under way and those that are remembered.
+    /// Bytes of the memory for work taken by outcomes of loads, both under way and remembered.
     pub fn outcomes_bytes(&self) -> u64 {
         cast::u64_from(self.shares.outcomes_bytes())
     }
@@ -283,22 +286,22 @@ impl Node {
         self.shares.forget_old_loads(self.clock.now_ns());
     }
 
-    /// What each tenant has of the node.
+    /// The shares of all tenants.
     pub(crate) fn shares(&self) -> &Shares {
         &self.shares
     }
 
-    /// One more program is under way.
+    /// Counts a program as running.
     pub(crate) fn run_begins(&self) {
         self.programs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A program has come to its end.
+    /// Counts a program as ended.
     pub(crate) fn run_ends(&self) {
         self.programs.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The state of the node, all tenants included.
+    /// Returns the state of the node, including all tenants.
     pub fn status(&self) -> Status {
         let usage = self.pool.usage();
         let work = self.work.usage();
@@ -321,7 +324,7 @@ impl Node {
         }
     }
 
-    /// The state of the node as far as it concerns `tenant`.
+    /// Returns the state of the node, limited to what concerns `tenant`.
     pub(crate) fn status_for(&self, tenant: &TenantName) -> Status {
         let mut status = self.status();
         status.tenants.retain(|t| t.tenant == tenant.as_str());
@@ -334,7 +337,8 @@ impl Node {
         self.scheduler.shutdown();
         let own = std::thread::current().id();
         for worker in self.workers.lock().drain(..) {
-            // The last owner may be a program that a worker lets go of: that worker cannot wait for itself.
+            // The node may be dropped by a worker, together with the last program: that worker cannot wait
+            // for itself.
             if worker.thread().id() == own {
                 continue;
             }
@@ -381,7 +385,7 @@ impl Node {
                 memory_bytes_limit: limits.pool_bytes_max.map(cast::u64_from),
                 work_bytes_limit: limits.work_bytes_max.map(cast::u64_from),
                 programs_limit: limits.programs_max.map(count),
-                // Where any number may run, none waits.
+                // If any number may run, none waits.
                 programs_waiting_limit: limits
                     .programs_max
                     .map(|_| cast::u64_from(limits.programs_waiting_max)),
@@ -412,7 +416,7 @@ impl std::fmt::Debug for Node {
     }
 }
 
-/// How long a client may stay that was let in.
+/// Tells until when the connection of a client may stay open.
 pub(crate) struct Pass {
     clock: Arc<dyn Clock>,
     access: watch::Receiver<Arc<Access>>,
@@ -420,19 +424,19 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    /// What the token is called by which the client came in.
+    /// Name of the token that the client showed.
     pub fn token_name(&self) -> Option<&str> {
         self.grant.name.as_deref()
     }
 
-    /// Resolves when what was granted no longer is, with the reason.
+    /// Resolves when the client's grant no longer stands, with the reason.
     pub async fn ended(&mut self) -> Error {
         loop {
             let confirmed = self.access.borrow_and_update().confirm(&self.grant, self.clock.unix_s());
             if let Err(error) = confirmed {
                 return error;
             }
-            // The clock may be set: only a short time is slept through.
+            // Short sleeps, since the time of day may be changed meanwhile.
             let tick = async {
                 match self.grant.until {
                     Some(_) => sleep(PASS_TICK).await,
@@ -443,7 +447,7 @@ impl Pass {
                 () = tick => {}
                 changed = self.access.changed() => {
                     if changed.is_err() {
-                        // Without a node nothing changes any more.
+                        // The node is gone: the grant cannot change any more.
                         std::future::pending::<()>().await;
                     }
                 }
@@ -452,7 +456,7 @@ impl Pass {
     }
 }
 
-/// A connection that counts.
+/// Counts a connection for as long as it lives.
 pub(crate) struct ConnectionGuard {
     node: Arc<Node>,
     _seat: ConnectionSeat,
@@ -482,15 +486,15 @@ fn start_worker(index: usize, scheduler: Arc<Scheduler>, seats: Arc<Seats>) -> R
         .map_err(|error| Error::internal(format!("cannot start worker thread {index}: {error}")))
 }
 
-/// A worker thread, with the CPU it has.
+/// A worker thread and its seat, that is, the CPU that it runs on.
 struct Seated {
     seats: Arc<Seats>,
     index: usize,
 }
 
 impl WorkerThread for Seated {
-    /// Of several workers the first has nothing to do with it, so that a request need not wait for the step of a
-    /// profile to end.
+    /// If there are several workers, the first does no background work, so that a request need not wait for
+    /// the step of a profile to end.
     fn works_in_background(&self) -> bool {
         self.index > 0 || self.seats.count() == 1
     }
@@ -505,7 +509,7 @@ impl WorkerThread for Seated {
 }
 
 fn work(scheduler: &Scheduler, thread: &Seated) {
-    // A panic is a defect of one program's operators: it must not cost the node a worker.
+    // A panic is a bug in one program's operators: it must not end a worker thread.
     let step = || scheduler.work(thread);
     while catch_unwind(AssertUnwindSafe(step)).unwrap_or(true) {}
 }

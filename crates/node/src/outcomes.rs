@@ -1,14 +1,14 @@
-//! What became of loads that have an id, for clients that did not hear of it: of each tenant, those under way and the
-//! latest that have ended.
+//! Outcomes of loads that have an id, for clients that lost the answer: for each tenant, the loads under way
+//! and the latest that have ended.
 //!
-//! A load takes an id once. Whoever comes with the same id again gets the outcome of the first one, whatever that was, and
-//! so does whoever asks for it. To ask is to say that the load will not be gone on with: one whose rows have not all
-//! come ends, and one that has not come at all is not begun any more.
+//! An id is used once. A second load with the same id gets the outcome of the first, whatever that was, and
+//! so does a request for the outcome. Such a request says that the load will not be continued: one whose rows
+//! have not all come is ended, and one that has not begun can no longer begin.
 //!
-//! Invariants: an id makes one version at most, as long as it is remembered; of a load that is said not to be loaded
-//! nothing is visible, nor will be. What is remembered is reserved from the tenant's memory for work and pushes out its
-//! own only. The newest version whose load is forgotten is known: a load that would have made a later one, and is not
-//! remembered, has not come.
+//! Invariants: an id makes at most one version, as long as it is remembered; if a load is reported as not
+//! loaded, none of its rows are or will become visible. Outcomes are reserved from the tenant's memory for
+//! work and evict only outcomes of the same tenant. The newest version whose load is forgotten is known: a
+//! load that is not remembered, and would have made a later version, has not come.
 
 use farpool_memory::{Account, Reservation};
 use farpool_model::limits::{
@@ -28,13 +28,13 @@ pub(crate) struct Outcomes(Mutex<State>);
 #[derive(Default)]
 struct State {
     records: BTreeMap<LoadId, Arc<Record>>,
-    /// Those that have ended, the oldest first, and when they did.
+    /// Loads that have ended, the oldest first, with the time when they did.
     ended: VecDeque<(u64, LoadId)>,
     /// The newest version whose load is forgotten; 0 when none is.
     forgotten: u64,
 }
 
-/// One load.
+/// The state and outcome of one load.
 pub(crate) struct Record(Mutex<RecordState>);
 
 struct RecordState {
@@ -51,19 +51,19 @@ enum Stage {
     Ended(LoadOutcome),
 }
 
-/// Told of an outcome, once.
+/// A callback that gets an outcome, once.
 type Waiter = Box<dyn FnOnce(&LoadOutcome) + Send>;
 
-/// What there is under an id when a load begins with it.
+/// Result of registering a load's id.
 pub(crate) enum Begun {
-    /// Nothing: the load may go on, and says here what becomes of it.
+    /// The id is new: the load may proceed, and reports its outcome here.
     New(Recording),
     /// A load with this id was begun before.
     Known(Arc<Record>),
 }
 
-/// The record of a load that is under way, for whoever carries it out. Dropped before it has ended, nothing of it was
-/// loaded.
+/// The record of a load under way, held by whoever carries it out. If it is dropped before an outcome was
+/// set, the outcome is that nothing was loaded.
 pub(crate) struct Recording {
     outcomes: Arc<Outcomes>,
     id: LoadId,
@@ -72,10 +72,10 @@ pub(crate) struct Recording {
 }
 
 impl Outcomes {
-    /// Begins a load. `end` is called, perhaps more than once, when it is to end unless its rows have all come.
+    /// Registers a load. `end` is called, perhaps more than once, to end it while its rows have not all come.
     ///
     /// # Errors
-    /// `OverLimit` when there is no memory to remember it.
+    /// `OverLimit` when there is no memory to remember its outcome.
     pub fn begin(
         self: &Arc<Self>,
         id: LoadId,
@@ -95,11 +95,12 @@ impl Outcomes {
         Ok(Begun::New(Recording { outcomes: self.clone(), id, record, now_ns: Box::new(now_ns) }))
     }
 
-    /// Has `then` told what becomes of a load, and the newest version whose load is forgotten. A load whose rows have not
-    /// all come is ended.
+    /// Calls `then` with the outcome of a load, once it has ended, and the newest version whose load is
+    /// forgotten. A load whose rows have not all come is ended.
     ///
     /// # Errors
-    /// `Busy` when too many wait for it; `OverLimit` when there is no memory to remember that it is not to begin.
+    /// `Busy` when too many wait for it; `OverLimit` when there is no memory to remember that it must not
+    /// begin.
     pub fn ask(
         &self,
         id: LoadId,
@@ -113,7 +114,7 @@ impl Outcomes {
             let record = match state.records.get(&id) {
                 Some(record) => record.clone(),
                 None => {
-                    // What comes late of the load finds this.
+                    // If the load's request arrives later, it finds this record.
                     let (held, stage) = (state.reserve(account)?, Stage::Ended(LoadOutcome::NotLoaded));
                     let record = Arc::new(Record(Mutex::new(RecordState { stage, held })));
                     state.records.insert(id, record.clone());
@@ -128,12 +129,12 @@ impl Outcomes {
         Ok(())
     }
 
-    /// Bytes of memory that are reserved for it.
+    /// Bytes of memory reserved for the outcomes.
     pub fn bytes_held(&self) -> usize {
         self.0.lock().records.values().map(|record| record.0.lock().held.bytes()).sum()
     }
 
-    /// Forgets what has been remembered for long enough.
+    /// Forgets outcomes that have been remembered for long enough.
     pub fn forget_old(&self, now_ns: u64) {
         self.0.lock().forget_old(now_ns);
     }
@@ -173,7 +174,7 @@ impl State {
 }
 
 impl Record {
-    /// What became of it, if it has ended.
+    /// The outcome, if the load has ended.
     pub fn outcome(&self) -> Option<LoadOutcome> {
         match &self.0.lock().stage {
             Stage::Ended(outcome) => Some(outcome.clone()),
@@ -181,12 +182,12 @@ impl Record {
         }
     }
 
-    /// Whether [`Record::outcome`] has something.
+    /// Whether the load has ended.
     pub fn has_ended(&self) -> bool {
         matches!(self.0.lock().stage, Stage::Ended(_))
     }
 
-    /// Has `waiter` told of the outcome, at once or when the load ends.
+    /// Calls `waiter` with the outcome, at once or when the load ends.
     ///
     /// # Errors
     /// `Busy` when too many wait.
@@ -208,7 +209,7 @@ impl Record {
     }
 
     fn end(&self) {
-        // Not under the lock: the load may end within the call.
+        // Outside the lock, since the load may end within the call.
         let end = match &mut self.0.lock().stage {
             Stage::UnderWay { end, .. } => mem::replace(end, Box::new(|| {})),
             Stage::Ended(_) => return,
@@ -216,7 +217,7 @@ impl Record {
         end();
     }
 
-    /// True when it had not ended before.
+    /// Sets the outcome and calls the waiters; false if one was set before.
     fn settle(&self, outcome: LoadOutcome) -> bool {
         let (outcome, waiters) = {
             let mut state = self.0.lock();
@@ -235,7 +236,7 @@ impl Record {
     }
 }
 
-/// The outcome with texts that may be remembered, for which `held` grows.
+/// Returns the outcome with its texts truncated; `held` grows by their length.
 fn shortened(outcome: LoadOutcome, held: &mut Reservation) -> LoadOutcome {
     let LoadOutcome::Failed(error) = outcome else { return outcome };
     let short = |text: &str| text[..text.floor_char_boundary(LOAD_OUTCOME_TEXT_BYTES_MAX)].to_string();
@@ -248,7 +249,7 @@ fn shortened(outcome: LoadOutcome, held: &mut Reservation) -> LoadOutcome {
 }
 
 impl Recording {
-    /// Says what became of the load.
+    /// Sets the outcome of the load.
     pub fn settle(&self, outcome: LoadOutcome) {
         if self.record.settle(outcome) {
             self.outcomes.ended(self.id, (self.now_ns)());

@@ -1,6 +1,6 @@
-//! Profiles that clients wait for, as tasks of the scheduler. Whoever does not want to wait for what the background does
-//! (`chores.rs`) asks, and has a profile made within his own share; for the memory that this takes he waits in line, for
-//! a bounded time (`memory.rs`).
+//! Profiles that clients wait for, as tasks of the scheduler. A client that does not want to wait for the
+//! background (`chores.rs`) requests the profile, which is then computed within its own share; the memory for
+//! it is waited for in line, up to a time limit (`memory.rs`).
 
 mod memory;
 
@@ -12,11 +12,11 @@ pub(crate) use memory::ProfileMemory;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Does what is to be done next of a profile that somebody waits for, until `is_stopped`; where it lacks memory, it
-/// waits for `memory`.
+/// Does the next step of a profile that a client waits for, until `is_stopped`; where memory is lacking,
+/// starts a wait in `memory`.
 ///
 /// # Errors
-/// `OverLimit`, with sizes, when it has waited for memory in vain.
+/// `OverLimit`, with sizes, when the wait for memory timed out.
 pub(crate) fn step(
     profile: &AwaitedProfile,
     memory: &ProfileMemory,
@@ -37,7 +37,7 @@ pub(crate) fn step(
     Ok(Progress::Busy)
 }
 
-/// Whether a step that begins now may go on.
+/// Returns a function that tells whether a step that begins now may continue.
 pub(crate) fn within_step(clock: &dyn Clock) -> impl Fn() -> bool {
     let begun_ns = clock.now_ns();
     move || clock.now_ns().saturating_sub(begun_ns) < limits::STEP_NS
@@ -45,12 +45,12 @@ pub(crate) fn within_step(clock: &dyn Clock) -> impl Fn() -> bool {
 
 type Then = Box<dyn FnOnce(Result<TableStatistics>) + Send>;
 
-/// What the rows of a table hold, for a client that waits for it.
+/// The task of computing a table's statistics for a client that waits for them.
 pub(crate) struct StatisticsTask {
     cancel: Cancel,
-    /// `None` after the end.
+    /// `None` after the end of the task.
     awaited: Mutex<Option<Arc<Awaited>>>,
-    /// Why it is given up.
+    /// The error with which the task gives up.
     refusal: Mutex<Option<Error>>,
     then: Mutex<Option<Then>>,
 }
@@ -62,8 +62,8 @@ struct Awaited {
 }
 
 impl StatisticsTask {
-    /// Begins when its `turn` has come, and ends with `cancel`; it waits in `memory` where it lacks some. `then` gets
-    /// what comes of it.
+    /// Creates a task that begins when its `turn` comes and ends with `cancel`; where memory is lacking, it
+    /// waits in `memory`. `then` gets the result.
     pub fn new(
         statistics: AwaitedStatistics,
         turn: Turn,
@@ -113,7 +113,7 @@ impl Task for StatisticsTask {
             (None, Some(awaited)) => awaited.statistics.get(),
             (None, None) => Err(Error::cancelled()),
         };
-        // The next one's turn comes before this one's client hears of its own.
+        // Gives the turn to the next request before this one's client gets its result.
         drop(awaited);
         if let Some(then) = self.then.lock().take() {
             then(outcome);

@@ -1,18 +1,20 @@
-//! Who may do what: each verb of the node, the right that it takes, and whose things it shows or changes.
+//! Access rules: each verb of the node, the right that it needs, and whether it reaches beyond the caller's
+//! tenant.
 //!
-//! Invariant: [`VERBS`] is the one place where this stands. [`crate::Caller`] looks here before it does anything.
+//! Invariant: [`VERBS`] is the only place that defines them. [`crate::Caller`] checks it before it does
+//! anything.
 
 use farpool_model::{Error, ErrorKind, Result};
 use std::str::FromStr;
 
-/// What a caller may do. Each right includes those before it.
+/// The right of a caller. Each right includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Right {
-    /// Look at tables and run programs.
+    /// May look at tables and run programs.
     Read,
-    /// Load, change and drop tables, and views, too.
+    /// May also load, change and drop tables and views.
     Write,
-    /// See what other tenants do too.
+    /// May also see and stop what other tenants do, and drop their tables and views.
     Admin,
 }
 
@@ -20,7 +22,7 @@ impl Right {
     /// Every right.
     pub const ALL: [Right; 3] = [Right::Read, Right::Write, Right::Admin];
 
-    /// As people write it, in the file of who may connect too.
+    /// The name of the right, as in the access file.
     pub fn name(self) -> &'static str {
         match self {
             Right::Read => "read",
@@ -35,64 +37,64 @@ impl FromStr for Right {
 
     fn from_str(text: &str) -> Result<Self> {
         let found = Right::ALL.into_iter().find(|right| right.name() == text);
-        // What stands there may be a token in the wrong place: it is not repeated.
+        // The text may be a token in the wrong place, so the message does not contain it.
         found.ok_or_else(|| Error::invalid("a role is one of read, write and admin"))
     }
 }
 
-/// Something that a caller can ask of a node.
+/// An operation that a caller can request of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     /// List or describe tables and views.
     Describe,
-    /// Tell what the rows of a table hold.
+    /// Return the statistics of a table.
     Statistics,
-    /// Say what would be done of a program.
+    /// Answer how a program would be carried out.
     Prepare,
     /// Run a program.
     Execute,
-    /// Make, extend or replace a table.
+    /// Create, extend or replace a table.
     Load,
-    /// Tell what became of a load, which ends one whose rows have not all come.
+    /// Return the outcome of a load, which ends one whose rows have not all come.
     LoadOutcome,
-    /// Give a table other columns or another name.
+    /// Change a table's columns or name.
     Alter,
     /// Change or remove rows of a table.
     Change,
     /// Drop a table.
     Drop,
-    /// Keep a view, or another one in its place.
+    /// Create or replace a view.
     CreateView,
     /// Drop a view.
     DropView,
-    /// Tell the state of the node as far as it concerns the caller's tenant.
+    /// Return the state of the node as far as it concerns the caller's tenant.
     Status,
-    /// Tell the state of all tenants.
+    /// Return the state of all tenants.
     StatusOfAll,
     /// List the tables and views of another tenant.
     DescribeOfAll,
     /// Drop a table or view of another tenant.
     DropOfAll,
-    /// Tell what is under way for the caller's tenant.
+    /// List the programs of the caller's tenant that are under way.
     Queries,
-    /// Tell what is under way for all tenants.
+    /// List the programs of all tenants that are under way.
     QueriesOfAll,
-    /// End a program of the caller's tenant.
+    /// Stop a program of the caller's tenant.
     CancelQuery,
-    /// End a program of another tenant.
+    /// Stop a program of another tenant.
     CancelQueryOfAll,
 }
 
-/// Whose things a verb shows or changes.
+/// Which tenants' data a verb shows or changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reach {
-    /// Those of the caller's tenant.
+    /// Only that of the caller's tenant.
     Own,
-    /// Those of every tenant.
+    /// That of every tenant.
     All,
 }
 
-/// The verbs, the least right for each, and its reach.
+/// For each verb the lowest right that it needs, and its reach.
 pub const VERBS: [(Verb, Right, Reach); 19] = [
     (Verb::Describe, Right::Read, Reach::Own),
     (Verb::Statistics, Right::Read, Reach::Own),
@@ -116,14 +118,16 @@ pub const VERBS: [(Verb, Right, Reach); 19] = [
 ];
 
 impl Verb {
-    /// The least right that the verb takes; a verb that is not in the table takes the highest.
+    /// The lowest right that the verb needs; the highest for a verb that is not in the table.
     pub fn right(self) -> Right {
         let row = VERBS.iter().find(|(verb, _, _)| *verb == self);
         row.map_or(Right::Admin, |(_, right, _)| *right)
     }
 
+    /// Checks that `right` is enough for the verb.
+    ///
     /// # Errors
-    /// `Denied` when `right` is not enough.
+    /// `Denied` when it is not.
     pub fn check(self, right: Right) -> Result<()> {
         if right >= self.right() {
             return Ok(());

@@ -1,9 +1,10 @@
-//! Keeps the node's workers from sharing a CPU while another stands idle.
+//! Keeps the node's workers from sharing a CPU while another is idle.
 //!
 //! A program starts by waking all workers at once, from one thread. In virtual machines, where an idle CPU
-//! may look taken by another guest, Linux tends to leave them all where the waking thread runs, and a
-//! program of a few milliseconds is over before its load balancer looks. So a worker that finds another one
-//! on its CPU moves, once, to a CPU that no worker is on. It is not bound there: other programs may need it.
+//! may look taken by another guest, Linux tends to leave them all on the CPU of the waking thread, and a
+//! program of a few milliseconds is over before the load balancer runs. So a worker that finds another one on
+//! its CPU moves, once, to a CPU that no worker is on. It is not bound there: other processes may need that
+//! CPU.
 //!
 //! Invariant: a thread may run on the same CPUs after a move as before.
 
@@ -11,31 +12,31 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The seat of a worker that waits.
+/// The seat of a waiting worker.
 const NOWHERE: usize = usize::MAX;
 
-/// Which worker is on which CPU.
+/// The CPU that each worker runs on.
 #[derive(Debug)]
 pub(crate) struct Seats {
     taken: Box<[AtomicUsize]>,
 }
 
 impl Seats {
-    /// For `workers` threads, all of them waiting.
+    /// Creates seats for `workers` threads, all of them waiting.
     pub(crate) fn new(workers: usize) -> Self {
         Seats { taken: (0..workers).map(|_| AtomicUsize::new(NOWHERE)).collect() }
     }
 
-    /// How many workers there are.
+    /// The number of workers.
     pub(crate) fn count(&self) -> usize {
         self.taken.len()
     }
 
-    /// The calling thread, worker `worker`, is about to work; it may be moved to another CPU.
+    /// Called by worker `worker` before it works; may move the calling thread to another CPU.
     pub(crate) fn take(&self, worker: usize) {
         let Some(here) = system::current_cpu() else { return };
         self.taken[worker].store(here, Ordering::Relaxed);
-        // Of two the latter moves: did both, they would meet again.
+        // Only the worker with the higher index moves: if both did, they might meet again.
         if !self.taken[..worker].iter().any(|seat| seat.load(Ordering::Relaxed) == here) {
             return;
         }
@@ -45,7 +46,7 @@ impl Seats {
         }
     }
 
-    /// The worker is about to wait.
+    /// Called by the worker before it waits.
     pub(crate) fn leave(&self, worker: usize) {
         self.taken[worker].store(NOWHERE, Ordering::Relaxed);
     }
@@ -55,7 +56,7 @@ impl Seats {
 mod system {
     use std::mem;
 
-    /// CPUs that `cpu_set_t` has room for.
+    /// Number of CPUs that a `cpu_set_t` can hold.
     const CPUS: usize = libc::CPU_SETSIZE as usize;
 
     /// The CPU on which the calling thread runs.
@@ -64,7 +65,7 @@ mod system {
         usize::try_from(unsafe { libc::sched_getcpu() }).ok()
     }
 
-    /// Moves the calling thread to the first CPU that it may use and of which `is_free` holds.
+    /// Moves the calling thread to the first CPU that it may use and that `is_free` accepts.
     pub(super) fn move_to_one_of(is_free: impl Fn(usize) -> bool) -> Option<usize> {
         let before = allowed()?;
         // SAFETY: `CPU_ISSET` reads a bit of the set, which has one for each number below `CPUS`.
@@ -124,7 +125,8 @@ mod tests {
         seats.take(1);
         let alone = seats.taken[1].load(Ordering::Relaxed);
         assert!(allowed.contains(&alone));
-        // Both are this thread, hence on one CPU, unless the system moves it in between.
+        // Both seats belong to this thread, so they are on one CPU unless the system moves the thread in
+        // between.
         let parted = (0..100).any(|_| {
             seats.take(0);
             seats.take(1);

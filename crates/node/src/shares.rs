@@ -1,6 +1,5 @@
-//! What each tenant has of the node: its share of the workers' time, the line of its work that nobody waits for, its turns
-//! to have profiles made that somebody waits for, its turns to run programs, its connections, and what became of its
-//! loads.
+//! The per-tenant state of a node: the share of the workers' time, the line of background chores, the turns
+//! of profile requests and of programs, the connections, and the outcomes of loads.
 
 use crate::access::TenantLimits;
 use crate::background::BackgroundThreads;
@@ -17,11 +16,11 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// See the file's comment.
+/// The state of all tenants.
 pub(crate) struct Shares {
     scheduler: Arc<Scheduler>,
     limits: Mutex<BTreeMap<TenantName, TenantLimits>>,
-    /// Threads for work in the background where the node has no workers.
+    /// Threads for background work where the node has no workers.
     threads: Option<Arc<BackgroundThreads>>,
     lines: Arc<Lines>,
     shares: Mutex<BTreeMap<TenantName, Share>>,
@@ -37,10 +36,10 @@ struct Share {
     outcomes: Arc<Outcomes>,
 }
 
-/// The turns of a tenant's programs, and about how long one takes.
+/// The turns of a tenant's programs, and their average duration.
 pub(crate) struct ProgramTurns {
     pub turns: Arc<Turns>,
-    /// Of the latest ones; each counts for an eighth.
+    /// Moving average over the latest programs; each new one has a weight of one eighth.
     mean_ns: AtomicU64,
 }
 
@@ -50,13 +49,13 @@ impl ProgramTurns {
         ProgramTurns { turns, mean_ns: AtomicU64::new(0) }
     }
 
-    /// A program took so long, from the beginning to the end.
+    /// Adds the duration of a program, from beginning to end.
     pub fn took(&self, ns: u64) {
         let mean_ns = self.mean_ns.load(Ordering::Relaxed);
         self.mean_ns.store(mean_ns - mean_ns / 8 + ns / 8, Ordering::Relaxed);
     }
 
-    /// The error of a program for which there is no turn, or no place to wait for one.
+    /// The error of a program that got no turn, or no place to wait for one.
     pub fn busy(&self, tenant: &TenantName, why: &str) -> Error {
         let (running, waiting) = self.turns.count();
         let turn = self.mean_ns.load(Ordering::Relaxed) / 1_000_000 * (waiting as u64 + 1);
@@ -82,15 +81,15 @@ impl Drop for ConnectionSeat {
 }
 
 impl Shares {
-    /// Shares of `scheduler`, in which no tenant has limits yet.
+    /// Creates shares of `scheduler`; no tenant has limits of its own yet.
     pub fn new(scheduler: Arc<Scheduler>, threads: Option<Arc<BackgroundThreads>>) -> Self {
         let (limits, lines, shares) = Default::default();
         Shares { scheduler, limits, threads, lines, shares }
     }
 
-    /// Has other limits count for a tenant. What it has beyond them already stays until it ends.
+    /// Changes the limits of a tenant. What it already has beyond them stays until it ends.
     pub fn set_limits(&self, tenant: &TenantName, limits: TenantLimits) {
-        // First: a share that is made meanwhile has them.
+        // First, so that a share created meanwhile gets them.
         self.limits.lock().insert(tenant.clone(), limits.clone());
         let share = self.shares.lock().get(tenant).cloned();
         if let Some(share) = share {
@@ -104,7 +103,7 @@ impl Shares {
         self.limits.lock().get(tenant).cloned().unwrap_or_default()
     }
 
-    /// The turns of the programs of `tenant`.
+    /// The turns for programs of `tenant`.
     pub fn programs(&self, tenant: &TenantName) -> Arc<ProgramTurns> {
         self.share(tenant).programs
     }
@@ -124,28 +123,28 @@ impl Shares {
         }
     }
 
-    /// A share for one more client of `tenant`.
+    /// Creates the region of one more client of `tenant`.
     pub fn new_region(&self, tenant: &TenantName) -> Arc<Region> {
         self.scheduler.add_region(&self.share(tenant).time)
     }
 
-    /// The turns of the requests of `tenant` that wait for profiles.
+    /// The turns for requests of `tenant` that wait for profiles.
     pub fn turns(&self, tenant: &TenantName) -> Arc<Turns> {
         self.share(tenant).turns
     }
 
-    /// What became of the loads of `tenant`.
+    /// The outcomes of the loads of `tenant`.
     pub fn outcomes(&self, tenant: &TenantName) -> Arc<Outcomes> {
         self.share(tenant).outcomes
     }
 
-    /// Bytes of memory for work that outcomes of loads take.
+    /// Bytes of the memory for work taken by outcomes of loads.
     pub fn outcomes_bytes(&self) -> usize {
         let outcomes: Vec<_> = self.shares.lock().values().map(|share| share.outcomes.clone()).collect();
         outcomes.iter().map(|outcomes| outcomes.bytes_held()).sum()
     }
 
-    /// Forgets the outcomes of all tenants' loads that are old.
+    /// Forgets old outcomes of all tenants' loads.
     pub fn forget_old_loads(&self, now_ns: u64) {
         let outcomes: Vec<_> = self.shares.lock().values().map(|share| share.outcomes.clone()).collect();
         outcomes.iter().for_each(|outcomes| outcomes.forget_old(now_ns));

@@ -1,5 +1,4 @@
-//! Threads of the system that help whoever wants something done at once: loads of the pool in an engine's own process,
-//! whose caller has no workers.
+//! Helper threads for callers without workers: loads into the pool of an engine's own process.
 
 #![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 
@@ -8,7 +7,7 @@ use farpool_store::Helpers;
 use std::num::NonZero;
 use std::thread;
 
-/// Starts threads for each call, which end with it.
+/// Starts threads for each call and joins them at its end.
 #[derive(Debug)]
 pub(crate) struct ScopedThreads;
 
@@ -23,7 +22,7 @@ impl Helpers for ScopedThreads {
             for _ in 1..threads {
                 match thread::Builder::new().spawn_scoped(scope, work) {
                     Ok(helper) => helpers.push(helper),
-                    // The system has no more threads: then those that there are do it.
+                    // The system has no more threads: continue with those that were started.
                     Err(_) => break,
                 }
             }

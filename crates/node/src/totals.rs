@@ -1,17 +1,17 @@
-//! What each tenant has used since the node started.
+//! Resources that each tenant has used since the node started.
 
 use farpool_model::{Receipt, TenantName};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// The programs of one tenant, added up.
+/// The totals of one tenant's programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Total {
-    /// Programs that ran to their end.
+    /// Number of programs that ran to their end.
     pub programs: u64,
-    /// Encoded bytes read, by cancelled programs too.
+    /// Encoded bytes read, including those of cancelled programs.
     pub bytes_scanned: u64,
-    /// CPU time, of cancelled programs too.
+    /// CPU time in nanoseconds, including that of cancelled programs.
     pub cpu_ns: u64,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Total {
 pub(crate) struct Totals(Mutex<BTreeMap<TenantName, Total>>);
 
 impl Totals {
-    /// Adds a program that ran to its end (`finished`) or was cut short.
+    /// Adds a program that ran to its end (`finished`) or was stopped.
     pub fn add(&self, tenant: &TenantName, receipt: &Receipt, finished: bool) {
         let mut totals = self.0.lock();
         let total = totals.entry(tenant.clone()).or_default();

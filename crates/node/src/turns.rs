@@ -1,14 +1,15 @@
-//! Turns: so many requests of a tenant are worked on at once, the others wait in line, first come first served.
+//! Turns: a limited number of a tenant's requests is worked on at a time, the others wait first come, first
+//! served.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Called when a turn has come.
+/// Called when a turn comes.
 type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// See the file's comment.
+/// The turns of one tenant and the line for them.
 pub(crate) struct Turns(Mutex<Line>);
 
 struct Line {
@@ -22,19 +23,19 @@ struct Place {
     wake: Wake,
 }
 
-/// A turn, or a place in the line for one. Dropped, it goes to the next.
+/// A turn, or a place in the line for one. When dropped, the turn goes to the next in line.
 pub(crate) struct Turn {
     turns: Arc<Turns>,
     place: Arc<Place>,
 }
 
 impl Turns {
-    /// Turns of which `at_once_max` are taken at once.
+    /// Creates turns of which `at_once_max` may be taken at the same time.
     pub fn new(at_once_max: usize) -> Self {
         Turns(Mutex::new(Line { at_once_max, taken: 0, waiting: VecDeque::new() }))
     }
 
-    /// Has another number be taken at once from now on. Turns beyond it are not taken away.
+    /// Changes how many may be taken at the same time. Turns taken beyond that are not revoked.
     pub fn set_at_once_max(&self, at_once_max: usize) {
         let mut line = self.0.lock();
         line.at_once_max = at_once_max;
@@ -43,19 +44,20 @@ impl Turns {
         come.iter().for_each(|place| (place.wake)());
     }
 
-    /// A turn, or the last place in line; `wake` is called when its turn has come.
+    /// Takes a turn, or the last place in line; `wake` is called when the turn comes.
     pub fn line_up(self: &Arc<Self>, wake: Wake) -> Turn {
         let mut line = self.0.lock();
         line.add(self.clone(), wake)
     }
 
-    /// A turn, or the last place in line; `None` when it would have to wait and `waiting_max` do so already.
+    /// Takes a turn, or the last place in line; `None` when it would have to wait and `waiting_max` already
+    /// do.
     pub fn line_up_within(self: &Arc<Self>, waiting_max: usize, wake: Wake) -> Option<Turn> {
         let mut line = self.0.lock();
         (line.is_free() || line.waiting.len() < waiting_max).then(|| line.add(self.clone(), wake))
     }
 
-    /// How many turns are taken, and how many wait for one.
+    /// The number of turns taken, and of requests that wait for one.
     pub fn count(&self) -> (usize, usize) {
         let line = self.0.lock();
         (line.taken, line.waiting.len())
@@ -77,7 +79,7 @@ impl Line {
         Turn { turns, place }
     }
 
-    /// Gives free turns to those that have waited longest, which are then to be woken.
+    /// Gives free turns to those that have waited longest; returns them for the caller to wake.
     fn call(&mut self) -> Vec<Arc<Place>> {
         let free = self.at_once_max.saturating_sub(self.taken).min(self.waiting.len());
         self.taken += free;
@@ -88,7 +90,7 @@ impl Line {
 }
 
 impl Turn {
-    /// Whether it has come.
+    /// Whether the turn has come.
     pub fn has_come(&self) -> bool {
         self.place.has_come.load(Ordering::Acquire)
     }

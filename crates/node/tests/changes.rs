@@ -1,4 +1,4 @@
-//! Rows that a node changes by itself.
+//! Tests of changes that the node carries out itself.
 
 use crate::common::*;
 use farpool_model::{
@@ -22,7 +22,7 @@ async fn change(pool: &RemotePool, program: &Program, rows: u64) -> Result<Table
     pool.change_rows(&handle, rows).await
 }
 
-/// How many rows have this last digit.
+/// Number of rows with this last digit.
 async fn with_tens(pool: &RemotePool, wanted: i64) -> usize {
     let batches = run(pool, &scan("t")).await.unwrap();
     integers(&batches, 1).into_iter().filter(|tens| *tens == wanted).count()
@@ -64,7 +64,7 @@ async fn a_change_is_made_of_the_version_and_the_rows_that_were_counted_or_not_a
     }
     let handle = pool.prepare(&removing("t", 10), &canonical_schema()).await.unwrap();
     assert_eq!(pool.table(&name("t")).await.unwrap().version, before.version);
-    // It does not reach rows that come after its version: they stay behind what it makes of that.
+    // The change does not affect rows appended after its version; they follow the changed ones.
     load(&pool, "t", LoadMode::Append, 1).await.unwrap();
     let changed = pool.change_rows(&handle, 10).await.unwrap();
     assert_eq!(changed.rows, 991);
@@ -109,7 +109,7 @@ async fn changes_do_not_give_way_to_a_stream_of_appends() {
     }
     is_over.store(true, Ordering::Relaxed);
     let appended = appending.await.unwrap();
-    // The rows with the id 0 are one of those that were loaded, and all that were appended.
+    // One of the rows with id 0 was loaded, and all others were appended.
     assert_eq!(counted(&pool, "t", 1).await.unwrap().0.cast_unsigned(), 1 + appended - removed);
     assert_eq!(
         counted(&pool, "t", ROWS).await.unwrap().0.cast_unsigned(),

@@ -1,4 +1,4 @@
-//! What goes wrong: clients that vanish, servers that vanish, strangers, garbage, too much data.
+//! Tests of failures: clients and servers that vanish, strangers, garbage, too much data.
 
 use crate::common::*;
 use farpool_model::{Error, ErrorKind, LoadMode, Result, ResultForm};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-// The programs here give plain results: packed ones would be under way as a whole before they are read.
+// The programs here ask for plain results: packed ones would be in flight as a whole before they are read.
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_stream_cancels_its_program() {
@@ -21,9 +21,9 @@ async fn a_dropped_stream_cancels_its_program() {
     assert_eq!(server.programs_running(), 1);
     drop(execution);
     eventually("the program ends", || server.programs_running() == 0).await;
-    // The connection goes on.
+    // The connection still works.
     assert_eq!(counted(&pool, "t", 10).await.unwrap().0, 10);
-    // The program that was cut short does not count as one that ran to its end.
+    // A program that was stopped does not count as one that ran to its end.
     assert_eq!(pool.status().await.unwrap().tenants[0].programs, 1);
 }
 
@@ -51,7 +51,7 @@ async fn a_load_that_breaks_off_leaves_nothing_behind() {
     load(&pool, "t", LoadMode::Create, 1000).await.unwrap();
     let before = server.memory_used();
 
-    // The data are at fault.
+    // The data contain an error.
     let mut parts = batches(300_000);
     parts.push(Err(Error::invalid("line 7 is wrong")));
     let schema = batch(0, 0).schema();
@@ -60,7 +60,7 @@ async fn a_load_that_breaks_off_leaves_nothing_behind() {
     eventually("the pages come back", || server.memory_used() == before).await;
     assert_eq!(pool.table(&name("u")).await.unwrap_err().kind, ErrorKind::NotFound);
 
-    // The client goes away in the middle.
+    // The client disconnects in the middle of a load.
     let other = server.connect().await;
     let (sender, receiver) = futures_channel();
     let loading = tokio::spawn(async move {
@@ -80,7 +80,7 @@ async fn a_client_that_dies_in_the_middle_of_a_change_leaves_the_table_as_it_was
     let server = Server::start().await;
     let pool = server.connect().await;
     let version = load(&pool, "t", LoadMode::Create, 1000).await.unwrap().version;
-    // What is remembered of loads is another matter.
+    // Memory of remembered outcomes is not counted.
     let used = || {
         let status = server.node.status();
         (status.memory_bytes_used, status.work_bytes_used - server.node.outcomes_bytes())
@@ -97,7 +97,7 @@ async fn a_client_that_dies_in_the_middle_of_a_change_leaves_the_table_as_it_was
         sender.send(part).await.unwrap();
     }
     eventually("the change takes pages", || used().0 > before.0).await;
-    // The client's connection goes with it.
+    // The client's connection is closed with it.
     changing.abort();
     eventually("its connection is gone", || server.node.status().connections == 1).await;
     eventually("its memory comes back", || used() == before).await;
@@ -107,7 +107,7 @@ async fn a_client_that_dies_in_the_middle_of_a_change_leaves_the_table_as_it_was
     assert_eq!(load(&pool, "t", change, 3).await.unwrap().rows, 3);
 }
 
-/// Batches that come when the test says so.
+/// A stream of batches that a test feeds.
 fn futures_channel() -> (
     tokio::sync::mpsc::Sender<Result<arrow_array::RecordBatch>>,
     impl futures::Stream<Item = Result<arrow_array::RecordBatch>>,
@@ -141,7 +141,7 @@ async fn what_takes_longer_than_its_client_allows_is_ended() {
     assert_eq!(error.kind, ErrorKind::TimedOut, "{error}");
     assert!(error.message.contains("300ms"), "{error}");
 
-    // A load whose rows do not come.
+    // A load that receives no rows.
     let (_sender, rows) = futures_channel();
     let table = name("u");
     let loading = hasty.load(&table, LoadMode::Create, batch(0, 0).schema(), None, Box::pin(rows));
@@ -149,7 +149,7 @@ async fn what_takes_longer_than_its_client_allows_is_ended() {
     assert_eq!(error.kind, ErrorKind::TimedOut, "{error}");
     eventually("the pages come back", || server.memory_used() == before).await;
 
-    // The connection goes on.
+    // The connection still works.
     assert_eq!(counted(&hasty, "t", 10).await.unwrap().0, 10);
 }
 
@@ -159,7 +159,7 @@ async fn a_load_beyond_the_memory_is_refused_with_the_sizes() {
     let pool = server.connect().await;
     load(&pool, "small", LoadMode::Create, 1000).await.unwrap();
     let before = server.memory_used();
-    // Endless: only the refusal ends it.
+    // Endless, so that only the refusal ends it.
     let endless = futures::stream::iter(0..).map(|part: i64| Ok(batch(part * 50_000, (part + 1) * 50_000)));
     let schema = batch(0, 0).schema();
     let big = name("big");
@@ -280,7 +280,7 @@ async fn clients_of_other_servers_are_told_where_they_are() {
     }
 }
 
-/// Says `bytes` to the server and reads until it closes the connection.
+/// Sends `bytes` to the server and reads until it closes the connection.
 async fn say(server: &Server, bytes: &[u8]) -> Vec<u8> {
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     // The server may close before it has read everything.
@@ -307,7 +307,8 @@ async fn garbage_ends_its_connection_and_nothing_else() {
         random
     };
     for round in 0..150 {
-        // Nothing, the preface, or the preface and a hello; then noise, or a request with a wrong byte.
+        // Nothing, the preface, or the preface and a hello; then random bytes, or a request with a wrong
+        // byte.
         let mut bytes = match round % 3 {
             0 => Vec::new(),
             1 => PREFACE.to_vec(),

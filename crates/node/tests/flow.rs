@@ -1,4 +1,4 @@
-//! Credit and fairness, seen from a client that speaks the protocol byte by byte.
+//! Tests of credit and fairness, with a client that speaks the protocol byte by byte.
 
 use crate::common::*;
 use farpool_model::{LoadMode, limits};
@@ -18,12 +18,12 @@ async fn a_node_sends_no_more_than_the_client_has_room_for() {
     eventually("the program ends", || server.programs_running() == 0).await;
 }
 
-/// The bytes of the batches of stream 1 until its receipt. Credit for one `window` more is given whenever the node has
-/// used up what it had and waits; its program may have ended by then, and its last rows wait.
+/// Returns the bytes of the batches of stream 1 until its receipt. Gives credit for one `window` whenever the
+/// node has used up what it had and waits; the program may have ended by then, and its last rows wait.
 async fn to_the_end(raw: &mut Raw, window: u64) -> u64 {
     let (mut received, mut largest, mut granted) = (0, 0, window);
     loop {
-        // While there is credit, something comes: rows, or the end. Without it, the end may.
+        // While there is credit, a message must come: rows, or the end. Without it, only the end may.
         let message = match received < granted {
             true => Some(raw.next().await.expect("the node is there")),
             false => raw.next_soon().await,
@@ -56,7 +56,7 @@ async fn a_client_that_does_not_read_stalls_only_itself() {
         let mut raw = Raw::connect(&server).await;
         for stream in 1..=20 {
             raw.execute(stream, "t").await;
-            // More credit than the socket takes: the node must not queue what nobody reads.
+            // More credit than the socket takes: the node must not queue what is not read.
             raw.send(stream, &Request::Credit { bytes: 1 << 32 }).await;
         }
         stuck.push(raw);
@@ -67,13 +67,13 @@ async fn a_client_that_does_not_read_stalls_only_itself() {
     }
     let rows: usize = run(&pool, &scan("t")).await.unwrap().iter().map(|b| b.num_rows()).sum();
     assert_eq!(rows, 600_000);
-    // None of their results is held whole at the node.
+    // The node holds none of the results as a whole.
     assert_eq!(server.programs_running(), 80);
     drop(stuck);
     eventually("their programs end", || server.programs_running() == 0).await;
 }
 
-/// The last rows wait for credit, so that the program has only its end left to do.
+/// The last rows wait for credit, so that the program only has to end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_whose_rows_are_all_made_ends_with_its_stream() {
     let server = Server::start().await;
@@ -111,13 +111,13 @@ async fn streams_of_one_connection_do_not_wait_for_one_another() {
     assert_eq!((message.kind, message.stream), (FrameKind::TableList, 3));
     raw.send(2, &Request::Cancel).await;
     eventually("one program ends", || server.programs_running() == 1).await;
-    // The number may be used again at once.
+    // The number may be reused at once.
     raw.send(2, &Request::Status).await;
     let message = answer_behind_rows(&mut raw).await;
     assert_eq!((message.kind, message.stream), (FrameKind::StatusInfo, 2));
 }
 
-/// The next message that carries no rows.
+/// Returns the next message that carries no rows.
 async fn answer_behind_rows(raw: &mut Raw) -> Message {
     loop {
         let message = timeout(PATIENCE, raw.next()).await.expect("a word").expect("an answer");
@@ -155,7 +155,7 @@ async fn rows_beyond_the_credit_of_a_load_are_not_taken() {
         Request::LoadBegin { table: name("t"), mode: LoadMode::Create, schema, rows_hint: None, id: None };
     raw.send(1, &begin).await;
     let part = frames(1, &Request::LoadBatch(canonical_batch(0, 50_000)));
-    // Far more than a window, without a look at what the node says; it may hang up in the middle.
+    // Far more than a window, without reading answers; the node may disconnect in the middle.
     for _ in 0..400 {
         if raw.socket.write_all(&part).await.is_err() {
             break;

@@ -1,4 +1,4 @@
-//! The forms that results leave in: the same rows in each, fewer bytes packed, and receipts that say so.
+//! Tests of the forms of results: the same rows in each, fewer bytes when packed, and receipts that say so.
 
 use crate::common::*;
 use arrow_array::cast::AsArray;
@@ -11,14 +11,15 @@ use farpool_wire::{FrameKind, Request, Response};
 
 const ROWS: i64 = 300_000;
 
-/// Rows of the first row group and more: row groups that pass whole, one that does not, some that are skipped.
+/// Filters the first row group and some more rows: row groups that pass whole, one that does not, some that
+/// are skipped.
 fn below(limit: i64) -> Program {
     let bound = Literal::new(Value::Int(limit.into()), arrow_schema::DataType::Int64).unwrap();
     let filter = Expr::compare(CompareOp::Lt, Expr::Column(0), Expr::Literal(bound));
     Program { filter: Some(filter), ..scan("t") }
 }
 
-/// The rows of all columns, in order, and what they cost.
+/// Returns the rows of all columns, in order, and the receipt.
 async fn rows(pool: &RemotePool, program: &Program) -> (Vec<String>, Receipt) {
     let mut execution = pool.execute(program, 3).await.unwrap();
     assert_eq!(execution.streams.len(), 3);

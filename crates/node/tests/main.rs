@@ -1,5 +1,5 @@
-//! The tests of the node over its protocol, in one binary: what they use is built and linked once, and they run side
-//! by side.
+//! The tests of the node over its protocol, in one binary: shared code is built and linked once, and the
+//! tests run in parallel.
 
 mod access;
 mod attacks;

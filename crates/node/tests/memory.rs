@@ -1,5 +1,5 @@
-//! One budget for everything beside the pool: who needs more than there is takes less, waits or is refused, and who
-//! holds what others wait for and does not move loses it.
+//! Tests of the budget for everything beside the pool: work that needs more than is free takes less, waits or
+//! is refused, and work that makes no progress loses memory that others wait for.
 
 use crate::common::*;
 use arrow_schema::DataType;
@@ -20,7 +20,7 @@ fn account(server: &Server) -> Account {
     server.node.work().account(&TenantName::default())
 }
 
-/// Takes all but `bytes` of what is free.
+/// Reserves all but `bytes` of what is free.
 fn leave(server: &Server, bytes: usize) -> Reservation {
     let account = account(server);
     account.try_reserve(account.free() - bytes).unwrap()
@@ -54,7 +54,7 @@ async fn a_program_waits_for_memory_and_runs_when_there_is_some() {
     tokio::pin!(waiting);
     assert!(timeout(Duration::from_millis(300), &mut waiting).await.is_err(), "there is no memory for it");
     assert!(account(&server).is_short());
-    // What is small does not wait behind it.
+    // A small request does not wait behind it.
     assert_eq!(server.connect().await.tables().await.unwrap().len(), 1);
     drop(held);
     let batches = timeout(PATIENCE, waiting).await.expect("it runs").unwrap();
@@ -117,14 +117,14 @@ async fn a_load_waits_for_memory_and_its_rows_are_all_there() {
     let server = Server::working_within(WORK).await;
     let pool = server.connect().await;
     load(&pool, "t", LoadMode::Create, 10).await.unwrap();
-    // Enough for its window, not for its rows.
+    // Enough for the load's window, not for its rows.
     let held = leave(&server, limits::STREAM_WINDOW_BYTES + (1 << 20));
     let loading = load(&pool, "more", LoadMode::Create, ROWS);
     tokio::pin!(loading);
     assert!(timeout(Duration::from_millis(500), &mut loading).await.is_err(), "there is no memory for it");
     drop(held);
     assert_eq!(timeout(PATIENCE, loading).await.expect("it goes on").unwrap().rows, ROWS as u64);
-    // Not even a window: it is told so at once.
+    // Not even enough for a window: refused at once.
     let held = leave(&server, 64 << 10);
     let error = load(&pool, "less", LoadMode::Create, 10).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::OverLimit, "{error:?}");
@@ -132,7 +132,7 @@ async fn a_load_waits_for_memory_and_its_rows_are_all_there() {
     load(&pool, "less", LoadMode::Create, 10).await.unwrap();
 }
 
-/// Rows whose `id` is one of some thousand, in a plan that takes megabytes while it is decoded.
+/// A filter of `id` by some thousand values, whose plan takes megabytes while it is decoded.
 fn one_of_many() -> Program {
     let int = |value: i128| Literal::new(Value::Int(value), DataType::Int64).unwrap();
     let list = (0..8000).map(|value| int(3 * value)).collect();
@@ -152,7 +152,7 @@ async fn a_large_plan_waits_for_memory_to_be_decoded() {
     tokio::pin!(preparing);
     assert!(timeout(Duration::from_millis(300), &mut preparing).await.is_err(), "there is no memory for it");
     assert!(server.node.work().is_short());
-    // While it waits, it holds its message alone; and what is small does not wait behind it.
+    // While it waits, it holds only its message; and a small request does not wait behind it.
     eventually("it waits", || server.node.work().usage().bytes_used < before + (1 << 20)).await;
     pool.prepare(&scan("t"), &schema).await.unwrap();
     drop(held);
@@ -177,7 +177,7 @@ async fn a_large_plan_that_nobody_wants_any_more_does_not_wait() {
     drop(held);
 }
 
-/// What the node says to `raw` on `stream`, other than credit, in the end.
+/// Returns the node's last message to `raw` on `stream`, other than credit.
 async fn last_word(raw: &mut Raw, stream: u32) -> Response {
     loop {
         let message = timeout(PATIENCE, raw.next()).await.expect("a word").expect("a connection");
@@ -199,7 +199,7 @@ async fn a_load_that_falls_silent_makes_way_when_others_wait() {
     let work = local.node.work();
     let account = work.account(&TenantName::default());
     eventually("the load has begun", || work.usage().bytes_used > 0).await;
-    // Silence alone does no harm.
+    // Silence alone is not punished.
     sleep(Duration::from_millis(100)).await;
     assert!(work.usage().bytes_used > 0);
     let waiting = account.reserve(work.limit());
@@ -241,7 +241,7 @@ async fn half_a_message_makes_way_when_others_wait() {
 async fn a_table_holds_what_it_takes_outside_the_pool() {
     let server = Server::working_within(WORK).await;
     let pool = server.connect().await;
-    // What became of the load is remembered beyond the table.
+    // The outcome of the load is remembered beyond the table, and not counted here.
     let used = || server.node.work().usage().bytes_used - server.node.outcomes_bytes();
     let before = used();
     load(&pool, "t", LoadMode::Create, ROWS).await.unwrap();

@@ -1,4 +1,4 @@
-//! Loads whose connection breaks: the client finds out what became of them, and none is loaded twice.
+//! Tests of loads whose connection breaks: the client learns their outcome, and none is loaded twice.
 
 use crate::common::*;
 use farpool_model::{
@@ -15,11 +15,11 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-/// What lies between clients and a node.
+/// A proxy between clients and a node.
 struct Between {
     address: SocketAddr,
     node: Mutex<SocketAddr>,
-    /// Whether bytes to the node, and to clients, are lost on the connections that there are.
+    /// Whether bytes to the node, and to clients, are dropped on the connections open now.
     loses: Mutex<Arc<[AtomicBool; 2]>>,
     lost: AtomicUsize,
     breaks: Notify,
@@ -76,7 +76,7 @@ impl Between {
         self.loses.lock()[1].store(true, SeqCst);
     }
 
-    /// Breaks all connections; those that come are as good as new.
+    /// Breaks all connections; new ones work again.
     fn break_off(&self) {
         *self.loses.lock() = Arc::default();
         self.breaks.notify_waiters();
@@ -96,7 +96,7 @@ fn newest(server: &Server) -> Option<(Version, u64)> {
     table(server, &name("t")).map(|info| (info.version, info.rows))
 }
 
-/// Appends, or what `mode` says, in the background.
+/// Begins a load in the background, in this mode.
 fn begin(pool: &Arc<RemotePool>, mode: LoadMode, rows: i64) -> tokio::task::JoinHandle<Result<TableInfo>> {
     let pool = pool.clone();
     tokio::spawn(async move { load(&*pool, "t", mode, rows).await })
@@ -121,14 +121,15 @@ async fn a_load_whose_answer_is_lost_is_loaded_once() {
     between.lose_answers();
     let loading = begin(&pool, LoadMode::ReplaceVersion(version), 3);
     eventually("the rows are there", || newest(&server).unwrap().0 > version).await;
-    // What has become of the table meanwhile does not matter.
+    // Later changes of the table do not matter.
     server.node.owner(TenantName::default()).drop_table(&name("t")).unwrap();
     between.break_off();
     let info = loading.await.unwrap().unwrap();
     assert_eq!((info.rows, info.columns.len(), newest(&server)), (3, 4, None));
 }
 
-/// Removes the five rows of `t` with an id below 5 in the background, once `what` was done after it was prepared.
+/// Removes the five rows of `t` with an id below 5 in the background, after running `what` between preparing
+/// and the change.
 async fn begin_removing(
     pool: &Arc<RemotePool>,
     what: impl FnOnce(),
@@ -205,11 +206,11 @@ async fn more_rows_than_a_client_keeps_are_not_sent_again_and_the_error_says_so(
     assert!(error.message.contains("nothing of it was loaded"), "{error}");
     assert_eq!(error.advice.as_deref(), Some("load it again"));
     eventually("the pages come back", || server.memory_used() == 0).await;
-    // Its name is free.
+    // The name is free.
     load(&*pool, "t", LoadMode::Create, 3).await.unwrap();
 }
 
-/// Batches of so many bytes at least; the columns have 32 and more in each row.
+/// Batches of at least `bytes` bytes in total; a row has 32 bytes or more.
 fn batches_of(bytes: usize) -> Vec<Result<arrow_array::RecordBatch>> {
     batches(i64::try_from(bytes / 32).unwrap())
 }
@@ -278,7 +279,7 @@ async fn a_load_that_comes_twice_makes_one_version() {
         send_load(&mut other, stream, id, "t", mode).await;
         assert_eq!((loaded(&mut other).await, newest(&server)), (made, Some(made)), "{mode:?}");
     }
-    // What failed has failed, and tells why.
+    // A failed load stays failed, and repeats its error.
     send_load(&mut raw, 11, 4, "t", LoadMode::Create).await;
     let Response::Error(first) = response(&mut raw).await else { panic!("it is there") };
     assert_eq!(first.kind, ErrorKind::Exists);
@@ -286,7 +287,7 @@ async fn a_load_that_comes_twice_makes_one_version() {
     send_load(&mut other, 11, 4, "t", LoadMode::Create).await;
     assert_eq!(response(&mut other).await, Response::Error(first.clone()));
     assert_eq!(outcome(&mut other, 13, 4).await, LoadOutcome::Failed(first));
-    // Of a table that is gone the answer is the same.
+    // The answer is the same after the table was dropped.
     send_load(&mut other, 15, 1, "t", LoadMode::Create).await;
     assert_eq!(loaded(&mut other).await, made);
     let LoadOutcome::Loaded(told) = outcome(&mut other, 17, 1).await else { panic!("it was loaded") };
@@ -315,10 +316,10 @@ async fn to_ask_for_the_outcome_ends_a_load_whose_rows_have_not_all_come() {
     raw.send(1, &begin_with(1, "t", LoadMode::Create)).await;
     raw.send(1, &Request::LoadBatch(canonical_batch(0, 9))).await;
     assert_eq!(outcome(&mut other, 1, 1).await, LoadOutcome::NotLoaded);
-    // Its name is free as soon as that is told.
+    // The name is free as soon as the client is told.
     send_load(&mut other, 3, 2, "t", LoadMode::Create).await;
     let made = loaded(&mut other).await;
-    // Nor does it begin any more, or again.
+    // The load cannot be continued, or begun again.
     raw.send(1, &Request::LoadEnd).await;
     let Response::Error(error) = response(&mut raw).await else { panic!("it goes on") };
     assert_eq!(error.kind, ErrorKind::Cancelled);
@@ -333,7 +334,7 @@ async fn the_loads_of_another_tenant_are_not_told_of_nor_ended() {
     let server = Server::with(256 << 20, tokens(&[("anns", "ann"), ("bobs", "bob")])).await;
     let ann = server.connect_as("anns").await.unwrap().with_load_seed(7);
     let bob = server.connect_as("bobs").await.unwrap().with_load_seed(7);
-    // The same id for both.
+    // Two tenants use the same id.
     for (rows, pool) in [(3, &ann), (4, &bob)] {
         assert_eq!(load(pool, "t", LoadMode::Create, rows).await.unwrap().rows, rows as u64);
     }

@@ -1,5 +1,5 @@
-//! The table of verbs, walked by clients over TCP and over TLS: whoever lacks the right is refused, and nobody reaches what another
-//! tenant has but by the verbs that say so.
+//! Tests every verb of the table of rights with clients over TCP and over TLS: clients without the right are
+//! refused, and nobody reaches another tenant's data except by the verbs for that.
 
 use crate::common::*;
 use farpool_model::{Error, ErrorKind, LoadId, LoadMode, Relation, Result, ResultForm, TableChange, View};
@@ -7,11 +7,10 @@ use farpool_node::{Reach, Right, VERBS, Verb};
 use farpool_transfer::{Execution, Pool, RemotePool};
 use std::sync::Arc;
 
-/// Rows that do not fit what a client is sent without reading.
+/// Number of rows whose result exceeds what is sent to a client that does not read.
 const MANY: i64 = 400_000;
 
-/// Does what a verb stands for with the table `table`; those that reach all tenants do it with bob's, and with the query
-/// `query` of his.
+/// Performs a verb on the table `table`; verbs that reach all tenants use bob's table, and his query `query`.
 async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Result<()> {
     match verb {
         Verb::Describe => pool.table(&name(table)).await.map(drop),
@@ -24,12 +23,12 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
         Verb::Load => load(pool, table, LoadMode::Append, 1).await.map(drop),
         Verb::LoadOutcome => pool.load_outcome(LoadId(1)).await.map(drop),
         Verb::Alter => {
-            // As it was, so that the next caller finds it.
+            // To its own name, so that the next caller finds it.
             let change = TableChange::Rename(name(table));
             pool.alter_table(&name(table), &[change]).await.map(drop)
         }
         Verb::Change => {
-            // Each row gets the values that it has.
+            // Each row is set to the values that it has.
             let schema = canonical_schema();
             let rows = pool.table(&name(table)).await?.rows;
             let handle = pool.prepare(&scan(table), &schema).await?;
@@ -41,7 +40,7 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
             pool.create_view(&view, true).await?;
             assert_eq!(pool.relation(view.name()).await, Ok(Relation::View(view)));
             assert_eq!(pool.list(None).await?.views, [name("view")]);
-            // Of what another tenant has, nothing is known: only here the name is not taken.
+            // Names of another tenant's tables are not known, so there the name is free.
             match pool.create_view(&View::new(name(table), "select 1")?, true).await {
                 Err(error) if error.kind == ErrorKind::Exists => Ok(()),
                 Ok(()) => {
@@ -54,7 +53,7 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
         Verb::DropView => {
             let table = name(table);
             let view = View::new(name("view"), "select 1")?;
-            // Whoever may not make one has it made by another caller before.
+            // A caller that may not create a view has another caller create it first.
             match pool.drop_view(&table, None).await {
                 Err(error) if error.message.contains("is a table") => {
                     pool.create_view(&view, true).await?;
@@ -84,12 +83,12 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
     }
 }
 
-/// What others do is not shown rather than refused.
+/// Other tenants' data are left out rather than the request refused.
 fn shown(is_shown: bool) -> Result<()> {
     if is_shown { Ok(()) } else { Err(Error::new(ErrorKind::Denied, "not shown")) }
 }
 
-/// A program that is under way for as long as nobody reads its rows.
+/// A program that stays under way, since its rows are not read.
 async fn stuck(pool: &dyn Pool, table: &str) -> Result<Execution> {
     pool.execute(&scan(table), 1).await
 }
@@ -104,7 +103,7 @@ async fn every_verb_takes_its_right_over_tls() {
     walk(Server::with(256 << 20, access()).await.encrypted()).await;
 }
 
-/// Bob, and a client of ann's for each right.
+/// Access for bob, and for a client of ann's with each right.
 fn access() -> Access {
     let mut access = tokens(&[("bobs", "bob")]);
     for right in Right::ALL {
@@ -114,7 +113,7 @@ fn access() -> Access {
 }
 
 async fn walk(server: Server) {
-    // Packed, all rows would be under way at once.
+    // Packed, the whole result would be in flight at once.
     let bob = Arc::new(server.connect_as("bobs").await.unwrap().with_results(ResultForm::Plain));
     load(&*bob, "large", LoadMode::Create, MANY).await.unwrap();
     let writer = server.connect_as("write").await.unwrap();
@@ -132,7 +131,7 @@ async fn walk(server: Server) {
             let done = exercise(verb, &pool, "own", query).await;
             match (right >= least, verb) {
                 (true, _) => assert_eq!(done, Ok(()), "{what}"),
-                // That there is such a query is nobody else's business.
+                // Other tenants must not learn that there is such a query.
                 (false, Verb::CancelQueryOfAll) => {
                     assert_eq!(done.unwrap_err().kind, ErrorKind::NotFound, "{what}");
                 }
@@ -145,7 +144,7 @@ async fn walk(server: Server) {
                 let error = exercise(verb, &pool, "others", query).await.unwrap_err();
                 assert_eq!(error.kind, ErrorKind::NotFound, "{what}");
             }
-            // Nothing of another tenant has gone but by a verb for that.
+            // Nothing of another tenant may be gone, except by the verb for that.
             let left = bob.tables().await.unwrap().len();
             assert_eq!(left, if verb == Verb::DropOfAll && right >= least { 2 } else { 3 }, "{what}");
             let still_runs = bob.queries().await.unwrap().iter().any(|q| q.id == query);

@@ -1,4 +1,4 @@
-//! Tables over a socket: load, ask, append, replace, drop; versions; tenants.
+//! Tests of tables over a socket: load, query, append, replace, drop; versions; tenants.
 
 use crate::common::*;
 use arrow_array::cast::AsArray;
@@ -59,7 +59,7 @@ async fn a_view_is_made_seen_by_others_replaced_and_dropped() {
         assert_eq!(pool.relation(&name("t")).await, Ok(Relation::Table(table.clone())));
     }
 
-    // Where a table is meant, the view is in the way.
+    // A view is in the way of a table of its name.
     let exists = load(&pool, "v", LoadMode::Create, 10).await.unwrap_err();
     assert!(exists.kind == ErrorKind::Exists && exists.message.contains("view"), "{exists}");
     let exists = load(&pool, "v", LoadMode::Replace, 10).await.unwrap_err();
@@ -75,7 +75,7 @@ async fn a_view_is_made_seen_by_others_replaced_and_dropped() {
     }
     assert!(pool.drop_view(&name("t"), None).await.unwrap_err().message.contains("is a table"));
 
-    // A table that a client knows may be a view by now.
+    // The name of a table that a client knows may be that of a view by now.
     other.drop_table(&name("t")).await.unwrap();
     other.create_view(&View::new(name("t"), "select 3").unwrap(), false).await.unwrap();
     assert!(matches!(pool.relation(&name("t")).await, Ok(Relation::View(_))));
@@ -200,7 +200,7 @@ async fn large_results_count_their_bytes() {
     let receipt = execution.receipt.clone();
     collect(execution).await.unwrap();
     let bytes = receipt.get().unwrap().bytes_on_wire;
-    // Three integers and a view of each row, at least.
+    // At least three integers and a view for each row.
     assert!(bytes > 300_000 * 24 && bytes < 300_000 * 80, "{bytes}");
 }
 
@@ -259,7 +259,7 @@ async fn a_token_is_asked_for_and_looked_at() {
         assert!(error.message.contains("token") && error.advice.is_some(), "{error}");
         assert!(!error.to_string().contains("a-token"));
     }
-    // Where no tokens are asked for, one does no harm.
+    // Where no token is required, one is accepted.
     let open = Server::with(64 << 20, Access::of_everybody()).await;
     open.connect_as("whatever").await.unwrap();
 }
@@ -270,7 +270,7 @@ async fn many_queries_run_at_once() {
     let shared = std::sync::Arc::new(server.connect().await);
     load(&*shared, "t", LoadMode::Create, 250_000).await.unwrap();
     let mut tasks = tokio::task::JoinSet::new();
-    // More on one connection than it may have streams, and some on connections of their own.
+    // More than one connection may have streams, and some on connections of their own.
     for index in 0..120 {
         let pool = match index % 10 {
             0 => std::sync::Arc::new(server.connect().await),

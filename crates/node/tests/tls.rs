@@ -1,4 +1,4 @@
-//! Nodes that speak TLS: clients that do too, clients that do not, and certificates that are replaced.
+//! Tests of nodes with TLS: clients with and without it, and certificates that are replaced.
 
 use crate::common::*;
 use bytes::BytesMut;
@@ -34,7 +34,7 @@ async fn rows_come_as_they_do_without() {
     for server in [&plain, &encrypted] {
         let pool = Arc::new(server.connect().await);
         load(&*pool, "t", LoadMode::Create, 300_000).await.unwrap();
-        // Several at once: workers of the node write while it reads.
+        // Several at once, so that workers of the node write while it reads.
         let clients = (0..4).map(|_| {
             let pool = pool.clone();
             tokio::spawn(async move { integers(&run(&*pool, &scan("t")).await.unwrap(), 3) })
@@ -69,7 +69,7 @@ async fn a_certificate_for_another_name_is_not_believed() {
     let url = format!("farpools://localhost:{}", server.address.port());
     let error = refused(&url).await;
     assert_eq!(error.message, format!("{url}: its certificate is not for \"localhost\", but for 127.0.0.1"));
-    // Nobody but the authority of the tests has signed it.
+    // Only the authority of the tests has signed the certificate.
     let url: PoolUrl = format!("farpools://{}", server.address).parse().unwrap();
     let error = RemotePool::connect(&url, ClientOptions::default()).await.map(drop).unwrap_err();
     let is_named = |text| error.message.contains(text);
@@ -77,7 +77,7 @@ async fn a_certificate_for_another_name_is_not_believed() {
     assert!(error.advice.unwrap().contains("--tls-ca"));
 }
 
-/// Says `bytes` over `socket` and reads until the node closes it.
+/// Sends `bytes` over `socket` and reads until the node closes it.
 async fn say(socket: &dyn Socket, bytes: &[u8]) -> Vec<u8> {
     socket.write_all(bytes).await.unwrap();
     let mut answer = BytesMut::new();
@@ -123,7 +123,7 @@ async fn psql_is_told_where_it_is_whatever_it_asks_for_first() {
         timeout(PATIENCE, socket.read_to_end(&mut error)).await.expect("it hangs up").unwrap();
         assert_eq!(error[0], b'E');
         assert!(String::from_utf8_lossy(&error).contains("a farpool memory node"));
-        // Who asks without end is answered like anybody else.
+        // Repeated requests for encryption are answered like any others.
         let socket: Arc<dyn Socket> = Arc::new(TcpStream::connect(server.address).await.unwrap());
         let heard = say(&*socket, &b"\0\0\0\x08\x04\xd2\x16\x2f".repeat(3)).await;
         assert!(heard.starts_with(b"NNE"), "{}", heard.escape_ascii());
@@ -148,7 +148,7 @@ async fn who_begins_with_tls_and_stops_keeps_nobody_waiting() {
 async fn a_connection_that_is_cut_is_an_error_that_says_so() {
     let server = encrypted().await;
     load(&server.connect().await, "t", LoadMode::Create, 200_000).await.unwrap();
-    // Forwards what the node says up to some byte in the middle of the rows, and then ends the connection in order.
+    // Forwards what the node sends up to some byte within the rows, and then closes the connection in order.
     let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("farpools://{}", proxy.local_addr().unwrap());
     let node = server.address;
@@ -187,7 +187,7 @@ async fn a_certificate_is_replaced_while_the_node_runs() {
     let node = server.node.clone();
     tokio::spawn(files.follow("the certificate", move |tls| node.set_tls(tls), asked));
     let before = server.connect().await;
-    // Half written, and with a key of another: what was there counts.
+    // A half-written certificate, and a key that does not belong to it: the old one stays in effect.
     let (others, other_key) = AUTHORITY.sign("localhost");
     for (certificate, key) in [(&others[..100], &key), (&others, &key)] {
         put((certificate, key));
@@ -197,7 +197,7 @@ async fn a_certificate_is_replaced_while_the_node_runs() {
         ask.reserve().await.unwrap();
         assert_eq!(server.connect().await.tables().await.unwrap(), vec![]);
     }
-    // Nobody asks: the change is seen.
+    // No reload is requested: the change of the files is noticed.
     put((&others, &other_key));
     let url = format!("farpools://localhost:{}", server.address.port());
     let seen = async { while connect(&url).await.is_err() {} };

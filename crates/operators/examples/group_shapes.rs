@@ -166,12 +166,12 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// What the threads give, and the seconds of CPU time that they took together.
+/// Returns the results of all threads, and the seconds of CPU time that they used together.
 #[expect(clippy::disallowed_methods, reason = "a measurement has threads of its own")]
 fn on_threads<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> (Vec<T>, f64) {
     let timed = || {
         let given = work();
-        // The first number is nanoseconds on a processor.
+        // The first number is the time on a processor, in nanoseconds.
         let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
         let ns = schedule.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0.0);
         (given, ns * 1e-9)
@@ -184,7 +184,8 @@ fn on_threads<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> (Vec<T>, 
     (given.into_iter().map(|(given, _)| given).collect(), cpu)
 }
 
-/// Seconds until all row groups were scanned, until all is merged, and of CPU time; the rows that came out.
+/// Returns the seconds until all row groups were scanned, until all was merged, and of CPU time, and the
+/// number of result rows.
 fn run(plan: &Plan, table: &Table, threads: usize) -> (f64, f64, f64, usize) {
     let (next, rows) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let emit = |batch: RecordBatch| {

@@ -3,7 +3,7 @@
 use arrow_array::BooleanArray;
 use arrow_buffer::{BooleanBuffer, Buffer};
 
-/// Words that `rows` bits take.
+/// Number of words that hold `rows` bits.
 pub(crate) fn words(rows: usize) -> usize {
     rows.div_ceil(64)
 }
@@ -29,7 +29,7 @@ pub(crate) fn count(bits: &[u64]) -> usize {
     bits.iter().map(|w| w.count_ones() as usize).sum()
 }
 
-/// Whether a bit is set.
+/// Whether the bit of `row` is set.
 pub(crate) fn get(bits: &[u64], row: usize) -> bool {
     bits[row / 64] >> (row % 64) & 1 == 1
 }
@@ -81,9 +81,9 @@ pub(crate) fn retain(bits: &mut [u64], keep: impl Fn(usize) -> bool) {
     }
 }
 
-/// A bitmap from a function of the row.
+/// Builds a bitmap of `rows` rows from a function of the row.
 ///
-/// A byte for each row first, because that loop becomes vector compares where the function allows it.
+/// The function first fills a byte per row: where `f` allows it, that loop compiles to vector compares.
 #[inline]
 pub(crate) fn collect(rows: usize, f: impl Fn(usize) -> bool) -> Vec<u64> {
     let word = |index: usize| {
@@ -98,7 +98,8 @@ pub(crate) fn collect(rows: usize, f: impl Fn(usize) -> bool) -> Vec<u64> {
     (0..words(rows)).map(word).collect()
 }
 
-/// The lowest bit of each byte. The multiplication brings the eight bits of a word together in its top byte.
+/// Returns the lowest bit of each byte as one word. The multiplication gathers the eight bits of a word in
+/// its top byte.
 #[inline]
 fn pack(bytes: &[u8; 64]) -> u64 {
     let (words, _) = bytes.as_chunks::<8>();

@@ -1,4 +1,4 @@
-//! Row groups of which many rows pass a filter, given away in the form that their columns have in the pool.
+//! Selected rows of a row group that leave as encoded chunks, without being decoded.
 
 use crate::bits;
 use crate::pace::{Pace, Picked};
@@ -7,12 +7,13 @@ use farpool_columns::RowGroup;
 use farpool_model::{Result, limits};
 use std::sync::Arc;
 
-/// The part of a row group's rows that is worth a message of its own, one in so many. Fewer are decoded and
-/// share a message with those of other row groups.
+/// Row groups of which at least one row in so many is selected leave encoded, in a message of their own.
+/// Fewer rows are decoded and share a message with those of other row groups.
 const ENCODED_PART_MIN: usize = 8;
 
 impl Picked {
-    /// Takes down which rows of a batch are selected. It is the next one, or another part of the same block.
+    /// Records which rows of a batch are selected. The batch follows the last one, or is another part of the
+    /// same block.
     pub(crate) fn add(&mut self, selection: &Selection) {
         // Batches start on whole words.
         let words = selection.range.start / 64..selection.range.end.div_ceil(64);
@@ -24,13 +25,13 @@ impl Picked {
         }
     }
 
-    /// Whether so many of the rows of `group` are selected that they leave encoded.
+    /// Whether enough rows of `group` are selected for them to leave encoded.
     pub(crate) fn are_many(&self, group: &RowGroup) -> bool {
         let rows = bits::count(&self.selected);
         rows > 0 && rows >= group.rows / ENCODED_PART_MIN
     }
 
-    /// The selected rows, batch by batch.
+    /// Returns the selected rows, a selection for each batch.
     pub(crate) fn selections(&self, group: &RowGroup) -> impl Iterator<Item = Selection> {
         let words = self.selected.chunks(limits::BATCH_ROWS / 64);
         (0..group.rows).step_by(limits::BATCH_ROWS).zip(words).map(|(start, words)| {
@@ -38,11 +39,11 @@ impl Picked {
         })
     }
 
-    /// The selected rows of `columns`, in the form that the columns have; `None` if the step is over before that
-    /// is done.
+    /// Picks the selected rows of `columns` as encoded chunks; `None` if the step ends before all columns are
+    /// done. The next call goes on from there.
     ///
     /// # Errors
-    /// Those of picking values out of a chunk.
+    /// Errors of picking values out of a chunk.
     pub(crate) fn pick(
         &mut self,
         group: &RowGroup,

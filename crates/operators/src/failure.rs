@@ -1,9 +1,10 @@
-//! How the errors of Arrow's kernels become ours.
+//! Conversion of errors of Arrow's kernels.
 
 use arrow_schema::ArrowError;
 use farpool_model::Error;
 
-/// An error of a kernel that ran on the user's data: the data or the query is at fault.
+/// Converts an error that a kernel reports about the user's data or query: `Invalid`, or `Internal` for other
+/// kinds.
 pub(crate) fn of_data(error: ArrowError) -> Error {
     let message = match error {
         ArrowError::DivideByZero => "division by zero".to_string(),
@@ -17,7 +18,7 @@ pub(crate) fn of_data(error: ArrowError) -> Error {
     Error::invalid(message)
 }
 
-/// An error of a kernel that cannot fail as we call it.
+/// Converts an error that a kernel cannot report as it is called here: `Internal`.
 pub(crate) fn of_kernel(error: ArrowError) -> Error {
     Error::internal(error.to_string())
 }

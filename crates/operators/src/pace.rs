@@ -1,7 +1,7 @@
-//! How far one step goes: the batches that it takes from a row group, and what it leaves for the next step.
+//! Progress through a row group in steps: which batches a step takes, and what it leaves for the next one.
 //!
-//! Invariant: the result does not depend on where steps end. Whatever a row group's rows have in common and is
-//! costly to compute is kept in its [`Progress`], so that it is computed once however many steps there are.
+//! Invariant: the result does not depend on where steps end. What is costly to compute and the same for all
+//! rows of a row group is kept in its [`Progress`], so that it is computed once however many steps there are.
 
 use crate::aggregate::Memo;
 use crate::bits;
@@ -13,17 +13,18 @@ use farpool_model::{Result, cast, limits};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Decides how much work one step does.
+/// Decides when a step ends.
 pub trait Pace {
-    /// How many of the `left` rows of the row group the next batch may have; 0 ends the step. Rounded up to
-    /// what a batch has at least and to whole blocks, if it is more than one, and down to [`limits::BATCH_ROWS`].
+    /// Returns how many of the `left` rows of the row group the next batch may have; 0 ends the step. The
+    /// number is rounded up to the least size of a batch and, above one block, to whole blocks, and down to
+    /// [`limits::BATCH_ROWS`].
     fn rows(&mut self, left: usize) -> usize;
 
     /// Whether the step ends here, between two pieces of work that are not batches of rows.
     fn ends(&mut self) -> bool;
 }
 
-/// Whole row groups, in batches of [`limits::BATCH_ROWS`].
+/// A pace that never ends a step: whole row groups, in batches of [`limits::BATCH_ROWS`].
 #[derive(Clone, Copy, Debug)]
 pub struct Unpaced;
 
@@ -37,32 +38,34 @@ impl Pace for Unpaced {
     }
 }
 
-/// What has been done of one row group. Whichever worker goes on, with whichever [`State`](crate::State).
+/// Progress through one row group. Any worker may go on from it, with any [`State`](crate::State) of the same
+/// plan.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// The rows before this one are done.
+    /// The next row; those before it are done.
     pub(crate) row: usize,
     pub(crate) is_done: bool,
-    /// Columns whose bytes were counted, and how many bytes those are.
+    /// Columns whose encoded bytes are in `bytes_read` already.
     columns_read: BTreeSet<usize>,
     bytes_read: u64,
     pub(crate) filter: FilterMemo,
     pub(crate) aggregate: Memo,
     pub(crate) picked: Picked,
-    /// Whether it is to be noted which rows pass.
+    /// Whether to record which rows pass.
     pub(crate) is_marked: bool,
 }
 
-/// The part of a row group that leaves encoded.
+/// The rows of a row group that passed, and their columns picked so far, for a result that leaves encoded.
 #[derive(Debug, Default)]
 pub(crate) struct Picked {
-    /// A bit for each row that was looked at.
+    /// A bit for each row processed so far, set if it passed.
     pub(crate) selected: Vec<u64>,
     pub(crate) chunks: Vec<Arc<Chunk>>,
 }
 
 impl Progress {
-    /// Nothing is done yet, and it is to be noted which rows pass; for plans whose result are rows.
+    /// Returns the progress of a row group that is not begun, which records the rows that pass. Only for
+    /// plans whose result is rows.
     pub fn marking() -> Progress {
         Progress { is_marked: true, ..Progress::default() }
     }
@@ -72,28 +75,28 @@ impl Progress {
         &self.picked.selected
     }
 
-    /// Whether nothing is left to do.
+    /// Whether the row group is done.
     pub fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// Rows that are done.
+    /// Number of rows processed.
     pub fn rows(&self) -> usize {
         self.row
     }
 
-    /// Encoded bytes that were read so far, each column's once.
+    /// Encoded bytes read so far, those of each column counted once.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
 
-    /// Nothing of the rest is wanted.
+    /// Marks the row group as done without processing its remaining rows.
     pub(crate) fn skip_rest(&mut self, group: &RowGroup) {
         self.row = group.rows;
         self.is_done = true;
     }
 
-    /// Counts the columns that were not counted before; their encoded bytes.
+    /// Marks `columns` as read; returns the encoded bytes of those that were not marked before.
     pub(crate) fn read<'c>(&mut self, group: &RowGroup, columns: impl IntoIterator<Item = &'c usize>) -> u64 {
         let fresh = columns.into_iter().filter(|column| self.columns_read.insert(**column));
         let bytes = fresh.map(|column| cast::u64_from(group.chunks[*column].bytes_encoded())).sum();
@@ -102,19 +105,19 @@ impl Progress {
     }
 }
 
-/// The batches of a row group that one step takes.
+/// Iterator over the batches of a row group that one step processes.
 pub(crate) struct Batches<'a> {
     pub(crate) group: &'a RowGroup,
     pub(crate) filter: Option<&'a BoundFilter<'a>>,
     pub(crate) pace: &'a mut dyn Pace,
     row: &'a mut usize,
-    /// Rows that a batch has at least.
+    /// Least number of rows of a batch.
     rows_min: usize,
 }
 
 impl<'a> Batches<'a> {
-    /// The batches from `row` on, of the rows that pass `filter`, at least `rows_min` in each if there are as many
-    /// left of a block.
+    /// Batches from `row` on, with the rows that pass `filter`. A batch has at least `rows_min` rows, unless
+    /// fewer are left of its block.
     pub(crate) fn new(
         group: &'a RowGroup,
         filter: Option<&'a BoundFilter<'a>>,
@@ -125,7 +128,7 @@ impl<'a> Batches<'a> {
         Batches { group, filter, pace, row, rows_min }
     }
 
-    /// The selected rows of the next batch; `None` when the row group or the step is over.
+    /// Returns the selected rows of the next batch; `None` at the end of the row group or of the step.
     ///
     /// # Errors
     /// `Invalid` when the filter fails on a row.
@@ -142,7 +145,8 @@ impl<'a> Batches<'a> {
         }
     }
 
-    /// The next `rows` rows, rounded. Batches start on blocks, so that a part of a block is some rows of all of it.
+    /// Takes the next `rows` rows, rounded as [`Pace::rows`] says. The range of a batch always starts on a
+    /// block: part of a block is a selection of rows of the whole block.
     fn take(&mut self, rows: usize) -> Selection {
         let row = *self.row;
         let block = row - row % limits::BLOCK_ROWS;
@@ -158,12 +162,12 @@ impl<'a> Batches<'a> {
         Selection::new(range, bits)
     }
 
-    /// Nobody wants the rest of the row group.
+    /// Skips the rest of the row group.
     pub(crate) fn skip_rest(&mut self) {
         *self.row = self.group.rows;
     }
 
-    /// Whether all rows of the row group were given.
+    /// Whether all rows of the row group were taken.
     pub(crate) fn is_at_end(&self) -> bool {
         *self.row == self.group.rows
     }

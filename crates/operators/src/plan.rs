@@ -27,73 +27,74 @@ pub struct Plan {
     compiled: Arc<CompiledPlan>,
 }
 
-/// All but the filter.
+/// The compiled program without its filter; shared by plans that differ in the filter only.
 struct CompiledPlan {
     schema: SchemaRef,
     output: Operator,
 }
 
-/// What the workers of one run tell each other while they scan.
+/// State that the workers of one run share while they scan: the threshold of a top-k.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
     threshold: Arc<Threshold>,
 }
 
-/// What one worker changes while it runs a plan: scratch memory, rows that wait until a batch is full, and
-/// partial aggregation.
+/// Mutable state of one worker: scratch buffers, rows that do not fill a batch yet, and its partial
+/// aggregation or candidates of a top-k.
 pub struct State {
     buffers: LaneBuffers,
     held: Held,
 }
 
-/// The states of all workers, to be brought together in independent tasks.
+/// The states of all workers, to be merged in independent tasks.
 pub struct Merge {
     plan: Plan,
     work: MergeWork,
 }
 
-/// What grouping may use.
+/// Resources that grouping may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     /// Bytes that the groups of all workers together may take.
     pub bytes_max: usize,
-    /// Workers that there will be.
+    /// Number of workers that will run the plan.
     pub workers: usize,
-    /// What hashes of groups depend on.
+    /// Key of the hashes by which groups are looked up and partitioned.
     pub hash_key: HashKey,
 }
 
 impl Memory {
-    /// Bytes for each worker.
+    /// Bytes for the groups of one worker.
     pub fn share(self) -> usize {
         self.bytes_max / self.workers.max(1)
     }
 }
 
-/// Which fast paths a plan may take. All of them, except where a test compares them with their twins.
+/// Fast paths that a plan may take: all of them, except in tests that compare a fast path with its plain
+/// twin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paths {
     /// Predicates on encoded values and zone maps.
     pub(crate) encoded: bool,
     /// Aggregation on lanes and dense groups.
     pub(crate) fused: bool,
-    /// Groups of one worker from which on rows may be partitioned: with more, the table of groups
-    /// and two sums each leave the L2 cache.
+    /// Number of groups of one worker above which rows may be partitioned: with more, the table of groups and
+    /// two sums per group do not fit the L2 cache.
     pub(crate) groups_direct_max: usize,
 }
 
 impl Paths {
-    /// All.
+    /// All paths allowed.
     pub(crate) const ALL: Paths = Paths { encoded: true, fused: true, groups_direct_max: 32 << 10 };
 }
 
-/// What is known of the rows that a plan will read.
+/// What is known at compile time of the row groups that a plan will read.
 #[derive(Clone, Copy)]
 pub(crate) enum Input<'a> {
     /// Row groups of any table with the schema.
     #[cfg(test)]
     Any,
-    /// These row groups and no others, in so much memory.
+    /// Exactly these row groups, with this memory for groups.
     Known(&'a [&'a RowGroup], Memory),
 }
 
@@ -102,7 +103,7 @@ fn compile_filter(program: &Program, columns: Columns<'_>, paths: Paths) -> Resu
     Ok(filter.map(|f| if paths.encoded { f } else { f.plain() }))
 }
 
-/// What the zone maps of a row group say about the plan's filter.
+/// Outcome of a plan's filter for a whole row group, according to its zone maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// No row can pass.
@@ -114,18 +115,18 @@ pub enum Verdict {
 }
 
 impl Plan {
-    /// Compiles `program` for `table`, whose row groups are the only ones that will be run: what their zone maps say
-    /// may choose another way. Operators keep to `memory` if they can ([`Plan::fits`]).
+    /// Compiles `program` for `table`. The plan may run only on the row groups of `table`, since their zone
+    /// maps decide how it aggregates. Groups keep within `memory` if possible ([`Plan::fits`]).
     ///
     /// # Errors
-    /// `Invalid` or `OverLimit` when the program is not well typed or needs what no operator does.
+    /// `Invalid` or `OverLimit` when the program is not well typed or no operator supports what it asks for.
     pub fn compile(program: &Program, table: &Table, memory: Memory) -> Result<Plan> {
         let groups: Vec<&RowGroup> = table.row_groups.iter().map(|group| &**group).collect();
         let columns = Columns::new(&table.schema, &table.statistics);
         Plan::compile_over(program, &table.schema, columns, Input::Known(&groups, memory), Paths::ALL)
     }
 
-    /// Compiles `program` for `input`, with a choice of paths.
+    /// Compiles `program` for `input` with only the fast paths that `paths` allows.
     #[cfg(test)]
     pub(crate) fn compile_with(
         program: &Program,
@@ -150,11 +151,12 @@ impl Plan {
         Ok(Plan { filter: filter.map(Arc::new), compiled: Arc::new(compiled) })
     }
 
-    /// This plan over the rows for which `conditions` hold as well. Only these are compiled; what was chosen by
-    /// zone maps holds for fewer rows too.
+    /// Returns this plan restricted to the rows for which `conditions` hold as well. Only the conditions are
+    /// compiled; what was chosen by zone maps is also valid for fewer rows, and is shared with this plan.
     ///
     /// # Errors
-    /// `Invalid` when the conditions are not well typed over `table_schema`, that of the plan.
+    /// `Invalid` when the conditions are not well typed over `table_schema`, which is the schema of the
+    /// plan's table.
     pub fn narrowed(&self, conditions: &Expr, table_schema: &SchemaRef) -> Result<Plan> {
         let filter = match &self.filter {
             Some(filter) => filter.narrowed(conditions, table_schema)?,
@@ -163,8 +165,8 @@ impl Plan {
         Ok(Plan { filter: Some(Arc::new(filter)), compiled: self.compiled.clone() })
     }
 
-    /// How aggregation runs and why, as the first of `groups` that may pass the filter has it; `None` where nothing is
-    /// aggregated. Others may go another way.
+    /// Tells which way aggregation takes and why, for the first of `groups` that may have rows that pass the
+    /// filter; `None` where nothing is aggregated. Other row groups may take other ways.
     ///
     /// # Errors
     /// `Internal` when `groups` are of another table.
@@ -175,29 +177,30 @@ impl Plan {
         first.map(|(group, verdict)| aggregation.explain(group, verdict == Verdict::All)).transpose()
     }
 
-    /// Whether both share what was compiled for the rows that pass their filters.
+    /// Whether both plans share everything that was compiled apart from their filters.
     #[cfg(test)]
     pub(crate) fn shares_output_with(&self, other: &Plan) -> bool {
         Arc::ptr_eq(&self.compiled, &other.compiled)
     }
 
-    /// Whether the states of all workers surely keep within `memory`. If not, states that are given less
-    /// room ([`State::set_room`]) let groups go early.
+    /// Whether the groups of every worker are guaranteed to keep within `memory`. If not, give each state a
+    /// limit by [`State::set_room`]; groups beyond it leave early, as parts.
     pub fn fits(&self, memory: Memory) -> bool {
         self.group_bytes().is_some_and(|bytes| bytes <= memory.share())
     }
 
-    /// The most bytes that the groups of one worker take; `None` when that cannot be told.
+    /// Upper bound of the bytes that the groups of one worker take; `None` when it is not known.
     pub fn group_bytes(&self) -> Option<usize> {
         self.compiled.output.aggregation().map_or(Some(0), FittedAggregation::bytes_bound)
     }
 
-    /// Whether sums of decimals in any part of the rows keep within 38 digits.
+    /// Whether the sum of a decimal argument over any subset of the rows fits 38 digits.
     pub fn partial_sums_fit(&self) -> bool {
         self.compiled.output.aggregation().is_none_or(FittedAggregation::sums_fit)
     }
 
-    /// Whether states of new groups fit `memory` until those that outgrow it can leave.
+    /// Whether `memory` has room for the states of sketches and moments of one batch's new groups; groups
+    /// beyond the limit can leave only after such a batch.
     pub fn partial_states_fit(&self, memory: Memory) -> bool {
         self.compiled.output.aggregation().is_none_or(|a| a.states_fit(memory.share()))
     }
@@ -207,39 +210,41 @@ impl Plan {
         &self.compiled.schema
     }
 
-    /// An empty state for a lone worker.
+    /// Returns an empty state for a run with a single worker.
     pub fn new_state(&self) -> State {
         self.new_state_in(&Shared::default())
     }
 
-    /// An empty state for one worker of the run that has `shared`.
+    /// Returns an empty state for one worker of the run whose workers share `shared`.
     pub fn new_state_in(&self, shared: &Shared) -> State {
         State { buffers: LaneBuffers::default(), held: self.compiled.output.new_held(&shared.threshold) }
     }
 
-    /// What the zone maps say: nothing is read.
+    /// Returns what the zone maps of `group` tell of the filter; no values are read.
     pub fn verdict(&self, group: &RowGroup) -> Verdict {
         self.filter.as_ref().map_or(Verdict::All, |filter| filter.verdict(group))
     }
 
-    /// Whether what the workers found so far rules `group` out, as its zone maps have it.
+    /// Whether the threshold that the workers have found so far excludes every row of `group`, according to
+    /// its zone maps.
     pub fn is_beaten(&self, group: &RowGroup, shared: &Shared) -> bool {
         self.compiled.output.top().is_some_and(|top| top.is_beaten(group, &shared.threshold))
     }
 
-    /// The order in which it is best to process `groups`, by their positions, if it matters.
+    /// Returns the order in which `groups` are best processed, as positions in them; `None` if the order does
+    /// not matter.
     pub fn favourable<'a>(&self, groups: impl Iterator<Item = &'a RowGroup>) -> Option<Vec<usize>> {
         self.compiled.output.top().and_then(|top| top.favourable(groups))
     }
 
-    /// The columns of the table that the result consists of, if it is nothing but columns as they are: then
-    /// a row group all of whose rows pass may leave without being decoded.
+    /// The table column that each column of the result is, if all are columns without computation: then a row
+    /// group whose rows all pass can leave without being decoded.
     pub fn plain_columns(&self) -> Option<Vec<usize>> {
         self.compiled.output.projection().and_then(Projection::plain_columns)
     }
 
-    /// Takes the states of all workers, after all row groups. Not only partial aggregations wait in them, but
-    /// also rows that did not fill a batch.
+    /// Takes the states of all workers after the last row group. Besides partial aggregations they may hold
+    /// rows that did not fill a batch.
     pub fn merge(&self, states: Vec<State>) -> Merge {
         let held = states.into_iter().map(|state| state.held);
         Merge { plan: self.clone(), work: self.compiled.output.merge(held, &self.compiled.schema) }
@@ -247,15 +252,15 @@ impl Plan {
 }
 
 impl State {
-    /// Lets the groups of this state take `bytes` from now on. Those that outgrow it leave early, as partial
-    /// results that whoever gets them has to merge; a plan that fits its memory needs no such thing.
+    /// Limits the groups of this state to `bytes` from now on. When they exceed it, all of them leave early,
+    /// as parts that the receiver has to merge. Not needed for a plan that fits its memory.
     pub fn set_room(&mut self, bytes: usize) {
         if let Held::Aggregate(partial) = &mut self.held {
             partial.set_room(bytes);
         }
     }
 
-    /// Bytes that the state holds.
+    /// Bytes that the state takes.
     pub fn bytes(&self) -> usize {
         self.held.bytes() + self.buffers.bytes()
     }
@@ -267,7 +272,7 @@ impl Merge {
         self.work.tasks()
     }
 
-    /// Runs one task on the calling thread; several may run at once, each once.
+    /// Runs one task on the calling thread. Tasks may run concurrently; each runs once.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.

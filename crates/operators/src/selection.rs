@@ -1,4 +1,4 @@
-//! The rows of a batch that go on, and how their columns are decoded.
+//! The rows of a batch that passed the filter, and the decoding of their columns.
 
 use crate::bits;
 use crate::evaluate::Frame;
@@ -10,15 +10,15 @@ use farpool_model::Result;
 use farpool_model::cast::u32_checked;
 use std::ops::Range;
 
-/// Below this part of the rows, selected values are picked out of the encoded chunk; above, whole ranges are
-/// decoded and filtered. Of four decimal columns, picking took 88 % of the time at one row in two (and
+/// Selectivity below which selected values are gathered from the encoded chunk; above it, whole ranges are
+/// decoded and filtered. On four decimal columns, gathering took 88 % of the time at one row in two (and
 /// chunks unpack whole blocks themselves where many rows of a block are wanted).
 const GATHER_BELOW: (usize, usize) = (3, 4);
 
 /// Some rows of one batch of a row group.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
-    /// The batch, as rows of its row group; starts on a block.
+    /// The rows of the row group that the batch covers; starts on a block.
     pub(crate) range: Range<usize>,
     /// A bit per row of the batch; `None` when all are selected.
     pub(crate) bits: Option<Vec<u64>>,
@@ -39,12 +39,12 @@ impl Selection {
         Selection { range, bits, count }
     }
 
-    /// Whether picking single values is cheaper than decoding the whole range.
+    /// Whether gathering the selected values is cheaper than decoding the whole range.
     pub(crate) fn is_sparse(&self) -> bool {
         self.count * GATHER_BELOW.1 < self.range.len() * GATHER_BELOW.0
     }
 
-    /// Adds the selected rows, as rows of the row group.
+    /// Appends the selected rows to `indices`, numbered from the start of the row group.
     pub(crate) fn extend_indices(&self, indices: &mut Vec<u32>) {
         let start = u32_checked(self.range.start);
         match &self.bits {
@@ -56,7 +56,7 @@ impl Selection {
         }
     }
 
-    /// The selected rows of `columns` (sorted), decoded.
+    /// Decodes `columns` (sorted) for the selected rows.
     pub(crate) fn frame(&self, group: &RowGroup, columns: &[usize]) -> Result<Frame> {
         if self.is_sparse() && !columns.is_empty() {
             let mut indices = Vec::new();
@@ -76,7 +76,7 @@ impl Selection {
     }
 }
 
-/// Single rows of `columns` (sorted), decoded.
+/// Decodes `columns` (sorted) for the rows at `indices` of `group`.
 pub(crate) fn gathered(group: &RowGroup, columns: &[usize], indices: &[u32]) -> Result<Frame> {
     let gather = |&column: &usize| Ok((column, group.chunks[column].gather(indices)?));
     Ok(Frame::new(indices.len(), columns.iter().map(gather).collect::<Result<_>>()?))

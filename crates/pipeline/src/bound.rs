@@ -1,7 +1,7 @@
-//! A program that was prepared, bound to the version of the table that it was prepared for: what a handle keeps.
+//! A prepared program, bound to the table version that it was prepared for; handles refer to it.
 //!
-//! Invariant: it is compiled once, when it first runs or, if the answers depend on it, when it is prepared. Conditions
-//! that are added for one run are all that is compiled for it.
+//! Invariant: the program is compiled once, when it first runs or, if the answers depend on the plan, when it
+//! is prepared. When conditions are added for one run, only these are compiled.
 
 use crate::budget::{Budget, prepare_within};
 use farpool_columns::Table;
@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// How often the bytes of a program are held: as it was decoded, and compiled.
+/// Copies of the program's bytes that are held: decoded, and compiled.
 const FORMS: usize = 2;
 
-/// See the file's comment.
+/// A prepared program with its table version, budget, and plan.
 pub struct BoundProgram {
     prepared: Arc<Prepared>,
     table: Arc<Table>,
@@ -25,7 +25,7 @@ pub struct BoundProgram {
 }
 
 impl BoundProgram {
-    /// What of `program` runs over `table` at `version` within `budget`.
+    /// Prepares `program` for `table` at `version` within `budget`.
     ///
     /// # Errors
     /// As [`crate::prepare`].
@@ -36,38 +36,38 @@ impl BoundProgram {
         Ok(BoundProgram { prepared: Arc::new(prepared), table, budget, plan, bytes, columns })
     }
 
-    /// The answers, and the program that runs.
+    /// The prepared program: its answers, and the effective program.
     pub fn prepared(&self) -> &Arc<Prepared> {
         &self.prepared
     }
 
-    /// The version of the table that it reads.
+    /// The table version that the program reads.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
 
-    /// Within which it runs.
+    /// The budget within which the program runs.
     pub fn budget(&self) -> Budget {
         self.budget
     }
 
-    /// Bytes that it takes, from above.
+    /// Upper bound of the bytes that the program takes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The columns that it reads.
+    /// The columns that the program reads.
     pub(crate) fn columns(&self) -> &BTreeSet<usize> {
         &self.columns
     }
 
-    /// Parts of its expressions, at most.
+    /// Upper bound of the number of expression nodes of the program.
     pub(crate) fn parts(&self) -> usize {
         self.bytes / FORMS / limits::EXPR_NODE_BYTES
     }
 
-    /// Narrows the program to the rows for which `conditions` hold as well. These only thin out what comes, so the
-    /// answers stay.
+    /// Narrows the program to the rows for which `conditions` hold as well. Since they only remove rows, the
+    /// answers stay the same.
     ///
     /// # Errors
     /// `Invalid` for conditions that are not well typed, cannot be evaluated exactly, or may fail on a row; `OverLimit`
@@ -94,7 +94,7 @@ impl BoundProgram {
         })
     }
 
-    /// The compiled program.
+    /// Returns the compiled program; compiles it on first use.
     ///
     /// # Errors
     /// `Invalid` when the program does not fit the table.
@@ -102,7 +102,7 @@ impl BoundProgram {
         if let Some(plan) = self.plan.get() {
             return Ok(plan.clone());
         }
-        // Of two threads that come here at once, one works in vain.
+        // Two threads may compile at once; the second result is dropped.
         let plan = Plan::compile(&self.prepared.effective, &self.table, self.budget.memory())?;
         Ok(self.plan.get_or_init(|| plan).clone())
     }

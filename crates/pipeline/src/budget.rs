@@ -1,8 +1,8 @@
-//! What a program may use, and what becomes of groupings that might use more (Ibex, sections 4 to 6).
+//! The budget of a program, and what becomes of groupings that may exceed it (Ibex, sections 4 to 6).
 //!
 //! Invariant: a grouping is answered `exact` only if the zone maps prove that its groups keep within the
-//! budget, whatever the number of workers it is for. Any other is answered `superset` and never fails for
-//! want of memory: what does not fit leaves in parts. States that may not fit are refused.
+//! budget, whatever the number of workers. Any other is answered `superset` and never fails for lack of
+//! memory: groups that do not fit leave in parts. Groupings whose states may not fit are refused.
 
 use crate::prepare::{prepare, raw_columns};
 use farpool_columns::Table;
@@ -11,14 +11,14 @@ use farpool_model::{
 };
 use farpool_operators::{HashKey, Memory, Plan};
 
-/// What a run may use.
+/// Resources that a run may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Bytes that the groups of all threads may take together.
+    /// Bytes for the groups of all threads together.
     pub state_bytes_max: usize,
-    /// Threads that are expected to work on a run.
+    /// Expected number of threads that work on a run.
     pub workers: usize,
-    /// What hashes of groups depend on: secret where strangers choose the keys.
+    /// Key of the hashes of groups: must be secret where untrusted clients choose the keys.
     pub hash_key: HashKey,
 }
 
@@ -29,7 +29,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// As operators want it.
+    /// Converts the budget to the form that operators take.
     pub(crate) fn memory(self) -> Memory {
         Memory { bytes_max: self.state_bytes_max, workers: self.workers, hash_key: self.hash_key }
     }
@@ -40,7 +40,8 @@ impl Budget {
     }
 }
 
-/// What of `program` runs over `table` at `version` within `budget`, and the plan if it had to be compiled for that.
+/// Prepares `program` for `table` at `version` within `budget`. Also returns the plan, if it had to be
+/// compiled for that.
 ///
 /// # Errors
 /// As [`prepare`].
@@ -62,7 +63,7 @@ pub(crate) fn prepare_within(
     in_parts(program, prepared, &plan, table, budget).map(|prepared| (prepared, None))
 }
 
-/// The answers, where behind what an aggregation works on stands how it does that, and why.
+/// Appends to the detail of the aggregation's answer which way it takes, and why.
 ///
 /// # Errors
 /// Fails only on a bug in the operators.
@@ -76,7 +77,7 @@ fn with_way(mut prepared: Prepared, plan: &Plan, table: &Table) -> Result<Prepar
     Ok(prepared)
 }
 
-/// The answers to a grouping whose `plan` may not fit the budget.
+/// Returns the answers to a grouping whose `plan` may not fit the budget: in parts, or refused.
 fn in_parts(
     program: &Program,
     prepared: Prepared,
@@ -94,7 +95,7 @@ fn in_parts(
     let reason = format!("its groups may not fit {mebibytes} MiB");
     let output = Output::Aggregate { keys: keys.clone(), aggregates: form.aggregates };
     let effective = Program { output, order: Vec::new(), limit: None, ..prepared.effective.clone() };
-    // One column more for each mean might be too many.
+    // Parts have an additional column for each mean, which may exceed the limit of columns.
     match effective.result_schema(&table.schema) {
         Ok(_) if plan.partial_sums_fit() => weakened(&prepared, effective, Answer::Superset, &reason, table),
         _ => {
@@ -104,7 +105,7 @@ fn in_parts(
     }
 }
 
-/// The columns that the host needs to aggregate by itself.
+/// Refuses the grouping: the effective program returns the columns that the host needs to aggregate itself.
 fn refused(program: &Program, prepared: &Prepared, reason: &str, table: &Table) -> Result<Prepared> {
     let output = raw_columns(program, &table.schema);
     let effective = Program { output, order: Vec::new(), limit: None, ..prepared.effective.clone() };

@@ -1,10 +1,10 @@
-//! How whoever asked for something says that it is no longer wanted.
+//! A flag by which a caller cancels a request.
 
 use farpool_model::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A flag that is set once. All clones are one flag.
+/// A flag that is set once. All clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
@@ -14,18 +14,18 @@ impl Cancel {
         Cancel::default()
     }
 
-    /// Sets it.
+    /// Sets the flag.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is set.
+    /// Whether the flag is set.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
     /// # Errors
-    /// `Cancelled` once it is set.
+    /// `Cancelled` once the flag is set.
     pub fn check(&self) -> Result<()> {
         if self.is_set() { Err(Error::cancelled()) } else { Ok(()) }
     }

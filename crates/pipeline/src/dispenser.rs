@@ -1,5 +1,5 @@
-//! Hands out the numbers of independent tasks to any number of threads, each exactly once, and tells
-//! the one thread that completes the last of them.
+//! Hands out the numbers of independent tasks to any number of threads, each exactly once, and reports the
+//! completion of the last one to exactly one thread.
 //!
 //! Invariant: `completed` reaches `total` exactly once, however many threads claim, complete and close;
 //! tasks that are closed off count as completed by the thread that closed.
@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// See the file's comment.
+/// Dispenser of task numbers with a count of completed tasks.
 #[derive(Debug)]
 pub(crate) struct Dispenser {
     total: usize,
@@ -16,7 +16,7 @@ pub(crate) struct Dispenser {
 }
 
 impl Dispenser {
-    /// Tasks `0..total`.
+    /// Creates a dispenser of the tasks `0..total`.
     pub(crate) fn new(total: usize) -> Self {
         Dispenser { total, next: AtomicUsize::new(0), completed: AtomicUsize::new(0) }
     }
@@ -31,13 +31,14 @@ impl Dispenser {
         (task < self.total).then_some(task)
     }
 
-    /// `count` claimed or closed tasks are complete. True for the one call that completes the last task;
-    /// what the other threads wrote before their calls is visible to that caller.
+    /// Records that `count` claimed or closed tasks are complete. Returns true for the one call that
+    /// completes the last task; what the other threads wrote before their calls is visible to that caller.
     pub(crate) fn complete(&self, count: usize) -> bool {
         count > 0 && self.completed.fetch_add(count, Ordering::AcqRel) + count == self.total
     }
 
-    /// Hands out nothing more. The tasks that nobody claimed are the caller's, to complete unexecuted.
+    /// Stops handing out tasks. Returns the tasks that were not claimed; the caller must complete them
+    /// without executing them.
     pub(crate) fn close(&self) -> Range<usize> {
         self.next.swap(self.total, Ordering::Relaxed).min(self.total)..self.total
     }

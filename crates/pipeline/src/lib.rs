@@ -1,9 +1,9 @@
-//! From a program to its result: what of it can run here, and how its morsels are driven.
+//! Runs programs: decides which of a program's operators can run here, and drives its morsels.
 //!
 //! [`prepare`] answers for each operator of a [`farpool_model::Program`] and makes the program that runs
-//! instead. A [`BoundProgram`] is that program over one version of a table, compiled; a [`Run`] carries it out, cut into morsels (a row group, or as
-//! much of one as about a millisecond allows) which any number of threads may step through. A [`Scheduler`]
-//! shares worker threads among all work of a node.
+//! instead. A [`BoundProgram`] is that program bound to one version of a table and compiled. A [`Run`]
+//! executes it, cut into morsels (a row group, or as much of one as about a millisecond allows) which any
+//! number of threads may step through. A [`Scheduler`] shares worker threads among all work of a node.
 //!
 //! Invariant: nothing here owns a thread, a clock or a socket. Whoever calls [`Run::step`] or
 //! [`Scheduler::work`] lends its thread for one morsel (Leis et al., "Morsel-driven parallelism",

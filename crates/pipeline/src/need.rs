@@ -1,53 +1,54 @@
-//! What a run takes beside the pool, from above: its program, what each thread holds while it works, its groups, and
-//! the results that wait to leave.
+//! Upper bound of the memory that a run takes beside the pool: its program, the working memory of each
+//! thread, its groups, and results that wait to leave.
 //!
-//! It is told before the run begins, so that its owner can reserve it. What may come in parts can do with less.
+//! It is known before the run begins, so that its owner can reserve it. Runs whose groups may leave in parts
+//! can do with less.
 
 use crate::bound::BoundProgram;
 use farpool_columns::Table;
 use farpool_model::{Output, limits};
 use farpool_operators::Plan;
 
-/// How often a thread holds what it takes out of a row group: as values, and as a message.
+/// Copies that a thread holds of the rows that it takes from a row group: as values, and as a message.
 const COPIES: usize = 2;
 
-/// How often a thread holds a column that it encodes again.
+/// Copies that a thread holds of a column that it encodes again.
 const FORMS: usize = 3;
 
-/// Bytes that a thread holds for each part of an expression, and for each column, while it works on a batch.
+/// Bytes that a thread holds for each expression node and each column while it works on a batch.
 const LANE_BYTES: usize = 8 * limits::BATCH_ROWS;
 
-/// The least bytes for groups that come in parts.
+/// The least bytes for groups that may leave in parts.
 const GROUPS_LEAST: usize = 1 << 20;
 
-/// The part of the memory for groups that those may take which can do with less.
+/// Groups that may leave in parts get one part in this many of the memory for groups.
 const PARTIAL_PART: usize = 2;
 
-/// See the file's comment.
+/// Memory that a run needs beside the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// Bytes of the program, which there is before the run begins.
+    /// Bytes of the program, which are in use before the run begins.
     pub program: usize,
     /// Bytes of results that wait to leave.
     pub results: usize,
     /// Bytes of each thread.
     pub thread: usize,
-    /// Threads that are expected.
+    /// Expected number of threads.
     pub threads: usize,
-    /// Bytes of the groups of all threads, and of what becomes of them when they are merged.
+    /// Bytes of the groups of all threads, and of the merged groups.
     pub groups: usize,
-    /// Bytes for groups that may leave in parts: the least with which that works.
+    /// The least bytes for groups with which the run works, if they may leave in parts.
     pub groups_least: usize,
 }
 
 impl Need {
-    /// That of `program`, compiled to `plan`.
+    /// Returns the need of `program`, compiled to `plan`.
     pub(crate) fn of(program: &BoundProgram, plan: &Plan) -> Need {
         let (prepared, table, budget) = (program.prepared(), program.table(), program.budget());
         let columns = program.columns();
         let plain: usize = columns.iter().map(|column| table.bytes_plain_most[*column]).sum();
         let parts = program.parts() + columns.len() + 1;
-        // Groups that leave whole are no more than what they were.
+        // The result of groups that leave whole is no larger than the groups.
         let results = match &prepared.effective.output {
             Output::Aggregate { .. } => plan.group_bytes().unwrap_or(usize::MAX),
             Output::Rows(_) => usize::MAX,
@@ -73,7 +74,7 @@ impl Need {
         }
     }
 
-    /// Adds what it takes to encode `columns` again: as they were, as they are to be, and encoded.
+    /// Adds the memory for encoding `columns` again: old values, new values, and encoded ones.
     #[must_use]
     pub(crate) fn encoding(self, table: &Table, columns: &[usize]) -> Need {
         let plain: usize = columns.iter().map(|column| table.bytes_plain_most[*column]).sum();
@@ -86,13 +87,13 @@ impl Need {
         Need { threads: self.threads.min((bytes / self.thread.max(1)).max(1)), ..self }
     }
 
-    /// Halves the memory for groups, where these may leave in parts.
+    /// Halves the memory for groups; `None` if they may not leave in parts, or have the least already.
     pub fn smaller(self) -> Option<Need> {
         let groups = (self.groups / 2).max(self.groups_least);
         (groups < self.groups).then_some(Need { groups, ..self })
     }
 
-    /// All of it.
+    /// The sum of all bytes, for all threads.
     pub fn bytes(&self) -> usize {
         let fixed = self.program + self.results;
         fixed.saturating_add(self.thread.saturating_mul(self.threads)).saturating_add(self.groups)

@@ -1,22 +1,23 @@
-//! How much of a row group one step takes: about as much as [`limits::STEP_NS`] allows, by the time that rows of
-//! the run took so far.
+//! The pace of a step: it takes about as many rows as [`limits::STEP_NS`] allows, by the cost of earlier rows
+//! of the run.
 //!
-//! Nothing is known of the first rows of a run, so there are as few of them as operators take. From then on batches are
-//! as large as fits the time that is left, so that a step is longer than it should be by at most such a batch, or
-//! by what belongs to a row group's end. Wall time is what others wait for, and reading it costs a tenth of what
-//! reading CPU time does; a thread that lost its core in between takes a few small batches to find back.
+//! The cost of the first rows of a run is not known, so the first batch is as small as operators allow. From
+//! then on batches are sized to fit the time that is left, so that a step exceeds its time by at most one
+//! such batch, or by the work at the end of a row group. Cost is measured in wall time, since that is what
+//! others wait for, and reading it costs a tenth of reading CPU time; after a thread was preempted, a few
+//! small batches correct the estimate.
 
 use farpool_model::{Clock, cast, limits};
 use farpool_operators::Pace;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The part of a step by which it may be longer if that completes the row group.
+/// A step may exceed its time by one part in this many if that completes the row group.
 const TAIL_PART: u64 = 4;
 
-/// No row has been looked at yet.
+/// No row has been measured yet.
 const UNKNOWN: u64 = u64::MAX;
 
-/// What rows of a run cost, as all its threads have seen it.
+/// The cost of a run's rows, measured by all of its threads.
 #[derive(Debug)]
 pub(crate) struct RowCost {
     /// Nanoseconds for [`limits::BLOCK_ROWS`] rows, at least 1.
@@ -30,7 +31,7 @@ impl Default for RowCost {
 }
 
 impl RowCost {
-    /// `rows` rows took `ns`. What rows came to cost shows at once, what they no longer cost by and by.
+    /// Records that `rows` rows took `ns`. Higher costs take effect at once, lower ones gradually.
     fn learn(&self, rows: usize, ns: u64) {
         let rows = cast::u64_from(rows.max(1));
         let now = ns.saturating_mul(cast::u64_from(limits::BLOCK_ROWS)) / rows;
@@ -46,25 +47,25 @@ impl RowCost {
     }
 }
 
-/// The pace of one step. See the file's comment.
+/// The pace of one step of a run.
 pub(crate) struct StepPace<'r> {
     clock: &'r dyn Clock,
     cost: &'r RowCost,
     is_stopped: &'r dyn Fn() -> bool,
     begun_ns: u64,
-    /// When the first batch of the row group began.
+    /// When the first batch of the row group was begun in this step.
     rows_begun_ns: Option<u64>,
     /// When the last batch was begun, and how many rows were left then.
     last: Option<(u64, usize)>,
 }
 
 impl<'r> StepPace<'r> {
-    /// The step begins. It ends early once `is_stopped`.
+    /// Begins a step. It ends early once `is_stopped` returns true.
     pub(crate) fn new(clock: &'r dyn Clock, cost: &'r RowCost, is_stopped: &'r dyn Fn() -> bool) -> Self {
         StepPace { clock, cost, is_stopped, begun_ns: clock.now_ns(), rows_begun_ns: None, last: None }
     }
 
-    /// The step goes on with another row group.
+    /// Continues the step with another row group.
     pub(crate) fn next_group(&mut self) {
         (self.rows_begun_ns, self.last) = (None, None);
     }
@@ -82,7 +83,7 @@ impl Pace for StepPace<'_> {
         self.learn(now, left);
         let rows_begun = *self.rows_begun_ns.get_or_insert(now);
         let spent = now.saturating_sub(self.begun_ns);
-        // What is done once for each part of a row group takes no longer than its rows do.
+        // Go on until the rows have taken as long as the fixed work for this part of the row group.
         let is_worth_it = now.saturating_sub(rows_begun) >= rows_begun.saturating_sub(self.begun_ns);
         let tail = limits::STEP_NS / TAIL_PART;
         let is_over = spent >= limits::STEP_NS && is_worth_it && left > self.cost.rows_in(tail);

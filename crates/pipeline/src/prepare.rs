@@ -1,13 +1,13 @@
-//! Checks a program against a table and decides, operator by operator, what of it runs here
-//! (Ibex, section 5: what the node cannot run the host does, and the answer is the same either way).
+//! Checks a program against a table and decides for each operator whether it can run here (Ibex, section 5:
+//! the host runs what the node cannot, and the answer is the same either way).
 //!
 //! Invariant: the host that applies every operator that is not `exact` to the effective program's result
 //! gets what the program asked for. Hence, once a filter is not exact: nothing that folds or cuts rows may
 //! follow it, the columns that it reads must stay in the result, and nothing that may fail on some row
 //! may run, for the row may be one that the host's filter removes.
 //!
-//! An [`Expr::Opaque`] part says which columns it reads as far as its decoder could tell; a host that uses
-//! stranger ones has to ask for those columns elsewhere in the program.
+//! An [`Expr::Opaque`] part reports the columns that it reads as far as its decoder could tell; a host that
+//! uses columns which the decoder did not see has to request them elsewhere in the program.
 
 use arrow_schema::{DataType, Schema};
 use farpool_model::{
@@ -17,7 +17,7 @@ use farpool_model::{
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What of `program` runs over a table with these columns at `version`.
+/// Prepares `program` for a table with these columns at `version`.
 ///
 /// # Errors
 /// Only for programs that are wrong in themselves, never for what merely cannot run here: `Invalid` when
@@ -59,7 +59,7 @@ fn check_version(program: &Program, version: Version) -> Result<()> {
     }
 }
 
-/// Also of the parts that will be refused: their columns may have to be given to the host.
+/// Checks column references, also in parts that will be refused: the host may need their columns.
 fn check_columns(program: &Program, table_schema: &Schema) -> Result<()> {
     let count = table_schema.fields().len();
     match program.columns().last() {
@@ -70,11 +70,11 @@ fn check_columns(program: &Program, table_schema: &Schema) -> Result<()> {
     }
 }
 
-/// The filter: what runs of it, and what that means for the operators after it.
+/// The answer for the filter, and its consequences for the operators after it.
 struct FilterPart {
     effective: Option<Expr>,
     answer: Option<OperatorAnswer>,
-    /// The columns that the host needs to apply it again; `None` when it need not.
+    /// The columns that the host needs to apply the filter again; `None` if the filter is exact.
     host_columns: Option<BTreeSet<usize>>,
 }
 
@@ -106,10 +106,11 @@ impl FilterPart {
     }
 }
 
-/// Drops the conjuncts that may fail: the part that was weakened away may be what kept them from failing.
+/// Drops the conjuncts that may fail on a row: the part that was weakened away may have kept them from
+/// failing.
 ///
 /// # Errors
-/// `Invalid` when one is no condition.
+/// `Invalid` when a conjunct is not a condition.
 fn without_failures(weaker: Expr, known: Columns<'_>) -> Result<Option<Expr>> {
     let parts = match weaker {
         Expr::And(parts) => parts,
@@ -131,7 +132,8 @@ fn without_failures(weaker: Expr, known: Columns<'_>) -> Result<Option<Expr>> {
     Ok(Expr::all(kept))
 }
 
-/// Types of all that is asked for, also of what will not run because of the filter or an opaque neighbour.
+/// Checks the types of all outputs, also of those that will not run because of the filter or an opaque
+/// neighbour.
 fn check_output(program: &Program, table_schema: &Schema) -> Result<()> {
     let columns = match &program.output {
         Output::Rows(columns) => columns,
@@ -155,13 +157,13 @@ fn aggregate_runs(aggregate: &Aggregate) -> bool {
     aggregate.inputs().all(runs)
 }
 
-/// Projection or aggregation.
+/// The projection or aggregation: its answer, and what runs in its place.
 struct OutputPart {
     effective: Output,
     answer: Option<OperatorAnswer>,
     /// Whether the effective output has a row for each row that the program asks for.
     keeps_rows: bool,
-    /// Whether it is what the program asks for.
+    /// Whether the effective output is the one that the program asks for.
     is_whole: bool,
 }
 
@@ -206,7 +208,7 @@ fn aggregate_refusal(keys: &[NamedExpr], aggregates: &[Aggregate], filter: &Filt
     (!filter.is_exact()).then(|| "the host filters its input again".to_string())
 }
 
-/// Every column that some part of the program reads, under its own name.
+/// Returns an output of every column that some part of the program reads, under the column's own name.
 pub(crate) fn raw_columns(program: &Program, table_schema: &Schema) -> Output {
     let columns = program.columns();
     Output::Rows(columns.into_iter().map(|index| NamedExpr::column(table_schema, index)).collect())
@@ -219,7 +221,7 @@ fn output_answer(
 ) -> Option<OperatorAnswer> {
     match output {
         Output::Rows(columns) => {
-            // Plain columns are part of the scan, unless there is something to say about them.
+            // A projection of plain columns counts as part of the scan, unless it is refused.
             let plain = columns.iter().all(|c| matches!(c.expr, Expr::Column(_)));
             let detail = brief(listed(columns.iter().map(|c| c.expr.display(table_schema))));
             (!plain || refusal.is_some()).then(|| answer(Operator::Project, detail, refusal))
@@ -238,7 +240,7 @@ fn output_answer(
     }
 }
 
-/// The limit, and the order that says which rows it leaves.
+/// The limit and the order: their answer, and what runs in their place.
 struct LimitPart {
     effective: Option<u64>,
     order: Vec<SortKey>,
@@ -294,7 +296,7 @@ fn scan_detail(program: &Program, effective: &Program, table_schema: &Schema) ->
     brief(format_args!("{} ({})", program.table, listed(names)))
 }
 
-/// The parts with commas between them, made one by one as they are written.
+/// Displays the parts separated by commas, without collecting them first.
 fn listed<T: fmt::Display>(parts: impl Iterator<Item = T> + Clone) -> impl fmt::Display {
     fmt::from_fn(move |f| {
         let mut parts = parts.clone().enumerate();

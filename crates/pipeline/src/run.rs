@@ -1,12 +1,12 @@
-//! One program over one version of a table, driven step by step by whichever threads call.
+//! Executes one program over one table version, driven step by step by any number of threads.
 //!
-//! A step takes a row group, or as much of one as about a millisecond allows; the rest of it is for whoever
-//! steps next. After the last one the partial aggregations are merged, in tasks that are handed out the
-//! same way. Scratch and partial aggregation live in operator states, of which there are
-//! as many as threads have ever been inside at once.
+//! A step takes a row group, or as much of one as about a millisecond allows; the rest is left for the next
+//! step of any thread. After the last row group the partial aggregations are merged, in tasks that are handed
+//! out in the same way. Scratch memory and partial aggregations live in operator states, of which there are
+//! as many as threads were ever inside at the same time.
 //!
-//! Invariant: a run goes from scanning, perhaps over merging, to done, or from anywhere before that to
-//! stopped (cancelled or failed), and once done or stopped it no longer holds the table.
+//! Invariant: a run goes from scanning, possibly through merging, to done, or from any of the first two to
+//! stopped (cancelled or failed); once done or stopped it no longer holds the table.
 
 mod change;
 
@@ -34,26 +34,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Rows of a row group that take less than what is done once for each step.
+/// Row groups of at most this many rows take less time than the fixed work of a step.
 const FEW_ROWS: usize = limits::BLOCK_ROWS / 4;
 
-/// What came of lending a thread to a run.
+/// Outcome of one step of a run.
 #[derive(Debug)]
 pub enum Step {
-    /// A part of the result, in no particular order; at least one batch.
+    /// Part of the result, at least one batch, in no particular order.
     Batches(Vec<RecordBatch>),
-    /// A part of the result: those rows of a row group that pass, in the form that its columns have. Only from
-    /// runs that were started with [`Run::start_shipping`].
+    /// Part of the result: the rows of one row group that pass, as encoded chunks. Only from runs started by
+    /// [`Run::start_shipping`].
     Encoded(RowGroup),
-    /// Something was done and there is nothing to give yet: call again.
+    /// Work was done, but there is no result to return yet: call again.
     Worked,
     /// Other threads hold the last morsels: there is nothing to do now, but there may be later.
     Busy,
-    /// All is done, though other threads may still be on their way out with their last batches.
+    /// The run is done, though other threads may still be returning their last batches.
     Done,
 }
 
-/// See the file's comment.
+/// Execution of a program over one table version.
 pub struct Run {
     prepared: Arc<Prepared>,
     plan: Plan,
@@ -62,20 +62,20 @@ pub struct Run {
     budget: Budget,
     form: Form,
     groups: Dispenser,
-    /// The row groups in the order in which they are handed out, where it is not that of the table.
+    /// Order in which row groups are handed out, as positions in the table; `None` for the table's order.
     sequence: Option<Vec<usize>>,
     tally: Tally,
     cost: RowCost,
-    /// Rows that may still leave; without a limit more than there can be.
+    /// Rows that may still leave under the limit; without one, more than there can be.
     rows_left: AtomicU64,
-    /// States that there are, each with its share of the budget.
+    /// Number of operator states, which share the budget equally.
     states: AtomicUsize,
-    /// Bytes for groups that may leave in parts.
+    /// Bytes for groups, where they may leave in parts.
     group_bytes: AtomicUsize,
-    /// Threads that may be inside at once, and those that are.
+    /// The most threads that may be inside at once, and the number of those that are.
     threads_max: AtomicUsize,
     threads: AtomicUsize,
-    /// Set when the phase becomes `Stopped`, for threads in the middle of a step.
+    /// Whether the phase is `Stopped`; checked by threads in the middle of a step.
     stopped: AtomicBool,
     held: Mutex<Held>,
     on_stop: Mutex<Option<Waker>>,
@@ -87,25 +87,26 @@ struct Held {
     phase: Phase,
     table: Option<Arc<Table>>,
     states: Vec<State>,
-    /// Row groups of which steps have done a part, each in nobody's hands.
+    /// Row groups that are partly done and not claimed by a thread.
     rests: Vec<Morsel>,
-    /// The memory that all this takes.
+    /// Memory reserved for the run.
     reservation: Option<Reservation>,
 }
 
-/// What becomes of the rows.
+/// What is done with the rows that pass.
 enum Form {
-    /// They leave as batches.
+    /// Rows leave as batches.
     Batches,
-    /// They leave, and where these are columns as they are, so may row groups.
+    /// Rows leave as batches; where the result consists of these plain columns, row groups may also leave
+    /// encoded.
     Shipped(Vec<usize>),
-    /// They get other values, or go.
+    /// Rows get other values, or are deleted.
     Change(Changing),
 }
 
-/// A row group, and what has been done of it.
+/// A row group, and the progress made on it.
 struct Morsel {
-    /// Where it is in the table.
+    /// Its position in the table.
     place: usize,
     progress: Progress,
     /// Of a run that changes rows.
@@ -125,7 +126,7 @@ struct Merging {
 }
 
 impl Run {
-    /// A run of `program`. Nothing happens before a step.
+    /// Creates a run of `program`. Nothing is executed before the first step.
     ///
     /// # Errors
     /// `Invalid` when the program does not fit the table.
@@ -133,7 +134,7 @@ impl Run {
         Run::begin(program, Form::Batches)
     }
 
-    /// Starts a run whose rows may come out as [`Step::Encoded`].
+    /// Creates a run that may return rows as [`Step::Encoded`].
     ///
     /// # Errors
     /// As [`Run::start`].
@@ -175,7 +176,7 @@ impl Run {
             on_stop: Mutex::new(None),
             prepared,
         };
-        // Without row groups there is none whose end would be that of the scan.
+        // Without row groups, no completion of one would end the scan.
         if table.row_groups.is_empty() {
             run.scan_complete();
         } else if run.limit_reached() {
@@ -184,17 +185,17 @@ impl Run {
         Ok(Arc::new(run))
     }
 
-    /// What it takes beside the pool.
+    /// The memory that the run needs beside the pool.
     ///
     /// # Errors
-    /// Why it was stopped, if it was.
+    /// The error that stopped the run, if it was stopped.
     pub fn need(&self) -> Result<Need> {
-        // One that is done already takes little, and ends with its first step.
+        // A run that is done needs little, and ends with its first step.
         self.table().map(|_| self.need)
     }
 
-    /// Has the run keep to `need`, which it told, perhaps made smaller, and hold the memory for it until it ends. To
-    /// be called before the first step.
+    /// Limits the run to `need`, as told by [`Run::need`] and perhaps reduced, and holds the memory reserved
+    /// for it until the run ends. Must be called before the first step.
     pub fn keep_to(&self, need: Need, reservation: Reservation) {
         self.threads_max.store(need.threads, Ordering::Relaxed);
         if self.prepared.is_partial() {
@@ -211,7 +212,7 @@ impl Run {
         self.plan.schema()
     }
 
-    /// What runs, and the answers.
+    /// The effective program and the answers.
     pub fn prepared(&self) -> &Arc<Prepared> {
         &self.prepared
     }
@@ -220,14 +221,14 @@ impl Run {
     /// may call at once.
     ///
     /// # Errors
-    /// What went wrong, which stops the run: from then on every step gives the same error. `Cancelled`
-    /// after [`Run::cancel`]. A panic inside is caught and comes out as `Internal`.
+    /// The error that stopped the run: from then on every step returns the same one. `Cancelled` after
+    /// [`Run::cancel`]. A panic inside is caught and returned as `Internal`.
     pub fn step(&self, clock: &dyn Clock) -> Result<Step> {
         let others = self.threads.fetch_add(1, Ordering::Relaxed);
         let step =
             catch_unwind(AssertUnwindSafe(|| match others < self.threads_max.load(Ordering::Relaxed) {
                 true => self.advance(clock),
-                // Those that are inside have memory for themselves only.
+                // Memory is reserved only for the threads that are inside.
                 false => Ok(Step::Busy),
             }));
         self.threads.fetch_sub(1, Ordering::Relaxed);
@@ -238,8 +239,8 @@ impl Run {
         }
     }
 
-    /// Stops the run unless it is done. Threads that are inside give up at their next batch; the table is
-    /// let go by the last of them.
+    /// Stops the run unless it is done. Threads that are inside return at their next batch; the last of them
+    /// drops the table.
     pub fn cancel(&self) {
         self.stop(Error::cancelled());
     }
@@ -249,7 +250,7 @@ impl Run {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Why the run was stopped, if it was.
+    /// The error that stopped the run, if it was stopped.
     pub fn error(&self) -> Option<Error> {
         if !self.is_cancelled() {
             return None;
@@ -260,7 +261,7 @@ impl Run {
         }
     }
 
-    /// What the run has cost so far. Elapsed time and bytes on the wire are for its owner to fill in.
+    /// Returns the cost of the run so far. Its owner fills in the elapsed time and the bytes on the wire.
     pub fn receipt(&self) -> Receipt {
         self.tally.receipt(&self.prepared.answers)
     }
@@ -270,7 +271,7 @@ impl Run {
         self.tally.add_cpu(ns);
     }
 
-    /// Adds time in which nobody worked on the run although it could have gone on.
+    /// Adds time in which the run was ready but no worker was free, in nanoseconds.
     pub fn add_wait(&self, ns: u64) {
         self.tally.add_wait(ns);
     }
@@ -280,7 +281,7 @@ impl Run {
         self.tally.bytes_scanned()
     }
 
-    /// Has `waker` called when the run is stopped.
+    /// Sets a callback for when the run is stopped.
     pub(crate) fn on_stop(&self, waker: Waker) {
         *self.on_stop.lock() = Some(waker);
     }
@@ -328,7 +329,7 @@ impl Run {
         }
     }
 
-    /// What is left of a row group that was begun, or the next one.
+    /// Claims a row group: one that is partly done, or else the next one.
     fn claim(&self) -> Option<Morsel> {
         let rest = self.held.lock().rests.pop();
         rest.or_else(|| {
@@ -341,7 +342,7 @@ impl Run {
         })
     }
 
-    /// The place of the row group of a task.
+    /// The position in the table of the row group of a task.
     fn place(&self, task: usize) -> usize {
         self.sequence.as_ref().map_or(task, |sequence| sequence[task])
     }
@@ -355,7 +356,7 @@ impl Run {
         }
     }
 
-    /// What a run that changes rows makes of them.
+    /// The change that the run makes; `None` for a run that returns rows.
     fn changing(&self) -> Option<&Changing> {
         match &self.form {
             Form::Change(changing) => Some(changing),
@@ -367,7 +368,8 @@ impl Run {
         if self.is_cancelled() { Err(Error::cancelled()) } else { Ok(()) }
     }
 
-    /// Whether the row group, all of whose rows pass, leaves as it is; then its rows count as left.
+    /// Whether `group`, all of whose rows pass, leaves as it is. If so, its rows are subtracted from the
+    /// limit.
     fn ships(&self, group: &RowGroup, morsel: &Morsel) -> bool {
         let rows = cast::u64_from(group.rows);
         let left = |left: u64| left.checked_sub(rows);
@@ -426,7 +428,7 @@ impl Run {
         Ok(step)
     }
 
-    /// Lets others have the state and what is left of the row group.
+    /// Returns the operator state, and the rest of the row group if it is not done, for other threads.
     fn put_back(&self, state: State, morsel: Morsel, table: &Table) -> Result<()> {
         let is_done = morsel.progress.is_done();
         if is_done {
@@ -482,7 +484,7 @@ impl Run {
         self.rows_left.load(Ordering::Relaxed) == 0
     }
 
-    /// What a step gives: few rows in many batches become one batch, for each costs a message.
+    /// Returns the batches of a step; many small ones are combined into one, because each costs a message.
     fn give(&self, mut batches: Vec<RecordBatch>) -> Result<Step> {
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
         if batches.len() > 1 && rows <= limits::BATCH_ROWS {
@@ -507,7 +509,7 @@ impl Run {
         self.complete_groups(count);
     }
 
-    /// What was not read of a row group is not going to be.
+    /// Counts what was not read of a row group as skipped.
     fn leave_group(&self, group: &RowGroup, progress: &Progress) {
         self.tally.left(group, cast::u64_from(progress.rows()), progress.bytes_read());
     }
@@ -518,7 +520,8 @@ impl Run {
         }
     }
 
-    /// All states are back by now: a thread returns its own before it completes a row group.
+    /// Begins merging. All states have been returned by now: a thread returns its own before it completes a
+    /// row group.
     fn scan_complete(&self) {
         if self.limit_reached() {
             return self.finish();
@@ -539,7 +542,7 @@ impl Run {
         self.leave(|| Phase::Done);
     }
 
-    /// Stops the run with `error` unless it has ended already; the error that it ended with, or `error`.
+    /// Stops the run with `error` unless it has ended. Returns the error that it ended with, or `error`.
     fn stop(&self, error: Error) -> Error {
         let stopped = self.leave(|| {
             self.stopped.store(true, Ordering::Relaxed);
@@ -551,7 +554,7 @@ impl Run {
         self.error().unwrap_or(error)
     }
 
-    /// Enters the phase that `end` makes, unless the run has ended, and lets go of all it holds.
+    /// Enters the phase that `end` makes, unless the run has ended, and drops everything that the run holds.
     fn leave(&self, end: impl FnOnce() -> Phase) -> bool {
         let mut held = self.held.lock();
         if matches!(held.phase, Phase::Done | Phase::Stopped(_)) {
@@ -562,7 +565,7 @@ impl Run {
         let rest = (phase, table.take(), std::mem::take(states), std::mem::take(rests), reservation.take());
         let is_stopped = matches!(held.phase, Phase::Stopped(_));
         drop(held);
-        // Freeing many pages takes a while: not under the lock.
+        // Freeing many pages takes a while, so it happens outside the lock.
         drop(rest);
         if is_stopped && let Some(changing) = self.changing() {
             drop(changing.take());
@@ -580,7 +583,7 @@ impl fmt::Debug for Run {
     }
 }
 
-/// The error that stands for a panic.
+/// Converts the payload of a panic to an error.
 pub(crate) fn panic_error(panic: &(dyn std::any::Any + Send)) -> Error {
     let message = panic
         .downcast_ref::<&str>()

@@ -1,4 +1,4 @@
-//! What a run has cost so far, counted by many threads: the numbers of its receipt.
+//! Counters of what a run has cost so far, updated by many threads: the numbers of its receipt.
 //!
 //! Invariant: when a run is done, rows scanned and skipped add up to the rows of the table, and bytes
 //! scanned and skipped to its encoded bytes.
@@ -21,20 +21,21 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Some rows of a row group were looked into, and `bytes` of its encoded bytes read that had not been before.
+    /// Records that `rows` rows of a row group were processed, and `bytes` of its encoded bytes read for the
+    /// first time.
     pub(crate) fn scanned(&self, rows: u64, bytes: u64) {
         self.rows_scanned.fetch_add(rows, Relaxed);
         self.bytes_scanned.fetch_add(bytes, Relaxed);
     }
 
-    /// A row group is done with after `rows` rows and `bytes` encoded bytes of it: a zone map or a limit ruled the
-    /// other rows out, and nobody needs the other bytes.
+    /// Records that a row group is done, of which `rows` rows were processed and `bytes` encoded bytes read.
+    /// The other rows, which a zone map or a limit ruled out, and bytes count as skipped.
     pub(crate) fn left(&self, group: &RowGroup, rows: u64, bytes: u64) {
         self.rows_skipped.fetch_add(cast::u64_from(group.rows).saturating_sub(rows), Relaxed);
         self.bytes_skipped.fetch_add(bytes_encoded(group).saturating_sub(bytes), Relaxed);
     }
 
-    /// Rows left as results.
+    /// Records that rows left as results.
     pub(crate) fn returned(&self, rows: usize) {
         self.rows_returned.fetch_add(cast::u64_from(rows), Relaxed);
     }
@@ -44,12 +45,12 @@ impl Tally {
         self.rows_bypassed.fetch_add(rows, Relaxed);
     }
 
-    /// A worker spent CPU time.
+    /// Adds CPU time that a worker spent, in nanoseconds.
     pub(crate) fn add_cpu(&self, ns: u64) {
         self.cpu_ns.fetch_add(ns, Relaxed);
     }
 
-    /// Nobody worked on it for a time, although somebody could have.
+    /// Adds time in which the run was ready but no worker was free, in nanoseconds.
     pub(crate) fn add_wait(&self, ns: u64) {
         self.waited_ns.fetch_add(ns, Relaxed);
     }
@@ -59,7 +60,7 @@ impl Tally {
         self.bytes_scanned.load(Relaxed)
     }
 
-    /// The receipt so far; what only a network or a clock can know is zero.
+    /// Returns the receipt so far; fields that only the network layer or the owner's clock can know are zero.
     pub(crate) fn receipt(&self, operators: &[OperatorAnswer]) -> Receipt {
         Receipt {
             rows_scanned: self.rows_scanned.load(Relaxed),

@@ -1,7 +1,8 @@
-//! Whether a piece of a query should run at the pool: three formulas over a table of rates.
+//! The cost model that decides whether a part of a query runs at the pool: three formulas over a table of
+//! rates.
 //!
-//! A program can be done in three ways, of which the first needs the fewest bytes and the others leave the
-//! pool's workers alone. With `passed` rows after the filter, which always runs at the pool:
+//! A program can be carried out in three ways, of which the first sends the fewest bytes and the others spare
+//! the pool's workers. With `passed` rows after the filter, which always runs at the pool:
 //!
 //! ```text
 //! push   = latency + (filter + finish)/workers                + bytes of the result/link
@@ -9,10 +10,10 @@
 //! plain  = latency + (filter + decode)/workers + finish/threads  + passed · plain width/link
 //! ```
 //!
-//! `finish` is what comes after the filter (grouping, the first rows of an order), at the rates of the pool
-//! or of the engine. In process there is no link, and `packed` is not different from `plain`.
+//! `finish` is the work after the filter (grouping, the first rows of an order), at the rates of the pool or
+//! of the engine. In process there is no link, and `packed` is the same as `plain`.
 //!
-//! Invariant: a choice is about time only; the answer is the same whichever it is.
+//! Invariant: a choice affects time only, never the result.
 
 use crate::estimate;
 use farpool_model::{Expr, Output, Program, TableInfo, schema};
@@ -20,26 +21,30 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-/// Another way than pushing is taken only if it promises to be so much cheaper: estimates are rough, and
-/// what is pushed also spares the engine memory.
+/// A way other than pushing is chosen only if its estimated time is below this fraction of that of pushing:
+/// estimates are rough, and pushing also saves the engine memory.
 const CHEAPER_BY: f64 = 0.8;
 
-/// Groups up to which a grouping table stays in the caches: 64 Ki entries of some 32 bytes are 2 MiB.
+/// Largest number of groups for which a grouping table stays in the caches: 64 Ki entries of some 32 bytes
+/// are 2 MiB.
 const GROUPS_CACHED: f64 = 65_536.0;
 
-/// What one thread does in a second. Measured by `farpool calibrate`; what is not measured is guessed.
+/// Throughput of one thread, per second. Measured by `farpool calibrate`; rates that are not measured have
+/// defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rates {
     /// Rows that the pool compares with a constant, on packed values.
     pub pool_filter_rows: f64,
-    /// Rows whose string the pool matches with a pattern.
+    /// Rows whose string the pool matches against a pattern.
     pub pool_match_rows: f64,
     /// Rows that the pool aggregates into few groups.
     pub pool_group_rows: f64,
-    /// Rows that the pool aggregates into more groups than the caches hold, of keys that it takes for one integer.
+    /// Rows that the pool aggregates into more groups than the caches hold, with keys that it treats as one
+    /// integer.
     pub pool_spread_rows: f64,
-    /// Such rows with other keys: strings, and several that take more than 64 bits together.
+    /// Rows that the pool aggregates into more groups than the caches hold, with other keys: strings, and
+    /// several keys of more than 64 bits together.
     pub pool_text_rows: f64,
     /// Plain bytes that are decoded from packed columns.
     pub decode_bytes: f64,
@@ -49,7 +54,7 @@ pub struct Rates {
     pub engine_spread_rows: f64,
     /// Rows that the engine aggregates into more groups than the caches hold, of strings.
     pub engine_text_rows: f64,
-    /// Rows of which the engine keeps the first in an order.
+    /// Rows from which the engine selects the first in an order.
     pub engine_top_rows: f64,
 }
 
@@ -72,7 +77,7 @@ impl Default for Rates {
 }
 
 impl Rates {
-    /// Whether every rate is one to divide by.
+    /// Whether every rate is positive and finite.
     pub fn is_sound(&self) -> bool {
         let rates = [
             self.pool_filter_rows,
@@ -90,25 +95,25 @@ impl Rates {
     }
 }
 
-/// The way between a pool and the engine.
+/// The network link between a pool and the engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
-    /// Bytes in a second.
+    /// Bandwidth in bytes per second.
     pub bytes_per_s: f64,
-    /// From a request to its first answer.
+    /// Time from a request to its first answer, in nanoseconds.
     pub latency_ns: f64,
 }
 
 impl Default for Link {
-    /// Until something is measured: Ethernet of 10 Gbit/s in one building.
+    /// The assumption until something is measured: Ethernet of 10 Gbit/s in one building.
     fn default() -> Self {
         Link { bytes_per_s: 1.25e9, latency_ns: 100_000.0 }
     }
 }
 
 impl Link {
-    /// A link that was measured in part: `latency_ns` and `bytes_per_s` have their defaults where they are `None`, and
-    /// the bandwidth is at least `bytes_per_s_min`.
+    /// Creates a link from partial measurements: `latency_ns` and `bytes_per_s` have their defaults where
+    /// they are `None`, and the bandwidth is at least `bytes_per_s_min`.
     pub fn measured(latency_ns: Option<f64>, bytes_per_s: Option<f64>, bytes_per_s_min: f64) -> Self {
         let unknown = Link::default();
         Link {
@@ -118,21 +123,21 @@ impl Link {
     }
 }
 
-/// Where a piece could run.
+/// The pool and the engine between which the work of a program is divided.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
-    /// `None` in process.
+    /// The link between them; `None` in process.
     pub link: Option<Link>,
-    /// Threads of the pool.
+    /// Number of worker threads of the pool.
     pub workers: usize,
-    /// Threads of the engine.
+    /// Number of threads of the engine.
     pub threads: usize,
 }
 
-/// A way to do a piece of a query.
+/// A way to carry out a part of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The pool runs the program.
+    /// The pool runs the whole program.
     Push,
     /// The pool filters and sends packed columns; the engine unpacks them and does the rest.
     Packed,
@@ -140,29 +145,29 @@ pub enum Choice {
     Plain,
 }
 
-/// What a way would cost.
+/// Estimated cost of one way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// Which way.
+    /// The way.
     pub choice: Choice,
     /// Rows that leave the pool.
     pub rows: f64,
     /// Bytes that leave the pool.
     pub bytes: f64,
-    /// Time from the request to the last row.
+    /// Time from the request to the last row, in nanoseconds.
     pub ns: f64,
 }
 
-/// What every way would cost, and which one it is.
+/// The estimated cost of every way, and the choice among them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
-    /// The ways there are, [`Choice::Push`] first.
+    /// The possible ways, [`Choice::Push`] first.
     pub costs: Vec<Cost>,
-    /// The one to go.
+    /// The chosen way.
     pub choice: Choice,
 }
 
-/// Estimates `program`, all of which the pool could run.
+/// Estimates the cost of `program`, all of which the pool could run.
 pub fn estimate(program: &Program, info: &TableInfo, place: Place, rates: &Rates) -> Estimate {
     let (workers, threads) = (place.workers.max(1) as f64, place.threads.max(1) as f64);
     let work = Work::of(program, info, rates);
@@ -187,7 +192,7 @@ pub fn estimate(program: &Program, info: &TableInfo, place: Place, rates: &Rates
     Estimate { costs, choice }
 }
 
-/// What there is to do, in seconds of one thread.
+/// The work of a program: rows, bytes, and seconds of one thread.
 struct Work {
     passed: f64,
     bytes_plain: f64,
@@ -220,12 +225,12 @@ impl Work {
     }
 }
 
-/// The columns that what comes after the filter reads.
+/// Returns the columns that are read by the operators after the filter.
 fn columns_after_filter(program: &Program) -> BTreeSet<usize> {
     Program { filter: None, ..program.clone() }.columns()
 }
 
-/// Seconds for the conditions of a filter over `rows` rows.
+/// Returns the seconds for evaluating the conditions of a filter on `rows` rows.
 fn filter_s(filter: &Expr, rows: f64, rates: &Rates) -> f64 {
     match filter {
         Expr::Like { .. } | Expr::Regex { .. } => rows / rates.pool_match_rows,
@@ -236,12 +241,12 @@ fn filter_s(filter: &Expr, rows: f64, rates: &Rates) -> f64 {
     }
 }
 
-/// Seconds for what comes after the filter, at the pool and at the engine, of `passed` rows whose columns are decoded
-/// in `decode` seconds.
+/// Returns the seconds for the operators after the filter, at the pool and at the engine, on `passed` rows
+/// whose columns are decoded in `decode` seconds.
 fn finish(program: &Program, info: &TableInfo, (passed, decode): (f64, f64), rates: &Rates) -> (f64, f64) {
     let top = |rows: f64| if program.order.is_empty() { 0.0 } else { rows / rates.engine_top_rows };
     match &program.output {
-        // The threshold of a top-k is a condition like any other, and few rows are decoded.
+        // The threshold of a top-k works as one more condition, and few rows are decoded.
         Output::Rows(_) if !program.order.is_empty() => (passed / rates.pool_filter_rows, top(passed)),
         Output::Rows(_) => (decode * fraction_kept(program, info, passed), 0.0),
         Output::Aggregate { keys, .. } => {
@@ -252,7 +257,8 @@ fn finish(program: &Program, info: &TableInfo, (passed, decode): (f64, f64), rat
             }
             let is_narrow = estimate::keys_are_narrow(keys(), info);
             let pool = if is_narrow { rates.pool_spread_rows } else { rates.pool_text_rows };
-            // The pool numbers the strings of a column that has few; the engine has them as they are.
+            // The pool replaces strings of a column with few distinct ones by numbers; the engine groups by
+            // the strings.
             let is_text = |key: &Expr| key.data_type(&info.schema).is_ok_and(|t| schema::is_bytes(&t));
             let engine = if is_narrow && !keys().any(is_text) {
                 rates.engine_spread_rows
@@ -264,13 +270,13 @@ fn finish(program: &Program, info: &TableInfo, (passed, decode): (f64, f64), rat
     }
 }
 
-/// The share of the rows that pass which a limit leaves.
+/// Returns the share of the passing rows that a limit keeps.
 fn fraction_kept(program: &Program, info: &TableInfo, passed: f64) -> f64 {
     if passed > 0.0 { (estimate::rows(program, info) / passed).min(1.0) } else { 0.0 }
 }
 
 impl Choice {
-    /// For a person.
+    /// The choice's name, for people.
     pub fn name(self) -> &'static str {
         match self {
             Choice::Push => "push",
@@ -297,7 +303,7 @@ impl fmt::Display for Estimate {
     }
 }
 
-/// Bytes in the largest unit of which there is one.
+/// Formats `bytes` in the largest unit of which there is at least one.
 pub fn bytes_shown(bytes: f64) -> String {
     let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.iter().find(|(_, size)| bytes >= *size as f64) {

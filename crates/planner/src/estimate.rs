@@ -1,10 +1,10 @@
-//! How many rows pass and how many bytes leave, estimated from a table's statistics.
+//! Estimates of the rows that pass a filter and the bytes that leave the pool, from a table's statistics.
 //!
 //! The model is System R's (Selinger et al. 1979, table 1): values uniform between minimum and maximum,
 //! equality 1/distinct, conjuncts independent, disjuncts by inclusion and exclusion. Three refinements: the
 //! bounds of one column in a conjunction are intersected before they are weighed, NULL fractions are carried
-//! along so that NOT does not turn unknown into true, and where the frequent values or a histogram of a column
-//! are known (`crate::spread`) these are asked instead.
+//! along so that NOT does not turn unknown into true, and where the frequent values or a histogram of a
+//! column are known (`crate::spread`) they are used instead.
 //!
 //! Invariant: every fraction is in [0, 1].
 
@@ -15,31 +15,31 @@ use farpool_model::{
     TableInfo, Value, limits, schema,
 };
 
-/// The fraction of rows that a comparison lets pass about which nothing is known (System R's 1/3).
+/// Selectivity of a comparison about which nothing is known (System R's 1/3).
 const UNKNOWN_COMPARISON: f64 = 1.0 / 3.0;
 /// The fraction of values that equal a constant when the number of distinct values is not known.
 const UNKNOWN_EQUALITY: f64 = 0.1;
-/// The fraction of strings with a given beginning.
+/// The fraction of strings with a given prefix.
 const LIKE_PREFIX: f64 = 0.05;
-/// The fraction of strings that a pattern without a fixed beginning matches.
+/// The fraction of strings that a pattern without a fixed prefix matches.
 const LIKE_ANYWHERE: f64 = 0.1;
 /// Bytes of a string or binary of unknown length, its view included.
 const BYTES_PER_STRING: f64 = 32.0;
-/// Bytes of a pair of columns in a state of moments.
+/// Bytes for a pair of columns in a state of moments.
 const BYTES_PER_PAIR: f64 = 16.0;
 
-/// The fraction of the table's rows for which `expr` is true.
+/// Returns the fraction of the table's rows for which `expr` is true.
 pub fn selectivity(expr: &Expr, info: &TableInfo) -> f64 {
     truth(expr, info).holds
 }
 
-/// The rows that pass the filter of `program`.
+/// Returns the number of rows that pass the filter of `program`.
 pub fn rows_passed(program: &Program, info: &TableInfo) -> f64 {
     let fraction = program.filter.as_ref().map_or(1.0, |filter| selectivity(filter, info));
     info.rows as f64 * fraction
 }
 
-/// The rows of the result of `program`.
+/// Returns the number of rows in the result of `program`.
 pub fn rows(program: &Program, info: &TableInfo) -> f64 {
     let passed = rows_passed(program, info);
     let out = match &program.output {
@@ -51,13 +51,13 @@ pub fn rows(program: &Program, info: &TableInfo) -> f64 {
     program.limit.map_or(out, |limit| out.min(limit as f64))
 }
 
-/// The bytes of the result of `program`, as plain Arrow.
+/// Returns the bytes of the result of `program`, as plain Arrow.
 pub fn bytes(program: &Program, info: &TableInfo) -> f64 {
     bytes_at(program, info, |expr| width(expr, info))
 }
 
-/// The bytes of the result of `program` that leave a pool: columns, and keys that are no strings, take what they take
-/// there, for results are packed where the link is slow enough to matter.
+/// Returns the bytes of the result of `program` as sent by a pool. Columns, and keys that are not strings,
+/// take their encoded size, because results are packed where the link is slow enough to matter.
 pub fn bytes_packed(program: &Program, info: &TableInfo) -> f64 {
     let is_grouped = matches!(program.output, Output::Aggregate { .. });
     let is_text = |expr: &Expr| expr.data_type(&info.schema).is_ok_and(|t| schema::is_bytes(&t));
@@ -76,7 +76,8 @@ fn bytes_at(program: &Program, info: &TableInfo, width: impl Fn(&Expr) -> f64) -
     rows(program, info) * width
 }
 
-/// The bytes of one value of `expr` as it lies in the pool, or as plain Arrow where it is computed.
+/// Returns the bytes of one value of `expr` as stored in the pool; as plain Arrow if the expression is
+/// computed.
 fn packed_width(expr: &Expr, info: &TableInfo) -> f64 {
     let plain = width(expr, info);
     match expr {
@@ -88,7 +89,8 @@ fn packed_width(expr: &Expr, info: &TableInfo) -> f64 {
     }
 }
 
-/// The number of distinct combinations of `keys` among the `rows` rows that `filter` lets pass; 1 without keys.
+/// Returns the number of distinct combinations of `keys` among the `rows` rows that pass `filter`; 1 without
+/// keys.
 pub fn groups<'a>(
     keys: impl Iterator<Item = &'a Expr>,
     filter: Option<&Expr>,
@@ -99,8 +101,8 @@ pub fn groups<'a>(
     if domain <= 1.0 { 1.0 } else { distinct_met(domain, rows) }
 }
 
-/// Whether a pool can group by `keys` as by one integer: a single one that is no string, or several that take no more
-/// than 64 bits together, strings of which there are few among them.
+/// Whether a pool can group by `keys` as by one integer: a single key that is not a string, or several keys
+/// that take no more than 64 bits together, where a string key must have few distinct values.
 pub(crate) fn keys_are_narrow<'a>(mut keys: impl Iterator<Item = &'a Expr>, info: &TableInfo) -> bool {
     let (mut count, mut bits) = (0, 0.0);
     let all_fixed = keys.all(|key| {
@@ -112,8 +114,8 @@ pub(crate) fn keys_are_narrow<'a>(mut keys: impl Iterator<Item = &'a Expr>, info
     all_fixed && (count == 1 || bits <= 64.0)
 }
 
-/// The bits that tell the values of a key apart; `None` of a string, but for one of a column that has few. What is
-/// computed is taken to be as close together as its distinct values allow.
+/// Returns the bits that distinguish the values of a key; `None` for a string, unless it is a column with few
+/// distinct ones. Computed values are assumed to be as dense as their distinct count allows.
 fn key_bits(key: &Expr, info: &TableInfo) -> Option<f64> {
     let data_type = key.data_type(&info.schema).ok()?;
     let is_text = schema::is_bytes(&data_type);
@@ -130,15 +132,17 @@ fn key_bits(key: &Expr, info: &TableInfo) -> Option<f64> {
     Some(column.and_then(domain_values).map_or(8.0 * type_width(&data_type), bits_of))
 }
 
-/// How many of `domain` equally frequent values are among `rows` rows: Cardenas' formula,
+/// Returns how many of `domain` equally frequent values occur among `rows` rows, by Cardenas' formula:
 /// `d (1 - e^(-rows/d))`.
 pub fn distinct_met(domain: f64, rows: f64) -> f64 {
     let met = domain * (1.0 - (-rows / domain).exp());
-    // For tiny fractions the difference above loses all its digits; then nearly every row has its own.
+    // For tiny fractions the difference above loses all its digits; then nearly every row has a distinct
+    // value.
     if rows / domain < 1e-6 { rows } else { met.min(rows) }
 }
 
-/// The distinct values of a key that the conditions of `filter` on it alone leave.
+/// Returns the number of distinct values of a key that remain after the conditions of `filter` on that key
+/// alone.
 fn distinct_left(key: &Expr, filter: Option<&Expr>, info: &TableInfo) -> f64 {
     let parts = match filter {
         Some(Expr::And(parts)) => parts.as_slice(),
@@ -169,7 +173,7 @@ fn constant_beside(key: &Expr, left: &Expr, right: &Expr) -> bool {
     }
 }
 
-/// The distinct values of `expr` over the whole table, NULL included if there is one.
+/// Returns the number of distinct values of `expr` over the whole table, NULL included if there is one.
 pub fn distinct_values(expr: &Expr, info: &TableInfo) -> f64 {
     let rows = (info.rows as f64).max(1.0);
     match expr {
@@ -194,18 +198,18 @@ fn distinct(column: &ColumnStatistics, info: &TableInfo) -> f64 {
     if let Some(distinct) = column.distinct_count.or(column.distinct_estimate) {
         return (distinct as f64).clamp(1.0, rows);
     }
-    // Not counted: more than were tracked, but no more than the domain has.
+    // The column was not counted: it has more values than are tracked, but no more than its domain.
     let guess = (rows / 10.0).max(limits::DISTINCT_TRACKED_MAX as f64).min(rows);
     domain_values(column).map_or(guess, |domain| domain.clamp(1.0, rows))
 }
 
-/// The integers between minimum and maximum, both included.
+/// Returns the number of integers between minimum and maximum, both included.
 fn domain_values(column: &ColumnStatistics) -> Option<f64> {
     let (min, max) = (column.min.as_ref()?.as_int()?, column.max.as_ref()?.as_int()?);
     Some(max as f64 - min as f64 + 1.0)
 }
 
-/// The bytes of one value of `expr` as plain Arrow.
+/// Returns the bytes of one value of `expr` as plain Arrow.
 pub fn width(expr: &Expr, info: &TableInfo) -> f64 {
     match expr.data_type(&info.schema) {
         Ok(data_type) => type_width(&data_type),
@@ -232,7 +236,7 @@ fn type_width(data_type: &DataType) -> f64 {
     }
 }
 
-/// The fractions of rows for which a condition is true, and NULL.
+/// The fractions of rows for which a condition is true, and for which it is NULL.
 #[derive(Clone, Copy)]
 struct Truth {
     holds: f64,
@@ -298,14 +302,15 @@ fn truth(expr: &Expr, info: &TableInfo) -> Truth {
     }
 }
 
-/// Independent conditions, all of which must hold.
+/// Combines independent conditions, all of which must hold.
 fn all(parts: &[Truth]) -> Truth {
     let holds: f64 = parts.iter().map(|p| p.holds).product();
     let none_fails: f64 = parts.iter().map(|p| 1.0 - p.fails()).product();
     Truth::new(holds, none_fails - holds)
 }
 
-/// An AND: the bounds on each column are intersected first, so that `a >= 1 AND a < 3` is one range.
+/// Combines the parts of an AND. The bounds on each column are intersected first, so that `a >= 1 AND a < 3`
+/// is one range.
 fn conjunction(parts: &[Expr], info: &TableInfo) -> Truth {
     let mut ranges: Vec<(usize, f64, f64)> = Vec::new();
     let mut truths = Vec::new();
@@ -325,7 +330,8 @@ fn conjunction(parts: &[Expr], info: &TableInfo) -> Truth {
     all(&truths)
 }
 
-/// A part of the form `column < constant`: the column, and which part of its distribution is meant.
+/// For a part of the form `column < constant`, returns the column and the interval of its distribution that
+/// passes.
 fn bound(part: &Expr, info: &TableInfo) -> Option<(usize, f64, f64)> {
     let Expr::Compare(op, left, right) = part else { return None };
     let (op, column, literal) = column_and_literal(*op, left, right)?;
@@ -351,7 +357,7 @@ fn column_and_literal<'a>(
     }
 }
 
-/// The share of the non-NULL values for which the comparison holds.
+/// Returns the share of the non-NULL values for which the comparison holds.
 fn comparison(op: CompareOp, left: &Expr, right: &Expr, info: &TableInfo) -> f64 {
     let of_columns = || match (op, left, right) {
         (CompareOp::Lt | CompareOp::LtEq, Expr::Column(l), Expr::Column(r)) => less(*l, *r, info),
@@ -375,7 +381,7 @@ fn comparison(op: CompareOp, left: &Expr, right: &Expr, info: &TableInfo) -> f64
     })
 }
 
-/// The share of rows in which one column is less than another.
+/// Returns the share of rows in which one column is less than another.
 fn less(left: usize, right: usize, info: &TableInfo) -> Option<f64> {
     values(info.columns.get(left)?, info).less_than(&values(info.columns.get(right)?, info))
 }
@@ -384,7 +390,8 @@ fn values<'a>(column: &'a ColumnStatistics, info: &TableInfo) -> Values<'a> {
     Values::new(column, distinct(column, info), info)
 }
 
-/// The share of strings that match: of frequent ones it is known, of the others guessed to be `of_rest`.
+/// Returns the share of strings that match: computed for the frequent ones, and assumed to be `of_rest` for
+/// the others.
 fn matching(value: &Expr, matches: impl Fn(&str) -> bool, of_rest: f64, info: &TableInfo) -> f64 {
     let holds = |literal: &Literal| matches!(literal.value(), Value::Text(text) if matches(text));
     match value {
@@ -404,7 +411,7 @@ fn like(value: &Expr, pattern: &str, info: &TableInfo) -> f64 {
     }
 }
 
-/// The fraction of rows for which the value is NULL, if its columns are NULL independently.
+/// Returns the fraction of rows for which the value is NULL, if its columns are NULL independently.
 fn null_fraction(expr: &Expr, info: &TableInfo) -> f64 {
     match expr {
         Expr::Column(index) => match info.columns.get(*index) {

@@ -1,5 +1,5 @@
-//! A program and its answers as text for a person: a line for each operator, with how far the pool
-//! carries it out and why no further.
+//! Formats a program and its answers for a person: one line for each operator, with its answer and the
+//! reason.
 
 use crate::cost::{Estimate, bytes_shown};
 use farpool_model::{
@@ -7,7 +7,7 @@ use farpool_model::{
 };
 use std::fmt::Write;
 
-/// The program as the pool will run it, indented by two spaces below a heading line.
+/// Formats the program as the pool will run it: operators indented by two spaces below a heading line.
 ///
 /// ```text
 /// lineitem v3 at embedded: 6001215 rows, about 5916591 pass, about 4 leave
@@ -32,13 +32,13 @@ pub fn explain(place: &str, prepared: &Prepared, more: &[OperatorAnswer], info: 
     text
 }
 
-/// The line that says what a program was estimated to cost.
+/// Formats the line with a program's estimated cost.
 pub fn estimate_line(estimate: &Estimate) -> String {
     format!("  {:<10} {estimate}\n", "cost")
 }
 
-/// What was expected of a program and what came of it, on one line, and on another what operators above it
-/// `added` to its filter when it began; nothing before it has run.
+/// Formats on one line what was expected of a program and what was observed, and on another the conditions
+/// that operators above it `added` to its filter when it began. `None` if the program has not run.
 ///
 /// ```text
 /// lineitem at embedded: push 12.3 ms, 4 rows, 1.2 KiB expected; 14.0 ms, 4 rows, 0 B on the wire seen
@@ -82,7 +82,7 @@ fn operator_line(text: &mut String, operator: &OperatorAnswer) {
     text.push('\n');
 }
 
-/// The program on one line, for the plan of an engine.
+/// Formats the program on one line, for the plan of an engine.
 pub fn one_line(program: &Program, info: &TableInfo) -> String {
     let schema = &info.schema;
     let mut text = format!("table={}", program.table);
@@ -114,7 +114,7 @@ pub fn one_line(program: &Program, info: &TableInfo) -> String {
     text
 }
 
-/// A column of the result, as SQL would write it.
+/// Formats a column of the result as SQL.
 fn output_shown(program: &Program, place: usize, info: &TableInfo) -> String {
     let of_rows =
         |columns: &[NamedExpr]| columns.get(place).map(|c| c.expr.display(&info.schema).to_string());

@@ -1,10 +1,10 @@
-//! Finishes a grouping that a pool gives in parts (Ibex, section 6.2.1: the query over the query): how the parts
-//! of each group are merged, and how the merged values become the result.
+//! Finishes a grouping that a pool returns in parts (Ibex, section 6.2.1: the query over the query): how the
+//! parts of each group are merged, and how the merged values become the result.
 //!
-//! The engine groups the parts by their keys with aggregates of its own, those that [`Finish::calls`] asks for,
-//! and applies the [`Step`] of each result to what comes of it.
+//! The engine groups the parts by their keys with aggregates of its own, those that [`Finish::calls`] lists,
+//! and applies the [`Step`] of each result to the merged values.
 //!
-//! Invariant: the finished rows are those that a pool gives which answers `exact`.
+//! Invariant: the finished rows are the same as those of a pool that answers `exact`.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Decimal128Type, Float64Type, Int64Type};
@@ -19,7 +19,7 @@ use farpool_model::{
 use farpool_statistics::{StateForm, mean_of_decimals};
 use std::sync::Arc;
 
-/// How the result of a program in parts becomes that of the whole program.
+/// Describes how the parts that a program returns become the result of the whole program.
 #[derive(Clone, Debug)]
 pub struct Finish {
     keys: usize,
@@ -27,38 +27,38 @@ pub struct Finish {
     limit: Option<u64>,
 }
 
-/// What the engine computes of the parts of each group.
+/// An aggregate that the engine computes over the parts of each group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Call {
-    /// Position of the aggregate of the program that it is for.
+    /// Position of the program's aggregate that it contributes to.
     pub aggregate: usize,
-    /// Position of the column of parts, after the keys.
+    /// Position of the column of parts, counted after the keys.
     pub part: usize,
-    /// Whether that one has counts.
+    /// Whether that column has counts.
     pub is_count: bool,
-    /// What is computed of it.
+    /// The aggregate.
     pub merge: PartMerge,
-    /// What the column is brought to before.
+    /// A step to apply to the column before it is aggregated.
     pub before: Option<Step>,
 }
 
-/// An aggregate of parts. All leave out NULLs, and give NULL of no others.
+/// An aggregate over parts. All ignore NULLs, and give NULL if there are no other values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PartMerge {
-    /// Their sum, in their own type.
+    /// The sum of the parts, in their own type.
     Sum,
-    /// Their fold.
+    /// The fold of the parts.
     Fold(Fold),
-    /// The state that their states merge into.
+    /// The state that the parts' states merge into.
     State(StateForm),
 }
 
 /// A computation on whole columns, before or after parts are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// Takes a sum of counts, which is never NULL, for the count.
+    /// Takes a sum of counts, which is never NULL, as the count.
     Count,
-    /// Brings an exact sum to the result's type, which it must fit.
+    /// Converts an exact sum to the result's type, which it must fit.
     Sum,
     /// Divides a sum by a count.
     Mean,
@@ -69,13 +69,13 @@ pub enum Step {
 }
 
 impl Finish {
-    /// How the result of `prepared` becomes that of `program`; `None` if that takes more than merging groups
-    /// and cutting off.
+    /// Describes how the result of `prepared` becomes that of `program`; `None` if that takes more than
+    /// merging groups and applying a limit.
     pub fn of(program: &Program, prepared: &Prepared, table_schema: &Schema) -> Option<Self> {
         let Output::Aggregate { keys, aggregates } = &program.output else { return None };
         let form = PartialForm::of(aggregates, table_schema).ok()?;
         let output = Output::Aggregate { keys: keys.clone(), aggregates: form.aggregates.clone() };
-        // Which version it is of is the pool's to say.
+        // The pool decides the version.
         let version = prepared.effective.version;
         let expected = Program { output, version, order: Vec::new(), limit: None, ..program.clone() };
         let is_other = |a: &OperatorAnswer| {
@@ -83,34 +83,35 @@ impl Finish {
         };
         let is_as_expected =
             prepared.is_partial() && prepared.effective == expected && !prepared.answers.iter().any(is_other);
-        // What sorts has its sort above, which also cuts.
+        // A program with an order has a sort above it, which also applies the limit.
         let limit = program.limit.filter(|_| program.order.is_empty());
         is_as_expected.then_some(Finish { keys: keys.len(), form, limit })
     }
 
-    /// Number of keys, the first columns of the parts and of the result.
+    /// Number of keys, which are the first columns of the parts and of the result.
     pub fn keys(&self) -> usize {
         self.keys
     }
 
-    /// Type of each column of parts after the keys, and whether it may be NULL.
+    /// Returns the type of each column of parts after the keys, and whether it is nullable.
     pub fn parts(&self) -> impl Iterator<Item = (DataType, bool)> {
         let is_count = |part: &farpool_model::Aggregate| part.function.accumulation() == Accumulation::Count;
         self.form.aggregates.iter().map(move |part| (part.data_type.clone(), !is_count(part)))
     }
 
-    /// For each aggregate of the program how it is merged.
+    /// Returns how each aggregate of the program is merged.
     pub fn merges(&self) -> &[Merge] {
         &self.form.merges
     }
 
-    /// What the engine computes of the parts, aggregate by aggregate of the program: two for a mean, one for each of the
-    /// others.
+    /// Returns the aggregates that the engine computes over the parts, in the order of the program's
+    /// aggregates: two for a mean, one for each other.
     pub fn calls(&self) -> Vec<Call> {
         let call = |aggregate, part: usize, merge| {
             let of = &self.form.aggregates[part];
             let picks = matches!(of.function.accumulation(), Accumulation::Fold(Fold::Pick(_)));
-            // Engines' extremes of NaN depend on the order of rows; those of integers do not.
+            // The extremes that engines compute with NaN depend on the order of rows; those of integers do
+            // not.
             let before = (picks && of.data_type.is_floating()).then_some(Step::Order);
             let is_count = of.function.accumulation() == Accumulation::Count;
             Call { aggregate, part, is_count, merge, before }
@@ -124,14 +125,15 @@ impl Finish {
         self.form.merges.iter().enumerate().flat_map(calls).collect()
     }
 
-    /// Rows of the result at most. A sort above it, if the program has an order, cuts by itself.
+    /// The most rows of the result. `None` if the program has an order: the sort above it applies the limit.
     pub fn limit(&self) -> Option<u64> {
         self.limit
     }
 }
 
 impl Step {
-    /// What makes a result of type `result` of values of type `merged` that were merged so; `None` if they are the result.
+    /// Returns the step that turns merged values of type `merged` into a result of type `result`; `None` if
+    /// they are the result already.
     pub fn after(merge: Merge, merged: &DataType, result: &DataType) -> Option<Step> {
         match merge {
             Merge::Count(_) => Some(Step::Count),
@@ -142,12 +144,12 @@ impl Step {
         }
     }
 
-    /// Number of columns that it takes.
+    /// Number of columns that the step takes.
     pub fn arguments(self) -> usize {
         if self == Step::Mean { 2 } else { 1 }
     }
 
-    /// The values that it makes of `arguments`, as those of the column `result`.
+    /// Applies the step to `arguments` and returns the values of the column `result`.
     ///
     /// # Errors
     /// `Invalid` when one does not fit the type of `result`.
@@ -203,13 +205,14 @@ fn cast(values: &dyn Array, result: &Field) -> Result<ArrayRef> {
 
 const EXACT: CastOptions<'static> = CastOptions { safe: false, format_options: FormatOptions::new() };
 
-/// An integer that compares as the float does in total order, but that NaN is greatest whatever its sign.
+/// Maps a float to an integer that compares as the float does in total order, except that NaN is greatest
+/// whatever its sign.
 fn order_of(float: f64) -> i64 {
     let bits = float.to_bits().cast_signed();
     if float.is_nan() { i64::MAX } else { bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed() }
 }
 
-/// The float of which [`Step::Order`] made `order`.
+/// Returns the float that [`Step::Order`] mapped to `order`.
 pub fn float_of(order: i64) -> f64 {
     if order == i64::MAX {
         return f64::NAN;

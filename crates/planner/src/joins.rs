@@ -1,81 +1,80 @@
-//! How many rows joins give, and in which order to join several relations.
+//! Estimates the rows that joins return, and orders the joins of several relations.
 //!
-//! The rows of a join follow from the distinct values of its keys (Selinger et al. 1979): of all pairs one in
-//! as many matches as the side with more of them has, before any filter. That takes values to be equally
-//! frequent; where sketches of both columns tell how many pairs match (Fast-AGMS), they are asked
-//! ([`Share`]).
+//! The rows of a join follow from the distinct values of its keys (Selinger et al. 1979): of all pairs, one
+//! in `d` matches, where `d` is the larger number of distinct values of the two sides before any filter. This
+//! assumes that values are equally frequent; where sketches of both columns tell how many pairs match
+//! (Fast-AGMS), they are used instead ([`Share`]).
 //!
-//! Dynamic programming over connected subsets (Selinger et al. 1979), bushy trees included, up to
-//! [`RELATIONS_MAX`] relations. What is minimized is the rows that hash joins build, probe and give. The
-//! relations and their keys are numbers here: what they stand for is the caller's business.
+//! The order is found by dynamic programming over connected subsets (Selinger et al. 1979), bushy trees
+//! included, up to [`RELATIONS_MAX`] relations. It minimizes the number of rows that hash joins build, probe
+//! and return. Relations and keys are numbers here; only the caller knows what they stand for.
 //!
-//! Keys that are equal through others are one class: of `a = b` and `b = c`, `a` and `c` can be joined.
-//! Invariant: the tree that comes out joins every relation exactly once, each join on at least one class.
+//! Keys that are equal by transitivity form one class: with `a = b` and `b = c`, `a` and `c` can be joined.
+//! Invariant: the resulting tree joins every relation exactly once, each join on at least one class.
 
 pub mod estimate;
 pub mod sizes;
 
 use crate::estimate::distinct_met;
 
-/// Relations that are put in order; more would take too long, and their estimates mean nothing.
+/// Largest number of relations that are ordered; more would take too long, and their estimates mean nothing.
 pub const RELATIONS_MAX: usize = 12;
 
-/// What a row costs that is put into a hash table, against one that is only looked up.
+/// Cost of a row that is inserted into a hash table, relative to one that is looked up.
 const BUILD_COST: f64 = 2.0;
 
-/// One relation.
+/// One relation to join.
 #[derive(Clone, Debug)]
 pub struct Relation {
-    /// Rows after its own filters.
+    /// Number of rows after the relation's own filters.
     pub rows: f64,
-    /// Rows before: the number that the distinct values of its keys refer to.
+    /// Number of rows before filters, which the distinct values of its keys refer to.
     pub rows_unfiltered: f64,
-    /// Its keys: the class of each, and the distinct values before filters.
+    /// The relation's keys: the class of each, and its number of distinct values before filters.
     pub keys: Vec<(usize, f64)>,
 }
 
-/// The share of all pairs of rows of two tables that match on a key, as sketches tell: the likely value and
-/// what it is between.
+/// The share of all pairs of rows of two tables that match on a key, as estimated from sketches, with its
+/// bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
     /// The most likely value.
     pub value: f64,
-    /// It is surely no less.
+    /// Lower bound.
     pub low: f64,
-    /// It is surely no more.
+    /// Upper bound.
     pub high: f64,
 }
 
 impl Share {
-    /// What to go by, if without sketches it would be `guess`: the value, or as much of the guess as the
-    /// bounds allow where they are far apart.
+    /// Returns the share to use where the estimate without sketches is `guess`: the value of the sketches, or
+    /// the guess clamped to the bounds if these are far apart.
     pub fn refine(self, guess: f64) -> f64 {
         if self.high - self.low <= self.value { self.value } else { guess.min(self.high).max(self.low) }
     }
 }
 
-/// A share that is known of two relations.
+/// A share that sketches give for two relations.
 #[derive(Clone, Copy, Debug)]
 pub struct Matches {
-    /// The class of keys.
+    /// The class of the keys.
     pub class: usize,
     /// The two relations, by their positions.
     pub relations: (usize, usize),
-    /// Of all pairs of their rows.
+    /// The share of all pairs of their rows that match.
     pub share: Share,
 }
 
-/// One side of a join, as far as several keys together go.
+/// One side of a join on several keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Side {
-    /// Rows before filters.
+    /// Number of rows before filters.
     pub rows: f64,
-    /// Whether the keys are of several tables, which had nothing to do with one another before they were
-    /// joined.
+    /// Whether the keys come from several tables that were independent of each other before they were joined.
     pub apart: bool,
 }
 
-/// The share of pairs that match on all of `keys`, each given by the distinct values on either side.
+/// Returns the share of pairs that match on all of `keys`, each given by its distinct values on either side.
 pub fn share(keys: &[(f64, f64)], left: Side, right: Side) -> f64 {
     match keys {
         [] => 1.0,
@@ -86,15 +85,17 @@ pub fn share(keys: &[(f64, f64)], left: Side, right: Side) -> f64 {
                 if side.apart { product } else { product.min(side.rows) }
             };
             let (ours, theirs) = (combinations(left, |k| k.0), combinations(right, |k| k.1));
-            // Keys of one table are seldom independent: the least that is certain. Those of several are.
+            // Keys of one table are seldom independent, so the smaller number is used; keys of several tables
+            // are independent.
             let all = if left.apart || right.apart { ours.max(theirs) } else { ours.min(theirs) };
             1.0 / all.max(1.0)
         }
     }
 }
 
-/// The share of a side's rows that have a match on the other. Both are given by the distinct values of the
-/// key before filters; `rows` are what is left of the other side.
+/// Returns the share of a side's rows that have a match on the other side. `distinct` and `other` are the
+/// distinct values of the key on this and the other side before filters; `rows` are the remaining rows of the
+/// other side.
 pub fn share_matched(distinct: f64, other: f64, rows: f64) -> f64 {
     let left = distinct_met(other.max(1.0), rows);
     (left / distinct.max(other).max(1.0)).min(1.0)
@@ -103,9 +104,9 @@ pub fn share_matched(distinct: f64, other: f64, rows: f64) -> f64 {
 /// An order of joins.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tree {
-    /// A relation, by its position.
+    /// A relation, by its index.
     Leaf(usize),
-    /// A join; the first is the smaller side, on which the hash table is built.
+    /// A join; the first child is the smaller side, on which the hash table is built.
     Join(Box<Tree>, Box<Tree>),
 }
 
@@ -116,10 +117,10 @@ struct Best {
     split: Option<(usize, usize)>,
 }
 
-/// The cheapest order in which to join `relations` on their classes of equal keys. `None` when they are
-/// too few to order, too many, or not connected. A build side of at most `keys_pushed` rows has its keys
-/// sent to the other side's scan, so that rows which do not match are never seen. `known` is what sketches
-/// tell of some pairs of relations.
+/// Returns the cheapest order in which to join `relations` on their classes of equal keys. `None` when there
+/// are too few to order, too many, or they are not connected. If a build side has at most `keys_pushed` rows,
+/// its keys are sent to the other side's scan, so that rows without a match are never seen. `known` are the
+/// shares that sketches give for some pairs of relations.
 pub fn order(relations: &[Relation], known: &[Matches], keys_pushed: f64) -> Option<Tree> {
     if relations.len() < 3 || relations.len() > RELATIONS_MAX {
         return None;
@@ -133,7 +134,7 @@ pub fn order(relations: &[Relation], known: &[Matches], keys_pushed: f64) -> Opt
         if set.count_ones() < 2 {
             continue;
         }
-        // Every split once: the part with the lowest relation comes first.
+        // Considers every split once: the part with the lowest relation comes first.
         let lowest = set & set.wrapping_neg();
         let mut part = (set - 1) & set;
         while part > 0 {
@@ -159,7 +160,7 @@ fn consider(best: &mut [Option<Best>], (a, b): (usize, usize), share: Option<f64
     }
 }
 
-/// The share of all pairs that match; `None` if the two sets have no class in common.
+/// Returns the share of all pairs that match; `None` if the two sets have no class in common.
 fn selectivity(relations: &[Relation], known: &[Matches], a: usize, b: usize) -> Option<f64> {
     let (left, right) = (keys_of(relations, a), keys_of(relations, b));
     let shared: Vec<(usize, (f64, f64))> = left
@@ -172,18 +173,19 @@ fn selectivity(relations: &[Relation], known: &[Matches], a: usize, b: usize) ->
     let [(class, _)] = shared.as_slice() else { return (!shared.is_empty()).then_some(guess) };
     let across =
         |(i, j): (usize, usize)| (a >> i & 1 == 1 && b >> j & 1 == 1) || (a >> j & 1 == 1 && b >> i & 1 == 1);
-    // Of several pairs, that with more matches: it is the one whose frequent values meet.
+    // Of several pairs of relations, the one with the largest share: its frequent values match each other.
     let known = known.iter().filter(|m| m.class == *class && across(m.relations));
     Some(known.map(|m| m.share.refine(guess)).reduce(f64::max).unwrap_or(guess))
 }
 
-/// Whether one relation of a set has all of these classes.
+/// Whether one relation of a set has keys of all these classes.
 fn has_all(relations: &[Relation], set: usize, shared: &[(usize, (f64, f64))]) -> bool {
     let has = |r: &Relation| shared.iter().all(|(class, _)| r.keys.iter().any(|(c, _)| c == class));
     relations.iter().enumerate().any(|(i, r)| set >> i & 1 == 1 && has(r))
 }
 
-/// The classes of a set of relations, each with the fewest distinct values that a member has.
+/// Returns the classes of a set of relations, each with the smallest number of distinct values among its
+/// members.
 fn keys_of(relations: &[Relation], set: usize) -> Vec<(usize, f64)> {
     let mut keys: Vec<(usize, f64)> = Vec::new();
     for (_, relation) in relations.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1) {
@@ -197,7 +199,7 @@ fn keys_of(relations: &[Relation], set: usize) -> Vec<(usize, f64)> {
     keys
 }
 
-/// Rows of the largest relation of a set.
+/// Returns the number of rows of the largest relation of a set.
 fn rows_unfiltered(relations: &[Relation], set: usize) -> f64 {
     let members = relations.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1);
     members.map(|(_, r)| r.rows_unfiltered).fold(1.0, f64::max)

@@ -1,9 +1,9 @@
-//! The compute side's decisions, free of any engine's types: how many rows a program will give, which
-//! part of a query goes to the pool, and how that is told to a person.
+//! The planning decisions of the compute side, free of any engine's types: how many rows a program will
+//! return, which part of a query is pushed to the pool, and how that is explained to a person.
 //!
-//! Invariant: what is decided here changes only where work is done, never what comes out. Whether an
-//! operator *can* run at the pool is the pool's answer; whether it *should* is decided in [`split`], by the
-//! formulas of [`cost`].
+//! Invariant: decisions made here change only where work is done, never the result. Whether an operator *can*
+//! run at the pool is the pool's answer; whether it *should* is decided in [`split`], by the formulas of
+//! [`cost`].
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Reads answers from states of sketches and moments. This is the one place that does, so that an answer is the
-//! same whether the state came from a pool or the engine made it.
+//! Reads answers from states of sketches and moments. All answers are read here, so that an answer is the
+//! same whether the state came from a pool or was computed by the engine.
 //!
 //! An answer is NULL where there is nothing to answer from, such as one row for a correlation or for a sample's
 //! variance. It is NaN where there are rows but no answer, as for the correlation of a constant column.
@@ -9,18 +9,19 @@ use farpool_model::{Error, Literal, Result, Value};
 use farpool_statistics::{Estimate, Form, Moments, Quantile, Sketch, State};
 use std::sync::Arc;
 
-/// What is read from a state.
+/// What to read from a state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reading {
     /// The encoded state itself.
     State,
     /// Number of distinct values.
     Distinct,
-    /// Number of rows that have this value, which has the sketch's type.
+    /// Number of rows that have this value; the value must have the sketch's type.
     Frequency(Literal),
-    /// The most frequent values, at most so many, of this type.
+    /// The most frequent values, at most this many, of this type.
     Top(usize, DataType),
-    /// The value at or below which this share of the values lies, a float from 0 to 1, of this type.
+    /// The value at or below which this share of the values lies; the share is a float from 0 to 1, and the
+    /// value has this type.
     Quantile(Literal, DataType),
     /// Second frequency moment: the sum of the squares of the values' frequencies.
     SecondMoment,
@@ -30,44 +31,44 @@ pub enum Reading {
     Correlations,
 }
 
-/// A statistic of a pair of columns, x the second of them and y the first; of one column, where both are the same.
+/// A statistic of a pair of columns, y the first and x the second; of a single column, if both are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PairReading {
     /// Number of rows in which neither is NULL.
     Count,
     /// Mean of x.
     Mean,
-    /// Covariance of the rows as the whole population.
+    /// Covariance, taking the rows as the whole population.
     CovariancePopulation,
-    /// Covariance of the rows as a sample.
+    /// Covariance, taking the rows as a sample.
     CovarianceSample,
-    /// Standard deviation of the rows as the whole population.
+    /// Standard deviation, taking the rows as the whole population.
     DeviationPopulation,
-    /// Standard deviation of the rows as a sample.
+    /// Standard deviation, taking the rows as a sample.
     DeviationSample,
     /// Pearson's correlation.
     Correlation,
     /// Cosine similarity.
     Cosine,
-    /// Slope of the least-squares line that gives y by x.
+    /// Slope of the least-squares line of y over x.
     Slope,
-    /// Intercept of that line.
+    /// Intercept of the least-squares line.
     Intercept,
-    /// Square of the correlation: how well the line fits.
+    /// Square of the correlation: the goodness of fit of the line.
     R2,
     /// Mean of x.
     AverageX,
     /// Mean of y.
     AverageY,
-    /// Sum of the squared deviations of x.
+    /// Sum of the squared deviations of x from its mean.
     SquaresX,
-    /// Sum of the squared deviations of y.
+    /// Sum of the squared deviations of y from its mean.
     SquaresY,
-    /// Sum of the products of both deviations.
+    /// Sum of the products of the deviations of x and y.
     Products,
 }
 
-/// An answer that was read from a state, of the type that [`Reading::data_type`] gives.
+/// An answer that was read from a state; its type is that of [`Reading::data_type`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReadValue {
     /// An encoded state.
@@ -80,7 +81,7 @@ pub enum ReadValue {
     Value(Option<Literal>),
     /// Frequent values, the most frequent first, each with the number of its rows.
     Top(Vec<(Literal, u64)>),
-    /// Numbers of each pair of columns, row by row.
+    /// A number for each pair of columns, row by row.
     Matrix(Vec<Vec<Option<f64>>>),
 }
 
@@ -105,7 +106,8 @@ impl Reading {
         }
     }
 
-    /// The same reading of moments that have the columns in another order: the column at `i` is at `place[i]` there.
+    /// Adapts the reading to moments that have the columns in another order: the column at `i` is at
+    /// `place[i]` there.
     #[must_use]
     pub fn moved(self, place: &[usize]) -> Reading {
         match self {
@@ -114,10 +116,10 @@ impl Reading {
         }
     }
 
-    /// The answer.
+    /// Reads the answer from `state`.
     ///
     /// # Errors
-    /// `Invalid` when the state is not one that answers this.
+    /// `Invalid` when the state does not contain this answer.
     pub fn read(&self, state: &State) -> Result<ReadValue> {
         Ok(match (self, state) {
             (Reading::State, state) => ReadValue::State(state.to_bytes()),
@@ -197,7 +199,7 @@ fn check_columns(moments: &Moments, i: usize, j: usize) -> Result<()> {
         .advise("columns of moments count from 1"))
 }
 
-/// Number of distinct values.
+/// Returns the number of distinct values.
 ///
 /// # Errors
 /// `Invalid` when the sketch has no HyperLogLog.
@@ -205,7 +207,7 @@ pub fn distinct(sketch: &Sketch) -> Result<Estimate> {
     sketch.distinct().ok_or_else(|| without("HyperLogLog", "distinct=14"))
 }
 
-/// Number of rows that have `value`, which is of the sketch's type.
+/// Returns the number of rows that have `value`, which must have the sketch's type.
 ///
 /// # Errors
 /// `Invalid` when the sketch has no Count-Min, or is of another type.
@@ -213,7 +215,7 @@ pub fn frequency(sketch: &Sketch, value: &Literal) -> Result<Estimate> {
     sketch.frequency(value)?.ok_or_else(|| without("Count-Min", "frequency=6x13"))
 }
 
-/// Second frequency moment.
+/// Returns the second frequency moment.
 ///
 /// # Errors
 /// `Invalid` when the sketch has no Fast-AGMS.
@@ -221,10 +223,11 @@ pub fn second_moment(sketch: &Sketch) -> Result<Estimate> {
     sketch.second_moment().ok_or_else(|| without("Fast-AGMS", "second_moment=6x13"))
 }
 
-/// The value at or below which `share` of the values lies, a float from 0 to 1; `None` of no values.
+/// Returns the value at or below which `share` of the values lies, a float from 0 to 1; `None` if there are
+/// no values.
 ///
 /// # Errors
-/// `Invalid` when the sketch has no KLL, or the share is none.
+/// `Invalid` when the sketch has no KLL, or the share is not in this range.
 pub fn quantile(sketch: &Sketch, share: &Literal) -> Result<Option<Quantile>> {
     let share = float(share).filter(|share| (0.0..=1.0).contains(share));
     let share = share.ok_or_else(|| Error::invalid("a quantile is of a share from 0 to 1"))?;
@@ -248,7 +251,7 @@ fn rounded(estimate: &Estimate) -> u64 {
     estimate.value.round().max(0.0) as u64
 }
 
-/// The fields of a frequent value of type `of` and of its count.
+/// Returns the fields of the struct of a frequent value of type `of` and its count.
 pub fn frequent_fields(of: DataType) -> Fields {
     let of = Field::new("value", of, true);
     Fields::from(vec![of, Field::new("count", DataType::UInt64, true)])

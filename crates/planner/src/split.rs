@@ -1,27 +1,28 @@
-//! Which part of a query goes to the pool: conditions one by one, and whether an aggregation or a
+//! Decides which part of a query is pushed to the pool: each condition, and whether an aggregation or a
 //! projection that could run there should.
 //!
 //! Invariant: a condition is `Exact` only if the program with it passes every check of
-//! [`Program::result_schema`]; anything else stays with the engine as well.
+//! [`Program::result_schema`]; any other condition is evaluated by the engine as well.
 
 use crate::cost::{self, Choice, Estimate, Place, Rates};
 use crate::estimate;
 use arrow_schema::{DataType, Schema};
 use farpool_model::{Answer, Expr, Output, Program, TableInfo, Weakened, limits, weaken};
 
-/// Where a condition is decided.
+/// Where a condition is evaluated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
-    /// `Exact`: by the pool alone. `Superset`: the pool thins out, the engine decides. `Refused`: by the
-    /// engine alone.
+    /// `Exact`: by the pool alone. `Superset`: the pool prefilters, and the engine evaluates it again.
+    /// `Refused`: by the engine alone.
     pub answer: Answer,
-    /// What is sent to the pool: the condition, or what remains of it without the parts that cannot run.
+    /// The expression that is sent to the pool: the condition, or the weaker one without the parts that
+    /// cannot run.
     pub sent: Option<Expr>,
-    /// Why it is not `Exact`.
+    /// Why the answer is not `Exact`.
     pub reason: Option<String>,
 }
 
-/// Splits a condition at its ANDs.
+/// Splits a condition into its conjuncts.
 pub fn conjuncts(condition: Expr) -> Vec<Expr> {
     match condition {
         Expr::And(parts) => parts.into_iter().flat_map(conjuncts).collect(),
@@ -29,12 +30,12 @@ pub fn conjuncts(condition: Expr) -> Vec<Expr> {
     }
 }
 
-/// One condition of several; `None` of none. The reverse of [`conjuncts`].
+/// Joins conditions by AND; `None` if there are none. The reverse of [`conjuncts`].
 pub fn conjunction(conditions: impl IntoIterator<Item = Expr>) -> Option<Expr> {
     Expr::all(conditions.into_iter().flat_map(conjuncts).collect())
 }
 
-/// Decides where `condition`, one conjunct of a filter over a table with `schema`, is decided.
+/// Decides where `condition`, one conjunct of a filter over a table with `schema`, is evaluated.
 pub fn place(condition: Expr, schema: &Schema) -> Placed {
     let (answer, sent, reason) = match weaken(&condition) {
         Weakened::Exact(expr) => (Answer::Exact, expr, None),
@@ -49,12 +50,13 @@ pub fn place(condition: Expr, schema: &Schema) -> Placed {
     }
 }
 
-/// Well typed, boolean, and small enough that a whole filter of such conditions stays within the limits.
+/// Checks that a condition is well typed, boolean, and small enough that a filter of such conditions stays
+/// within the limits.
 fn check(condition: &Expr, schema: &Schema) -> Result<(), String> {
     if condition.bytes() > limits::EXPR_BYTES_MAX / 4 {
         return Err("the condition is too long".to_string());
     }
-    // The AND that will hold it adds a level.
+    // The AND that will contain the condition adds a level.
     match Expr::And(vec![condition.clone()]).data_type(schema) {
         Ok(DataType::Boolean) => Ok(()),
         Ok(other) => Err(format!("the condition has type {other}")),
@@ -62,22 +64,22 @@ fn check(condition: &Expr, schema: &Schema) -> Result<(), String> {
     }
 }
 
-/// What it costs to run `program` at the pool, if that is the thing to do although the engine could do a
-/// part of it. The whole of it is known to be `Exact`.
+/// Returns the estimated cost of running `program` at the pool, if that is better than letting the engine do
+/// a part of it. All of the program must be `Exact`.
 ///
 /// # Errors
-/// The reason why not.
+/// The reason why it is not better.
 pub fn worthwhile(
     program: &Program,
     info: &TableInfo,
     place: Place,
     rates: &Rates,
 ) -> Result<Estimate, String> {
-    // The first rows of an order are few, whatever they consist of.
+    // The first rows of an order are few, whatever their width.
     if let Output::Rows(columns) = &program.output
         && program.order.is_empty()
     {
-        // Values computed at the pool should not be larger than what they are computed of.
+        // Values computed at the pool should not be larger than their inputs.
         let computed: f64 = columns.iter().map(|c| estimate::width(&c.expr, info)).sum();
         let mut inputs = std::collections::BTreeSet::new();
         columns.iter().for_each(|c| c.expr.collect_columns(&mut inputs));

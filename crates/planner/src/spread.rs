@@ -1,20 +1,20 @@
-//! What share of a column's values meets a condition.
+//! Estimates of the share of a column's values that satisfies a condition.
 //!
-//! Of frequent values it is known how often they occur, and they are looked at one by one; the others are
-//! spread over the bins of a histogram, evenly within each, or evenly between minimum and maximum where there
-//! is none (Ioannidis, *The History of Histograms*, VLDB 2003: "end-biased" histograms). All others are taken
-//! to be equally frequent. Bins say little where most values lie in one of them: what they say of the values below a
-//! constant is kept within the shares of the quantiles beside it.
+//! The frequencies of frequent values are known, and each of these values is tested; the others are assumed
+//! to be spread over the bins of a histogram, evenly within each, or evenly between minimum and maximum if
+//! there is none (Ioannidis, *The History of Histograms*, VLDB 2003: "end-biased" histograms), and to be
+//! equally frequent. Bins are inaccurate where most values lie in one of them: the share of values below a
+//! constant that they yield is clamped to the shares of the quantiles next to the constant.
 //!
-//! Invariant: a share is of the values that are not NULL, and in [0, 1].
+//! Invariant: a share is a fraction of the values that are not NULL, in [0, 1].
 
 use farpool_model::{ColumnStatistics, CompareOp, Literal, Spread, TableInfo, Value, schema};
 use std::cmp::Ordering;
 
-/// The share of values in front of a constant where values have no distance (System R's 1/3).
+/// The share of values below a constant for types whose values have no distance (System R's 1/3).
 const UNKNOWN_ORDER: f64 = 1.0 / 3.0;
 
-/// A column's values, as far as they are known.
+/// The known statistics of a column's values.
 pub(crate) struct Values<'a> {
     column: &'a ColumnStatistics,
     spread: Option<&'a Spread>,
@@ -27,7 +27,7 @@ pub(crate) struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Those of a column that has about `distinct` of them.
+    /// Creates the statistics of a column with about `distinct` distinct values.
     pub fn new(column: &'a ColumnStatistics, distinct: f64, info: &TableInfo) -> Self {
         let spread = column.spread.as_deref();
         let count = (info.rows.saturating_sub(column.null_count) as f64).max(1.0);
@@ -40,7 +40,7 @@ impl<'a> Values<'a> {
         self.spread.map_or(&[], |spread| &spread.frequent)
     }
 
-    /// The share of values that are not among the frequent ones; none if those are all that there are.
+    /// Returns the share of values that are not among the frequent ones; 0 if all values are.
     fn share_of_rest(&self) -> f64 {
         if self.distinct_rest() > 0.0 { 1.0 - self.known / self.count } else { 0.0 }
     }
@@ -49,7 +49,8 @@ impl<'a> Values<'a> {
         (self.distinct - self.frequent().len() as f64).max(0.0)
     }
 
-    /// The share for which `holds`, if it holds for the share `of_rest` of the values that are not frequent.
+    /// Returns the share of values for which `holds`, if it holds for the share `of_rest` of the values that
+    /// are not frequent.
     pub fn matching(&self, holds: impl Fn(&Literal) -> bool, of_rest: f64) -> f64 {
         let rest = self.share_of_rest();
         let passed: f64 =
@@ -58,7 +59,7 @@ impl<'a> Values<'a> {
         of_known * (1.0 - rest) + of_rest.clamp(0.0, 1.0) * rest
     }
 
-    /// The share for which `op` holds with `literal`, if that can be said.
+    /// Returns the share of values for which `op` holds with `literal`; `None` if it cannot be estimated.
     pub fn compare(&self, op: CompareOp, literal: &Literal) -> Option<f64> {
         let (min, max) = (self.column.min.as_ref()?, self.column.max.as_ref()?);
         let below = literal.compare(min)? == Ordering::Less;
@@ -82,14 +83,15 @@ impl<'a> Values<'a> {
         Some(share.clamp(0.0, 1.0))
     }
 
-    /// The share that equals `literal`, which is between minimum and maximum.
+    /// Returns the share of values that equal `literal`, which must be between minimum and maximum.
     fn equal(&self, literal: &Literal) -> f64 {
         let frequent = self.frequent().iter().find(|(v, _)| v.compare(literal) == Some(Ordering::Equal));
         if let Some((_, rows)) = frequent {
             return (*rows as f64 / self.count).min(1.0);
         }
         let each = self.share_of_rest() / self.distinct_rest().max(1.0);
-        // No more than its bin has, which may be none; a bin of one whole number has it alone.
+        // At most the count of its bin, which may be 0; if the bin covers one integer only, exactly that
+        // count.
         match numeric(literal).and_then(|value| self.bin_of(value)) {
             Some((count, alone)) if alone => count / self.count,
             Some((count, _)) => each.min(count / self.count),
@@ -97,7 +99,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// The values in the bin of `value`, and whether the bin has room for one value only.
+    /// Returns the number of values in the bin of `value`, and whether the bin covers one integer only.
     fn bin_of(&self, value: f64) -> Option<(f64, bool)> {
         let spread = self.spread.filter(|spread| !spread.bins.is_empty())?;
         let place = ((value - spread.low) / spread.width).floor();
@@ -106,13 +108,13 @@ impl<'a> Values<'a> {
         Some((bin.map_or(0.0, |count| *count as f64), alone))
     }
 
-    /// How far apart neighbouring values are: whole numbers one, others not at all.
+    /// Returns the distance of neighbouring values: 1 for integers, 0 for others.
     fn step(&self) -> f64 {
         let whole = self.column.min.as_ref().is_some_and(|min| schema::is_integer_like(min.data_type()));
         if whole { 1.0 } else { 0.0 }
     }
 
-    /// The share of values below `value`, of a column of numbers.
+    /// Returns the share of values below `value`, for a column of numbers.
     fn below(&self, value: f64) -> f64 {
         let (rest, total) = self.rest_below(value);
         let of_rest = if total > 0.0 { rest / total } else { 0.0 };
@@ -121,23 +123,24 @@ impl<'a> Values<'a> {
         share.clamp(least, most)
     }
 
-    /// Between which shares those of the values below `value` are, by the quantiles next to it.
+    /// Returns the least and the greatest possible share of values below `value`, by the quantiles next to
+    /// it.
     fn shares_below(&self, value: f64) -> (f64, f64) {
         let Some(spread) = self.spread.filter(|spread| !spread.quantiles.is_empty()) else {
             return (0.0, 1.0);
         };
-        // So many of the quantiles are less, and with them a share of the values.
+        // This many quantiles are less than the value, and so is the corresponding share of the values.
         let less = spread.quantiles.partition_point(|quantile| *quantile < value) as f64;
         let parts = spread.quantiles.len() as f64 + 1.0;
         let error = spread.quantile_error.clamp(0.0, 1.0);
         ((less / parts - error).max(0.0), ((less + 1.0) / parts + error).min(1.0))
     }
 
-    /// Of the values that are not frequent, how many are below `value`, and how many there are; or the share
-    /// of the range that is below.
+    /// Returns how many of the values that are not frequent are below `value`, and how many there are in
+    /// total; without bins, the share of the range that is below, and 1.
     fn rest_below(&self, value: f64) -> (f64, f64) {
         let (Some(min), Some(max)) = self.range() else { return (0.0, 0.0) };
-        // The value itself takes its share of the range, so that bounds of integers add up.
+        // The value itself takes its part of the range, so that bounds of integers add up.
         let end = max + self.step();
         let share = |low: f64, high: f64| {
             let (low, high) = (low.max(min), high.min(end));
@@ -151,7 +154,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// The lower edge of each bin, and how many values are in it that are not frequent.
+    /// Returns the lower edge of each bin, and the number of its values that are not frequent.
     fn rest_of_bins(&self, spread: &'a Spread) -> impl Iterator<Item = (f64, f64)> {
         let mut rest: Vec<f64> = spread.bins.iter().map(|count| *count as f64).collect();
         for (value, rows) in &spread.frequent {
@@ -167,8 +170,8 @@ impl<'a> Values<'a> {
         (self.column.min.as_ref().and_then(numeric), self.column.max.as_ref().and_then(numeric))
     }
 
-    /// The share of pairs in which this column's value is less than the other's, if the two are independent
-    /// and both are spread over bins.
+    /// Returns the share of pairs in which this column's value is less than the other's, if the two are
+    /// independent; `None` unless both have bins.
     pub fn less_than(&self, other: &Values<'_>) -> Option<f64> {
         let spread = self.spread.filter(|spread| !spread.bins.is_empty())?;
         other.spread.filter(|spread| !spread.bins.is_empty())?;
@@ -187,7 +190,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// The number that a constant is, if it is one that has a distance to others.
+/// Returns the number of a constant whose type has distances between values.
 pub(crate) fn numeric(literal: &Literal) -> Option<f64> {
     match literal.value() {
         Value::Int(v) => Some(*v as f64),
@@ -196,14 +199,14 @@ pub(crate) fn numeric(literal: &Literal) -> Option<f64> {
     }
 }
 
-/// Whether a text matches a LIKE pattern, as [`farpool_model::Expr::Like`] has it; letters match whatever
-/// their case if `folded`, nearly as the operators do.
+/// Whether a text matches a LIKE pattern, as [`farpool_model::Expr::Like`] defines it; `folded` ignores the
+/// case of letters, nearly as the operators do.
 pub(crate) fn is_like(text: &str, pattern: &str, folded: bool) -> bool {
     let fold = |s: &str| if folded { s.to_lowercase() } else { s.to_string() };
     let (text, pattern): (Vec<char>, Vec<char>) =
         (fold(text).chars().collect(), fold(pattern).chars().collect());
     let (mut at, mut next) = (0, 0);
-    // Where to go on after the last `%` if what follows it does not match here.
+    // Where to resume after the last `%` if the rest of the pattern does not match here.
     let mut again: Option<(usize, usize)> = None;
     while at < text.len() {
         let (matched, taken) = match pattern.get(next) {

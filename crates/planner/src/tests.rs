@@ -1,4 +1,4 @@
-//! Estimates stay in [0, 1] whatever the condition, and are right where the statistics decide.
+//! Estimates stay in [0, 1] for any condition, and are exact where the statistics determine them.
 
 use crate::cost::{Choice, Place, Rates};
 use crate::estimate::{self, groups, rows, selectivity};
@@ -225,7 +225,7 @@ fn leaves(tree: &Tree, found: &mut Vec<usize>) {
 
 #[test]
 fn joins_follow_the_filters() {
-    // A chain: a small filtered relation, a middle one, a large one; written from large to small.
+    // A chain of a small filtered relation, a middle one and a large one; listed from large to small.
     let chain = relations(&[
         (6e6, 6e6, &[(0, 1.5e6)]),
         (1.5e6, 1.5e6, &[(0, 1.5e6), (1, 1e5)]),
@@ -241,7 +241,8 @@ fn joins_follow_the_filters() {
 
 #[test]
 fn sketches_say_what_to_join_last() {
-    // As many as they are, with even values 100 of each: 1e8 pairs. Frequent values make it a thousandfold.
+    // With evenly distributed values each has 100 rows: 1e8 pairs. Frequent values make it a thousand times
+    // as many.
     let three =
         relations(&[(1e5, 1e5, &[(0, 1e3)]), (1e5, 1e5, &[(0, 1e3), (1, 1e5)]), (1e6, 1e6, &[(1, 1e4)])]);
     let with = |value: f64, low, high| {
@@ -291,7 +292,7 @@ fn literal() -> impl Strategy<Value = Literal> {
     ]
 }
 
-/// Any expression, well typed or not: an estimate must survive both.
+/// Any expression, well typed or not: an estimate must handle both.
 fn expr() -> impl Strategy<Value = Expr> {
     let op = prop_oneof![
         Just(CompareOp::Eq),

@@ -1,8 +1,8 @@
-//! Arithmetic on columns that fails where a result does not fit its type, with an error that shows the values: what pool
-//! and engine evaluate where nothing rules that out beforehand.
+//! Checked arithmetic on columns: a result that does not fit its type is an error that shows the values. Pool
+//! and engine use it where bounds do not rule overflow out.
 //!
-//! Arrow's kernels notice what does not fit the bits of a type. That a decimal keeps within its digits they leave to
-//! whoever calls them; it is looked at here.
+//! Arrow's kernels detect results that do not fit the bits of a type, but leave checking a decimal's digits
+//! to the caller; it is done here.
 
 use arrow_arith::numeric;
 use arrow_array::cast::AsArray;
@@ -20,10 +20,10 @@ pub fn arithmetic(op: ArithmeticOp, left: &dyn Datum, right: &dyn Datum) -> Resu
     computed(op, left, right).map_err(|error| explained(error, op, left, right))
 }
 
-/// The negative of signed numbers.
+/// Negates signed numbers.
 ///
 /// # Errors
-/// `Invalid` when the negative does not fit, and for types that have none.
+/// `Invalid` when a result does not fit, and for types that cannot be negated.
 pub fn negative(values: &dyn Array) -> Result<ArrayRef> {
     numeric::neg(values).map_err(|error| match error {
         ArrowError::ArithmeticOverflow(_) => {
@@ -48,7 +48,7 @@ fn computed(op: ArithmeticOp, left: &dyn Datum, right: &dyn Datum) -> Result<Arr
     Ok(result)
 }
 
-/// That decimals have no more digits than their type.
+/// Checks that decimals have no more digits than their type.
 fn check_digits(array: &ArrayRef) -> Result<(), ArrowError> {
     match array.data_type() {
         DataType::Decimal32(digits, _) => {
@@ -60,7 +60,8 @@ fn check_digits(array: &ArrayRef) -> Result<(), ArrowError> {
         DataType::Decimal128(digits, _) => {
             let decimals = array.as_primitive::<Decimal128Type>();
             let most = 10_i128.pow(u32::from(*digits)) - 1;
-            // Without a branch for each row; NULLs, whose values mean nothing, are told apart only if need be.
+            // No branch per row. NULLs, whose values are arbitrary, are excluded only if a value exceeds the
+            // digits.
             let beyond = decimals.values().iter().fold(false, |any, v| any | (*v > most) | (*v < -most));
             if beyond { decimals.validate_decimal_precision(*digits) } else { Ok(()) }
         }
@@ -78,7 +79,7 @@ fn explained(error: ArrowError, op: ArithmeticOp, left: &dyn Datum, right: &dyn 
     let ((left, left_is_one), (right, right_is_one)) = (left.get(), right.get());
     let none = |side: &dyn Array| new_empty_array(side.data_type());
     if computed(op, &none(left), &none(right)).is_err() {
-        // The types are at fault, not the values.
+        // The types are wrong, not the values.
         return invalid(error);
     }
     let rows = if left_is_one { right.len() } else { left.len() };
@@ -95,7 +96,7 @@ fn explained(error: ArrowError, op: ArithmeticOp, left: &dyn Datum, right: &dyn 
     out_of_range(&result.unwrap_or_else(|_| left.data_type().clone()), shown)
 }
 
-/// A result that values of `data_type` cannot hold, and what it was the result of.
+/// The error for a result that values of `data_type` cannot hold; `shown` is the computation that failed.
 fn out_of_range(data_type: &DataType, shown: Option<String>) -> Error {
     let advice = match data_type {
         DataType::Int64 | DataType::UInt64 => "cast one side to a wider type, e.g. DECIMAL(38,0)",
@@ -129,7 +130,7 @@ fn text(array: &dyn Array, row: usize) -> String {
     array_value_to_string(array, row).unwrap_or_else(|_| "?".to_string())
 }
 
-/// A right side, in parentheses if it begins with a sign.
+/// Puts parentheses around a right operand that begins with a sign.
 fn operand(text: &str) -> String {
     if text.starts_with('-') { format!("({text})") } else { text.to_string() }
 }

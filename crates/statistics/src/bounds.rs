@@ -1,6 +1,6 @@
-//! How far from the truth the answers of sketches may be. The bounds of Count-Min and Fast-AGMS follow from
-//! Markov's and Chebyshev's inequalities row by row and the odds that so many rows are off at once, for any
-//! data; typical errors are a third of them. HyperLogLog's is the usual normal approximation.
+//! Error bounds of the answers of sketches. Those of Count-Min and Fast-AGMS follow from Markov's and
+//! Chebyshev's inequalities for each row and the probability that enough rows are off at once, for any data;
+//! typical errors are a third of them. HyperLogLog's is the usual normal approximation.
 //!
 //! Sources: Cormode and Muthukrishnan 2005 (Count-Min), Cormode and Garofalakis 2005 (Fast-AGMS), Flajolet
 //! et al. 2007 (HyperLogLog).
@@ -8,8 +8,8 @@
 /// The probability with which the stated bounds hold.
 pub(crate) const CONFIDENCE: f64 = 0.95;
 
-/// How many standard deviations of one row the median of `rows` rows may be off, either way together with a
-/// probability of at most `failure`.
+/// Returns by how many standard deviations of one row the median of `rows` rows is off, in either direction,
+/// with a probability of at most `failure`.
 pub(crate) fn median_deviations(rows: u8, failure: f64) -> f64 {
     // The median is off to one side only if half of the rows are.
     let (mut low, mut high) = (0.0, 1.0);
@@ -28,8 +28,8 @@ fn at_least_half(rows: u8, p: f64) -> f64 {
     (rows.div_ceil(2)..=rows).map(exactly).sum()
 }
 
-/// By how many times the mean of a counter's other values all `rows` of Count-Min are too high at once with
-/// a probability of at most `failure`.
+/// Returns the factor by which all `rows` rows of Count-Min at once exceed the mean of a counter's other
+/// values with a probability of at most `failure`.
 pub(crate) fn minimum_excess(rows: u8, failure: f64) -> f64 {
     // Markov: one row is a times its mean with a probability of at most 1 / a.
     failure.powf(-1.0 / f64::from(rows))

@@ -1,4 +1,4 @@
-//! Writing and reading states: numbers as LEB128, a checksum behind all.
+//! Encoding and decoding of states: numbers as LEB128, a checksum at the end.
 //!
 //! Invariant: reading never panics and never takes more memory than a small multiple of the bytes given, but
 //! where the caller has checked the size.
@@ -9,15 +9,15 @@ use farpool_model::{Error, Result};
 /// Bytes of the checksum at the end of a state.
 pub(crate) const CHECKSUM_BYTES: usize = 8;
 
-/// `state` with its checksum behind it: the first word of its Murmur3 hash with seed 0, little-endian. It
-/// tells damage, not malice.
+/// Appends the checksum to `state`: the first word of its Murmur3 hash with seed 0, little-endian. It detects
+/// damage, not manipulation.
 pub fn sealed(mut state: Vec<u8>) -> Vec<u8> {
     let checksum = murmur3(&state, 0).low.to_le_bytes();
     state.extend(checksum);
     state
 }
 
-/// The state in front of its checksum.
+/// Verifies the checksum and returns the state before it.
 pub(crate) fn opened(bytes: &[u8]) -> Result<&[u8]> {
     let Some((state, checksum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else {
         return Err(damaged("it is too short"));
@@ -28,7 +28,7 @@ pub(crate) fn opened(bytes: &[u8]) -> Result<&[u8]> {
     Ok(state)
 }
 
-/// A state that cannot be read, and why.
+/// The error for a state that cannot be decoded.
 pub(crate) fn damaged(why: impl std::fmt::Display) -> Error {
     Error::corrupt(format!("the state of a statistic is damaged: {why}")).advise("make or fetch it again")
 }
@@ -45,7 +45,7 @@ pub(crate) fn put_signed(out: &mut Vec<u8>, number: i128) {
     put(out, ((number << 1) ^ (number >> 127)) as u128);
 }
 
-/// What is still to be read.
+/// The bytes that are not decoded yet.
 pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
         Ok(self.take(N)?.try_into().expect("as many bytes were taken"))
     }
 
-    /// A number in its shortest form.
+    /// Reads a number, which must be in its shortest form.
     pub fn number(&mut self) -> Result<u128> {
         let mut number = 0_u128;
         for shift in (0..).step_by(7) {
@@ -89,7 +89,7 @@ impl<'a> Reader<'a> {
         u64::try_from(self.number()?).map_err(|_| damaged("a number is too large"))
     }
 
-    /// A count of things of which each takes at least a byte.
+    /// Reads a count of items of which each takes at least one byte.
     pub fn count(&mut self) -> Result<usize> {
         match usize::try_from(self.number()?) {
             Ok(count) if count <= self.0.len() => Ok(count),
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Nothing may be left.
+    /// Checks that no bytes are left.
     pub fn end(&self) -> Result<()> {
         if self.0.is_empty() { Ok(()) } else { Err(damaged("there are bytes behind its end")) }
     }

@@ -1,17 +1,17 @@
 //! HyperLogLog states in the layout of Apache DataSketches (`hll` of its C++, Java and Python libraries,
 //! serial version 1), read and written.
 //!
-//! Both hash the same bytes with the same seed (`hash.rs`), and give a value the same register and rank, so
-//! that states made by either can be merged. Limits: DataSketches leaves empty strings out, we count them;
-//! it hashes decimals, dates and timestamps only as whatever their user makes of them; its Java library
-//! hashes strings as UTF-8 when given as such, not as arrays of characters; unsigned integers beyond 63 bits
-//! are for both the signed ones of the same bytes.
+//! DataSketches and this crate hash the same bytes with the same seed (`hash.rs`), and map a value to the
+//! same register and rank, so that states made by either can be merged. Limits: DataSketches skips empty
+//! strings, this crate counts them; it has no hash of its own for decimals, dates and timestamps; its Java
+//! library hashes strings as UTF-8 when given as such, not as arrays of characters; both treat unsigned
+//! integers beyond 63 bits as the signed ones of the same bytes.
 //!
-//! What is read: lists and sets of coupons, and registers of 4, 6 and 8 bits, compact or not. What is
-//! written: compact lists and sets, and registers of 8 bits, marked as merged, because the estimate that the
+//! Supported for reading: lists and sets of coupons, and registers of 4, 6 and 8 bits, compact or not.
+//! Written are compact lists and sets, and registers of 8 bits, flagged as merged: the estimate that the
 //! library would otherwise give depends on the order of updates, which is not kept.
 //!
-//! Invariant: bytes from anybody give a state or an error.
+//! Invariant: decoding any bytes gives a state or an error.
 
 use crate::bytes::damaged;
 use crate::estimate::Estimate;
@@ -19,7 +19,7 @@ use crate::sketch::Sketch;
 use crate::sketch::distinct::{COUPON_BITS, Coupons, Distinct, RANK_MAX, State, coupons_max};
 use farpool_model::{Error, Result, limits};
 
-/// The number of distinct values of something, by itself.
+/// A HyperLogLog: a sketch of the number of distinct values.
 #[derive(Clone, Debug)]
 pub struct HyperLogLog(Distinct);
 
@@ -31,44 +31,44 @@ const LIST: u8 = 0;
 const SET: u8 = 1;
 const REGISTERS: u8 = 2;
 
-/// Bits of a register by the next two bits.
+/// Bits per register, indexed by the next two bits of that byte.
 const REGISTER_BITS: [usize; 3] = [4, 6, 8];
 const EIGHT_BITS: u8 = 2 << 2;
 
-/// Flags.
+/// Flags of the preamble.
 const EMPTY: u8 = 4;
 const COMPACT: u8 = 8;
 const MERGED: u8 = 16;
 
-/// Bytes in front of registers.
+/// Bytes of the preamble before registers.
 const PREAMBLE_BYTES: usize = 40;
 
-/// Coupons that a list may have.
+/// The most coupons of a list.
 const LIST_MAX: usize = 7;
 
-/// In a register of 4 bits: the rank is among the exceptions.
+/// Value of a 4-bit register whose rank is stored among the exceptions.
 const EXCEPTION: u8 = 15;
 
 impl Sketch {
-    /// The HyperLogLog of the column, if there is one.
+    /// Returns the HyperLogLog of the sketch, if it has one.
     pub fn hyper_log_log(&self) -> Option<HyperLogLog> {
         self.distinct_state().cloned().map(HyperLogLog)
     }
 }
 
 impl HyperLogLog {
-    /// It has two to the power of this registers.
+    /// The binary logarithm of the number of registers.
     pub fn precision(&self) -> u8 {
         self.0.precision()
     }
 
-    /// How many distinct values there are.
+    /// Estimates the number of distinct values.
     pub fn estimate(&self) -> Estimate {
         let (value, low, high) = self.0.estimate();
         Estimate { value: value.round(), low, high, confidence: crate::bounds::CONFIDENCE }
     }
 
-    /// Takes in the values of another.
+    /// Merges the values of another HyperLogLog into this one.
     ///
     /// # Errors
     /// `Invalid` when the precisions differ.
@@ -84,12 +84,12 @@ impl HyperLogLog {
         Ok(())
     }
 
-    /// The state as DataSketches serializes it, compact.
+    /// Serializes the state as DataSketches does, compact.
     pub fn to_datasketches(&self) -> Vec<u8> {
         let precision = self.precision();
         match self.0.state() {
             State::Few(coupons) if coupons.len() <= LIST_MAX => list(precision, &coupons.sorted()),
-            // The library gives a set up when three quarters of 2^(lgK - 3) places are taken.
+            // The library converts a set to registers when three quarters of its 2^(lgK - 3) slots are taken.
             State::Few(coupons) if precision >= 8 && coupons.len() <= 3 * (coupons_max(precision) / 4) => {
                 set(precision, &coupons.sorted())
             }
@@ -97,10 +97,10 @@ impl HyperLogLog {
         }
     }
 
-    /// The state that DataSketches serialized.
+    /// Deserializes a state that DataSketches serialized.
     ///
     /// # Errors
-    /// `Corrupt` when the bytes are not such a state; `Invalid` when it is larger than ours may be.
+    /// `Corrupt` when the bytes are not such a state; `Invalid` when its precision is larger than supported.
     pub fn from_datasketches(bytes: &[u8]) -> Result<HyperLogLog> {
         let Some((&[ints, version, family, precision, places, flags, count, mode], rest)) =
             bytes.split_first_chunk::<8>()
@@ -139,7 +139,7 @@ impl HyperLogLog {
                 let bits =
                     REGISTER_BITS.get(usize::from(mode >> 2)).ok_or_else(|| not_one("unknown registers"))?;
                 let ranks = ranks(precision, *bits, bytes, count)?;
-                // The library gives its coupons up sooner than we do.
+                // The library converts coupons to registers earlier than this crate does.
                 Distinct::from_state(precision, State::Many(ranks))
             }
             _ => return Err(not_one(format!("it has mode {mode} in a preamble of {ints} words"))),
@@ -184,7 +184,7 @@ fn registers(precision: u8, ranks: &[u8]) -> Vec<u8> {
     out
 }
 
-/// `count` coupons, 0 where a place is empty, in `places` places.
+/// Reads `count` coupons from `places` slots, of which empty ones are 0.
 fn from_coupons(precision: u8, bytes: &[u8], count: usize, places: usize) -> Result<Distinct> {
     let (coupons, _) = bytes.as_chunks::<4>();
     let coupons = coupons.get(..places).ok_or_else(|| not_one("it has fewer coupons than it says"))?;
@@ -229,8 +229,8 @@ fn ranks(precision: u8, bits: usize, bytes: &[u8], least: u8) -> Result<Vec<u8>>
     Ok(ranks)
 }
 
-/// Registers of 4 bits hold how much a rank is above the `least` one; those where that is 15 or more stand
-/// behind them, as pairs of register and rank.
+/// Converts 4-bit registers to ranks. A register holds its rank's distance from `least`; the ranks whose
+/// distance is 15 or more follow the registers, as pairs of register and rank.
 fn raise_nibbles(ranks: &mut [u8], least: u8, pairs: &[[u8; 4]], exceptions: usize) -> Result<()> {
     let expected = ranks.iter().filter(|nibble| **nibble == EXCEPTION).count();
     ranks.iter_mut().for_each(|nibble| *nibble = nibble.saturating_add(least));
@@ -321,7 +321,7 @@ mod tests {
         assert!(modes.len() >= 14, "lists, sets and registers of every kind: {modes:?}");
     }
 
-    /// These bytes the library has read, and its estimate stands beside them.
+    /// The library has read these bytes; its estimate is part of the fixture.
     #[test]
     fn what_datasketches_read_is_what_we_write() {
         for fixture in fixtures().filter(|fixture| fixture.name == "farpool") {
@@ -351,7 +351,7 @@ mod tests {
         assert!(HyperLogLog::from_datasketches(&[]).is_err());
     }
 
-    /// Prints what `testdata/make_datasketches.py` has the library read.
+    /// Prints the states that `testdata/make_datasketches.py` reads with the library.
     #[test]
     #[ignore = "for the script that makes the fixtures"]
     fn print_our_states() {

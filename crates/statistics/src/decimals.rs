@@ -1,8 +1,9 @@
-//! Decimals as integers of 64 bits, which nearly all fit: whatever is done with these is quicker.
+//! Conversion of decimals to 64-bit integers, which nearly all of them fit, and on which all kernels are
+//! faster.
 
 use crate::arch::{Kernel, Level};
 
-/// Writes the values to `narrow`, which is as long; whether they fit.
+/// Writes the values to `narrow`, which has the same length; returns whether all of them fit.
 pub(crate) fn narrow(values: &[i128], narrow: &mut [i64]) -> bool {
     Level::best().run(Narrow { values, narrow })
 }
@@ -21,7 +22,7 @@ impl Kernel for Narrow<'_> {
         for (value, to) in self.values.iter().zip(self.narrow) {
             let (low, high) = (*value as i64, (*value >> i64::BITS) as i64);
             *to = low;
-            // All bits above are the sign's.
+            // A value fits if all bits above the lower 64 equal its sign.
             beyond |= high ^ (low >> (i64::BITS - 1));
         }
         beyond == 0

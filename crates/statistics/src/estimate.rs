@@ -1,4 +1,4 @@
-//! What a sketch answers: a value and how far the truth may be from it.
+//! The answer of a sketch: a value and its error bounds.
 
 /// An answer that is true to within its bounds with a stated probability.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,6 +9,6 @@ pub struct Estimate {
     pub low: f64,
     /// The truth is no more, with probability `confidence`.
     pub high: f64,
-    /// The probability that the truth is in between; 1 where it is certain.
+    /// The probability that the true value is within the bounds; 1 where it is exact.
     pub confidence: f64,
 }

@@ -1,7 +1,7 @@
-//! The one hash behind all sketches: Murmur3 x64 128 (Appleby, 2011), with the seed and over the canonical
-//! bytes of Apache DataSketches, so that its HyperLogLog states mean the same values as ours.
+//! The hash function of all sketches: Murmur3 x64 128 (Appleby, 2011), with the seed and canonical bytes of
+//! Apache DataSketches, so that HyperLogLog states of either hash values alike.
 //!
-//! What is hashed of a value:
+//! Bytes that are hashed for a value:
 //! - integers of any width, booleans (0, 1), days of dates, units of timestamps, and the unscaled value of
 //!   a decimal that fits 64 bits: 8 bytes, little-endian, sign-extended; so 32-bit and 64-bit keys meet.
 //!   Unsigned 64-bit integers: their 8 bytes.
@@ -17,7 +17,7 @@ pub const SEED: u64 = 9001;
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
 
-/// 128 bits, of which every sketch takes its own.
+/// A 128-bit hash, of which each sketch uses some bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hash {
     /// The first 64 bits: h1 in the reference.
@@ -27,7 +27,8 @@ pub struct Hash {
 }
 
 impl Hash {
-    /// `bits` of the 128 from bit `from` on, the lowest of `low` being bit 0; `bits` is below 32.
+    /// Returns `bits` bits of the 128 from bit `from` on, where bit 0 is the lowest of `low`; `bits` is below
+    /// 32.
     #[inline(always)]
     pub fn slice(self, from: u32, bits: u32) -> u32 {
         let all = u128::from(self.high) << 64 | u128::from(self.low);
@@ -35,7 +36,7 @@ impl Hash {
     }
 }
 
-/// The hash of any bytes.
+/// Hashes `bytes`.
 pub fn murmur3(bytes: &[u8], seed: u64) -> Hash {
     let (mut h1, mut h2) = (seed, seed);
     let mut blocks = bytes.chunks_exact(16);
@@ -52,11 +53,12 @@ pub fn murmur3(bytes: &[u8], seed: u64) -> Hash {
     finished(h1, h2, bytes.len() as u64)
 }
 
-/// The bytes behind the last whole 16, as two words.
+/// Returns the bytes after the last whole block of 16, as two words.
 #[inline]
 fn tail(bytes: &[u8]) -> (u64, u64) {
     let rest = bytes.len() % 16;
-    // The last 16 bytes less those before the rest: lengths vary, and nothing here depends on them by a branch.
+    // Loads the last 16 bytes and shifts out those before the rest: lengths vary, so this avoids branching on
+    // them.
     if let Some(last) = bytes.last_chunk::<16>() {
         let both = u128::from_le_bytes(*last).checked_shr(8 * (16 - rest) as u32).unwrap_or(0);
         return (both as u64, (both >> 64) as u64);
@@ -65,7 +67,7 @@ fn tail(bytes: &[u8]) -> (u64, u64) {
     (word(k1), word(k2))
 }
 
-/// The hash of 8 bytes: [`murmur3`] of `value`, little-endian.
+/// Hashes 8 bytes: [`murmur3`] of `value`, little-endian.
 #[inline(always)]
 pub fn murmur3_word(value: u64, seed: u64) -> Hash {
     finished(seed ^ mixed_first(value), seed, 8)
@@ -98,8 +100,8 @@ pub(crate) fn avalanche(k: u64) -> u64 {
     k ^ (k >> 33)
 }
 
-/// Up to 8 bytes as a word, little-endian, zeros behind them. Reads that overlap are cheaper than one whose
-/// length is not known.
+/// Returns up to 8 bytes as a word, little-endian, padded with zeros. Overlapping loads are cheaper than one
+/// of variable length.
 #[inline]
 pub(crate) fn word(bytes: &[u8]) -> u64 {
     if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
@@ -111,7 +113,7 @@ pub(crate) fn word(bytes: &[u8]) -> u64 {
     if bytes.is_empty() { 0 } else { at(0) | at(bytes.len() / 2) | at(bytes.len() - 1) }
 }
 
-/// The bits that are hashed of a float.
+/// Returns the bits of a float that are hashed.
 #[inline(always)]
 pub fn float_bits(value: f64) -> u64 {
     // Adding 0.0 turns -0.0 into 0.0 and changes nothing else.

@@ -1,11 +1,11 @@
-//! How the values of a numeric column are spread: counts of values in bins of equal width.
+//! Histogram of a numeric column: counts of values in bins of equal width.
 //!
 //! Bins are dyadic: their width is a power of two, 2^k, and their edges are multiples of it. `k` is the least
-//! for which the values from the least to the greatest need no more than [`BINS_MAX`] bins; when the range
-//! grows, neighbours are added up.
+//! one for which the range of the values needs no more than [`BINS_MAX`] bins; when the range grows,
+//! neighbouring bins are merged.
 //!
-//! Invariant: the state depends on the values alone, not on the order or the parts in which they came: `k`
-//! follows from the least and the greatest, and a bin of 2^(k+1) holds exactly two of 2^k.
+//! Invariant: the state depends only on the values, not on their order or on how they were divided: `k`
+//! follows from the least and the greatest value, and a bin of 2^(k+1) holds exactly two of 2^k.
 
 mod blocks;
 mod bytes;
@@ -17,15 +17,15 @@ use arrow_array::Array;
 use arrow_schema::DataType;
 use farpool_model::{Error, Result, schema};
 
-/// Bins at most: enough that a picture made of an eighth of them is smooth, and 4 KiB.
+/// The most bins: a chart that merges eight of them into one is still smooth; the counts take 4 KiB.
 pub const BINS_MAX: usize = 512;
 
 /// Counts of the values of one column in bins of equal width. Integers, decimals (unscaled), dates and
-/// timestamps are whole numbers; of floats, NaN and infinities are counted apart.
+/// timestamps are counted as whole numbers; NaN and infinities are counted separately.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
     filled: Filled,
-    /// Values that are no finite numbers.
+    /// Number of values that are NaN or infinite.
     outside: u64,
 }
 
@@ -42,33 +42,34 @@ struct Bins<T> {
     range: Option<(T, T)>,
     /// The width is 2^k.
     k: i32,
-    /// The number of the first bin: of the one that begins at `first · 2^k`.
+    /// The number of the first bin, which begins at `first · 2^k`.
     first: i128,
-    /// How many values each bin has, from that of the least to that of the greatest.
+    /// The number of values in each bin, from the bin of the least value to that of the greatest.
     counts: Vec<u64>,
 }
 
-/// Values from `low` to `high`.
+/// The number of values from `low` to `high`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bin {
-    /// The lower edge, which belongs to the bin.
+    /// The lower edge, inclusive.
     pub low: f64,
-    /// The upper edge, which belongs to the next.
+    /// The upper edge, exclusive.
     pub high: f64,
-    /// Values in it.
+    /// The number of values in the bin.
     pub count: u64,
 }
 
-/// What bins need to know about a kind of number.
+/// A kind of number that bins are made of.
 trait Number: Copy + PartialOrd {
-    /// The least width, as a power of two, for values from `low` to `high`, bins apart.
+    /// The least `k` supported for values from `low` to `high`, irrespective of the number of bins.
     fn k_least(low: Self, high: Self) -> i32;
-    /// The bin of width 2^k that the number is in.
+    /// The number of the bin of width 2^k that the value is in.
     fn bin(self, k: i32) -> i128;
 }
 
 impl Histogram {
-    /// An empty one for values of `data_type`; `None` for a type whose values have no distance.
+    /// Creates an empty histogram for values of `data_type`; `None` for types without a distance between
+    /// values.
     pub fn new(data_type: &DataType) -> Option<Histogram> {
         let filled = match data_type {
             DataType::Float32 | DataType::Float64 => Filled::Real(Bins::empty()),
@@ -78,7 +79,7 @@ impl Histogram {
         Some(Histogram { filled, outside: 0 })
     }
 
-    /// Adds the values of an array; NULLs count for nothing.
+    /// Adds the values of an array; NULLs are ignored.
     ///
     /// # Errors
     /// `Invalid` for an array of another kind.
@@ -86,7 +87,7 @@ impl Histogram {
         fill::fill(self, values, None)
     }
 
-    /// Adds each of `values` as many times as `counts`, which has one for each, says.
+    /// Adds each of `values` as often as its count in `counts` says.
     ///
     /// # Errors
     /// As [`Histogram::update`].
@@ -108,7 +109,7 @@ impl Histogram {
         Ok(())
     }
 
-    /// Values in bins.
+    /// The number of values in bins.
     pub fn count(&self) -> u64 {
         self.counts().iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
@@ -118,12 +119,12 @@ impl Histogram {
         self.outside
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory that the histogram takes.
     pub fn bytes_held(&self) -> usize {
         size_of::<Self>() + size_of_val(self.counts())
     }
 
-    /// The bins, added up to at most `most` (at least 1) of equal width.
+    /// Returns the bins, merged to at most `most` (at least 1) bins of equal width.
     pub fn bins(&self, most: usize) -> Vec<Bin> {
         let (k, first, counts) = match &self.filled {
             Filled::Whole(bins) => coarser(bins, most),
@@ -135,12 +136,12 @@ impl Histogram {
         counts.iter().enumerate().map(bin).collect()
     }
 
-    /// The state as bytes, which [`Histogram::from_bytes`] reads.
+    /// Encodes the state for [`Histogram::from_bytes`].
     pub fn to_bytes(&self) -> Vec<u8> {
         bytes::write(self)
     }
 
-    /// Reads a state that [`Histogram::to_bytes`] wrote.
+    /// Decodes a state that [`Histogram::to_bytes`] encoded.
     ///
     /// # Errors
     /// `Corrupt` for any other bytes.
@@ -148,7 +149,7 @@ impl Histogram {
         bytes::read(bytes)
     }
 
-    /// Whether it counts values of `data_type`.
+    /// Whether the histogram can count values of `data_type`.
     pub fn is_for(&self, data_type: &DataType) -> bool {
         let other = Histogram::new(data_type).map(|empty| matches!(empty.filled, Filled::Real(_)));
         other == Some(matches!(self.filled, Filled::Real(_)))
@@ -167,10 +168,10 @@ impl<T: Number> Bins<T> {
         Bins { range: None, k: 0, first: 0, counts: Vec::new() }
     }
 
-    /// Bins without values for values from `low` to `high`.
+    /// Creates bins without values for the range from `low` to `high`.
     fn within(low: T, high: T) -> Self {
         let mut k = T::k_least(low, high);
-        // Of the widest ranges not even the number of bins fits.
+        // For the widest ranges, the number of bins overflows.
         while high.bin(k).checked_sub(low.bin(k)).is_none_or(|bins| bins >= BINS_MAX as i128) {
             k += 1;
         }
@@ -178,7 +179,7 @@ impl<T: Number> Bins<T> {
         Bins { range: Some((low, high)), k, first, counts: vec![0; (last - first) as usize + 1] }
     }
 
-    /// Makes bins for values from `low` to `high` as well.
+    /// Extends the bins to the range from `low` to `high`, merging neighbours if necessary.
     fn cover(&mut self, low: T, high: T) {
         let (least, greatest) = match self.range {
             Some((least, greatest)) if least <= low && high <= greatest => return,
@@ -192,7 +193,7 @@ impl<T: Number> Bins<T> {
         *self = wider;
     }
 
-    /// Adds the counts of bins that are no wider and lie within these.
+    /// Adds the counts of bins that are no wider than these and within their range.
     fn add(&mut self, finer: &Bins<T>) {
         let shift = (self.k - finer.k).clamp(0, 127);
         for (place, count) in finer.counts.iter().enumerate() {
@@ -224,7 +225,7 @@ impl Number for i128 {
 const K_LEAST: i32 = -1000;
 
 impl Number for f64 {
-    /// So that every bin's number fits the 53 bits of a float.
+    /// The least `k` for which the number of each bin fits the 53 bits of a float's mantissa.
     fn k_least(low: f64, high: f64) -> i32 {
         let exponent = (low.abs().max(high.abs()).to_bits() >> 52) as i32 - 1023;
         (exponent - 51).max(K_LEAST)
@@ -232,7 +233,7 @@ impl Number for f64 {
 
     fn bin(self, k: i32) -> i128 {
         let scaled = self * exp2(-k);
-        // What underflows to zero still belongs to the bin on its side of it.
+        // A value that underflows to zero stays in the bin on its side of zero.
         if scaled == 0.0 && self < 0.0 { -1 } else { scaled.floor() as i128 }
     }
 }
@@ -242,12 +243,12 @@ fn exp2(k: i32) -> f64 {
     f64::from_bits(((k.clamp(-1022, 1023) + 1023) as u64) << 52)
 }
 
-/// Neighbours added up until there are at most `most` bins.
+/// Merges neighbouring bins until there are at most `most`.
 fn coarser<T: Number>(bins: &Bins<T>, most: usize) -> (i32, i128, Vec<u64>) {
     let last = bins.first + bins.counts.len() as i128 - 1;
     let mut shift = 0;
     while shift < 127 && (last >> shift) - (bins.first >> shift) >= most.max(1) as i128 {
-        // Two bins on either side of zero never become one.
+        // The two bins next to zero are never merged, however often bins are.
         if bins.first >> shift == -1 && last >> shift == 0 {
             break;
         }

@@ -1,9 +1,9 @@
-//! The hashes of join keys, of which a [`farpool_model::KeyFilter`] is made and by which it is asked: 64 bits,
-//! from one value or from several together. They are part of the protocol (`docs/wire.md`).
+//! Hashes of join keys, from which a [`farpool_model::KeyFilter`] is built and with which it is probed: 64
+//! bits, of one value or of several combined. They are part of the protocol (`docs/wire.md`).
 //!
-//! - An integer, or a value that is held as one: the finalizer of Murmur3 x64 128 (Appleby, 2011) over its 64
-//!   bits, sign-extended; one that does not fit 64 bits with a sign: its lower and its upper word as two
-//!   values. Far cheaper than the whole of Murmur3, and vectorised by the compiler.
+//! - An integer, or a value that is stored as one: the finalizer of Murmur3 x64 128 (Appleby, 2011) over its
+//!   64 bits, sign-extended; for one that does not fit a signed 64-bit integer, its lower and its upper word
+//!   are combined as two values. Far cheaper than the whole of Murmur3, and vectorised by the compiler.
 //! - A string or binary: the first word of Murmur3 x64 128 with seed 0.
 //! - Several: from the left, the finalizer of `hash * 0x9e3779b97f4a7c15 + next`.
 //!
@@ -16,13 +16,13 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 use farpool_model::{Error, Result, with_narrow_integer};
 
-/// The hash of an integer that fits 64 bits with a sign.
+/// Hashes an integer that fits a signed 64-bit integer.
 #[inline(always)]
 pub fn of_word(value: i64) -> u64 {
     avalanche(value as u64)
 }
 
-/// The hash of any integer.
+/// Hashes any integer.
 #[inline]
 pub fn of_integer(value: i128) -> u64 {
     match i64::try_from(value) {
@@ -31,19 +31,19 @@ pub fn of_integer(value: i128) -> u64 {
     }
 }
 
-/// The hash of a string or binary.
+/// Hashes a string or binary.
 #[inline]
 pub fn of_bytes(bytes: &[u8]) -> u64 {
     murmur3(bytes, 0).low
 }
 
-/// The hash of values with the hash `so_far` and one more behind them.
+/// Combines the hash `so_far` of some values with the hash `next` of the value after them.
 #[inline(always)]
 pub fn and(so_far: u64, next: u64) -> u64 {
     avalanche(so_far.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(next))
 }
 
-/// The hash of each row of some columns of canonical types; of a row with a NULL it means nothing.
+/// Hashes each row of some columns of canonical types; the hash of a row with a NULL is unspecified.
 ///
 /// # Errors
 /// `Invalid` for a type that has no key hash.
@@ -119,7 +119,7 @@ mod tests {
         assert_ne!(hashes[0], and(of_bytes(b"a"), of_word(1)));
     }
 
-    /// Other implementations must come to the same.
+    /// Other implementations must give the same hashes.
     #[test]
     fn hashes_as_published() {
         assert_eq!(of_word(0), 0);

@@ -1,6 +1,7 @@
-//! Statistics of columns in one pass, as states that merge: sketches (HyperLogLog, Count-Min, Fast-AGMS) and
-//! moments (from which correlations follow), exact sums. Updated at the node, on data at rest or on its way in; merged
-//! and read at either side. Beside them stands the checked arithmetic that both sides share.
+//! Statistics of columns in one pass, as states that merge: sketches (HyperLogLog, Count-Min, Fast-AGMS),
+//! moments (from which correlations follow), and exact sums. States are updated at the node, on stored rows
+//! or on rows that come in, and merged and read at either side. The crate also has the checked arithmetic
+//! that both sides share.
 //!
 //! Invariant: a state is the same, bit for bit, however its rows were divided and in which order the parts
 //! were merged, except sums of floats and the set of values that a sketch keeps as frequent.

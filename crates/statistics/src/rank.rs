@@ -1,8 +1,8 @@
 //! Correlation of ranks: Spearman's rho with average ranks, Kendall's tau-b by Knight's algorithm (1966).
 //!
 //! - Input: two arrays of numbers, equally long; rows in which either is NULL are left out.
-//! - Values are compared, never calculated with: 64-bit integers and decimals keep their order exactly.
-//! - -0 equals 0. A NaN among the rows that count makes NaN of the answer, as in scipy.
+//! - Values are only compared, with their exact order, also as 64-bit integers and decimals.
+//! - -0 equals 0. A NaN among the rows that count makes the result NaN, as in scipy.
 //! - NaN with less than two rows, or where a column is constant. Time O(n log n), memory O(n).
 
 use crate::profile::is_numeric;
@@ -15,7 +15,7 @@ use farpool_model::{Error, Result, with_integer};
 /// Spearman's rank correlation of two columns.
 ///
 /// # Errors
-/// `Invalid` when they are not numbers or not equally long.
+/// `Invalid` when the columns are not numbers or differ in length.
 pub fn spearman(x: &dyn Array, y: &dyn Array) -> Result<f64> {
     let Some((x, y)) = keys(x, y)? else { return Ok(f64::NAN) };
     let (x, y) = (twice_ranks(&x), twice_ranks(&y));
@@ -33,7 +33,7 @@ pub fn spearman(x: &dyn Array, y: &dyn Array) -> Result<f64> {
 /// Kendall's rank correlation of two columns, tau-b: 1 where all pairs of rows that are not tied agree.
 ///
 /// # Errors
-/// `Invalid` when they are not numbers or not equally long.
+/// `Invalid` when the columns are not numbers or differ in length.
 pub fn kendall(x: &dyn Array, y: &dyn Array) -> Result<f64> {
     let Some((x, y)) = keys(x, y)? else { return Ok(f64::NAN) };
     let (x, y) = (twice_ranks(&x), twice_ranks(&y));
@@ -53,7 +53,8 @@ pub fn kendall(x: &dyn Array, y: &dyn Array) -> Result<f64> {
     Ok((agreement as f64 / untied).clamp(-1.0, 1.0))
 }
 
-/// Numbers in the order of the values of the rows in which neither is NULL; nothing when one is NaN.
+/// Returns integers in the order of the values, for the rows in which neither is NULL; `None` if one is NaN
+/// or there are fewer than two rows.
 fn keys(x: &dyn Array, y: &dyn Array) -> Result<Option<(Vec<i128>, Vec<i128>)>> {
     if x.len() != y.len() {
         let (x, y) = (x.len(), y.len());
@@ -68,10 +69,10 @@ fn keys(x: &dyn Array, y: &dyn Array) -> Result<Option<(Vec<i128>, Vec<i128>)>> 
     Ok(known.then_some((x, y)))
 }
 
-/// What stands for a NaN; no decimal has as many digits.
+/// Stands for NaN; no decimal has as many digits.
 const NAN: i128 = i128::MIN;
 
-/// A number for each value, in their order.
+/// Converts the values to integers of the same order.
 fn ordered(values: &dyn Array) -> Result<Vec<i128>> {
     Ok(match values.data_type() {
         DataType::Float32 => values
@@ -97,7 +98,7 @@ fn not_numeric(data_type: &DataType) -> Error {
         .advise("choose columns of integers, decimals or floats, or cast this one")
 }
 
-/// IEEE 754's order of bits, -0 as 0.
+/// Converts a float to an integer of the same order, by its IEEE 754 bits; -0 as 0.
 fn ordered_float(value: f64) -> i128 {
     if value.is_nan() {
         return NAN;
@@ -106,7 +107,7 @@ fn ordered_float(value: f64) -> i128 {
     i128::from(if bits < 0 { bits ^ i64::MAX } else { bits })
 }
 
-/// Twice the average rank of each value, from 2 on: an integer, tied or not.
+/// Returns twice the average rank of each value (ranks begin at 1), which is an integer even for ties.
 fn twice_ranks(values: &[i128]) -> Vec<u64> {
     let mut order: Vec<(i128, usize)> = values.iter().copied().zip(0..).collect();
     order.sort_unstable();
@@ -120,7 +121,7 @@ fn twice_ranks(values: &[i128]) -> Vec<u64> {
     ranks
 }
 
-/// Pairs that `count` rows make.
+/// The number of pairs of `count` rows.
 fn pairs(count: u64) -> u64 {
     u64::try_from(u128::from(count) * u128::from(count.saturating_sub(1)) / 2).unwrap_or(u64::MAX)
 }
@@ -130,7 +131,7 @@ fn tied_pairs<T: PartialEq>(sorted: &[T]) -> u64 {
     sorted.chunk_by(|a, b| a == b).map(|run| pairs(run.len() as u64)).sum()
 }
 
-/// Sorts by merging and gives how many pairs stood in the wrong order.
+/// Merge-sorts the values; returns the number of pairs that were in the wrong order.
 fn sort_counting_swaps(values: &mut [u64]) -> u64 {
     let mut scratch = values.to_vec();
     let mut swaps = 0;
@@ -171,7 +172,7 @@ mod tests {
     fn ranks_of_scipy() {
         let x = Int32Array::from(vec![Some(12), Some(2), Some(1), Some(12), Some(2), None]);
         let y = Float64Array::from(vec![1.0, 4.0, 7.0, 1.0, 0.0, 9.0]);
-        // scipy.stats.kendalltau of the first five rows.
+        // The value of scipy.stats.kendalltau for the first five rows.
         assert!((kendall(&x, &y).unwrap() - -0.471_404_520_791_031_7).abs() < 1e-15);
     }
 
@@ -183,7 +184,7 @@ mod tests {
         assert!(nothing(both(&ramp, &Float64Array::from(vec![0.0, -0.0, 0.0]))));
         assert!(nothing(both(&ramp, &Float64Array::from(vec![1.0, f64::NAN, 0.0]))));
         assert!(nothing(both(&ramp.slice(0, 1), &ramp.slice(1, 1))));
-        // Neighbours that are one float, and infinities, keep their order.
+        // Adjacent integers that are equal as floats, and infinities, keep their order.
         let large = UInt64Array::from(vec![u64::MAX - 2, u64::MAX - 1, u64::MAX]);
         let infinite = Float64Array::from(vec![f64::NEG_INFINITY, 0.0, f64::INFINITY]);
         assert_eq!(both(&large, &infinite), (1.0, 1.0));
@@ -193,7 +194,7 @@ mod tests {
         assert!(kendall(&ramp, &StringArray::from(vec!["a", "b", "c"])).is_err());
     }
 
-    /// Every pair of rows, as tau-b is defined.
+    /// Compares every pair of rows, by the definition of tau-b.
     fn kendall_twin(x: &[i32], y: &[i32]) -> f64 {
         let (mut agreement, mut untied) = (0, [0.0, 0.0]);
         for j in 0..x.len() {

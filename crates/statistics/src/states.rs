@@ -1,7 +1,7 @@
-//! States of either kind, and of many groups side by side: what an aggregate of states keeps.
+//! States of sketches or moments, single or one per group: what an aggregate of states keeps.
 //!
-//! Invariant: the state of a group is that of its rows, in whatever batches and with whichever other groups
-//! they came; a group without rows has the state of no rows.
+//! Invariant: the state of a group is that of its rows, whatever batches and together with whichever other
+//! groups they came; a group without rows has the state of no rows.
 
 use crate::{Moments, Sketch};
 use arrow_array::{Array, ArrayRef, BooleanArray, UInt32Array};
@@ -13,20 +13,21 @@ use farpool_model::{Error, Result, StateFunction};
 /// Bytes of one frequent value of a sketch besides its text.
 const BYTES_PER_FREQUENT: usize = 128;
 
-/// How much larger moments may become than empty ones: once there are NULLs, a pair has six numbers for one.
+/// Factor by which moments may grow from their empty size: once there are NULLs, a pair keeps six numbers
+/// instead of one.
 const MOMENTS_GROWTH: usize = 8;
 
-/// Which kind of state bytes hold; they do not say it themselves.
+/// The kind of an encoded state, which its bytes do not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StateForm {
-    /// Of sketches.
+    /// A sketch.
     Sketch,
-    /// Of moments.
+    /// Moments.
     Moments,
 }
 
 impl StateForm {
-    /// The form of the states that `function` makes.
+    /// The form of the states of `function`.
     pub fn of(function: StateFunction) -> StateForm {
         match function {
             StateFunction::Sketch(_) => StateForm::Sketch,
@@ -34,7 +35,7 @@ impl StateForm {
         }
     }
 
-    /// The state that these bytes hold.
+    /// Decodes a state.
     ///
     /// # Errors
     /// `Corrupt` when they are damaged or of another version.
@@ -49,17 +50,18 @@ impl StateForm {
 /// A state of either kind.
 #[derive(Clone, Debug)]
 pub enum State {
-    /// Of one column.
+    /// A sketch of one column.
     Sketch(Box<Sketch>),
-    /// Of several columns together.
+    /// Moments of several columns together.
     Moments(Box<Moments>),
 }
 
 impl State {
-    /// The state that `function` makes of no rows of columns of these types.
+    /// Creates the state of `function` over no rows of columns of these types.
     ///
     /// # Errors
-    /// As [`Sketch::new`] and [`Moments::new`]; `Internal` for sketches of any number of columns but one.
+    /// Those of [`Sketch::new`] and [`Moments::new`]; `Internal` for a sketch of a number of columns other
+    /// than one.
     pub fn new(function: StateFunction, types: &[DataType]) -> Result<State> {
         match (function, types) {
             (StateFunction::Sketch(parameters), [data_type]) => {
@@ -74,13 +76,13 @@ impl State {
         }
     }
 
-    /// Takes in rows, given column by column.
+    /// Adds rows, given column by column.
     ///
     /// # Errors
-    /// As those of sketches and moments.
+    /// Those of [`Sketch::update`] and [`Moments::update`].
     pub fn update(&mut self, columns: &[ArrayRef]) -> Result<()> {
         match (self, columns) {
-            // A state is that of its rows: no batch of none may show in it.
+            // An empty batch must not change a state.
             (_, [column, ..]) if column.is_empty() => Ok(()),
             (State::Sketch(sketch), [column]) => sketch.update(column),
             (State::Sketch(_), _) => Err(Error::internal("a sketch is of one column")),
@@ -88,17 +90,17 @@ impl State {
         }
     }
 
-    /// Lets go of memory that only speeds up the next update.
+    /// Frees memory that only speeds up the next update.
     pub fn shrink(&mut self) {
         if let State::Moments(moments) = self {
             moments.shrink();
         }
     }
 
-    /// Takes in what another state has seen.
+    /// Merges the rows of another state into this one.
     ///
     /// # Errors
-    /// `Invalid` when it is of another kind, or as those of sketches and moments.
+    /// `Invalid` when the other state is of another kind; those of [`Sketch::merge`] and [`Moments::merge`].
     pub fn merge(&mut self, other: &State) -> Result<()> {
         match (self, other) {
             (State::Sketch(ours), State::Sketch(theirs)) => ours.merge(theirs),
@@ -109,7 +111,7 @@ impl State {
         }
     }
 
-    /// The state as bytes.
+    /// Encodes the state.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
             State::Sketch(sketch) => sketch.to_bytes(),
@@ -117,7 +119,7 @@ impl State {
         }
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory that the state takes.
     pub fn bytes_held(&self) -> usize {
         match self {
             State::Sketch(sketch) => sketch.bytes_held(),
@@ -131,14 +133,14 @@ impl State {
 pub struct States {
     function: StateFunction,
     types: Vec<DataType>,
-    /// `None` of no rows.
+    /// The state of each group; `None` for a group without rows.
     groups: Vec<Option<State>>,
-    /// Bytes that the states hold.
+    /// Bytes of memory that the states take.
     bytes: usize,
 }
 
 impl States {
-    /// No groups yet.
+    /// Creates states for no groups.
     ///
     /// # Errors
     /// As [`State::new`].
@@ -147,33 +149,33 @@ impl States {
         Ok(States { function, types: types.to_vec(), groups: Vec::new(), bytes: 0 })
     }
 
-    /// Without groups, of the same function.
+    /// Creates states of the same function for no groups.
     pub fn emptied(&self) -> States {
         States { function: self.function, types: self.types.clone(), groups: Vec::new(), bytes: 0 }
     }
 
-    /// Makes room for `groups` groups.
+    /// Grows to `groups` groups; new ones have no rows.
     pub fn resize(&mut self, groups: usize) {
         self.groups.resize_with(groups, || None);
     }
 
-    /// How many groups there are.
+    /// Number of groups.
     pub fn len(&self) -> usize {
         self.groups.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no groups.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory that the states of all groups take.
     pub fn bytes_held(&self) -> usize {
         self.bytes + self.groups.capacity() * size_of::<Option<State>>()
     }
 
-    /// Bytes of memory that a group takes once it has seen a value, and the most that it can take, values of
-    /// variable length left out.
+    /// Returns the bytes of memory that a group takes once it has a value, and the most that it can take,
+    /// both without values of variable length.
     ///
     /// # Errors
     /// As [`State::new`].
@@ -191,7 +193,7 @@ impl States {
         })
     }
 
-    /// Takes in the rows that `mask` lets pass, each to its group (without groups, to 0).
+    /// Adds the rows that `mask` passes to the state of their group (without `groups`, of group 0).
     ///
     /// # Errors
     /// As [`State::update`].
@@ -228,7 +230,7 @@ impl States {
         Ok(())
     }
 
-    /// Takes in each of `values` as many times as `counts` says, and so many NULLs.
+    /// Adds each of `values` to a group as often as its count in `counts` says, and `nulls` NULLs.
     ///
     /// # Errors
     /// As [`Sketch::update_counted`].
@@ -276,7 +278,7 @@ impl States {
         }
     }
 
-    /// The state of a group as bytes.
+    /// Encodes the state of a group.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -284,7 +286,7 @@ impl States {
         self.read(group, |state| Ok(state.to_bytes()))
     }
 
-    /// The state of one row alone, whatever the groups are.
+    /// Returns the state of a single row, independent of the groups.
     ///
     /// # Errors
     /// As [`State::update`].
@@ -295,10 +297,10 @@ impl States {
         Ok(state)
     }
 
-    /// What `read` gives of the state of a group.
+    /// Calls `read` with the state of a group and returns its result.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// Errors of `read`.
     pub fn read<T>(&self, group: usize, read: impl FnOnce(&State) -> Result<T>) -> Result<T> {
         match &self.groups[group] {
             Some(state) => read(state),
@@ -306,7 +308,7 @@ impl States {
         }
     }
 
-    /// Takes the states of the first `count` groups away; the others are numbered from 0 then.
+    /// Removes and returns the states of the first `count` groups; the other groups move to the front.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -330,7 +332,7 @@ impl States {
     }
 }
 
-/// The rows that count with their groups, group by group, in order within each.
+/// Returns the rows that `mask` passes with their groups, sorted by group, in order within each.
 fn by_group(groups: &[u32], mask: Option<&BooleanArray>) -> Vec<(u32, u32)> {
     let rows = (0..).zip(groups).map(|(row, group)| (*group, row));
     let mut rows: Vec<(u32, u32)> = match mask {

@@ -1,5 +1,6 @@
-//! Moments and ranks against the values that others give: numpy 2.4.6, scipy 1.17.1 and DuckDB 2.0.0 over the
-//! three columns below, printed by `corrcoef`, `cov`, `spearmanr`, `kendalltau` and `SELECT corr(…), regr_…(…)`.
+//! Tests moments and ranks against the results of other implementations: numpy 2.4.6, scipy 1.17.1 and DuckDB
+//! 2.0.0 over the three columns below, by `corrcoef`, `cov`, `spearmanr`, `kendalltau` and `SELECT corr(…),
+//! regr_…(…)`.
 
 use arrow_array::{ArrayRef, Decimal128Array, Float64Array, Int64Array};
 use arrow_schema::DataType;
@@ -17,7 +18,7 @@ fn y() -> Float64Array {
     Float64Array::from_iter_values((0..ROWS).map(|k| (k * k * 31 % 997) as f64 / 8.0 + k as f64 / 4.0))
 }
 
-/// Every `every`-th is NULL.
+/// A column in which every `every`-th value is NULL; none if `every` is 0.
 fn z(every: i64) -> Int64Array {
     (0..ROWS).map(|k| (every == 0 || k % every != 0).then_some(k * 37 % 11)).collect()
 }

@@ -1,5 +1,5 @@
-//! What small appends cost: memory and time of 400 inserts of two rows, and of one-row inserts beside one load of the
-//! same rows. `cargo run --release --example small_appends -- 20000`
+//! Cost of small appends: memory and time of 400 inserts of two rows, and of one-row inserts compared with
+//! one load of the same rows. `cargo run --release --example small_appends -- 20000`
 
 #![expect(clippy::disallowed_methods, reason = "it measures time, and has a thread for the background")]
 
@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// One thread does in the background what there is to do.
+/// A background of one thread, which works on the submitted chores.
 #[derive(Debug)]
 struct Thread(std::sync::mpsc::Sender<Chore>);
 
@@ -31,7 +31,7 @@ impl Thread {
 
 impl Background for Thread {
     fn submit(&self, chore: Chore) {
-        // Nobody does it any more when the program ends.
+        // Sending fails only once the program ends; the chore is then not needed.
         drop(self.0.send(chore));
     }
 

@@ -1,4 +1,4 @@
-//! The durable side of a pool: files that tables come from, and the catalog of tables in memory.
+//! The storage side of a pool: files that tables are read from, and the catalog of tables in memory.
 //!
 //! [`source::open`] reads Parquet, CSV, JSON and Arrow files; [`Catalog`] knows the current version of each
 //! tenant's tables; a [`Load`] makes a new version and swaps it in.

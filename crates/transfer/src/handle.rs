@@ -1,4 +1,4 @@
-//! A program that a pool has looked at and keeps.
+//! The handle of a program that a pool has prepared and keeps.
 
 use farpool_model::Prepared;
 use std::any::Any;
@@ -6,9 +6,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A prepared program, and what its pool keeps for it: until the last clone is dropped, the version of the table that
-/// it was prepared for is there to be read. It may be lost all the same, with a connection or for want of room;
-/// running it then gives an error of kind `Stale`, if it cannot be prepared once more.
+/// A prepared program, and the state that its pool keeps for it: until the last clone is dropped, the table
+/// version that it was prepared for can be read. The state may still be lost, with a connection or for lack
+/// of memory; running the program then fails as `Stale`, unless it can be prepared again.
 #[derive(Clone)]
 pub struct Handle(Arc<Kept>);
 
@@ -18,17 +18,17 @@ struct Kept {
 }
 
 impl Handle {
-    /// A handle of a pool that finds `by_pool` in it again; for implementations of [`crate::Pool`].
+    /// Creates a handle with the private state `by_pool` of its pool; for implementations of [`crate::Pool`].
     pub fn new(prepared: impl Into<Arc<Prepared>>, by_pool: impl Any + Send + Sync) -> Self {
         Handle(Arc::new(Kept { prepared: prepared.into(), by_pool: Box::new(by_pool) }))
     }
 
-    /// What the pool said of the program.
+    /// The pool's answers and the program that it will run.
     pub fn prepared(&self) -> &Arc<Prepared> {
         &self.0.prepared
     }
 
-    /// What the pool keeps, if it is a `T`.
+    /// Returns the pool's private state, if it is a `T`.
     pub fn kept<T: Any>(&self) -> Option<&T> {
         self.0.by_pool.downcast_ref()
     }

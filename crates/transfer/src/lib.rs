@@ -1,7 +1,7 @@
-//! The compute side of the connection: what an engine can ask of a pool ([`Pool`]), and the pool at the
-//! other end of a socket ([`RemotePool`]).
+//! The compute side of the connection: the requests that an engine can make of a pool ([`Pool`]), and a pool
+//! at the other end of a socket ([`RemotePool`]).
 //!
-//! Invariant: an answer is whole or an error. A stream that ends without error has given every batch of
+//! Invariant: an answer is complete or an error. A stream that ends without error has returned every batch of
 //! the result; a node that goes away in the middle shows as an error of kind `Unavailable`.
 
 #![forbid(unsafe_code)]

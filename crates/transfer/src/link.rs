@@ -17,7 +17,7 @@ const BYTES_TELLING: u64 = 1 << 20;
 /// fraction on the link was the bottleneck.
 const IDLE_PART: f64 = 0.5;
 
-/// Meters the link to one pool.
+/// Measures the link to one pool.
 #[derive(Debug, Default)]
 pub struct LinkMeter {
     seen: Mutex<LinkSpeed>,
@@ -37,8 +37,8 @@ pub struct LinkSpeed {
 }
 
 impl LinkMeter {
-    /// Measures the latency of a remote pool with one small request, which also tells how many workers it has. Ignores
-    /// a pool that does not answer: the next request to it reports the error.
+    /// Measures the latency of a remote pool with one small request, whose answer also has the number of
+    /// workers. Ignores a pool that does not answer: the next request to it reports the error.
     pub async fn probe(&self, pool: &dyn Pool) {
         let start = now();
         let Ok(status) = pool.status().await else { return };
@@ -47,8 +47,9 @@ impl LinkMeter {
         seen.workers = Some(cast::usize_saturating(status.workers)).filter(|workers| *workers > 0);
     }
 
-    /// Returns `stream` unchanged, but measures it: when it ends, and `receipt` is there by then, the meter learns how
-    /// long the program took since `start` and for how much of that time the reader waited for this stream.
+    /// Returns `stream` unchanged, but measured: if `receipt` is available when the stream ends, the meter
+    /// records how long the program took since `start` and for how much of that time the reader waited for
+    /// this stream.
     pub fn measured(
         self: Arc<Self>,
         stream: BatchStream,
@@ -72,8 +73,9 @@ impl LinkMeter {
         futures::stream::unfold((stream, self, receipt, waited), next).boxed()
     }
 
-    /// Learns from a result that arrived in the time `taken`, of which the engine `waited` for a part. Where the engine
-    /// or the pool was busy for most of that time, the result only gives a lower bound of the bandwidth.
+    /// Records a result that arrived in the time `taken`, of which the engine `waited` for a part. If the
+    /// engine or the pool was busy for most of that time, the result only gives a lower bound of the
+    /// bandwidth.
     fn observe(&self, receipt: &Receipt, taken: Duration, waited: Duration) {
         let seconds = taken.as_secs_f64();
         if receipt.bytes_on_wire < BYTES_TELLING || seconds <= 0.0 {
@@ -88,13 +90,13 @@ impl LinkMeter {
         }
     }
 
-    /// What was measured so far.
+    /// Returns the measurements so far.
     pub fn speed(&self) -> LinkSpeed {
         *self.seen.lock()
     }
 }
 
-/// The time at which a program starts, for [`LinkMeter::measured`].
+/// Returns the current time, as the start of a program for [`LinkMeter::measured`].
 #[expect(clippy::disallowed_methods, reason = "the engine's side measures how long the pool takes")]
 pub fn now() -> Instant {
     Instant::now()

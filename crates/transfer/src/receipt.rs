@@ -4,22 +4,22 @@ use farpool_model::Receipt;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Where the receipt of a program appears once it has ended. Clones share the place.
+/// A slot for the receipt of a program, filled once the program has ended. Clones share the slot.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiptHandle(Arc<Mutex<Option<Receipt>>>);
 
 impl ReceiptHandle {
-    /// A handle without a receipt yet.
+    /// Creates a handle without a receipt.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The receipt, once the last stream of the execution has ended without error.
+    /// Returns the receipt, once the last stream of the execution has ended without error.
     pub fn get(&self) -> Option<Receipt> {
         self.0.lock().clone()
     }
 
-    /// Puts the receipt in place; for implementations of [`crate::Pool`].
+    /// Stores the receipt; for implementations of [`crate::Pool`].
     pub fn set(&self, receipt: Receipt) {
         *self.0.lock() = Some(receipt);
     }

@@ -1,14 +1,14 @@
-//! Addresses of pools: `farpool://host:port`, and `farpools://host:port` where TLS is spoken.
+//! Addresses of pools: `farpool://host:port`, and `farpools://host:port` for TLS.
 
 use farpool_model::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// The port of a pool whose address names none.
+/// Default port of a pool whose address names none.
 pub const PORT_DEFAULT: u16 = 9797;
 
-/// Where a node listens. Written `farpool://host:port`, or `farpools://host:port` for TLS; the scheme, if there is no
-/// TLS, and the port may be left out, and an IPv6 address stands in brackets.
+/// The address of a node. Written `farpool://host:port`, or `farpools://host:port` for TLS. The scheme
+/// (without TLS) and the port may be left out, and an IPv6 address stands in brackets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PoolUrl {
     is_encrypted: bool,
@@ -17,7 +17,7 @@ pub struct PoolUrl {
 }
 
 impl PoolUrl {
-    /// Whether TLS is spoken.
+    /// Whether the connection uses TLS.
     pub fn is_encrypted(&self) -> bool {
         self.is_encrypted
     }

@@ -1,4 +1,4 @@
-//! Changes of a table on the wire.
+//! Encodes and decodes changes of a table.
 
 use crate::batch::{decode_schema, encode_schema};
 use crate::proto;
@@ -8,7 +8,7 @@ use arrow_schema::{FieldRef, Schema};
 use bytes::Bytes;
 use farpool_model::{Error, Result, TableChange, TableName, limits};
 
-/// The body of an `AlterTable`.
+/// Encodes the body of an `AlterTable`.
 pub(crate) fn write_alter(table: &TableName, changes: &[TableChange]) -> Result<Bytes> {
     let write = |change: &TableChange| {
         let kind = match change {
@@ -27,7 +27,7 @@ pub(crate) fn write_alter(table: &TableName, changes: &[TableChange]) -> Result<
     Ok(body(&proto::AlterTable { table: table.as_str().to_string(), changes }))
 }
 
-/// The table that the body of an `AlterTable` names, and its changes.
+/// Decodes the body of an `AlterTable`: the table and its changes.
 pub(crate) fn read_alter(bytes: &Bytes) -> Result<(TableName, Vec<TableChange>)> {
     let proto::AlterTable { table, changes } = read(bytes)?;
     if changes.is_empty() {

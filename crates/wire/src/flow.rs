@@ -1,20 +1,20 @@
-//! Flow control by credit, for each stream and direction: a sender of batches stops when the receiver has
-//! not taken what is under way, so that a slow client stops its own query and nothing else.
+//! Flow control by credit, for each stream and direction: a sender of batches stops when the receiver has not
+//! taken what is in flight, so that a slow client stops its own query and nothing else.
 //!
-//! Rules: a stream starts with [`limits::STREAM_WINDOW_BYTES`] of credit. Only batches need it. A sender
-//! may begin a batch while its credit is above zero, and then subtracts the whole batch: credit may go
-//! below zero once, so that a batch larger than the window needs no special case. The receiver gives back,
-//! with `Credit`, what it has taken.
+//! Rules: a stream starts with [`limits::STREAM_WINDOW_BYTES`] of credit. Only batches need it. A sender may
+//! begin a batch while its credit is above zero, and then subtracts the whole batch: credit may go below zero
+//! once, so that a batch larger than the window needs no special case. The receiver gives credit back, in
+//! `Credit` messages, for what it has taken.
 
 use farpool_model::{Error, Result, cast, limits};
 
-/// The sender's side: how many bytes it may still send.
+/// The sender's side of flow control: how many bytes it may still send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     credit: i64,
 }
 
-/// The receiver's side: when to give back how much.
+/// The receiver's side of flow control: when to give back how much credit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
     taken: u64,
@@ -37,15 +37,15 @@ impl Window {
         self.credit > 0
     }
 
-    /// A batch of so many bytes on the wire has been sent.
+    /// Subtracts a batch of `bytes_on_wire` that was sent.
     pub fn sent(&mut self, bytes_on_wire: u64) {
         self.credit = self.credit.saturating_sub_unsigned(bytes_on_wire);
     }
 
-    /// The receiver has given credit.
+    /// Adds credit from the receiver.
     ///
     /// # Errors
-    /// `Corrupt` when the credit is absurd.
+    /// `Corrupt` when the credit exceeds [`limits::CREDIT_BYTES_MAX`].
     pub fn granted(&mut self, bytes: u64) -> Result<()> {
         match self.credit.checked_add_unsigned(bytes) {
             Some(credit)
@@ -63,13 +63,13 @@ impl Window {
 }
 
 impl Grants {
-    /// Those of a new stream.
+    /// Creates the grants of a new stream.
     pub fn new() -> Self {
         Grants::default()
     }
 
-    /// A batch of so many bytes on the wire has been taken by whoever reads the stream; gives the credit to
-    /// send to the peer, if it is time for that: half a window at a time.
+    /// Counts a batch of `bytes_on_wire` that the reader of the stream has taken. Returns the credit to send
+    /// to the peer, once it amounts to half a window.
     pub fn taken(&mut self, bytes_on_wire: u64) -> Option<u64> {
         self.taken = self.taken.saturating_add(bytes_on_wire);
         (self.taken >= cast::u64_from(limits::STREAM_WINDOW_BYTES / 2))

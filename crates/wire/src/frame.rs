@@ -1,13 +1,13 @@
-//! Frames: the unit of what is on the wire. A 12-byte header and a payload of at most
-//! [`limits::FRAME_BYTES_MAX`] bytes. Layout of the header, little-endian:
+//! Frames: the unit of transmission. A 12-byte header and a payload of at most [`limits::FRAME_BYTES_MAX`]
+//! bytes. Layout of the header, little-endian:
 //!
 //! ```text
 //! 0        4      5       6          8        12
 //! | length | kind | flags | reserved | stream |
 //! ```
 //!
-//! Bit 0 of the flags (MORE) says that the message goes on in the next frame of the stream. The other
-//! bits and the reserved bytes are zero, so that a later version may give them a meaning.
+//! Bit 0 of the flags (MORE) says that the message continues in the next frame of the stream. The other bits
+//! and the reserved bytes are zero, so that a later version may give them a meaning.
 
 use farpool_model::{Error, Result, limits};
 
@@ -16,21 +16,21 @@ pub const FRAME_HEADER_BYTES: usize = 12;
 
 const FLAG_MORE: u8 = 1;
 
-/// What precedes each payload.
+/// The header before each payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// Bytes of the payload that follows.
     pub length: u32,
-    /// What the message is.
+    /// The kind of the message.
     pub kind: FrameKind,
-    /// Whether the message goes on in the next frame of this stream.
+    /// Whether the message continues in the next frame of this stream.
     pub more: bool,
-    /// The stream; 0 is the connection itself.
+    /// The number of the stream; 0 is the connection itself.
     pub stream: u32,
 }
 
 impl FrameHeader {
-    /// The header's bytes.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; FRAME_HEADER_BYTES] {
         let mut bytes = [0; FRAME_HEADER_BYTES];
         bytes[0..4].copy_from_slice(&self.length.to_le_bytes());
@@ -40,11 +40,11 @@ impl FrameHeader {
         bytes
     }
 
-    /// Reads and checks a header.
+    /// Decodes and checks a header.
     ///
     /// # Errors
     /// `Corrupt` when the kind, the length or a flag is not one that version 1 of the protocol knows. The
-    /// connection cannot go on after that: where the next frame begins is not known.
+    /// connection cannot go on after that, since the beginning of the next frame is unknown.
     pub fn decode(bytes: &[u8; FRAME_HEADER_BYTES]) -> Result<Self> {
         let [l0, l1, l2, l3, kind, flags, r0, r1, s0, s1, s2, s3] = *bytes;
         let length = u32::from_le_bytes([l0, l1, l2, l3]);
@@ -78,14 +78,14 @@ impl FrameHeader {
 
 macro_rules! frame_kinds {
     ($($(#[doc = $doc:literal])* $name:ident = $number:literal,)*) => {
-        /// What a message is. Requests go from the client to the node and have numbers below 128;
+        /// The kind of a message. Requests go from the client to the node and have numbers below 128;
         /// responses go back.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum FrameKind { $($(#[doc = $doc])* $name = $number,)* }
 
         impl FrameKind {
-            /// Every kind, by its number.
+            /// Every kind, by number.
             pub const ALL: &[FrameKind] = &[$(FrameKind::$name,)*];
 
             /// The kind with this number.
@@ -93,7 +93,7 @@ macro_rules! frame_kinds {
                 match number { $($number => Some(FrameKind::$name),)* _ => None }
             }
 
-            /// The name that `docs/wire.md` uses.
+            /// The name used in `docs/wire.md`.
             pub fn name(self) -> &'static str {
                 match self { $(FrameKind::$name => stringify!($name),)* }
             }
@@ -102,55 +102,55 @@ macro_rules! frame_kinds {
 }
 
 frame_kinds! {
-    /// Who the client is; the first message of a connection, on stream 0.
+    /// Identifies the client; the first message of a connection, on stream 0.
     Hello = 1,
-    /// What would the node do with a plan?
+    /// Asks how the node would carry out a plan.
     Prepare = 2,
-    /// Run a plan.
+    /// Runs a plan.
     Execute = 3,
-    /// Stop what runs on this stream.
+    /// Stops the work of this stream.
     Cancel = 4,
-    /// The peer may send more bytes of batches on this stream. Both ways.
+    /// Gives the peer credit to send more bytes of batches on this stream. Both ways.
     Credit = 5,
-    /// List the tables and views.
+    /// Lists the tables and views.
     Tables = 6,
-    /// Describe a table.
+    /// Describes a table.
     Table = 7,
-    /// Begin to load a table.
+    /// Begins to load a table.
     LoadBegin = 8,
     /// Rows to load.
     LoadBatch = 9,
-    /// All rows have been sent: make the table visible.
+    /// Ends the rows of a load: makes the table visible.
     LoadEnd = 10,
-    /// Remove a table.
+    /// Drops a table.
     Drop = 11,
-    /// Report the state of the pool.
+    /// Reports the state of the pool.
     Status = 12,
-    /// What do the rows of a table hold?
+    /// Asks for the statistics of a table.
     Statistics = 13,
-    /// Are you there? Both ways, on stream 0.
+    /// Asks whether the peer is there. Both ways, on stream 0.
     Ping = 14,
-    /// What is under way?
+    /// Lists the programs under way.
     Queries = 15,
-    /// End a program of any connection.
+    /// Stops a program of any connection.
     CancelQuery = 16,
-    /// What became of a load?
+    /// Asks for the outcome of a load.
     LoadOutcome = 17,
-    /// Give a table other columns or another name.
+    /// Changes a table's columns or name.
     AlterTable = 18,
-    /// Keep a view.
+    /// Creates or replaces a view.
     CreateView = 19,
-    /// Remove a view.
+    /// Drops a view.
     DropView = 20,
-    /// Change rows of a table by what was prepared.
+    /// Changes rows of a table with a prepared program.
     ChangeRows = 22,
-    /// Who the node is; answers `Hello`.
+    /// Identifies the node; answers `Hello`.
     Welcome = 129,
     /// The answers to a plan; answers `Prepare`, and comes first after `Execute`.
     Prepared = 130,
     /// Rows of a result.
     Batch = 131,
-    /// What a plan has cost; ends `Execute`.
+    /// The cost of a program; ends `Execute`.
     Receipt = 132,
     /// Answers `Tables`.
     TableList = 133,
@@ -164,11 +164,11 @@ frame_kinds! {
     StatusInfo = 137,
     /// The request failed; ends the stream. On stream 0 it ends the connection.
     Error = 138,
-    /// Rows of a result, packed.
+    /// Rows of a result, as a parcel.
     Parcel = 139,
     /// Answers `Statistics`.
     TableStatistics = 140,
-    /// Answers `Table` where the client knows the newest version.
+    /// Answers `Table` when the client knows the newest version.
     Unchanged = 141,
     /// Answers `Ping`. Both ways, on stream 0.
     Pong = 142,
@@ -178,7 +178,7 @@ frame_kinds! {
     QueryCancelled = 144,
     /// Answers `LoadOutcome`.
     LoadEnded = 145,
-    /// A view; answers `CreateView`, and `Table` where the client knows views.
+    /// A view; answers `CreateView`, and `Table` when the client accepts views.
     ViewInfo = 146,
 }
 
@@ -188,7 +188,7 @@ impl FrameKind {
         self as u8
     }
 
-    /// Whether the kind counts against the credit of its stream.
+    /// Whether messages of this kind count against the credit of their stream.
     pub fn is_flow_controlled(self) -> bool {
         matches!(self, FrameKind::LoadBatch | FrameKind::Batch | FrameKind::Parcel)
     }
@@ -199,7 +199,7 @@ impl FrameKind {
         matches!(self, FrameKind::Cancel | FrameKind::Credit | FrameKind::Error) || self.is_keepalive()
     }
 
-    /// Whether messages of this kind ask or tell whether a peer is there, which concerns no stream.
+    /// Whether messages of this kind check that a peer is there, and belong to no stream.
     pub fn is_keepalive(self) -> bool {
         matches!(self, FrameKind::Ping | FrameKind::Pong)
     }
@@ -214,7 +214,7 @@ impl FrameKind {
         self.number() >= 128 || matches!(self, FrameKind::Credit | FrameKind::Ping)
     }
 
-    /// Bytes that a message of this kind may have when put together.
+    /// Maximum bytes of an assembled message of this kind.
     pub fn message_bytes_max(self) -> usize {
         match self {
             FrameKind::Hello | FrameKind::Welcome | FrameKind::LoadEnded => 64 << 10,
@@ -228,12 +228,12 @@ impl FrameKind {
             FrameKind::Queries | FrameKind::CancelQuery | FrameKind::QueryCancelled => 64,
             FrameKind::LoadOutcome | FrameKind::ChangeRows => 64,
             FrameKind::Error => limits::FRAME_BYTES_MAX,
-            // The envelope around a plan or a schema is small.
+            // The other fields beside a plan or a schema are small.
             FrameKind::Prepare | FrameKind::Execute | FrameKind::LoadBegin => {
                 limits::PLAN_BYTES_MAX + (64 << 10)
             }
             FrameKind::Receipt => 1 << 20,
-            // A plan and two schemas; a schema and a few numbers for each column.
+            // A plan and two schemas, or a schema and a few numbers for each column.
             FrameKind::Prepared | FrameKind::TableInfo | FrameKind::Loaded | FrameKind::StatusInfo => {
                 16 << 20
             }

@@ -1,7 +1,8 @@
-//! Bytes from a socket to messages. What is left of a large payload is read right where its message is put
-//! together: nothing copies it, and it starts at an address for values of any width.
+//! Assembles bytes from a socket into messages. The rest of a large payload is read directly into its
+//! message: it is not copied, and starts at an address that is aligned for values of any width.
 //!
-//! Invariant: as that of the [`Assembler`]; what was read in advance is one read or one small frame.
+//! Invariant: memory is bounded as by the [`Assembler`], plus one read or one small frame that was read in
+//! advance.
 
 use crate::frame::{FRAME_HEADER_BYTES, FrameHeader};
 use crate::message::{Assembler, Incomplete, Message};
@@ -9,29 +10,30 @@ use crate::split::split_frame;
 use bytes::BytesMut;
 use farpool_model::{Result, limits};
 
-/// Payloads below this are waited for and left where they were read.
+/// Payloads below this are first read completely into the read buffer, rather than directly into their
+/// message.
 const DIRECT_BYTES_MIN: usize = 16 << 10;
 
-/// Bytes to read at a time where it is not known what comes.
+/// Bytes per read where it is not known what comes.
 const READ_BYTES: usize = 64 << 10;
 
-/// Bytes to read where the next frame of a large message is expected: its header, and little of its payload.
+/// Bytes per read where the next frame of a large message is expected: its header, and little of its payload.
 const HEADER_READ_BYTES: usize = 1 << 10;
 
-/// What has come on one connection.
+/// The receiving side of one connection.
 #[derive(Debug, Default)]
 pub struct Intake {
-    /// Bytes of which no message has been made.
+    /// Bytes that have been read and belong to no message yet.
     buffer: BytesMut,
     assembler: Assembler,
     direct: Option<Direct>,
-    /// Whether the last frame said that more of its message follow.
+    /// Whether the last frame said that its message continues.
     more: bool,
-    /// Bytes of the largest message so far that took several frames: the next may be like it.
+    /// Bytes of the largest message of several frames so far, to reserve as much for the next.
     largest: usize,
 }
 
-/// A frame whose payload is being read.
+/// A frame whose payload is read directly into its message.
 #[derive(Debug)]
 struct Direct {
     header: FrameHeader,
@@ -40,12 +42,12 @@ struct Direct {
 }
 
 impl Intake {
-    /// One for a connection on which `received` has come already.
+    /// Creates the intake of a connection on which `received` has come already.
     pub fn new(received: BytesMut) -> Self {
         Intake { buffer: received, ..Intake::default() }
     }
 
-    /// Where to read the next bytes, and how many at most, at least one. There is room for them.
+    /// Returns the buffer for the next read, with room reserved, and the most bytes to read, at least one.
     pub fn room(&mut self) -> (&mut BytesMut, usize) {
         match &mut self.direct {
             Some(direct) => (&mut direct.message.body, direct.missing),
@@ -57,17 +59,18 @@ impl Intake {
         }
     }
 
-    /// So many bytes were read into [`Intake::room`].
+    /// Records that `bytes` were read into [`Intake::room`].
     pub fn read(&mut self, bytes: usize) {
         if let Some(direct) = &mut self.direct {
             direct.missing = direct.missing.saturating_sub(bytes);
         }
     }
 
-    /// The next message that is complete; frames that are not `wanted` are left out.
+    /// Returns the next complete message; frames that `wanted` rejects are skipped.
     ///
     /// # Errors
-    /// As [`FrameHeader::decode`] and [`Assembler::push`]; those of `wanted`, for a frame that may not come.
+    /// As [`FrameHeader::decode`] and [`Assembler::push`]; those of `wanted`, for a frame that is not
+    /// allowed.
     pub fn next(&mut self, wanted: impl Fn(&FrameHeader) -> Result<bool>) -> Result<Option<Message>> {
         loop {
             if let Some(direct) = self.direct.take_if(|direct| direct.missing == 0) {
@@ -94,9 +97,9 @@ impl Intake {
         }
     }
 
-    /// Bytes of memory that hold what has come and is no complete message yet: for a budget over all connections.
-    /// Between two calls of [`Intake::next`] that need more bytes they grow by one frame, or one read, and by what a
-    /// message like the largest so far takes.
+    /// Bytes of memory that hold received data which is not a complete message yet: for a budget over all
+    /// connections. Between two calls of [`Intake::next`] that need more bytes they grow by at most one
+    /// frame, or one read, and by the size of the largest message so far.
     pub fn bytes_held(&self) -> usize {
         let direct = self.direct.as_ref().map_or(0, |direct| direct.message.body.capacity());
         self.buffer.capacity() + direct + self.assembler.bytes_held()
@@ -107,7 +110,8 @@ impl Intake {
         self.assembler.forget(stream);
     }
 
-    /// Begins to read a payload directly if it is large and has not come yet; what has come of it moves along.
+    /// Starts to read a payload directly if it is large and not complete; what has come of it is moved along.
+    /// Returns whether it did.
     fn begin_direct(&mut self) -> Result<bool> {
         let Some(bytes) = self.buffer.first_chunk::<FRAME_HEADER_BYTES>() else { return Ok(false) };
         let header = FrameHeader::decode(bytes)?;
@@ -174,7 +178,7 @@ mod tests {
             let body = |i: usize, size| Bytes::from((0..size).map(|b| (b * 7 + i) as u8).collect::<Vec<_>>());
             let bodies: Vec<Bytes> = sizes.iter().enumerate().map(|(i, size)| body(i, *size)).collect();
             let message = |body: &Bytes| Outgoing::new(FrameKind::Parcel, vec![body.clone()]).unwrap();
-            // Frames of a stream that nobody wants lie between the others.
+            // Frames of an unwanted stream lie between the others.
             let frames = bodies.iter().flat_map(|body| [message(body).frames(1), message(body).frames(2)]);
             let sent = frames.flatten().collect::<Vec<_>>().concat();
             let mut intake = Intake::new(BytesMut::from(&sent[..sent.len().min(5)]));

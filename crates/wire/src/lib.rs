@@ -1,9 +1,10 @@
-//! Bytes to model and back: frames, messages, Substrait plans, Arrow batches; and the socket that carries
-//! them, which comes from outside. No clock.
+//! Encodes the model to bytes and decodes it: frames, messages, Substrait plans, Arrow batches. Sockets come
+//! from outside; there is no clock.
 //!
 //! Invariant: any byte of a peer may be hostile. Every decoder here returns an error that says what was
-//! wrong, enforces [`farpool_model::limits`] before it allocates or recurses, and never panics. The
-//! protocol is described for authors of other engines in `docs/wire.md`; a test pins that page to this code.
+//! wrong, enforces [`farpool_model::limits`] before it allocates or recurses, and never panics. The protocol
+//! is described for authors of other engines in `docs/wire.md`; a test keeps that page in agreement with this
+//! code.
 
 #![forbid(unsafe_code)]
 
@@ -40,7 +41,7 @@ pub const VERSION_MIN: u32 = 1;
 /// The newest version of the protocol that this crate speaks.
 pub const VERSION_MAX: u32 = 1;
 
-/// The newest version that both sides speak, given the range of the other side.
+/// Returns the newest version that both sides speak, given the range of the other side.
 ///
 /// # Errors
 /// `Invalid` when there is none.

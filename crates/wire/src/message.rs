@@ -1,31 +1,31 @@
-//! Messages: one or more frames of one kind on one stream, put together and taken apart.
+//! Messages: one or more frames of one kind on one stream, assembled and split.
 //!
-//! Invariant: what an [`Assembler`] holds is bounded, for each message by its kind and for the connection
-//! as a whole, whatever the peer sends; memory grows with the bytes received, not with what was announced.
-//! A short message has memory of its own: kept, it does not keep the buffer that a socket was read into.
+//! Invariant: the memory of an [`Assembler`] is bounded, for each message by its kind and for the connection
+//! as a whole, whatever the peer sends; it grows with the bytes received, not with announced sizes. A short
+//! message has memory of its own, so that keeping it does not keep the whole read buffer.
 
 use crate::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use bytes::{Bytes, BytesMut};
 use farpool_model::{Error, Result, cast, limits};
 use std::collections::HashMap;
 
-/// Payloads below this are copied out of the buffer that the socket was read into, which is many times as large.
+/// Payloads below this are copied out of the read buffer, which is many times as large.
 const COPIED_BYTES_MAX: usize = 16 << 10;
 
-/// A complete message as it came in.
+/// A complete received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What it is.
+    /// The kind of the message.
     pub kind: FrameKind,
     /// The stream; 0 is the connection itself.
     pub stream: u32,
-    /// Its bytes.
+    /// The payload of all frames.
     pub body: Bytes,
-    /// Bytes that it had on the wire, frame headers included: what it takes from the stream's window.
+    /// Size of the message on the wire, frame headers included: what is subtracted from the stream's window.
     pub bytes_on_wire: u64,
 }
 
-/// A message that goes out, in pieces that need not be copied together.
+/// A message to be sent, in pieces that are not copied together.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     kind: FrameKind,
@@ -34,7 +34,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// A message of these pieces, one after the other.
+    /// Creates a message of `pieces`, one after the other.
     ///
     /// # Errors
     /// `OverLimit` when it is larger than its kind may be.
@@ -46,19 +46,19 @@ impl Outgoing {
         Ok(Outgoing { kind, pieces, bytes })
     }
 
-    /// What it is.
+    /// The kind of the message.
     pub fn kind(&self) -> FrameKind {
         self.kind
     }
 
-    /// Bytes on the wire, frame headers included: what it takes from the stream's window.
+    /// Size of the message on the wire, frame headers included: what is subtracted from the stream's window.
     pub fn bytes_on_wire(&self) -> u64 {
         let frames = self.bytes.div_ceil(limits::FRAME_BYTES_MAX).max(1);
         cast::u64_from(self.bytes + frames * FRAME_HEADER_BYTES)
     }
 
-    /// The message as frames on `stream`: headers and pieces of payloads in the order in which they are
-    /// written. Written one after the other, or as one vectored write, they are the message.
+    /// Splits the message into frames on `stream`: headers and pieces of payloads in the order in which they
+    /// must be written, one after the other or as one vectored write.
     pub fn frames(self, stream: u32) -> Vec<Bytes> {
         let mut out = Vec::with_capacity(self.pieces.len() + 1);
         let mut remaining = self.bytes;
@@ -89,15 +89,15 @@ impl Outgoing {
     }
 }
 
-/// Puts the frames of one connection together to messages. Frames of different streams may alternate;
-/// within a stream a message ends before the next begins, except that control frames may come between.
+/// Assembles the frames of one connection into messages. Frames of different streams may alternate; within a
+/// stream a message ends before the next begins, except that control frames may come between.
 #[derive(Debug, Default)]
 pub struct Assembler {
     incomplete: HashMap<u32, Incomplete>,
     incomplete_bytes: usize,
 }
 
-/// A message of which some frames have come.
+/// A message of which only some frames have been received.
 #[derive(Debug)]
 pub(crate) struct Incomplete {
     kind: FrameKind,
@@ -106,12 +106,12 @@ pub(crate) struct Incomplete {
 }
 
 impl Assembler {
-    /// One for a new connection.
+    /// Creates the assembler of a new connection.
     pub fn new() -> Self {
         Assembler::default()
     }
 
-    /// Takes the next frame; gives the message that it completes.
+    /// Adds the next frame; returns the message if it is complete.
     ///
     /// # Errors
     /// `Corrupt` when the payload is not as long as the header says or a message is interrupted by another;
@@ -136,8 +136,8 @@ impl Assembler {
         self.end(header, message)
     }
 
-    /// The message that a frame goes on with, or a new one: for the frame's payload to be put behind what there
-    /// is, and the message to be handed to [`Assembler::end`].
+    /// Returns the incomplete message of a frame's stream, or a new one. The caller appends the frame's
+    /// payload and passes the message to [`Assembler::end`].
     pub(crate) fn begin(&mut self, header: FrameHeader) -> Result<Incomplete> {
         let FrameHeader { length, kind, stream, .. } = header;
         let message = match self.incomplete.remove(&stream) {
@@ -165,13 +165,13 @@ impl Assembler {
         }
     }
 
-    /// Bytes of incomplete messages that are held.
+    /// Bytes received of incomplete messages.
     pub fn incomplete_bytes(&self) -> usize {
         self.incomplete_bytes
     }
 
-    /// Bytes of memory that incomplete messages take, which is more than [`Assembler::incomplete_bytes`]: for a budget
-    /// over all connections, to be asked after each frame.
+    /// Bytes of memory allocated for incomplete messages, which is more than [`Assembler::incomplete_bytes`]:
+    /// for a budget over all connections, to be asked after each frame.
     pub fn bytes_held(&self) -> usize {
         self.incomplete.values().map(|message| message.body.capacity()).sum()
     }
@@ -185,7 +185,7 @@ impl Assembler {
         Ok(Message { kind, stream, body, bytes_on_wire })
     }
 
-    /// Takes back a message to which the payload of a frame has been added; gives it if that completes it.
+    /// Takes back a message to which the payload of a frame has been appended; returns it if it is complete.
     pub(crate) fn end(&mut self, header: FrameHeader, mut message: Incomplete) -> Result<Option<Message>> {
         let FrameHeader { kind, more, stream, .. } = header;
         message.frames += 1;

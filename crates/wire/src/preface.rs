@@ -1,17 +1,17 @@
-//! The first eight bytes that each side sends, by which farpool peers recognise one another before
-//! anything is parsed, and what to say to somebody who sent something else.
+//! The preface: eight bytes that each side sends first, by which farpool peers recognise one another before
+//! anything is parsed; and replies to peers that send something else.
 
 use farpool_model::{Error, Result};
 
-/// The first bytes that each side sends. The client sends them at once; the node once it has seen the
-/// client's, so that it can answer a stranger in the stranger's own language.
+/// The first bytes that each side sends. The client sends them at once; the node only after it has seen the
+/// client's, so that it can answer a stranger in the stranger's own protocol.
 pub const PREFACE: [u8; 8] = *b"FARPOOL\n";
 
-/// Looks at the first bytes that came from a peer: `true` when the preface is complete, `false` when more
-/// bytes are needed. Bytes after the preface are ignored.
+/// Checks the first bytes received from a peer: `true` when the preface is complete, `false` when more bytes
+/// are needed. Bytes after the preface are ignored.
 ///
 /// # Errors
-/// `Corrupt` as soon as a byte differs from the preface, saying who the peer seems to be.
+/// `Corrupt` as soon as a byte differs from the preface, with a guess at the peer's protocol.
 pub fn check_preface(received: &[u8]) -> Result<bool> {
     let compared = received.len().min(PREFACE.len());
     if received[..compared] != PREFACE[..compared] {
@@ -21,29 +21,29 @@ pub fn check_preface(received: &[u8]) -> Result<bool> {
     Ok(compared == PREFACE.len())
 }
 
-/// What the first bytes of a connection are, as a node sees them.
+/// The protocol of a connection, detected by a node from the first bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Opening {
-    /// The beginning of several things.
+    /// More bytes are needed to decide.
     Incomplete,
     /// The preface.
     Farpool,
-    /// The first record of TLS.
+    /// The first record of a TLS connection.
     Tls,
-    /// A PostgreSQL client asks whether it may speak TLS or GSSAPI, in so many bytes. It goes on without when the answer
-    /// is [`NO_ENCRYPTION`], and reads an error only in answer to what it says then.
+    /// A PostgreSQL client's request for TLS or GSSAPI encryption. The client continues unencrypted when the
+    /// answer is [`NO_ENCRYPTION`], and accepts an error only in answer to its next message.
     PostgresEncryption {
-        /// Of the request.
+        /// Length of the request in bytes.
         bytes: usize,
     },
-    /// Somebody else, as the error says.
+    /// Another protocol, described by the error.
     Stranger(Error),
 }
 
 /// The answer to [`Opening::PostgresEncryption`].
 pub const NO_ENCRYPTION: &[u8] = b"N";
 
-/// Looks at the first bytes that came from a peer.
+/// Detects the protocol of a peer from the first bytes received.
 pub fn opening(received: &[u8]) -> Opening {
     match check_preface(received) {
         Ok(true) => Opening::Farpool,
@@ -64,11 +64,11 @@ fn postgres_encryption(received: &[u8]) -> Option<Opening> {
     requests.iter().any(|request| request.starts_with(received)).then_some(Opening::Incomplete)
 }
 
-/// What a node says to people whose programs took it for something else.
+/// Message to people whose programs took the node for something else.
 const NO_SERVER: &str = "this is a farpool memory node: reach it with farpool://HOST:PORT, or farpools:// where it has a certificate";
 
-/// What a node answers, before it closes the connection, to a peer whose first bytes are not the preface:
-/// something that the peer shows to a person.
+/// Returns the node's answer to a peer whose first bytes are not the preface, to be sent before the
+/// connection is closed: in the peer's protocol, so that the peer can show it to its user.
 pub fn reply_to_stranger(received: &[u8]) -> Vec<u8> {
     match Stranger::of(received) {
         Stranger::SshPeer => ssh_disconnect(),
@@ -77,15 +77,16 @@ pub fn reply_to_stranger(received: &[u8]) -> Vec<u8> {
     }
 }
 
-/// An ErrorResponse (PostgreSQL, "Message Formats"): fields with a letter each, all of which end in a zero byte.
+/// Encodes an ErrorResponse (PostgreSQL, "Message Formats"): fields with a letter each, all of which end in a
+/// zero byte.
 fn postgres_error() -> Vec<u8> {
     let fields = format!("SFATAL\0VFATAL\0C08P01\0M{NO_SERVER}\0\0");
     let length = (4 + fields.len()) as u32;
     [b"E", &length.to_be_bytes()[..], fields.as_bytes()].concat()
 }
 
-/// An identification string (RFC 4253, section 4.2) and SSH_MSG_DISCONNECT (sections 6 and 11.1) with a description,
-/// which clients show.
+/// Encodes an identification string (RFC 4253, section 4.2) and SSH_MSG_DISCONNECT (sections 6 and 11.1) with
+/// a description, which clients show.
 fn ssh_disconnect() -> Vec<u8> {
     const DISCONNECT: u8 = 1;
     const PROTOCOL_ERROR: u32 = 2;
@@ -93,9 +94,9 @@ fn ssh_disconnect() -> Vec<u8> {
     payload.extend(PROTOCOL_ERROR.to_be_bytes());
     payload.extend((NO_SERVER.len() as u32).to_be_bytes());
     payload.extend(NO_SERVER.as_bytes());
-    // No language.
+    // An empty language tag.
     payload.extend(0_u32.to_be_bytes());
-    // The whole packet is a multiple of eight bytes, of which at least four are padding.
+    // The whole packet must be a multiple of eight bytes, at least four of them padding.
     let unpadded = 4 + 1 + payload.len();
     let padding = (unpadded + 4).next_multiple_of(8) - unpadded;
     let length = (1 + payload.len() + padding) as u32;
@@ -119,7 +120,7 @@ fn plain_reply(stranger: Stranger) -> &'static [u8] {
 /// The type of the first record of TLS (RFC 8446, section 5.1).
 const HANDSHAKE: u8 = 0x16;
 
-/// The code of a request for encryption in place of a protocol's version: TLS, or GSSAPI.
+/// The codes that request encryption, in place of a protocol version: TLS, and GSSAPI.
 const POSTGRES_ENCRYPTION: [[u8; 4]; 2] = [80_877_103_u32.to_be_bytes(), 80_877_104_u32.to_be_bytes()];
 
 #[derive(Clone, Copy, PartialEq)]
@@ -162,7 +163,7 @@ impl Stranger {
     }
 }
 
-/// Who a peer seems to be.
+/// Describes a peer's protocol by its first bytes.
 pub(crate) fn describe(received: &[u8]) -> String {
     match Stranger::of(received) {
         Stranger::HttpServer => "it is an HTTP server".into(),

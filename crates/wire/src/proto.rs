@@ -1,10 +1,11 @@
 //! The bodies of messages as protocol buffers. `docs/wire.md` has the same as `.proto` text.
 //!
 //! Invariant: a field keeps its number and meaning for ever; new fields are optional; a reader skips fields
-//! that it does not know. Derived by hand rather than generated, so that building needs no `protoc`.
+//! that it does not know. Written by hand with derive macros rather than generated, so that building needs no
+//! `protoc`.
 //!
-//! Repeated messages are bytes, read one by one: otherwise a peer could make us hold fifty times what it
-//! sends by sending empty ones.
+//! Repeated messages are declared as bytes and decoded one by one: otherwise a peer could send empty ones,
+//! which take fifty times as much memory as on the wire.
 
 #![expect(
     missing_docs,
@@ -14,7 +15,7 @@
 use bytes::Bytes;
 use prost::{Enumeration, Message, Oneof};
 
-/// Nothing to say: `Cancel`, `Queries`, `LoadEnd`, `Status`, `Dropped`.
+/// An empty body: `Cancel`, `Queries`, `LoadEnd`, `Status`, `Dropped`.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Empty {}
 
@@ -48,7 +49,7 @@ pub struct Welcome {
     pub newest: u64,
 }
 
-/// In which form rows are to come back.
+/// The form in which a client wants rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum ResultForm {
@@ -226,7 +227,7 @@ pub struct LoadEnded {
     pub forgotten: u64,
 }
 
-/// How far an operator is carried out.
+/// How far an operator is carried out: the answer of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Answer {
@@ -310,7 +311,7 @@ pub enum ValueKind {
     /// An integer-like value that fits 64 bits.
     #[prost(sint64, tag = "2")]
     Integer(i64),
-    /// Any other: 16 bytes, two's complement, little-endian.
+    /// Any other integer-like value: 16 bytes, two's complement, little-endian.
     #[prost(bytes = "vec", tag = "3")]
     WideInteger(Vec<u8>),
     #[prost(double, tag = "4")]
@@ -341,7 +342,7 @@ pub struct ColumnStatistics {
     pub spread: Option<Bytes>,
 }
 
-/// How the values of a column are spread.
+/// The spread of a column: what estimates need of its values.
 #[derive(Clone, PartialEq, Message)]
 pub struct Spread {
     #[prost(message, repeated, tag = "1")]
@@ -358,7 +359,7 @@ pub struct Spread {
     pub quantile_error: f64,
 }
 
-/// A value that many rows have.
+/// A frequent value of a column.
 #[derive(Clone, PartialEq, Message)]
 pub struct Frequent {
     #[prost(message, optional, tag = "1")]
@@ -397,7 +398,7 @@ pub struct TableList {
     pub views: Vec<String>,
 }
 
-/// The states of one column.
+/// The encoded states of one column.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ColumnStates {
     #[prost(bytes = "bytes", optional, tag = "1")]
@@ -406,7 +407,7 @@ pub struct ColumnStates {
     pub histogram: Option<Bytes>,
 }
 
-/// The moments of several columns.
+/// The encoded moments of several columns.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct MomentsState {
     #[prost(uint32, repeated, tag = "1")]
@@ -426,7 +427,7 @@ pub struct TableStatistics {
     pub moments: Option<Bytes>,
 }
 
-/// What a tenant holds and has used.
+/// The resources that a tenant holds and has used.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TenantStatus {
     #[prost(string, tag = "1")]

@@ -1,4 +1,4 @@
-//! What a client asks of a node.
+//! Requests of clients, and their encoding.
 
 use crate::frame::FrameKind;
 use crate::message::{Message, Outgoing};
@@ -15,151 +15,151 @@ use std::fmt;
 /// A message from a client to a node.
 #[derive(Clone, PartialEq)]
 pub enum Request {
-    /// Who the client is, and which versions of the protocol it speaks. On stream 0, before anything else.
+    /// Identifies the client, and the versions of the protocol it speaks. On stream 0, before anything else.
     Hello {
         /// The oldest version.
         version_min: u32,
         /// The newest version.
         version_max: u32,
-        /// What shows which tenant the client acts for; none: the default tenant.
+        /// Token that shows which tenant the client acts for; `None` for the default tenant.
         token: Option<String>,
-        /// The longest that anything the client asks for may take, in milliseconds, at least 1; none: as long as it
-        /// takes.
+        /// Timeout of each request of the client, in milliseconds, at least 1; `None` for no timeout.
         timeout_ms: Option<u64>,
         /// The client's name and version, for logs.
         client: String,
     },
-    /// What would the node do with this plan? Answered by `Prepared`.
+    /// Asks how the node would carry out this plan. Answered by `Prepared`.
     Prepare {
         /// A Substrait plan.
         plan: Vec<u8>,
-        /// Of the columns that the plan was made for: to a table that has others the answer is a `Stale` error.
+        /// Fingerprint of the columns that the plan was made for: if the table has others, the answer is a
+        /// `Stale` error.
         schema: Option<SchemaFingerprint>,
     },
-    /// Run this plan. Answered by `Prepared`, batches or parcels, and a `Receipt`.
+    /// Runs this plan. Answered by `Prepared`, batches or parcels, and a `Receipt`.
     Execute {
         /// A Substrait plan.
         plan: Vec<u8>,
         /// As of `Prepare`.
         schema: Option<SchemaFingerprint>,
-        /// In which form rows are to come back; parcels come only to whom asks for them.
+        /// The form of the result's rows; parcels are only sent to clients that ask for them.
         results: ResultForm,
     },
-    /// Run what was prepared. Answered as `Execute`, but by `Unchanged` in place of `Prepared`.
+    /// Runs a prepared program. Answered as `Execute`, but with `Unchanged` in place of `Prepared`.
     ExecutePrepared {
-        /// The stream of its `Prepare`.
+        /// The stream of the program's `Prepare`.
         handle: u32,
-        /// A Substrait plan with conditions that are added to its filter.
+        /// A Substrait plan with conditions to be added to the program's filter.
         conditions: Option<Vec<u8>>,
-        /// In which form rows are to come back.
+        /// The form of the result's rows.
         results: ResultForm,
     },
-    /// Stop what runs on the stream; forget what was prepared on it.
+    /// Stops the work of the stream; drops the program that was prepared on it.
     Cancel,
-    /// The node may send more bytes of batches on the stream.
+    /// Gives the node credit to send more bytes of batches on the stream.
     Credit {
         /// Bytes on the wire, frame headers included.
         bytes: u64,
     },
-    /// List the tables and views.
+    /// Lists the tables and views.
     Tables {
-        /// Those of this tenant, for whom may see what others have; none: the client's own.
+        /// The tenant to list, for clients that may see other tenants; `None` for the client's own.
         tenant: Option<TenantName>,
     },
-    /// Describe a table.
+    /// Describes a table.
     Table {
-        /// Which.
+        /// Name of the table.
         name: TableName,
-        /// The version of which the client has a description: it need not come again.
+        /// The version that the client has a description of: it is not sent again.
         known: Option<Version>,
-        /// Whether a view of the name may be the answer too; otherwise that is an error.
+        /// Whether the name may be that of a view; otherwise a view is an error.
         or_view: bool,
     },
-    /// Load a table: batches follow, then `LoadEnd`.
+    /// Begins to load a table: batches follow, then `LoadEnd`.
     LoadBegin {
-        /// Which.
+        /// Name of the table.
         table: TableName,
-        /// What to do when it exists.
+        /// What to do when the table exists.
         mode: LoadMode,
         /// The schema of the batches; canonical.
         schema: SchemaRef,
-        /// About how many rows will come.
+        /// Approximate number of rows to come.
         rows_hint: Option<u64>,
-        /// By which its outcome can be asked for.
+        /// Id with which the load's outcome can be asked for.
         id: Option<LoadId>,
     },
-    /// What became of a load? One whose rows have not all come ends with this.
+    /// Asks for the outcome of a load. This ends a load whose rows have not all come.
     LoadOutcome {
-        /// Which.
+        /// Id of the load.
         id: LoadId,
     },
     /// Rows to load.
     LoadBatch(RecordBatch),
-    /// All rows have been sent: make the table visible.
+    /// Ends the rows of a load: makes the table visible.
     LoadEnd,
-    /// Remove a table.
+    /// Drops a table.
     Drop {
-        /// Which.
+        /// Name of the table.
         table: TableName,
         /// As of `Tables`.
         tenant: Option<TenantName>,
     },
-    /// Give a table other columns or another name. Answered by `TableInfo`.
+    /// Changes a table's columns or name. Answered by `TableInfo`.
     AlterTable {
-        /// Which.
+        /// Name of the table.
         table: TableName,
-        /// What is to be changed, in this order: all of it or nothing.
+        /// The changes, in this order; all or none are made.
         changes: Vec<TableChange>,
     },
-    /// Give the rows that pass what was prepared the values that it computes, or remove them if it computes none.
-    /// Answered by `Loaded`.
+    /// Gives the rows that pass a prepared program the values that it computes, or removes them if it
+    /// computes none. Answered by `Loaded`.
     ChangeRows {
-        /// The stream of its `Prepare`.
+        /// The stream of the program's `Prepare`.
         handle: u32,
-        /// How many rows pass: if they are not as many, nothing is changed.
+        /// Expected number of rows that pass: if it differs, nothing is changed.
         rows: u64,
-        /// As of a load.
+        /// Id of the change, as for a load.
         id: LoadId,
     },
-    /// Keep a view. Answered by `ViewInfo`.
+    /// Creates a view. Answered by `ViewInfo`.
     CreateView {
-        /// Which.
+        /// The view.
         view: View,
-        /// Whether it may take the place of another view of its name.
+        /// Whether to replace a view of the same name.
         replace: bool,
     },
-    /// Remove a view.
+    /// Drops a view.
     DropView {
-        /// Which.
+        /// Name of the view.
         view: TableName,
         /// As of `Tables`.
         tenant: Option<TenantName>,
     },
-    /// Tell what the rows of a table hold.
+    /// Asks for the statistics of a table.
     Statistics {
-        /// Which.
+        /// Name of the table.
         table: TableName,
-        /// What is known by now of some columns, by their positions in ascending order, without the moments; `None`
-        /// for all there is to know, once it is found out.
+        /// Columns, by index in ascending order, of which to send what is known so far, without the moments;
+        /// `None` to compute and send everything.
         columns: Option<Vec<u32>>,
     },
-    /// Report the state of the pool.
+    /// Reports the state of the pool.
     Status,
-    /// Report what is under way.
+    /// Lists the programs under way.
     Queries,
-    /// End a program, of whatever connection.
+    /// Stops a program of any connection.
     CancelQuery {
-        /// Its number, as `Queries` is told it.
+        /// Number of the program, as reported for `Queries`.
         id: u64,
     },
-    /// Is the node there? On stream 0; answered by `Pong` at once, whatever else is under way.
+    /// Asks whether the node is there. On stream 0; answered by `Pong` at once, whatever else is under way.
     Ping,
     /// Answers the node's `Ping`.
     Pong,
 }
 
 impl Request {
-    /// The kind of frame that carries it.
+    /// The kind of the message.
     pub fn kind(&self) -> FrameKind {
         match self {
             Request::Hello { .. } => FrameKind::Hello,
@@ -187,7 +187,7 @@ impl Request {
         }
     }
 
-    /// The message, or, for a batch too large for one message, several.
+    /// Encodes the request as a message, or as several for a batch that is too large for one.
     ///
     /// # Errors
     /// `OverLimit` when it is too large to send, `Invalid` when a schema is not canonical.
@@ -246,10 +246,10 @@ impl Request {
         Ok(vec![Outgoing::new(self.kind(), vec![body])?])
     }
 
-    /// Reads a message from a client. `load_schema` is that of the load under way on its stream.
+    /// Decodes a message from a client. `load_schema` is the schema of the load under way on its stream.
     ///
     /// # Errors
-    /// `Corrupt` when the body is damaged; `Invalid` when a client does not send this kind, rows come
+    /// `Corrupt` when the body is damaged; `Invalid` when the kind is not one that clients send, rows come
     /// without a load, or a part is not valid; `OverLimit`.
     pub fn decode(message: &Message, load_schema: Option<&SchemaRef>) -> Result<Request> {
         if !message.kind.is_from_client() {
@@ -338,19 +338,19 @@ impl Request {
     }
 }
 
-/// Only the kind: a token must not end up in a log.
+/// Prints only the kind: a token must not end up in a log.
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Request::{}", self.kind().name())
     }
 }
 
-/// The bytes of a body.
+/// Encodes a body.
 pub(crate) fn body(message: &impl prost::Message) -> Bytes {
     message.encode_to_vec().into()
 }
 
-/// Reads a body.
+/// Decodes a body.
 pub(crate) fn read<M: prost::Message + Default>(bytes: &Bytes) -> Result<M> {
     M::decode(bytes.clone()).map_err(|error| Error::corrupt(format!("a damaged message: {error}")))
 }
@@ -391,7 +391,7 @@ fn write_plan(
 fn read_plan(body: &Bytes) -> Result<(proto::PlanRequest, ResultForm)> {
     let request: proto::PlanRequest = read(body)?;
     check_plan(&request.plan)?;
-    // A form of a later version is read as the one that everybody understands.
+    // A form that a later version adds is treated as the one that every client understands.
     let results = match request.results() {
         proto::ResultForm::Plain => ResultForm::Plain,
         proto::ResultForm::Packed => ResultForm::Packed,
@@ -411,7 +411,8 @@ fn read_tenant(tenant: Option<String>) -> Result<Option<TenantName>> {
     tenant.map(TenantName::new).transpose()
 }
 
-/// No columns at all would be read as all of them.
+/// Encodes a `Statistics` request. An empty list of columns is refused, since it would be read as all of
+/// them.
 fn write_statistics_request(table: &TableName, columns: Option<&[u32]>) -> Result<Bytes> {
     if columns.is_some_and(<[u32]>::is_empty) {
         return Err(Error::invalid("statistics of no column"));
@@ -471,7 +472,7 @@ fn read_id(id: &Bytes) -> Result<LoadId> {
     Ok(LoadId(u128::from_le_bytes(bytes)))
 }
 
-/// The number of a mode, and the version that it names.
+/// Returns the number of a mode, and the version that it names.
 fn write_mode(mode: LoadMode) -> (proto::LoadMode, Option<u64>) {
     match mode {
         LoadMode::Create => (proto::LoadMode::Create, None),

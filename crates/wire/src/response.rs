@@ -1,4 +1,4 @@
-//! What a node answers.
+//! Responses of a node, and their encoding.
 
 use crate::frame::FrameKind;
 use crate::message::{Message, Outgoing};
@@ -19,22 +19,23 @@ use std::sync::Arc;
 /// A message from a node to a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Response {
-    /// Who the node is; answers `Request::Hello`.
+    /// Identifies the node; answers `Request::Hello`.
     Hello {
-        /// The version of the protocol that is spoken from here on.
+        /// The version of the protocol to be used from now on.
         version: u32,
         /// The node's name and version.
         server: String,
         /// The tenant that the client acts for.
         tenant: TenantName,
-        /// Which process it is, a random number; 0 if it does not say.
+        /// Random number that identifies the node's process; 0 if not stated.
         instance: u64,
         /// The newest version of any table.
         newest: Version,
     },
-    /// What the node will do; the only answer to `Prepare`, the first one to `Execute` of a plan.
+    /// How the node will carry out the plan; the only answer to `Prepare`, the first one to `Execute` of a
+    /// plan.
     Prepared {
-        /// The answers, and the program that runs.
+        /// The answers for the operators, and the program that runs.
         prepared: Prepared,
         /// The schema of the table, which the program's column numbers refer to.
         table_schema: SchemaRef,
@@ -43,43 +44,43 @@ pub enum Response {
     Batch(RecordBatch),
     /// A batch of the result, packed: a parcel as `farpool_columns` reads it.
     Parcel(Bytes),
-    /// What the program has cost: the last message after `Execute`.
+    /// The cost of the program: the last message after `Execute`.
     Receipt(Receipt),
     /// The tables and views of the tenant.
     Tables(Listing),
     /// One table.
     Table(TableInfo),
-    /// Answers `Table`: the version that the client knows is the newest. The first answer to `Execute` of a handle: what
-    /// its `Prepare` was answered holds.
+    /// Answers `Table`: the version that the client knows is the newest. Also the first answer to `Execute`
+    /// of a handle: the answer to its `Prepare` still holds.
     Unchanged,
-    /// What the rows of a table hold.
+    /// The statistics of a table.
     Statistics(Box<TableStatistics>),
-    /// The load is complete, and this the table.
+    /// The load is complete; describes the table.
     Loaded(TableInfo),
-    /// What became of a load.
+    /// The outcome of a load.
     LoadEnded {
-        /// This, as far as the node remembers.
+        /// The outcome, as far as the node remembers.
         outcome: LoadOutcome,
-        /// The newest of the versions of whose loads the outcome is forgotten. A load that is said not to be loaded,
-        /// and would have made an older version, may have been loaded.
+        /// The newest version whose load's outcome is forgotten. A load that is reported as not loaded, and
+        /// would have made an older version, may have been loaded.
         forgotten: Version,
     },
     /// One view.
     View(View),
-    /// The table or view is gone.
+    /// The table or view was dropped.
     Dropped,
-    /// The client may send more bytes of batches on the stream.
+    /// Gives the client credit to send more bytes of batches on the stream.
     Credit {
         /// Bytes on the wire, frame headers included.
         bytes: u64,
     },
     /// The state of the pool.
     Status(Status),
-    /// What is under way.
+    /// The programs under way.
     Queries(Vec<QueryInfo>),
-    /// The program is about to end.
+    /// The program is being stopped.
     QueryCancelled,
-    /// Is the client there? On stream 0; answered by `Pong` at once, whatever else is under way.
+    /// Asks whether the client is there. On stream 0; answered by `Pong` at once, whatever else is under way.
     Ping,
     /// Answers the client's `Ping`.
     Pong,
@@ -88,7 +89,7 @@ pub enum Response {
 }
 
 impl Response {
-    /// The kind of frame that carries it.
+    /// The kind of the message.
     pub fn kind(&self) -> FrameKind {
         match self {
             Response::Hello { .. } => FrameKind::Welcome,
@@ -114,7 +115,7 @@ impl Response {
         }
     }
 
-    /// The message, or, for a batch too large for one message, several.
+    /// Encodes the response as a message, or as several for a batch that is too large for one.
     ///
     /// # Errors
     /// `OverLimit` when it is too large to send, `Invalid` when a schema is not canonical.
@@ -156,10 +157,10 @@ impl Response {
         Ok(vec![Outgoing::new(self.kind(), vec![body])?])
     }
 
-    /// Reads a message from a node. `schema` is that of the `Prepared` which came on the same stream.
+    /// Decodes a message from a node. `schema` is that of the `Prepared` on the same stream.
     ///
     /// # Errors
-    /// `Corrupt` when the body is damaged; `Invalid` when a node does not send this kind or rows come
+    /// `Corrupt` when the body is damaged; `Invalid` when the kind is not one that nodes send or rows come
     /// before their schema. An error that the node reports is not an error here but [`Response::Error`].
     pub fn decode(message: &Message, schema: Option<&SchemaRef>) -> Result<Response> {
         if !message.kind.is_from_node() {
@@ -206,14 +207,14 @@ impl Response {
     }
 }
 
-/// The number of an error kind on the wire: its place in [`ErrorKind::ALL`], from 1.
+/// The number of an error kind on the wire: its index in [`ErrorKind::ALL`], from 1.
 pub fn error_number(kind: ErrorKind) -> u32 {
     let place = ErrorKind::ALL.iter().position(|k| *k == kind);
     place.map_or(0, |place| place as u32 + 1)
 }
 
 fn write_error(error: &Error) -> proto::Error {
-    // Longer texts (a query, a list of names) would not fit the one frame that an error has.
+    // Truncates: longer texts (a query, a list of names) would not fit the single frame of an error.
     let cut = |text: &str| text.chars().take(ERROR_CHARS_MAX).collect::<String>();
     proto::Error {
         kind: error_number(error.kind),
@@ -223,10 +224,11 @@ fn write_error(error: &Error) -> proto::Error {
     }
 }
 
-/// A character has at most four bytes, and message and advice share a frame.
+/// Maximum characters of an error's message or advice: a character has at most four bytes, and both share a
+/// frame.
 const ERROR_CHARS_MAX: usize = farpool_model::limits::FRAME_BYTES_MAX / 8 - 16;
 
-/// Kinds that a later version adds are read as `Internal`, which promises nothing.
+/// Decodes an error. Kinds that a later version adds are read as `Internal`, which promises nothing.
 fn read_error(error: proto::Error) -> Error {
     let place = (error.kind as usize).checked_sub(1);
     let kind = place.and_then(|place| ErrorKind::ALL.get(place)).copied().unwrap_or(ErrorKind::Internal);
@@ -272,7 +274,7 @@ fn write_prepared(prepared: &Prepared, table_schema: &SchemaRef) -> Result<proto
     })
 }
 
-/// The program without the keys in its filter: who sent them has them.
+/// Returns the program without the key sets in its filter, which the client that sent them has.
 fn without_sets(program: &Program) -> Program {
     fn without(expr: &Expr) -> Expr {
         match expr {
@@ -330,7 +332,7 @@ fn read_tables(tables: &[Bytes]) -> Result<Vec<TableInfo>> {
     tables.iter().map(&mut read_one).collect()
 }
 
-/// What takes a few bytes on the wire may take hundreds in memory.
+/// Checks a count: entries of a few bytes on the wire may take hundreds in memory.
 fn check_count(what: &str, count: usize, most: usize) -> Result<()> {
     match count <= most {
         true => Ok(()),
@@ -343,7 +345,7 @@ fn read_answer(answer: proto::OperatorAnswer) -> Result<OperatorAnswer> {
         proto::Answer::Exact => Answer::Exact,
         proto::Answer::Superset => Answer::Superset,
         proto::Answer::Refused => Answer::Refused,
-        // Guessing would give wrong results: a filter taken for exact is not applied again.
+        // A guess could give wrong results: a filter taken for exact is not applied again.
         proto::Answer::Unspecified => {
             return Err(Error::corrupt(format!("answer {} does not exist", answer.answer)));
         }
@@ -419,7 +421,7 @@ fn read_queries(list: &proto::QueryList) -> Result<Vec<QueryInfo>> {
             client: query.client,
             peer: query.peer,
             table: query.table,
-            // What a later version adds is something that runs.
+            // A state that a later version adds is shown as running.
             state: QueryState::ALL.get(query.state as usize).copied().unwrap_or(QueryState::Running),
             elapsed_ns: query.elapsed_ns,
             cpu_ns: query.cpu_ns,

@@ -1,11 +1,11 @@
-//! Cuts what was read from a socket into frames.
+//! Splits the bytes read from a socket into frames.
 
 use crate::frame::{FRAME_HEADER_BYTES, FrameHeader};
 use bytes::{Buf, Bytes, BytesMut};
 use farpool_model::Result;
 
-/// Takes the first frame out of `buffer`, without copying it; `None` when more bytes are needed, for which
-/// there is then room in the buffer.
+/// Splits the first frame off `buffer`, without copying it; returns `None` when more bytes are needed, and
+/// then reserves room for them in the buffer.
 ///
 /// # Errors
 /// As [`FrameHeader::decode`].

@@ -1,6 +1,7 @@
-//! What is known about tables, as messages.
+//! Encodes and decodes descriptions and statistics of tables.
 //!
-//! Invariant: what comes in is of the columns that the table has, and no larger than the limits allow.
+//! Invariant: decoded statistics refer only to columns that the table has, and are no larger than the limits
+//! allow.
 
 use crate::request::{body, read};
 use crate::{batch, proto};
@@ -128,7 +129,7 @@ pub(crate) fn write_statistics(statistics: &TableStatistics) -> Result<proto::Ta
     })
 }
 
-/// The states themselves stay bytes: who uses them reads them.
+/// Decodes the statistics of a table. The states stay encoded: whoever uses them decodes them.
 pub(crate) fn read_statistics(statistics: &proto::TableStatistics) -> Result<TableStatistics> {
     let table = read_table(read(&statistics.table)?)?;
     let columns_of_table = table.columns.len();
@@ -156,8 +157,8 @@ pub(crate) fn read_statistics(statistics: &proto::TableStatistics) -> Result<Tab
     Ok(TableStatistics { table, columns, moments })
 }
 
-/// Bytes of the longest bound of strings or binaries that travels. Bounds are for estimates; a longer one
-/// is not known to the client, which is always allowed.
+/// Maximum bytes of a bound of strings or binaries that is sent. Bounds are for estimates, so a longer one
+/// may be left out.
 const BOUND_BYTES_MAX: usize = 1 << 10;
 
 fn write_value(literal: &Literal) -> Option<proto::Value> {

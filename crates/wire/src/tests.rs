@@ -1,5 +1,5 @@
-//! Messages survive the way over the wire; streams that are cut, mixed or inflated are refused; the page
-//! `docs/wire.md` says what the code does.
+//! Tests that messages survive encoding, that truncated, interleaved or inflated streams are rejected, and
+//! that `docs/wire.md` agrees with the code.
 
 use super::*;
 use crate::message::{Assembler, Message, Outgoing};
@@ -29,7 +29,7 @@ fn name(name: &str) -> TableName {
     TableName::new(name).unwrap()
 }
 
-/// Frames as a peer would read them from a socket.
+/// Decodes frames as a peer would read them from a socket.
 fn receive(bytes: &[u8]) -> Result<Vec<Message>> {
     let mut assembler = Assembler::new();
     let mut messages = Vec::new();
@@ -51,7 +51,7 @@ fn send(outgoing: Vec<Outgoing>, stream: u32) -> Vec<u8> {
     bytes
 }
 
-/// The connection itself for what concerns no stream.
+/// The stream for a kind of message: 0 for kinds that belong to the connection itself.
 fn stream_for(kind: FrameKind) -> u32 {
     if kind.is_keepalive() { 0 } else { 7 }
 }
@@ -175,7 +175,7 @@ fn statistics_are_asked_of_columns_in_order() {
         let message = Message { kind: FrameKind::Statistics, stream: 1, bytes_on_wire: 0, body };
         let read = Request::decode(&message, None);
         match columns.is_empty() {
-            // What clients send that know of no columns.
+            // A request of clients that do not know the field for columns.
             true => assert_eq!(read.unwrap(), Request::Statistics { table: name("t"), columns: None }),
             false => assert_eq!(read.unwrap_err().kind, kind),
         }
@@ -583,7 +583,7 @@ fn a_sender_stops_when_its_credit_is_used_up() {
     assert!(window.is_open());
     assert_eq!(grants.taken(10), None);
     assert!(window.granted(u64::MAX).is_err());
-    // A batch larger than the whole window goes alone.
+    // A batch larger than the whole window is sent alone.
     let mut window = Window::new();
     window.sent(200 << 20);
     assert!(!window.is_open());

@@ -1,13 +1,13 @@
-//! Views on the wire.
+//! Encodes and decodes views.
 //!
-//! Invariant: what comes in has a name and a text within the limits; what the text says is for engines.
+//! Invariant: a decoded view has a name and a text within the limits; the text itself is not parsed.
 
 use crate::proto;
 use crate::request::{body, read};
 use bytes::Bytes;
 use farpool_model::{Error, Result, TableName, View, limits};
 
-/// The body of a `CreateView`.
+/// Encodes the body of a `CreateView`.
 pub(crate) fn write_create(view: &View, replace: bool) -> Bytes {
     body(&proto::CreateView {
         name: view.name().as_str().to_string(),
@@ -16,24 +16,24 @@ pub(crate) fn write_create(view: &View, replace: bool) -> Bytes {
     })
 }
 
-/// The view in the body of a `CreateView`, and whether it may take the place of another one.
+/// Decodes the body of a `CreateView`: the view, and whether it may replace another one.
 pub(crate) fn read_create(bytes: &Bytes) -> Result<(View, bool)> {
     let proto::CreateView { name, text, replace } = read(bytes)?;
     Ok((View::new(TableName::new(name)?, text)?, replace))
 }
 
-/// The body of a `ViewInfo`.
+/// Encodes the body of a `ViewInfo`.
 pub(crate) fn write_view(view: &View) -> Bytes {
     body(&proto::ViewInfo { name: view.name().as_str().to_string(), text: view.text().to_string() })
 }
 
-/// The view in the body of a `ViewInfo`.
+/// Decodes the body of a `ViewInfo`.
 pub(crate) fn read_view(bytes: &Bytes) -> Result<View> {
     let proto::ViewInfo { name, text } = read(bytes)?;
     View::new(TableName::new(name)?, text)
 }
 
-/// The names of the views in a `TableList`.
+/// Decodes the names of the views in a `TableList`.
 pub(crate) fn read_names(names: Vec<String>) -> Result<Vec<TableName>> {
     if names.len() > limits::VIEWS_PER_TENANT_MAX {
         let (count, most) = (names.len(), limits::VIEWS_PER_TENANT_MAX);

@@ -1,4 +1,4 @@
-//! The rows of a result, as hashes: there may be many columns.
+//! The rows of a result, compared by hashes, since there may be many columns.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
@@ -8,7 +8,7 @@ use farpool_columns::RowGroup;
 use farpool_model::{Accumulation, Fold, Output, Pick, Program};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// See the file's comment.
+/// The rows of a result.
 pub(super) struct Rows {
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
@@ -35,7 +35,7 @@ impl Rows {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// The values of a column of 64-bit integers, in order.
+    /// Returns the sorted values of a column of 64-bit integers.
     pub fn integers(&self, column: usize) -> Vec<i64> {
         let mut values: Vec<i64> = self
             .batches
@@ -46,7 +46,7 @@ impl Rows {
         values
     }
 
-    /// The integers of rows in which another column is true, in order.
+    /// Returns the sorted integers of the rows in which another column is true.
     pub fn integers_where(&self, column: usize, condition: usize) -> Vec<i64> {
         let mut values = Vec::new();
         for batch in &self.batches {
@@ -59,7 +59,7 @@ impl Rows {
         values
     }
 
-    /// That both are what `program` gives, as far as that is defined.
+    /// Asserts that both are the result of `program`, as far as that is defined.
     pub fn assert_same(&self, other: &Rows, program: &Program, way: &str) {
         assert_eq!(self.schema, other.schema, "{way}");
         assert_eq!(self.count(), other.count(), "{way}, rows of {program:?}");
@@ -74,8 +74,8 @@ impl Rows {
     }
 }
 
-/// The columns of the result whose values are defined: all, unless a limit chooses among rows; then those that it looks
-/// at. Sums of floats depend on the order of rows.
+/// Returns the columns of the result whose values are defined: all, unless a limit chooses among rows; then
+/// those that the order uses. Sums of floats are excluded, since they depend on the order of rows.
 fn defined(program: &Program) -> Vec<usize> {
     let width = match &program.output {
         Output::Rows(columns) => columns.len(),
@@ -139,7 +139,8 @@ fn hash_column(column: &ArrayRef, hashers: &mut [DefaultHasher]) {
     }
 }
 
-/// Neither the sign nor the payload of a computed NaN is defined, and zeros are equal.
+/// Returns the bits of a float; neither the sign nor the payload of a computed NaN is defined, and zeros are
+/// equal.
 fn float_bits(value: f64) -> u64 {
     match value {
         _ if value.is_nan() => f64::NAN.to_bits(),

@@ -1,4 +1,4 @@
-//! The table, in two forms: the same rows in one row group and cut into several.
+//! The table in two forms: with the same rows in one row group and in several.
 
 use crate::plan;
 use arrow_array::*;
@@ -11,10 +11,11 @@ use std::sync::{Arc, LazyLock};
 /// More than a block of packed values.
 const ROWS: i64 = 1300;
 
-/// The column that tells rows apart.
+/// The column that identifies rows.
 pub(super) const ID: usize = 0;
 
-/// The columns that plans in the corpora know, and one for each type and encoding that is not among them.
+/// The schema: the columns that plans in the corpora use, and one for each type and encoding that is not
+/// among them.
 pub(crate) fn table_schema() -> &'static SchemaRef {
     static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
         let field = |(name, data_type): (&str, DataType)| Arc::new(Field::new(name, data_type, true));
@@ -36,13 +37,13 @@ pub(crate) fn table_schema() -> &'static SchemaRef {
     &SCHEMA
 }
 
-/// All rows in one row group.
+/// The table with all rows in one row group.
 pub(super) fn whole() -> &'static Arc<Table> {
     static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| table(&[ROWS as usize]));
     &TABLE
 }
 
-/// The same rows in row groups of one row, of a few, of many.
+/// The table with the same rows in row groups of one row, of a few, of many.
 pub(super) fn cut() -> &'static Arc<Table> {
     static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| table(&[1, 9, 70, 1100, ROWS as usize - 1180]));
     &TABLE
@@ -62,7 +63,7 @@ fn table(row_groups: &[usize]) -> Arc<Table> {
     Arc::new(builder.finish().expect("there is room"))
 }
 
-/// A few values far from each other, in no order.
+/// Returns values spread over a wide range, in no order.
 fn mixed(row: i64) -> i64 {
     row.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64) >> 20
 }

@@ -1,5 +1,5 @@
-//! Loads over the wire, in all modes: of random rows, in batches with pauses between them, and now and then with an
-//! error of their source in the middle.
+//! Loads over the wire, in all modes: of random rows, in batches with pauses between them, and sometimes with
+//! an error of their source in the middle.
 
 use super::{Engine, name};
 use crate::checks::Checked;
@@ -13,16 +13,16 @@ use farpool_transfer::{BatchStream, Pool};
 use futures::stream;
 use std::sync::Arc;
 
-/// Rows of a batch of a small append.
+/// Most rows in a batch of a small append.
 const TRICKLE_ROWS_MAX: usize = 4;
 
-/// Events after the last row of a load within which its connection may break.
+/// Number of events after the last row of a load within which its connection may be cut.
 const CUT_WITHIN: usize = 64;
 
-/// What the source of a load says when it fails.
+/// Error message of a source that fails.
 const SOURCE_FAILS: &str = "the source of the load fails";
 
-/// Where the rows of a load come from.
+/// The source of a load's rows.
 struct Source {
     shared: Shared,
     cuts: Arc<Cuts>,
@@ -36,7 +36,7 @@ struct Source {
 }
 
 impl Source {
-    /// The next batch; behind the last one the load may be committed at any moment.
+    /// Returns the next batch; once the last is taken, the load may be committed at any time.
     fn next(&mut self) -> Option<Result<arrow_array::RecordBatch>> {
         if self.batches_left == 0 {
             let all = Arc::new(std::mem::take(&mut self.rows));
@@ -92,7 +92,7 @@ impl Engine {
         let source = Source { shared, cuts, tenant, id, random, rows_max, batches_left, fails, rows };
         let outcome = self.pool.load(&name(table), mode, schema(), hint, source.into_stream()).await;
         let has_source_failed = |error: &Error| fails && error.message == SOURCE_FAILS;
-        // The node may not have heard of it yet, and keep the name of the table.
+        // After a failure of the source, the node may not know of it yet and still claim the table's name.
         if self.is_known_of_load(&outcome) && !outcome.as_ref().is_err_and(has_source_failed) {
             self.is_over(id);
         }
@@ -103,13 +103,13 @@ impl Engine {
         }
     }
 
-    /// Whether the client knows what became of a load.
+    /// Whether the client knows the outcome of a load.
     fn is_known_of_load(&self, outcome: &Result<TableInfo>) -> bool {
         self.is_known(outcome)
             || outcome.as_ref().is_err_and(|error| error.message.contains("nothing of it was loaded"))
     }
 
-    /// Appends a few rows, often enough for merges to begin.
+    /// Appends a few rows many times, often enough for merges to begin.
     pub(super) async fn trickle(&self, table: &str, random: &mut Random, first: u64) -> Checked<String> {
         let count = 1 + random.below(self.appends_max);
         let mut told = Vec::new();

@@ -1,8 +1,8 @@
-//! A simulated query engine: the real client of `farpool-transfer`, over connections of the simulated network, which
-//! does errands, several at once.
+//! A simulated query engine: the real client of `farpool-transfer` over connections of the simulated network,
+//! which runs several errands at once.
 //!
-//! Invariant: an errand ends with an answer that the model confirms, or with an error that the model, the weather or a
-//! connection that was cut explains. It may also be given up at any point where it waits.
+//! Invariant: an errand ends with an answer that the model confirms, or with an error that the model, the
+//! world's trouble or a cut connection explains. It may also be aborted at any point where it waits.
 
 mod changes;
 mod loads;
@@ -34,40 +34,40 @@ const FORMS: [ResultForm; 5] = [
     ResultForm::Compressed(Compression::Zstd),
 ];
 
-/// See the file's comment.
+/// A simulated engine.
 pub struct Engine {
-    /// By which events name it.
+    /// Number of the engine in the log.
     pub number: usize,
-    /// Whose tables it sees, by index.
+    /// Index of the engine's tenant.
     tenant: usize,
     tenant_name: String,
     pool: RemotePool,
     cuts: Arc<Cuts>,
     shared: Shared,
-    /// Appends of one errand.
+    /// Most appends of one errand.
     appends_max: usize,
-    /// Programs that it has had prepared and holds.
+    /// The prepared programs that the engine holds.
     held: Mutex<Vec<Held>>,
 }
 
-/// What an engine is to do.
+/// A task for an engine.
 #[derive(Clone, Debug)]
 pub enum Errand {
     /// Run a program.
     Execute(Query),
-    /// Have one prepared, and hold it.
+    /// Prepare a program, and hold it.
     Prepare(Query),
-    /// Run one that is held.
+    /// Run a held program.
     Again,
-    /// Let go of one that is held.
+    /// Release a held program.
     Release,
     /// List the tables.
     Tables,
-    /// Describe one.
+    /// Describe a table.
     Table(String),
-    /// Tell what is known of its columns.
+    /// Get the statistics of a table.
     Statistics(String),
-    /// Tell the state of the node.
+    /// Get the status of the node.
     Status,
     /// Load rows.
     Load(String, LoadMode),
@@ -80,7 +80,7 @@ pub enum Errand {
 }
 
 impl Errand {
-    /// Something to do about `table`.
+    /// Makes a random errand about `table`.
     pub fn random(random: &mut Random, table: String) -> Self {
         match random.below(40) {
             0..12 => Errand::Execute(Query::random(random, table)),
@@ -103,7 +103,7 @@ impl Errand {
 }
 
 impl Errand {
-    /// Mostly appends to `table`.
+    /// Makes a random errand, mostly an append to `table`.
     pub fn random_append(random: &mut Random, table: String) -> Self {
         match random.below(10) {
             0..7 => Errand::Trickle(table),
@@ -113,20 +113,20 @@ impl Errand {
     }
 }
 
-/// How an engine comes to be.
+/// Makes engines.
 pub struct Engines {
-    /// What its connections are part of.
+    /// The network that connections belong to.
     pub network: Arc<Network>,
-    /// Where the node takes connections from.
+    /// Channel through which the node accepts connections.
     pub sockets: UnboundedSender<Arc<dyn Socket>>,
-    /// What it shares with everybody.
+    /// The state shared with all participants.
     pub shared: Shared,
-    /// Appends of one errand.
+    /// Most appends of one errand.
     pub appends_max: usize,
 }
 
 impl Engines {
-    /// An engine of `tenant` that has connected; `None` when it rightly could not.
+    /// Connects an engine of `tenant`; returns `None` if it failed for a legitimate reason.
     pub async fn connect(
         &self,
         number: usize,
@@ -160,7 +160,7 @@ impl Engines {
 }
 
 impl Engine {
-    /// Does an errand.
+    /// Runs an errand.
     ///
     /// # Errors
     /// What the node, or its client, did wrong.
@@ -216,7 +216,7 @@ impl Engine {
         let columns = random.chance(50).then(|| vec![random.below(COLUMNS.len())]);
         let statistics = match self.pool.statistics(&name(table), columns.as_deref()).await {
             Ok(statistics) => statistics,
-            // The states of a profile are kept in the pool, which may have no room for them.
+            // The states of a profile are stored in the pool, which may have no room for them.
             Err(error) if columns.is_none() && error.kind == ErrorKind::OverLimit => {
                 return Ok("no room".to_string());
             }
@@ -254,12 +254,12 @@ impl Engine {
         }
     }
 
-    /// Whether the client knows what became of a request that changes something: not when its connection broke.
+    /// Whether the client knows the outcome of a request that changes something: not if its connection broke.
     fn is_known<T>(&self, outcome: &Result<T>) -> bool {
         outcome.as_ref().err().is_none_or(|error| error.kind != ErrorKind::Unavailable)
     }
 
-    /// The client knows how its request ended.
+    /// Records that the client knows the outcome of its request.
     fn is_over(&self, id: RequestId) {
         let mut state = self.shared.lock();
         let step = state.log.step;
@@ -270,7 +270,7 @@ impl Engine {
         self.shared.lock().span_since(first)
     }
 
-    /// Whether a request over `table` may have failed like this.
+    /// Checks whether a request over `table` may have failed with this error.
     fn explained(&self, error: &Error, table: &str, first: u64) -> Checked<String> {
         let was_cut = error.kind == ErrorKind::Unavailable && self.cuts.explain(first);
         let state = self.shared.lock();

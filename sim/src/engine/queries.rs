@@ -1,4 +1,4 @@
-//! Programs: run at once, or prepared and run later on the version that they were prepared for.
+//! Programs, run at once, or prepared and run later on the version that they were prepared for.
 
 use super::Engine;
 use crate::checks::{Checked, check_prepared, check_result};
@@ -12,19 +12,19 @@ use farpool_transfer::{BatchStream, Execution, Handle, Pool};
 use futures::StreamExt;
 use std::sync::Arc;
 
-/// Programs that an engine holds at most: fewer than a node keeps for one connection.
+/// Most prepared programs that an engine holds: fewer than a node keeps for one connection.
 const HELD_MAX: usize = 6;
 
-/// A program that was prepared.
+/// A prepared program.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     handle: Handle,
     query: Arc<Query>,
-    /// What the rows of its version may be.
+    /// The candidates for the rows of its version.
     rows: Vec<Rows>,
 }
 
-/// What became of a result that was read.
+/// Outcome of reading a result.
 enum Outcome {
     Whole(Vec<Vec<Cell>>, u64),
     /// The streams were dropped before their end.
@@ -62,7 +62,8 @@ impl Engine {
         Ok(told)
     }
 
-    /// A program that is held reads the version for which it was prepared, whatever has become of the table.
+    /// Runs a held program, which reads the version for which it was prepared, whatever happened to the table
+    /// since.
     pub(super) async fn run_held(&self, random: &mut Random, first: u64) -> Checked<String> {
         let held = {
             let held = self.held.lock();
@@ -76,7 +77,7 @@ impl Engine {
         let streams = 1 + random.below(3);
         let execution = match self.pool.execute_prepared(&held.handle, conditions.as_ref(), streams).await {
             Ok(execution) => execution,
-            // What a connection kept is gone with it, and the version may be too.
+            // Handles, and perhaps the versions that they hold, are lost with their connection.
             Err(error) if error.kind == ErrorKind::Stale && self.has_lost(&held) => {
                 self.held.lock().retain(|other| other.handle.version != held.handle.version);
                 return Ok("its version is gone".into());
@@ -93,7 +94,7 @@ impl Engine {
         self.check_rows(execution, &query, &held.rows, random, first).await
     }
 
-    /// Whether the connection may be gone on which a program was prepared.
+    /// Whether the connection on which a program was prepared may be lost.
     fn has_lost(&self, _held: &Held) -> bool {
         self.cuts.explain(0) || self.shared.lock().weather.is_slow
     }
@@ -113,7 +114,7 @@ impl Engine {
             }
             Outcome::Dropped => Ok("dropped in the middle".into()),
             Outcome::Failed(error) => {
-                // A program that runs has its table.
+                // A running program holds its table version.
                 match error.kind {
                     ErrorKind::NotFound => Err(format!("a program that ran lost its table: {error}")),
                     _ => self.explained(&error, &query.table, first),
@@ -122,7 +123,7 @@ impl Engine {
         }
     }
 
-    /// Reads some or all of a result, from its streams in any order.
+    /// Reads all or some of a result, from its streams in any order.
     async fn read(&self, execution: Execution, random: &mut Random) -> Checked<Outcome> {
         let Execution { streams, receipt, .. } = execution;
         let mut streams: Vec<BatchStream> = streams;

@@ -1,5 +1,5 @@
-//! The accounts of the node, which must be right after every step: of the pool, of the memory for work, of those who wait
-//! for some, and of what runs.
+//! Checks the node's accounting after every step: the pool, the memory for work, the requests that wait for
+//! memory, and the running tasks.
 
 use super::{TABLES, TENANTS, World};
 use crate::checks::Checked;
@@ -10,18 +10,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long anybody may wait for memory.
+/// Longest time that a request may wait for memory.
 const PATIENCE: Duration = Duration::from_millis(WORK_WAIT_MS_MAX);
 
-/// Events after which everybody whose time is over has had a turn to leave.
+/// Number of events within which a request whose time is over must have left the queue.
 const NOTICE_EVENTS: u64 = 20;
 
-/// Those who wait for memory: since when, and at which event their time was found to be over.
+/// The requests that wait for memory: since when, and at which event their time was found to be over.
 #[derive(Debug, Default)]
 pub struct Patience(BTreeMap<u64, (Instant, Option<u64>)>);
 
 impl Patience {
-    /// Looks who waits at event `step`.
+    /// Updates the waiting requests at event `step` and checks that none has waited too long.
     fn check(&mut self, line: &WorkLine, step: u64) -> Checked {
         let now = Instant::now();
         self.0.retain(|number, _| line.waiting.contains(number));
@@ -42,14 +42,14 @@ impl Patience {
 }
 
 impl World {
-    /// What must hold of the memory for work after every step.
+    /// Checks the memory for work after a step.
     pub(super) fn check_work(&self) -> Checked {
         let (usage, line) = (self.node.work().usage(), self.node.work().line());
         let of_tenants: u64 = usage.tenants.iter().map(|(_, bytes)| bytes).sum();
         if of_tenants != usage.bytes_used {
             return Err(format!("the accounts of tenants do not add up: {usage:?}"));
         }
-        // Bytes that were there already are counted whether there is room or not, and no others.
+        // Only bytes that are already in memory may be charged beyond the limit.
         if usage.bytes_taken > usage.bytes_used || usage.bytes_used - usage.bytes_taken > usage.bytes_limit {
             return Err(format!("more memory for work was given away than there is: {usage:?}"));
         }
@@ -59,7 +59,7 @@ impl World {
         Ok(())
     }
 
-    /// What must hold of the node's numbers at every event.
+    /// Checks the numbers of the node's status at an event.
     pub(super) fn check_accounts(&mut self) -> Checked {
         let status = self.node.status();
         let step = self.shared.lock().log.step;
@@ -68,7 +68,7 @@ impl World {
         if of_tenants != status.memory_bytes_used || status.memory_bytes_used > status.memory_bytes_limit {
             return Err(format!("the accounts of memory are wrong: {status:?}"));
         }
-        // What runs is a task.
+        // Every running program is a task.
         let tasks = self.node.scheduler().running() as u64;
         if status.programs_running > tasks {
             return Err(format!("of {tasks} tasks {} are programs", status.programs_running));
@@ -77,7 +77,7 @@ impl World {
         self.check_nobody(&status)
     }
 
-    /// Tables are those of the model, and lie in pages of their tenants.
+    /// Checks that the tables are those of the model, and use pages of their tenants.
     fn check_tables(&self, status: &Status) -> Checked {
         let state = self.shared.lock();
         for ((model, name), owner) in state.models.iter().zip(TENANTS).zip(&self.owners) {
@@ -97,7 +97,7 @@ impl World {
         Ok(())
     }
 
-    /// Where there is nobody, and nothing that is to be done, memory is that of tables.
+    /// Checks that without clients and pending work all memory in use belongs to tables.
     fn check_nobody(&self, status: &Status) -> Checked {
         let tasks = self.node.scheduler().running();
         if status.connections > 0 || tasks > 0 || !self.errands.is_empty() {
@@ -107,7 +107,8 @@ impl World {
         for owner in &self.owners {
             for info in owner.tables().map_err(|error| error.to_string())? {
                 let Ok((_, table)) = owner.source(&info.name) else { continue };
-                // What shares pages takes less than two more for each piece: a row group, and the profile's states.
+                // A piece that shares pages adds less than two pages; the pieces are the row groups and the
+                // profile's states.
                 let pieces = table.row_groups.len() as u64 + 1;
                 most += table.bytes_encoded.div_ceil(PAGE_BYTES as u64) + 2 * pieces;
             }
@@ -118,7 +119,7 @@ impl World {
                 "nobody is there, and of the pool more than {most} bytes are in use: {status:?}"
             ));
         }
-        // What became of loads is remembered for a while.
+        // Outcomes of loads are kept for a while.
         match status.tables > 0 || status.work_bytes_used == self.node.outcomes_bytes() {
             true => Ok(()),
             false => {
@@ -138,7 +139,7 @@ mod tests {
         let line = |waiting: &[u64]| WorkLine { waiting: waiting.to_vec(), is_stuck: false };
         patience.check(&line(&[1, 2]), 1).unwrap();
         tokio::time::advance(PATIENCE + Duration::from_millis(1)).await;
-        // There is time to leave; who has come later has more of it.
+        // Within the notice period nothing is wrong; a request that came later has more time.
         for step in 2..=2 + NOTICE_EVENTS {
             patience.check(&line(&[1, 3]), step).unwrap();
         }

@@ -1,7 +1,8 @@
-//! The simulated world: a node without threads, its clients of all kinds, and the seed that decides what happens next.
+//! The simulated world: a node without threads, its clients of all kinds, and the seed that determines all
+//! events.
 //!
-//! Everything runs on one thread. Tasks of the runtime take turns in a fixed order; the runtime's time stands still
-//! until the simulation moves it, and nothing in a run waits for real time to pass.
+//! Everything runs on one thread. Tasks of the runtime take turns in a fixed order; the runtime's time is
+//! paused and advanced only by the simulation, and nothing waits for real time.
 
 mod accounts;
 mod peers;
@@ -30,31 +31,31 @@ use tokio::task::{JoinHandle, yield_now};
 /// Tenants whose clients are checked.
 const TENANTS: [&str; 2] = ["ada", "bob"];
 
-/// The tenant of clients that keep to no rule.
+/// The tenant of clients that violate the protocol.
 const HOSTILE: &str = "eve";
 
 const TABLES: [&str; 3] = ["orders", "parts", "prices"];
 
-/// Events of a run before everybody comes to an end.
+/// Number of events before the simulation begins to end.
 const EVENTS: std::ops::Range<usize> = 100..700;
 
-/// So many of each kind at once.
+/// Most participants of each kind at once.
 const CLIENTS_MAX: usize = 4;
 const ENGINES_MAX: usize = 3;
 const HOSTILES_MAX: usize = 2;
 
-/// Appends of an errand where there are many.
+/// Most appends of one errand in a world that focuses on appends.
 const APPENDS_MAX: usize = 60;
 
-/// What clients do most.
+/// What clients mostly do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Focus {
     Everything,
-    /// Appends of a few rows, a thousand and more.
+    /// A thousand or more appends of a few rows each.
     Appends,
 }
 
-/// See the file's comment.
+/// The simulated world.
 pub struct World {
     random: Random,
     clock: Arc<SimClock>,
@@ -66,7 +67,7 @@ pub struct World {
     clients: Vec<Client>,
     hostiles: Vec<Hostile>,
     engines: Vec<Arc<Engine>>,
-    /// Each with what it is.
+    /// The running errands, each with a description.
     errands: Vec<(String, JoinHandle<Checked<Option<Engine>>>)>,
     peers_seen: usize,
     network: Arc<Network>,
@@ -74,13 +75,13 @@ pub struct World {
     serving: JoinHandle<farpool_model::Result<()>>,
     focus: Focus,
     rows_max: usize,
-    /// Errands at once: where they are many, tenants compete for the node for long.
+    /// Most errands at once; with many of them, tenants compete for the node for long.
     errands_max: usize,
     programs: u64,
 }
 
 impl World {
-    /// The world of `seed`, on the current runtime.
+    /// Makes the world of `seed`, on the current runtime.
     pub fn new(seed: u64) -> Checked<Self> {
         let mut random = Random::new(seed);
         let clock = Arc::new(SimClock::new(random.next()));
@@ -91,7 +92,8 @@ impl World {
         let weather = Weather { is_tight, is_short: random.chance(25), is_slow: random.chance(30) };
         let work_bytes = limits::WORK_BYTES_MIN * if weather.is_short { 1 } else { 128 };
         let memory_bytes = if has_little_memory { (2 + random.below(12)) << 20 } else { 512 << 20 };
-        // With little memory for work the groups of many rows leave in parts, which nobody here merges.
+        // With little memory for work, groups of many rows would leave in parts, which the clients here do
+        // not merge.
         let rows_max = match random.chance(5) {
             _ if weather.is_short || focus == Focus::Appends => 2_000,
             true => 150_000,
@@ -136,15 +138,15 @@ impl World {
         })
     }
 
-    /// What everybody shares; the log of what happens is in it.
+    /// The state that all participants share, with the log of events.
     pub fn shared(&self) -> Shared {
         self.shared.clone()
     }
 
-    /// Runs to the end.
+    /// Runs the simulation to its end.
     ///
     /// # Errors
-    /// What went wrong first.
+    /// The first violation that was found.
     pub async fn run(mut self) -> Checked {
         let events = EVENTS.start + self.random.below(EVENTS.len());
         for _ in 0..events {

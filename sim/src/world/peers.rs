@@ -1,4 +1,4 @@
-//! What clients of all kinds do, and what happens to them.
+//! Actions of clients of all kinds, and events that happen to them.
 
 use super::{APPENDS_MAX, CLIENTS_MAX, ENGINES_MAX, Focus, HOSTILE, HOSTILES_MAX, TABLES, TENANTS, World};
 use crate::checks::Checked;
@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl World {
-    /// The two ends of a new connection: the one of the client; that of the node is on its way there.
+    /// Makes a new connection: returns the client's end, and passes the other end to the node.
     pub(super) fn connect(&mut self, who: &str) -> Checked<Pipe> {
-        // Frames are cut anywhere; large results through the smallest pipes would only take time.
+        // Frames may be cut anywhere; very small pipes for large results would only be slow.
         let bytes_max = self.rows_max / 100 + self.random.magnitude(256 << 10);
         let (ours, theirs) = pipe(bytes_max);
         self.peers_seen += 1;
@@ -40,7 +40,7 @@ impl World {
         Ok(())
     }
 
-    /// An engine connects, or one that has leaves.
+    /// Connects an engine, or disconnects one if there are enough.
     pub(super) fn connect_engine(&mut self) -> Checked {
         if self.engines.len() >= ENGINES_MAX {
             let engine = self.engines.swap_remove(self.random.below(ENGINES_MAX));
@@ -79,7 +79,7 @@ impl World {
         self.clients[index].read(most, &mut self.shared.lock()).map(drop)
     }
 
-    /// A client is gone without a word, wherever it was in what it wrote.
+    /// Drops a client without any goodbye, possibly in the middle of a message.
     pub(super) fn vanish(&mut self) -> Checked {
         if let Some(index) = self.some_index() {
             let client = self.clients.swap_remove(index);
@@ -107,7 +107,7 @@ impl World {
         Ok(())
     }
 
-    /// Whoever waits for an errand loses interest: it ends wherever it was.
+    /// Aborts a random errand, wherever it is.
     pub(super) fn give_up_errand(&mut self) -> Checked {
         if !self.errands.is_empty() {
             let (told, errand) = self.errands.swap_remove(self.random.below(self.errands.len()));
@@ -124,7 +124,7 @@ impl World {
         Ok(())
     }
 
-    /// The connection of an engine breaks.
+    /// Breaks a random connection of an engine.
     pub(super) fn break_off(&mut self) -> Checked {
         let mut state = self.shared.lock();
         let step = state.log.step;
@@ -156,7 +156,8 @@ impl World {
         Ok(())
     }
 
-    /// Time passes in which nobody works; where the weather is slow, so much that timers end.
+    /// Lets time pass in which nobody works; if timeouts are allowed in this world, enough for timers to
+    /// expire.
     pub(super) async fn pass_time(&mut self) -> Checked {
         self.clock.jump(1 << self.random.below(40));
         if self.shared.lock().weather.is_slow {

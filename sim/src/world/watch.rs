@@ -1,4 +1,4 @@
-//! The node's work, and what must hold of the node at every step of it, at every event and in the end.
+//! Runs the node's work, and checks the node at every step, at every event and in the end.
 
 use super::{TABLES, TENANTS, World, turns_of_others};
 use crate::checks::Checked;
@@ -11,17 +11,17 @@ use futures::FutureExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Rounds in which nothing happens after which an answer that has not come never will.
+/// Rounds without any progress after which a missing answer counts as lost.
 const QUIET_ROUNDS: usize = 100;
 
-/// Time within which a node sees that something is old.
+/// Time within which a node drops expired data.
 const FORGETS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Rounds after which it never will whatever happens.
+/// Rounds after which a missing answer counts as lost even with progress.
 const ROUNDS_MAX: usize = 100_000;
 
 impl World {
-    /// Does up to `steps` steps of the node's work; true when there was any.
+    /// Does up to `steps` steps of the node's work; returns whether there was any.
     pub(super) fn work(&mut self, steps: usize) -> Checked<bool> {
         let scheduler = self.node.scheduler().clone();
         for step in 0..steps {
@@ -39,7 +39,7 @@ impl World {
         Ok(steps > 0)
     }
 
-    /// Sees which tables have changed: a step changes one at most.
+    /// Records which tables have changed: a step changes at most one.
     pub(super) fn observe(&self) -> Checked {
         let mut state = self.shared.lock();
         let step = state.log.step;
@@ -62,7 +62,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes in what has come of errands.
+    /// Collects the results of errands that have ended.
     pub(super) fn see_to_errands(&mut self) -> Checked {
         let mut index = 0;
         while index < self.errands.len() {
@@ -77,7 +77,7 @@ impl World {
         Ok(())
     }
 
-    /// Everybody reads, writes and works until all requests are answered.
+    /// Lets everybody read, write and work until all requests are answered.
     pub(super) async fn quiesce(&mut self) -> Checked {
         {
             let mut state = self.shared.lock();
@@ -91,7 +91,7 @@ impl World {
                 return Ok(());
             }
             let moved = self.round()?;
-            // Who waits for memory that a silent client holds does not wait for ever.
+            // Advances time, so that requests which wait for memory held by a silent client time out.
             if !moved && self.shared.lock().weather.is_short {
                 tokio::time::advance(Duration::from_secs(2)).await;
             }
@@ -125,7 +125,7 @@ impl World {
         Ok(moved)
     }
 
-    /// All clients leave and all tables are dropped: nothing may be left.
+    /// Disconnects all clients and drops all tables: nothing may be left in use.
     pub(super) async fn end(mut self) -> Checked {
         self.shared.lock().log.event("everybody leaves".into());
         self.programs += self.clients.drain(..).map(|client| client.programs).sum::<u64>();
@@ -134,7 +134,7 @@ impl World {
         for _ in 0..QUIET_ROUNDS {
             turns_of_others(20).await;
             self.network.pass_all(&mut self.shared.lock().log);
-            // Profiles rest after rows have come in.
+            // Profiling pauses for a while after rows have come in.
             self.clock.jump(1 << 30);
             self.work(1000)?;
             self.check_accounts()?;
@@ -151,12 +151,12 @@ impl World {
                 owner.drop_table(&table.name).map_err(|error| error.to_string())?;
             }
         }
-        // What the background could not do for want of memory has rested, and sees that nobody wants it any more.
+        // Background work that lacked memory is retried after a pause, and finds that it is no longer needed.
         for _ in 0..QUIET_ROUNDS {
             self.clock.jump(1 << 30);
             self.work(1000)?;
         }
-        // Nobody wants to know any more what became of loads.
+        // Lets the remembered outcomes of loads expire.
         self.clock.jump(LOAD_OUTCOME_MS * 1_000_001);
         tokio::time::advance(FORGETS_WITHIN).await;
         turns_of_others(20).await;
@@ -166,7 +166,7 @@ impl World {
         Ok(())
     }
 
-    /// A program that was answered is in the totals.
+    /// Checks that the node's totals include all answered programs.
     pub(super) fn check_programs(&self) -> Checked {
         let counted: u64 = self.node.status().tenants.iter().map(|tenant| tenant.programs).sum();
         match counted >= self.programs {
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// Of no name a load that is gone is about to make a table.
+    /// Checks that no load that is gone still claims a table name.
     fn check_names_are_free(&self) -> Checked {
         for owner in &self.owners {
             for table in TABLES {

@@ -18,17 +18,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// A query that takes longer does not end.
+/// Time after which a query counts as hanging.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// The client, with its server.
+/// The client and the process of its server.
 pub struct Client {
     runtime: Runtime,
     context: SessionContext,
     server: ServerProcess,
 }
 
-/// All of a result.
+/// A complete result.
 pub struct Answer {
     pub schema: SchemaRef,
     pub batches: Vec<RecordBatch>,
@@ -43,7 +43,7 @@ impl Client {
         Ok(Client { runtime: crate::runtime(threads)?, context, server })
     }
 
-    /// Registers a file; the server's cache fills when a query first reads a column.
+    /// Registers a file; the server caches a column when a query first reads it.
     pub fn load(&mut self, table: &str, file: &Path) -> Result<()> {
         let parquet = tables::parquet(file)?;
         let path = parquet.to_str().context("the path is not UTF-8")?;
@@ -51,13 +51,15 @@ impl Client {
         self.runtime.block_on(registered).map_err(said)
     }
 
-    /// Forgets a table, and all that the server has cached, of which other tables fill their part again.
+    /// Drops a table and the server's whole cache, including columns of other tables, which are cached again
+    /// when read.
     pub fn drop_table(&mut self, table: &str) -> Result<()> {
         self.context.deregister_table(table)?;
         self.server.reset()
     }
 
-    /// Runs a statement `clients` times at once: the results, and the milliseconds until the last was there.
+    /// Runs a statement `clients` times at once; returns the results, and the milliseconds until the last was
+    /// complete.
     pub fn run(&mut self, statement: &str, clients: usize) -> Result<(Vec<Answer>, f64)> {
         let statement: Arc<str> = statement.into();
         let all = (0..clients).map(|_| query(self.context.clone(), statement.clone()));
@@ -73,18 +75,18 @@ impl Client {
         Ok((answers.collect::<Result<_>>()?, ms))
     }
 
-    /// Bytes that server and clients have sent each other so far.
+    /// Returns the bytes that server and clients have sent each other so far.
     pub fn bytes_on_wire(&mut self) -> Result<u64> {
         self.server.bytes_on_wire()
     }
 }
 
-/// The error without its causes, which its text has already.
+/// Converts the error without its causes, which its text already contains.
 fn said(error: DataFusionError) -> anyhow::Error {
     anyhow!("{error}")
 }
 
-/// From the text to the last batch.
+/// Runs a query, from its text to the last batch.
 async fn query(context: SessionContext, statement: Arc<str>) -> Result<Answer> {
     let frame = context.sql(&statement).await.map_err(said)?;
     let schema = Arc::new(frame.schema().as_arrow().clone());

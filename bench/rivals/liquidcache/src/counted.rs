@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-/// Bytes of all connections of this process, both ways.
+/// Bytes that all connections of this process have sent and received.
 pub static BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// A connection.

@@ -1,8 +1,8 @@
-//! LiquidCache behind the benchmarks' protocol with rivals, which `bench/rivals/driver.py` describes: one JSON
-//! request a line in, one answer a line out.
+//! LiquidCache as a rival of the benchmarks, by the protocol that `bench/rivals/driver.py` describes: one
+//! JSON request a line in, one answer a line out.
 //!
-//! The program is the client, which starts itself once more (`server`) as the server: two processes with
-//! loopback TCP between them. Both allocate as LiquidCache's own benchmarks do.
+//! The program is the client, which starts itself again (`server`) as the server: two processes with loopback
+//! TCP between them. Both use the allocator of LiquidCache's own benchmarks.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::disallowed_methods, reason = "a driver measures time")]
@@ -41,7 +41,7 @@ fn run() -> Result<()> {
     }
 }
 
-/// The runtime of one side.
+/// Makes the runtime of one side.
 fn runtime(threads: usize) -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?)
 }

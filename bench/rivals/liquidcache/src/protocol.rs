@@ -1,4 +1,4 @@
-//! Requests and answers, a line each. Errors are answers too: the benchmark decides what becomes of them.
+//! Requests and answers, a line each. An error is sent as an answer; the benchmark decides how to handle it.
 
 use crate::client::Client;
 use crate::digest::Digest;
@@ -22,7 +22,7 @@ enum Request {
     Run { statement: String, clients: usize, answer: Option<PathBuf> },
 }
 
-/// What a run is answered with.
+/// The answer to a run.
 #[derive(Serialize)]
 struct Ran {
     ms: f64,
@@ -34,7 +34,7 @@ struct Ran {
 
 /// Answers requests until there are no more.
 pub fn serve() -> Result<()> {
-    // A client that panics is an error in an answer, and need not be said twice.
+    // A panic of the client becomes an error in an answer, and need not be printed as well.
     std::panic::set_hook(Box::new(|_| {}));
     let mut client = None;
     for line in std::io::stdin().lock().lines() {

@@ -1,7 +1,7 @@
-//! LiquidCache's server in a process of its own, and the client's hold on it.
+//! LiquidCache's server in a process of its own, and the client's handle to it.
 //!
-//! The process writes its port, then a number for each line that it reads: after `wire` the bytes on the wire so
-//! far, after `reset` the bytes that were in the cache. It ends with its input.
+//! The process writes its port, then a number for each line that it reads: for `wire` the bytes on the wire
+//! so far, for `reset` the bytes that were in the cache. It exits when its input ends.
 
 use crate::counted::{BYTES, Counted};
 use anyhow::{Context, Result, bail};
@@ -19,9 +19,9 @@ use std::sync::atomic::Ordering;
 use tokio::net::TcpListener;
 use tonic::transport::Server;
 
-/// The client's hold on the server's process, which ends with the pipes to it.
+/// The client's handle to the server's process, which exits when the pipes to it are closed.
 pub struct ServerProcess {
-    /// Where it listens.
+    /// The port at which it listens.
     pub port: u64,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
@@ -43,7 +43,7 @@ impl ServerProcess {
         Ok(server)
     }
 
-    /// Bytes that it has sent and received so far.
+    /// Returns the bytes that the server has sent and received so far.
     pub fn bytes_on_wire(&mut self) -> Result<u64> {
         self.request("wire")
     }
@@ -65,7 +65,7 @@ impl ServerProcess {
     }
 }
 
-/// The server's process: a cache in memory without a bound, with the policies that are LiquidCache's defaults.
+/// Runs the server: an unbounded cache in memory, with LiquidCache's default policies.
 pub fn run(threads: usize) -> Result<()> {
     let disk = tempfile::TempDir::with_prefix("farpool-liquidcache-server-")?;
     let service = LiquidCacheService::new(
@@ -74,7 +74,7 @@ pub fn run(threads: usize) -> Result<()> {
         Some(disk.path().to_path_buf()),
         Box::new(LiquidPolicy::new()),
         Box::new(TranscodeSqueezeEvict),
-        // Nothing goes to disk without a bound, and io_uring is not to be had on every machine.
+        // An unbounded cache writes nothing to disk, and io_uring is not available on every machine.
         Some(IoMode::StdBlocking),
     )?;
     let service = Arc::new(service);
@@ -95,8 +95,8 @@ fn answer(service: &LiquidCacheService, request: &str) -> Result<u64> {
         "wire" => Ok(BYTES.load(Ordering::Relaxed)),
         "reset" => {
             let cached = service.cache().memory_usage_bytes();
-            // The same as the cache's own `reset`, which is not to be called while a query runs: the client
-            // has none when it drops a table.
+            // Does the same as the cache's own `reset`, which must not be called while a query runs; the
+            // client runs none when it drops a table.
             service.cache().storage().reset();
             Ok(cached as u64)
         }
@@ -104,7 +104,7 @@ fn answer(service: &LiquidCacheService, request: &str) -> Result<u64> {
     }
 }
 
-/// Connections as tonic would take them, without Nagle's delay, counted.
+/// Accepts connections as tonic does, without Nagle's delay, and counts their bytes.
 fn connections(listener: TcpListener) -> impl futures::Stream<Item = std::io::Result<Counted>> {
     stream::unfold(listener, |listener| async {
         let accepted = match listener.accept().await {

@@ -1,4 +1,4 @@
-//! Tables as the Parquet files that LiquidCache reads.
+//! Provides tables as the Parquet files that LiquidCache reads.
 
 use anyhow::{Context, Result};
 use datafusion::arrow::array::RecordBatchReader;
@@ -11,8 +11,8 @@ use datafusion::parquet::file::properties::WriterProperties;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// A Parquet file as it is, if LiquidCache is content with its types; otherwise, and for an Arrow file, one
-/// beside it, made if it is not there or older.
+/// Returns the Parquet file itself, if LiquidCache supports its types; otherwise, and for an Arrow file, a
+/// converted one beside it, which is made if it does not exist or is older.
 pub fn parquet(file: &Path) -> Result<PathBuf> {
     let opened = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
     let is_parquet = file.extension().is_some_and(|extension| extension == "parquet");
@@ -28,8 +28,8 @@ pub fn parquet(file: &Path) -> Result<PathBuf> {
     Ok(made)
 }
 
-/// LiquidCache is made for strings, not for views of strings: it sends views with all of the memory that they
-/// look into, which soon is more than its client takes.
+/// Whether the schema has string views, for which LiquidCache is not made: it sends views with all of the
+/// memory that they refer to, which is soon more than its client accepts.
 fn has_views(schema: &SchemaRef) -> bool {
     schema.fields().iter().any(|field| *field.data_type() == DataType::Utf8View)
 }
@@ -45,13 +45,14 @@ fn arrow(file: File) -> Result<Reader> {
     Ok(Box::new(FileReader::try_new(file, None)?))
 }
 
-/// The types that Parquet itself has, not those that the file was written from.
+/// Reads a file with Parquet's own types instead of the Arrow types that it was written from.
 fn without_views(file: File) -> Result<Reader> {
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     Ok(Box::new(ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)?.build()?))
 }
 
-/// The file is renamed when it is complete, so that a run that is stopped leaves no half of one.
+/// Writes to another file and renames it when it is complete, so that an interrupted run leaves no incomplete
+/// file.
 fn write(reader: Reader, parquet: &Path) -> Result<()> {
     let partial = parquet.with_extension("partial");
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();

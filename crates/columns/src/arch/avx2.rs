@@ -1,22 +1,22 @@
-//! AVX2 with the bit instructions of its time (Haswell, 2013): 64 bytes are two registers.
+//! Operations for AVX2 with the bit manipulation instructions of Haswell (2013): 64 bytes are two registers.
 
 use super::{Kernel, Simd, portable};
 use std::arch::x86_64::*;
 
-/// Exists only inside [`run`].
+/// The token for AVX2. Exists only inside [`run`].
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(());
 
-/// The kernel, compiled for AVX2.
+/// Runs the kernel, compiled for AVX2.
 ///
 /// # Safety
-/// The processor has the instructions.
+/// The processor must have the instructions.
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Avx2(()))
 }
 
-/// One half of 64 bytes of integers.
+/// Loads one half of 64 bytes of integers.
 #[inline(always)]
 fn half<T, const N: usize>(values: &[T; N], index: usize) -> __m256i {
     const { assert!(size_of::<[T; N]>() == 64) };
@@ -26,7 +26,7 @@ fn half<T, const N: usize>(values: &[T; N], index: usize) -> __m256i {
     unsafe { _mm256_loadu_si256(values.as_ptr().cast::<__m256i>().add(index)) }
 }
 
-/// Two registers as the values that they hold.
+/// Returns the values in two registers.
 #[inline(always)]
 fn store<T, const N: usize>(registers: [__m256i; 2]) -> [T; N] {
     const { assert!(size_of::<[T; N]>() == 64) };
@@ -34,12 +34,12 @@ fn store<T, const N: usize>(registers: [__m256i; 2]) -> [T; N] {
     unsafe { std::mem::transmute_copy(&registers) }
 }
 
-/// Where `left <= right`, for each type.
+/// Comparisons `left <= right`, for each type.
 mod at_most {
     use std::arch::x86_64::*;
 
     /// # Safety
-    /// There is AVX2, as for all of these.
+    /// AVX2 must be available, as for all functions of this module.
     #[inline(always)]
     pub(super) unsafe fn bytes(left: [__m256i; 2], right: [__m256i; 2]) -> u64 {
         // SAFETY: the caller vouches for it.
@@ -57,7 +57,7 @@ mod at_most {
         let bits = unsafe {
             let low = _mm256_cmpeq_epi16(_mm256_min_epu16(left[0], right[0]), left[0]);
             let high = _mm256_cmpeq_epi16(_mm256_min_epu16(left[1], right[1]), left[1]);
-            // Packing goes by 128 bits: the quarters come out as low, high, low, high.
+            // Packing works within 128 bits: the quarters come out as low, high, low, high.
             _mm256_movemask_epi8(_mm256_permute4x64_epi64(_mm256_packs_epi16(low, high), 0b11_01_10_00))
         };
         u64::from(bits.cast_unsigned())
@@ -78,7 +78,7 @@ mod at_most {
     pub(super) unsafe fn longs(left: [__m256i; 2], right: [__m256i; 2]) -> u64 {
         // SAFETY: the caller vouches for it.
         let (low, high) = unsafe {
-            // There is only a comparison with sign: with the top bit turned over it is one without.
+            // AVX2 has only a signed comparison: flipping the top bit turns it into an unsigned one.
             let sign = _mm256_set1_epi64x(i64::MIN);
             let low = _mm256_cmpgt_epi64(_mm256_xor_si256(left[0], sign), _mm256_xor_si256(right[0], sign));
             let high = _mm256_cmpgt_epi64(_mm256_xor_si256(left[1], sign), _mm256_xor_si256(right[1], sign));
@@ -88,10 +88,10 @@ mod at_most {
     }
 }
 
-/// The bit of `set` at each index.
+/// Returns the bit of `set` at each index.
 ///
 /// # Safety
-/// There is AVX2.
+/// AVX2 must be available.
 #[inline(always)]
 unsafe fn bits_of_bytes(set: &[u8; 32], indices: __m256i) -> u64 {
     // SAFETY: the caller vouches for it; 16 bytes lie at either half of the set.
@@ -100,7 +100,7 @@ unsafe fn bits_of_bytes(set: &[u8; 32], indices: __m256i) -> u64 {
         let high = _mm256_broadcastsi128_si256(_mm_loadu_si128(set.as_ptr().cast::<__m128i>().add(1)));
         let place = _mm256_and_si256(_mm256_srli_epi16(indices, 3), _mm256_set1_epi8(15));
         let (low, high) = (_mm256_shuffle_epi8(low, place), _mm256_shuffle_epi8(high, place));
-        // The top bit of the index says which half of the set.
+        // The top bit of the index selects the half of the set.
         let byte = _mm256_blendv_epi8(low, high, indices);
         let bit = _mm256_and_si256(indices, _mm256_set1_epi8(7));
         let bit = _mm256_shuffle_epi8(_mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64), bit);
@@ -109,22 +109,22 @@ unsafe fn bits_of_bytes(set: &[u8; 32], indices: __m256i) -> u64 {
     u64::from(bits.cast_unsigned())
 }
 
-/// The bit of `set` at each index, `offset` added.
+/// Returns the bit of `set` at each index plus `offset`.
 ///
 /// # Safety
-/// There is AVX2, and the set has less than 2^26 halves of words.
+/// AVX2 must be available, and the set must have less than 2^26 halves of words.
 #[inline(always)]
 unsafe fn bits_of_set(set: &[u32], indices: __m256i, offset: u32) -> u64 {
-    // SAFETY: the caller vouches for it. Only what is inside the set is read: the rest is masked out. The
-    // number of a half has 27 bits, so that it has no sign.
+    // SAFETY: the caller vouches for it. Only halves inside the set are read: the others are masked out. The
+    // index of a half has 27 bits, so that it is not negative.
     let bits = unsafe {
         let indices = _mm256_add_epi32(indices, _mm256_set1_epi32(offset.cast_signed()));
         let half = _mm256_srli_epi32(indices, 5);
         let inside = _mm256_cmpgt_epi32(_mm256_set1_epi32(set.len() as i32), half);
         let none = _mm256_setzero_si256();
         let halves = _mm256_mask_i32gather_epi32::<4>(none, set.as_ptr().cast(), half, inside);
-        // The bit goes to the top, which is what the mask is made of. Shifts look at all bits of their
-        // counts, so those above the lowest five must go.
+        // The bit is shifted to the top, from which the mask is made. Shifts use all bits of their counts, so
+        // those above the lowest five must be cleared.
         let up = _mm256_andnot_si256(indices, _mm256_set1_epi32(31));
         _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_sllv_epi32(halves, up)))
     };
@@ -174,8 +174,7 @@ macro_rules! parts {
     )*};
 }
 
-/// There is no such instruction before AVX-512.
-/// For each set of eight lanes the places of its members, in order, and places whose top bit is set behind them.
+/// For each set of eight lanes the indices of its members, in order, followed by indices whose top bit is set.
 static MEMBERS: [[u8; 8]; 256] = {
     let mut members = [[0x80; 8]; 256];
     let mut set = 0;
@@ -193,14 +192,16 @@ static MEMBERS: [[u8; 8]; 256] = {
     members
 };
 
-/// The values whose bit of `mask` is set, in order, followed by `pad`, eight values at a time. What each store leaves behind
-/// its values is pads, and the next one begins there.
+/// Writes the values whose bit of `mask` is set to `out`, in order, followed by `pad`; eight values at a time. Each store
+/// leaves pads behind its values, and the next one begins there.
+///
+/// `out` is not read here: a wide load right behind the narrow stores would wait for all of them.
 ///
 /// # Safety
-/// There is AVX2.
+/// The processor has AVX2.
 #[inline(always)]
-unsafe fn compress_bytes(values: &[u8; 64], mask: u64, pad: u8) -> [u8; 64] {
-    let mut out = [pad; 64];
+unsafe fn compress_bytes(values: &[u8; 64], mask: u64, pad: u8, out: &mut [u8; 64]) {
+    *out = [pad; 64];
     let (mut rest, mut end) = (mask, 0);
     for eight in values.as_chunks::<8>().0 {
         if rest == 0 {
@@ -218,9 +219,9 @@ unsafe fn compress_bytes(values: &[u8; 64], mask: u64, pad: u8) -> [u8; 64] {
         end += set.count_ones() as usize;
         rest >>= 8;
     }
-    out
 }
 
+/// AVX2 has no compress instruction: for wider values the portable code is used.
 macro_rules! compress {
     ($($t:ty, $compress:ident);*) => {$(
         #[inline(always)]
@@ -230,7 +231,7 @@ macro_rules! compress {
     )*};
 }
 
-/// Every lane gets the mask and keeps the bit that stands for it, by which its value stays or goes.
+/// Each lane receives the mask, isolates its own bit, and keeps its value if the bit is set.
 macro_rules! keep {
     ($($t:ty, $keep:ident, $splat:ident, $equal:ident, $bits:expr);*) => {$(
         #[inline(always)]
@@ -274,13 +275,15 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn compress_u8(self, values: &[u8; 64], mask: u64) -> [u8; 64] {
-        self.compress_padded_u8(values, mask, 0)
+        let mut out = [0; 64];
+        self.compress_padded_u8(values, mask, 0, &mut out);
+        out
     }
 
     #[inline(always)]
-    fn compress_padded_u8(self, values: &[u8; 64], mask: u64, pad: u8) -> [u8; 64] {
+    fn compress_padded_u8(self, values: &[u8; 64], mask: u64, pad: u8, out: &mut [u8; 64]) {
         // SAFETY: there is AVX2, or there would be no token.
-        unsafe { compress_bytes(values, mask, pad) }
+        unsafe { compress_bytes(values, mask, pad, out) }
     }
 
     keep!(
@@ -302,7 +305,7 @@ impl Simd for Avx2 {
         // SAFETY: there is AVX2, or there would be no token.
         store(unsafe {
             let bits = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64.cast_signed());
-            // Each byte of the mask to the eight bytes that its bits stand for.
+            // Distributes each byte of the mask to the eight bytes that its bits select.
             let (first, second) = (0x0101_0101_0101_0101, 0x0202_0202_0202_0202);
             let places = _mm256_set_epi64x(first + second, second, first, 0);
             let kept = |mask: u64, values| {
@@ -340,7 +343,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn parts_u8(self, low: &[u8; 64], high: &[u8; 64], shift: u32, mask: u8) -> [u8; 64] {
-        // There are no shifts of bytes; the compiler makes them of wider ones.
+        // There are no shifts of bytes; the compiler builds them from wider ones.
         portable::parts(low, high, shift, mask)
     }
 

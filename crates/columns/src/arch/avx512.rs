@@ -1,16 +1,17 @@
-//! AVX-512 as Ice Lake (2019) has it: 64 bytes are one register, and comparisons give bits at once.
+//! Operations for AVX-512 as of Ice Lake (2019): 64 bytes are one register, and comparisons return bits
+//! directly.
 
 use super::{Kernel, Simd, portable};
 use std::arch::x86_64::*;
 
-/// Exists only inside [`run`].
+/// The token for AVX-512. Exists only inside [`run`].
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(());
 
-/// The kernel, compiled for AVX-512.
+/// Runs the kernel, compiled for AVX-512.
 ///
 /// # Safety
-/// The processor has the instructions.
+/// The processor must have the instructions.
 #[target_feature(
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt"
 )]
@@ -18,7 +19,7 @@ pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Avx512(()))
 }
 
-/// 64 bytes of integers.
+/// Loads 64 bytes of integers.
 #[inline(always)]
 fn load<T, const N: usize>(values: &[T; N]) -> __m512i {
     const { assert!(size_of::<[T; N]>() == 64) };
@@ -27,7 +28,7 @@ fn load<T, const N: usize>(values: &[T; N]) -> __m512i {
     unsafe { _mm512_loadu_si512(values.as_ptr().cast()) }
 }
 
-/// A register as the values that it holds.
+/// Returns the values in a register.
 #[inline(always)]
 fn store<T, const N: usize>(register: __m512i) -> [T; N] {
     const { assert!(size_of::<[T; N]>() == 64) };
@@ -153,14 +154,16 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn compress_padded_u8(self, values: &[u8; 64], mask: u64, pad: u8) -> [u8; 64] {
+    fn compress_padded_u8(self, values: &[u8; 64], mask: u64, pad: u8, out: &mut [u8; 64]) {
         // SAFETY: there is AVX-512, or there would be no token.
-        store(unsafe { _mm512_mask_compress_epi8(_mm512_set1_epi8(pad.cast_signed()), mask, load(values)) })
+        *out = store(unsafe {
+            _mm512_mask_compress_epi8(_mm512_set1_epi8(pad.cast_signed()), mask, load(values))
+        });
     }
 
     #[inline(always)]
     fn parts_u8(self, low: &[u8; 64], high: &[u8; 64], shift: u32, mask: u8) -> [u8; 64] {
-        // There are no shifts of bytes; the compiler makes them of wider ones.
+        // There are no shifts of bytes; the compiler builds them from wider ones.
         portable::parts(low, high, shift, mask)
     }
 
@@ -192,8 +195,8 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn bits_at_u32(self, set: &[u32], indices: &[u32; 16], offset: u32) -> u64 {
         assert!(set.len() < 1 << 26, "a set that indices with sign cannot reach");
-        // SAFETY: there is AVX-512, or there would be no token. Only what is inside the set is read: the
-        // rest is masked out. The number of a half word has 27 bits, so that it has no sign.
+        // SAFETY: there is AVX-512, or there would be no token. Only halves inside the set are read: the
+        // others are masked out. The index of a half word has 27 bits, so that it is not negative.
         let bits = unsafe {
             let indices = _mm512_add_epi32(load(indices), _mm512_set1_epi32(offset.cast_signed()));
             let half = _mm512_srli_epi32(indices, 5);

@@ -1,8 +1,8 @@
-//! Writes to memory that is not read again soon: past the caches, it need not be read first, and what lies in them
-//! stays there.
+//! Non-temporal writes, for memory that is not read again soon: the memory need not be read into the caches
+//! first, and other data is not evicted from them.
 //!
-//! Invariant: others see the memory only when its writer is gone, which waits for what it wrote. The processor keeps
-//! no order between such writes and others.
+//! Invariant: other threads see the memory only after its writer is dropped, which waits for the writes. The
+//! processor does not order such writes with others.
 
 use arrow_buffer::{ArrowNativeType, ToByteSlice};
 use std::marker::PhantomData;
@@ -16,15 +16,15 @@ pub(crate) struct Writer<'a, T> {
 }
 
 impl<'a, T: ArrowNativeType> Writer<'a, T> {
-    /// A writer to `memory`; unless `past_caches`, as everything is written.
+    /// Creates a writer to `memory`; without `past_caches` it writes normally.
     pub fn new(memory: &'a mut [u8], past_caches: bool) -> Writer<'a, T> {
         Writer { rest: memory, past_caches, values: PhantomData }
     }
 
-    /// Adds values behind the last.
+    /// Appends values.
     ///
     /// # Panics
-    /// When there is not so much room.
+    /// When there is not enough room.
     pub fn append(&mut self, values: &[T]) {
         let bytes = values.to_byte_slice();
         let (out, rest) = std::mem::take(&mut self.rest).split_at_mut(bytes.len());
@@ -36,7 +36,7 @@ impl<'a, T: ArrowNativeType> Writer<'a, T> {
         self.rest = rest;
     }
 
-    /// Bytes that are still to be written.
+    /// Number of bytes that are still to be written.
     pub fn missing(&self) -> usize {
         self.rest.len()
     }
@@ -46,13 +46,13 @@ impl<T> Drop for Writer<'_, T> {
     fn drop(&mut self) {
         #[cfg(target_arch = "x86_64")]
         if self.past_caches {
-            // SAFETY: every x86-64 processor has it.
+            // SAFETY: every x86-64 processor has the instruction.
             unsafe { std::arch::x86_64::_mm_sfence() }
         }
     }
 }
 
-/// Copies all of `from` to `to`, which is as long.
+/// Copies `from` to `to`, which must have the same length.
 #[cfg(target_arch = "x86_64")]
 fn copy_past_caches(from: &[u8], to: &mut [u8]) {
     use std::arch::x86_64::{_mm_loadu_si128, _mm_stream_si128};

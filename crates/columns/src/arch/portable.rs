@@ -1,4 +1,5 @@
-//! Any processor: plain loops, which the compiler vectorises with what all processors of the target have.
+//! Operations for any processor: plain loops, which the compiler vectorises with the baseline instructions of
+//! the target.
 
 use super::Simd;
 use crate::lanes::Lane;
@@ -99,7 +100,7 @@ pub(super) fn parts<L: Lane, const N: usize>(low: &[L; N], high: &[L; N], shift:
     parts
 }
 
-/// Every value is written, and the next one over it unless it is selected: no branch depends on the data.
+/// Writes every value; the next one overwrites it unless it is selected. No branch depends on the data.
 #[inline(always)]
 pub(super) fn compress<L: Lane, const N: usize>(values: &[L; N], mask: u64) -> [L; N] {
     let mut out = [L::default(); N];
@@ -123,21 +124,22 @@ fn keep<L: Lane, const N: usize>(values: &[L; N], mask: u64) -> [L; N] {
     kept
 }
 
-/// A number that compares as the float does.
+/// Returns an integer that compares as the float does.
 #[inline(always)]
 pub(crate) fn key_f32(value: f32) -> u32 {
     let bits = if value == 0.0 { 0 } else { value.to_bits() };
     bits ^ ((bits.cast_signed() >> 31) as u32 >> 1) ^ 1 << 31
 }
 
-/// A number that compares as the float does.
+/// Returns an integer that compares as the float does.
 #[inline(always)]
 pub(crate) fn key_f64(value: f64) -> u64 {
     let bits = if value == 0.0 { 0 } else { value.to_bits() };
     bits ^ ((bits.cast_signed() >> 63) as u64 >> 1) ^ 1 << 63
 }
 
-/// A byte for each value first, because that loop becomes vector compares; the bytes then become bits.
+/// Computes a byte for each value first, because that loop becomes vector compares; the bytes then become
+/// bits.
 #[inline(always)]
 fn at_most<L: Lane, const N: usize>(left: &[L; N], right: &[L; N]) -> u64 {
     let mut bytes = [0u8; N];
@@ -145,7 +147,7 @@ fn at_most<L: Lane, const N: usize>(left: &[L; N], right: &[L; N]) -> u64 {
         *byte = u8::from(left <= right);
     }
     let (words, _) = bytes.as_chunks::<8>();
-    // The multiplication brings the lowest bits of a word's bytes together in its top byte.
+    // The multiplication gathers the lowest bits of a word's bytes in its top byte.
     let gathered =
         words.iter().map(|word| u64::from_le_bytes(*word).wrapping_mul(0x0102_0408_1020_4080) >> 56);
     gathered.enumerate().fold(0, |bits, (byte, value)| bits | value << (8 * byte))

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Numbers of which some lie at the ends of a lane of `bits` bits.
+/// Random numbers, some of them at the ends of the range of a lane of `bits` bits.
 pub(crate) fn numbers(seed: u64, count: usize, bits: u32) -> Vec<u64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
@@ -26,12 +26,12 @@ struct Steps<'a> {
     set: &'a [u32],
 }
 
-/// The first values, cut to their type.
+/// Converts the first values to an array of a lane type.
 fn lanes<T: Copy + Default, const N: usize>(values: &[u64], cut: impl Fn(u64) -> T) -> [T; N] {
     std::array::from_fn(|i| cut(values[i]))
 }
 
-/// What the steps gave, as text.
+/// The results of the operations, as text.
 impl Kernel for Steps<'_> {
     type Output = Vec<String>;
 
@@ -63,7 +63,8 @@ impl Kernel for Steps<'_> {
             u64, at_most_u64, within_u64, parts_u64, compress_u64, keep_u64
         );
         let (bytes_left, mask) = (lanes(left, |v| v as u8), right[2] | right[3]);
-        let padded = simd.compress_padded_u8(&bytes_left, mask, 7);
+        let mut padded = [1; 64];
+        simd.compress_padded_u8(&bytes_left, mask, 7, &mut padded);
         let picked = &simd.compress_u8(&bytes_left, mask)[..mask.count_ones() as usize];
         assert_eq!(padded[..picked.len()], *picked);
         assert!(padded[picked.len()..].iter().all(|pad| *pad == 7));

@@ -1,13 +1,12 @@
-//! Deterministic automata over the bytes of strings, run over strings as they lie: compressed ones are not
-//! decompressed, because what a symbol does to a state is worked out once for each symbol of a chunk.
+//! Deterministic automata over the bytes of strings, run over strings in place: compressed ones are not
+//! decompressed, because the effect of each symbol on a state is computed once for each symbol of a chunk.
 //!
-//! The idea of running over codes is that of a composed automaton: the step of a code is the steps of its
-//! symbol's bytes, one after the other. An escape leads to a second copy of its state, in which the next code is
-//! taken for the byte that it is.
+//! Running over codes uses a composed automaton: the step of a code is the sequence of steps of its symbol's
+//! bytes. An escape leads to a second copy of its state, in which the next code is taken as a literal byte.
 //!
-//! Most codes of most texts have nothing to do with what is looked for, and lead back to where no part of it has
-//! been seen, however many of them come. Where many are so, all but the first of each row of them are left out, 64 at
-//! a time, before the automaton runs.
+//! Most codes of most texts have no part of the pattern, and lead to the same state however often they
+//! repeat. Where such codes are frequent, all but the first of each run of them are dropped, 64 at a time,
+//! before the automaton runs.
 
 mod repeats;
 mod steps;
@@ -23,22 +22,23 @@ use fsst::ESCAPE_CODE;
 use repeats::Repeats;
 use steps::{LANES, Steps, THINNED_LANES, Table};
 
-/// States that an automaton may have: steps of all codes from twice as many, 32 KiB, lie in the L1 cache.
+/// Largest number of states of an automaton: the steps of all codes from twice as many states, 32 KiB, fit
+/// the L1 cache.
 const STATES_MAX: usize = 64;
 
-/// A deterministic automaton over bytes that says yes or no at the end of a string.
+/// A deterministic automaton over bytes that accepts or rejects a string at its end.
 #[derive(Clone, Debug)]
 pub struct Automaton {
     start: u8,
-    /// The state that follows each state at each byte.
+    /// For each state, the next state for each byte.
     next: Vec<[u8; 256]>,
-    /// Whether a string that ends in this state is one of those that are looked for.
+    /// For each state, whether a string that ends in it is accepted.
     accepts: Vec<bool>,
 }
 
 impl Automaton {
-    /// The automaton with these transitions. `None` when it has too many states, or a state leads to one that
-    /// it has not.
+    /// Creates the automaton with these transitions. `None` when it has too many states, or a transition
+    /// leads to a state that does not exist.
     pub fn new(start: u8, next: Vec<[u8; 256]>, accepts: Vec<bool>) -> Option<Automaton> {
         let exists = |state: &u8| usize::from(*state) < next.len();
         let sound = next.len() <= STATES_MAX
@@ -48,7 +48,7 @@ impl Automaton {
         sound.then_some(Automaton { start, next, accepts })
     }
 
-    /// Whether it says yes to `text`.
+    /// Whether the automaton accepts `text`.
     pub fn is_match(&self, text: &[u8]) -> bool {
         self.accepts[usize::from(self.after(self.start, text))]
     }
@@ -58,7 +58,7 @@ impl Automaton {
     }
 }
 
-/// The strings of a chunk, and an automaton made for the form in which they lie.
+/// The strings of a chunk, and an automaton compiled for the form in which they are stored.
 #[derive(Debug)]
 pub struct Texts<'a> {
     ends: &'a Ends,
@@ -66,12 +66,12 @@ pub struct Texts<'a> {
     steps: Steps,
     start: u8,
     accepts: Vec<bool>,
-    /// Codes that are worth leaving out.
+    /// Codes whose repetitions are worth dropping.
     repeats: Option<Repeats>,
 }
 
 impl Chunk {
-    /// The chunk's strings for `automaton`, if they lie one after another, be it compressed.
+    /// Prepares the chunk's strings for `automaton`, if they are stored one after another, compressed or not.
     pub fn texts(&self, automaton: &Automaton) -> Option<Texts<'_>> {
         let (ends, data, table) = match &self.body {
             Body::PlainBytes { ends, data } => (ends, data, None),
@@ -85,12 +85,12 @@ impl Chunk {
 }
 
 impl Texts<'_> {
-    /// Clears the bits of rows to which the automaton says no; unless `matching`, of those to which it says yes.
-    /// What a NULL row gives is unspecified. Bit 0 of `alive` is row `start`, a multiple of 1024; there are bits
-    /// for as many rows as there are, at most. Rows whose bit is clear are not looked at.
+    /// Clears the bits of rows that the automaton rejects; with `matching` false, of rows that it accepts.
+    /// The result for NULL rows is unspecified. Bit 0 of `alive` is row `start`, a multiple of 1024; there
+    /// must not be more bits than rows. Rows whose bit is clear are not read.
     ///
     /// # Panics
-    /// When there are too many bits.
+    /// When there are more bits than rows.
     pub fn retain(&self, matching: bool, start: usize, alive: &mut [u64]) {
         match &self.steps {
             Steps::Few(table) => self.retain_by(table, matching, start, alive),
@@ -108,7 +108,7 @@ impl Texts<'_> {
     ) {
         let rows = (self.ends.rows() - start).min(alive.len() * 64);
         let bounds = self.ends.bounds(start..start + rows);
-        // Of strings that were too long once, others are likely to be.
+        // If strings were too long once, later ones are likely to be.
         let mut thinning = self.repeats.as_ref().map(|repeats| (repeats, Thinned::default()));
         for (index, alive) in alive.iter_mut().enumerate() {
             if *alive == 0 {
@@ -126,8 +126,8 @@ impl Texts<'_> {
         }
     }
 
-    /// Those of the `selected` rows to which the automaton says yes. Some rows advance in turns, so that one waits
-    /// for memory while others move.
+    /// Returns those of the `selected` rows that the automaton accepts. Several rows advance in an
+    /// interleaved way, so that one waits for memory while others proceed.
     fn accepted<const STATES: usize>(&self, table: &Table<STATES>, bounds: &[u32], selected: u64) -> u64 {
         let codes = |row: usize| &self.data[bounds[row] as usize..bounds[row + 1] as usize];
         let (mut waiting, mut rest, mut accepted) = ([0; LANES], selected, 0);
@@ -138,7 +138,7 @@ impl Texts<'_> {
                 rest &= rest - 1;
                 count += 1;
             }
-            // Lanes that are left over do the work of the first once more.
+            // Unused lanes repeat the work of the first.
             let rows: [usize; LANES] =
                 std::array::from_fn(|lane| waiting[if lane < count { lane } else { 0 }]);
             let states = table.run(self.start, rows.map(codes));
@@ -149,7 +149,7 @@ impl Texts<'_> {
         accepted
     }
 
-    /// As [`Self::accepted`], over what is left of the rows without repeated codes; `None` if that is too much.
+    /// As [`Self::accepted`], over the rows without repeated codes; `None` if too many codes remain.
     fn accepted_thin<const STATES: usize>(
         &self,
         table: &Table<STATES>,
@@ -173,12 +173,12 @@ impl Texts<'_> {
     }
 
     fn accepts(&self, state: u8) -> bool {
-        // Behind an escape there is a byte, or the chunk would not be sound.
+        // Every escape is followed by a byte in a sound chunk, so no string ends in an escape state.
         self.accepts.get(usize::from(state)).copied().unwrap_or(false)
     }
 }
 
-/// Writes the lowest bits of `packed`, one per set bit of `places`, where those are.
+/// Distributes the lowest bits of `packed` to the positions of the set bits of `places`.
 fn spread(mut packed: u64, places: u64) -> u64 {
     if places == u64::MAX {
         return packed;

@@ -1,28 +1,30 @@
-//! Which codes may be left out behind one of their kind.
+//! Finds the codes that may be dropped after another code of the same kind.
 //!
-//! Codes of a kind do the same to every state. A kind repeats if what it does a second time changes nothing more: then
-//! of a row of such codes only the first counts. In `%fox%bar%` that is every code without a part of either word.
+//! Codes of a kind have the same effect on every state. A kind is repeatable if a second application changes
+//! nothing: then only the first code of a run of such codes counts. In `%fox%bar%` these are all codes
+//! without a part of either word.
 
 use fsst::ESCAPE_CODE;
 
-/// Codes that are looked at to see how many would go.
+/// Number of codes that are sampled to estimate how many would be dropped.
 const SAMPLE_CODES: usize = 4096;
 
-/// One in so many of these has to be of the kind: if most remain, leaving them out costs more than it saves.
+/// Divisor: at least this part of the sample must be of the kind. If most codes remain, dropping the others
+/// costs more than it saves.
 const PART_MIN: usize = 4;
 
-/// A kind of codes that repeats.
+/// A repeatable kind of codes.
 #[derive(Debug)]
 pub(super) struct Repeats {
-    /// A bit for each code. The escape is none of them.
+    /// A bit for each code. Never includes the escape.
     pub codes: [u8; 32],
-    /// One of them. Behind a string it changes nothing about the answer.
+    /// One of the codes. Appended to a string it does not change the answer.
     pub pad: u8,
 }
 
 impl Repeats {
-    /// The most frequent kind in `data`, if it is frequent. `steps` gives the states that follow each state, the
-    /// first of which are those of `accepts`.
+    /// Returns the most frequent repeatable kind in `data`, if it is frequent enough. `steps` returns for
+    /// each code the states that follow each state, the first of which are those of `accepts`.
     pub fn find<'s>(steps: impl Fn(usize) -> &'s [u8], accepts: &[bool], data: &[u8]) -> Option<Repeats> {
         let mut counts = [0; 256];
         let sample = &data[..data.len().min(SAMPLE_CODES)];
@@ -46,7 +48,7 @@ impl Repeats {
     }
 }
 
-/// Whether doing these steps a second time changes nothing more, and no step changes the answer.
+/// Whether applying these steps a second time changes nothing, and no step changes acceptance.
 fn repeats(steps: &[u8], accepts: &[bool]) -> bool {
     steps.iter().zip(accepts).all(|(to, accepted)| {
         let to = usize::from(*to);

@@ -1,6 +1,6 @@
-//! What codes do to the states of an automaton, as tables.
+//! The transitions of an automaton for each code, as tables.
 //!
-//! Invariant: every state that a table holds is one of the table's, so that a look-up needs no check.
+//! Invariant: every state in a table is a state of that table, so that a look-up needs no check.
 
 use super::Automaton;
 use super::repeats::Repeats;
@@ -8,13 +8,13 @@ use crate::fsst_text::SymbolTable;
 use crate::kernels::{SLOT, Thinned};
 use fsst::ESCAPE_CODE;
 
-/// Rows that advance together: as many as hide the time of a look-up and keep to the registers.
+/// Number of rows that advance together: as many as hide the latency of a look-up and fit the registers.
 pub(super) const LANES: usize = 6;
 
-/// Rows that advance together where all lie in slots, so that their places take no registers.
+/// Number of rows that advance together if all lie in slots, so that their addresses take no registers.
 pub(super) const THINNED_LANES: usize = 8;
 
-/// For each code the state that follows each state: 32, 64 or 128 of them.
+/// For each code, the state that follows each state; for up to 32, 64 or 128 states.
 #[derive(Debug)]
 pub(super) enum Steps {
     Few(Box<Table<32>>),
@@ -26,7 +26,7 @@ pub(super) enum Steps {
 pub(super) struct Table<const STATES: usize>([[u8; STATES]; 256]);
 
 impl Steps {
-    /// The steps of bytes, or of the codes of `symbols`.
+    /// Computes the steps for bytes, or for the codes of `symbols`.
     pub fn new(automaton: &Automaton, symbols: Option<&SymbolTable>) -> Steps {
         let states = automaton.next.len() * if symbols.is_some() { 2 } else { 1 };
         match states {
@@ -36,8 +36,8 @@ impl Steps {
         }
     }
 
-    /// The codes of which a second one changes nothing, if `data` has many. `accepts` is about the states before
-    /// any escape.
+    /// Returns the codes whose repetition changes nothing, if `data` has many. `accepts` covers the states
+    /// outside escapes.
     pub fn repeats(&self, accepts: &[bool], data: &[u8]) -> Option<Repeats> {
         match self {
             Steps::Few(table) => Repeats::find(|code| &table.0[code], accepts, data),
@@ -71,11 +71,11 @@ impl<const STATES: usize> Table<STATES> {
 
     #[inline(always)]
     fn step(&self, state: u8, code: u8) -> u8 {
-        // No more than a hint that the state is one of the table's.
+        // Only a hint to the compiler that the state is in the table's range.
         self.0[usize::from(code)][usize::from(state) % STATES]
     }
 
-    /// The states after `codes`, each from `start`.
+    /// Returns the states after `codes`, each from `start`.
     pub fn run(&self, start: u8, codes: [&[u8]; LANES]) -> [u8; LANES] {
         let shortest = codes.iter().map(|codes| codes.len()).min().unwrap_or(0);
         let together = codes.map(|codes| &codes[..shortest]);
@@ -91,8 +91,8 @@ impl<const STATES: usize> Table<STATES> {
         states
     }
 
-    /// The states after the strings from `first`, a multiple of [`THINNED_LANES`], each from `start`. Shorter ones
-    /// go on over their pads.
+    /// Returns the states after [`THINNED_LANES`] strings from `first`, a multiple of that number, each from
+    /// `start`. Shorter strings continue over their pads.
     pub fn run_thinned(&self, start: u8, strings: &Thinned, first: usize) -> [u8; THINNED_LANES] {
         let (lengths, slots) = strings.some::<THINNED_LANES>(first / THINNED_LANES);
         let longest = lengths.iter().copied().max().unwrap_or(0);

@@ -6,7 +6,7 @@ use crate::encode::encode;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, StringViewArray};
 use std::sync::Arc;
 
-/// Says yes to texts with this literal in them; padded with copies of the last state.
+/// An automaton that accepts texts with this literal in them; padded with copies of the last state.
 fn contains(literal: &[u8], padding: usize) -> Automaton {
     let states = literal.len() + 1 + padding;
     let step = |state: usize, byte: u8| {
@@ -66,7 +66,7 @@ fn automata_that_lead_nowhere_are_refused() {
     assert!(Automaton::new(0, vec![[0; 256]; STATES_MAX + 1], vec![true; STATES_MAX + 1]).is_none());
 }
 
-/// Of random steps, but for most bytes, which lead each state to the same place once and for all.
+/// An automaton with random steps, except that most bytes lead every state to the same one.
 fn forgetful(next: &mut impl FnMut() -> u64) -> Automaton {
     let states = 1 + next() as usize % 7;
     let accepts: Vec<bool> = (0..states).map(|_| next().is_multiple_of(2)).collect();
@@ -89,7 +89,7 @@ fn what_is_left_out_does_not_change_the_answer() {
         state ^= state << 17;
         state >> 5
     };
-    // Of some words, and bytes that have no symbol; some longer than what is looked at together.
+    // Texts of some words, and bytes that have no symbol; some are longer than a slot.
     let mut text = |longest: u64| {
         let parts = next() % longest;
         let part = |random: u64| match random % 9 {

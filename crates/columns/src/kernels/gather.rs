@@ -5,14 +5,15 @@ use crate::arch::{Kernel, Simd};
 use crate::lanes::{self, Lane};
 use farpool_model::limits::BLOCK_ROWS;
 
-/// From how many values of one block on it is faster to unpack the whole block than each by itself: at 20 bits
-/// 43 values took 350 ns one by one, and 64 took 300 ns with the whole block (`examples/scan_speed.rs`).
+/// Number of values of one block from which unpacking the whole block is faster than unpacking them one by
+/// one: at 20 bits 43 values took 350 ns one by one, and 64 took 300 ns with the whole block
+/// (`examples/scan_speed.rs`).
 const WHOLE_BLOCK_MIN: usize = 48;
 
-/// Single values that are asked for ahead of the one at hand.
+/// Distance, in single values, at which a value is prefetched.
 const AHEAD: usize = 24;
 
-/// Calls `visit` with the value of each of `rows`; the width is not 0.
+/// Calls `visit` with the value of each of `rows`; the width must not be 0.
 pub(crate) struct Gather<'a, L, F> {
     pub blocks: Blocks<'a, L>,
     pub rows: &'a [u32],

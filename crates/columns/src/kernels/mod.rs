@@ -1,8 +1,9 @@
-//! What is done to packed values while they are unpacked, compiled for every [`crate::arch::Level`].
+//! Kernels: operations on packed values that are fused with unpacking, compiled for every
+//! [`crate::arch::Level`].
 //!
-//! Contract. Input: whole blocks of packed distances. Output: values, or bitmaps: 64 rows to a word, the
-//! first in the lowest bit; or their sum. Predicates clear bits of a bitmap of rows that are still wanted; a block
-//! without such rows is not read. Memory: registers, and a bitmap of one block.
+//! Contract. Input: whole blocks of packed distances. Output: values, or their sum, or bitmaps, with 64 rows
+//! in a word and the first row in the lowest bit. Predicates clear bits in a bitmap of the rows that are
+//! still selected; a block without such rows is not read. Memory: registers, and a bitmap of one block.
 
 mod gather;
 mod pick;
@@ -24,10 +25,10 @@ use crate::arch::Simd;
 use crate::lanes::{self, Lane};
 use farpool_model::limits::BLOCK_ROWS;
 
-/// Words of the bitmap of a block.
+/// Number of words in the bitmap of a block.
 pub(crate) const BLOCK_WORDS: usize = BLOCK_ROWS / 64;
 
-/// Consecutive blocks of packed distances; the width is not 0.
+/// Consecutive blocks of packed distances; the width must not be 0.
 #[derive(Clone, Copy)]
 pub(crate) struct Blocks<'a, L> {
     pub width: u32,
@@ -35,15 +36,15 @@ pub(crate) struct Blocks<'a, L> {
 }
 
 impl<'a, L: Lane> Blocks<'a, L> {
-    /// The lanes of one block.
+    /// Returns the lanes of one block.
     #[inline(always)]
     pub fn block(&self, index: usize) -> &'a [L] {
         let length = lanes::block_lanes::<L>(self.width);
         &self.lanes[index * length..(index + 1) * length]
     }
 
-    /// Asks for the part of a block, if there is one, that its `number`-th pair of units will be read from: on
-    /// the way through the block before, because the processor's own look ahead ends at each page.
+    /// Prefetches the part of a block, if it exists, that holds its `number`-th pair of units. Called while
+    /// the block before is processed, because the hardware prefetcher stops at each page.
     #[inline(always)]
     pub fn prefetch<S: Simd>(&self, simd: S, index: usize, number: u32) {
         let word = (number * self.width / L::BITS) as usize * (BLOCK_ROWS / L::BITS as usize);
@@ -57,7 +58,7 @@ impl<'a, L: Lane> Blocks<'a, L> {
 }
 
 impl<L: Lane> Blocks<'_, L> {
-    /// Asks for where the value of a row lies.
+    /// Prefetches the lanes that hold the value of a row.
     #[inline(always)]
     pub fn prefetch_one<S: Simd>(&self, simd: S, row: usize) {
         let start = row / BLOCK_ROWS * lanes::block_lanes::<L>(self.width);
@@ -69,7 +70,8 @@ impl<L: Lane> Blocks<'_, L> {
     }
 }
 
-/// Puts the bits of a pair of units that starts at row `first` of a block; no others have been put there.
+/// Writes the bits of a pair of units that starts at row `first` of a block, for which no bits were written
+/// before.
 #[inline(always)]
 fn put<L: Lane>(bits: &mut [u64; BLOCK_WORDS], first: usize, pair: [u64; 2]) {
     let word = first / 64 % BLOCK_WORDS;

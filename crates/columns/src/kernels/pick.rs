@@ -1,11 +1,11 @@
-//! Unpacks selected values and packs them again, without a look at what they are.
+//! Unpacks selected values and packs them again without interpreting them.
 
 use super::{BLOCK_WORDS, Blocks, UnpackBlock};
 use crate::arch::{Kernel, Simd};
 use crate::lanes::{self, Lane};
 use farpool_model::limits::BLOCK_ROWS;
 
-/// Appends the values whose bits are set to `out`, packed in whole blocks; the width is not 0.
+/// Appends the values whose bits are set to `out`, packed in whole blocks; the width must not be 0.
 pub(crate) struct Pick<'a, L> {
     pub blocks: Blocks<'a, L>,
     pub selected: &'a [u64],
@@ -20,9 +20,9 @@ impl<L: Lane> Kernel for Pick<'_, L> {
         let Pick { blocks, selected, out } = self;
         let width = blocks.width;
         let mut values = [L::default(); BLOCK_ROWS];
-        // What is picked of one block, behind what did not fill a block before.
+        // The picked values: those left over from earlier blocks, followed by those of the current block.
         let mut picked = [L::default(); 2 * BLOCK_ROWS];
-        // A packed block: what `out` has room for need not be cleared first.
+        // One packed block, so that the spare capacity of `out` need not be cleared first.
         let mut packed = [L::default(); BLOCK_ROWS];
         let packed = &mut packed[..lanes::block_lanes::<L>(width)];
         let mut count = 0;
@@ -50,7 +50,8 @@ impl<L: Lane> Kernel for Pick<'_, L> {
     }
 }
 
-/// Moves those of 64 values whose bits are set to the front of `out`, which has room for all; their number.
+/// Moves those of 64 values whose bits are set to the front of `out`, which must have room for all, and
+/// returns their number.
 #[inline(always)]
 fn pick_word<S: Simd, L: Lane>(simd: S, values: &[L], word: u64, out: &mut [L]) -> usize {
     if word == u64::MAX {
@@ -62,7 +63,7 @@ fn pick_word<S: Simd, L: Lane>(simd: S, values: &[L], word: u64, out: &mut [L]) 
     for unit in 0..64 / unit_lanes {
         let mask = word >> (unit * unit_lanes) & (u64::MAX >> (64 - unit_lanes));
         let picked = L::compress(simd, &L::load(values, unit * unit_lanes), mask);
-        // What has no meaning is overwritten, or lies behind the end.
+        // Unspecified lanes are overwritten by the next unit, or lie behind the end.
         out[count..count + unit_lanes].copy_from_slice(picked.as_ref());
         count += mask.count_ones() as usize;
     }

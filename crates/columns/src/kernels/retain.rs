@@ -5,16 +5,17 @@ use crate::arch::{Kernel, Simd};
 use crate::lanes::{self, Lane, Pairs};
 use farpool_model::limits::BLOCK_ROWS;
 
-/// Up to how many wanted rows of a block are looked at one by one: at 20 bits 8 of them took 74 ns, a whole
-/// block 240 ns on AVX-512 and 400 ns on AVX2 (`examples/scan_speed.rs`).
+/// Largest number of selected rows of a block that are tested one by one: at 20 bits 8 of them took 74 ns, a
+/// whole block 240 ns on AVX-512 and 400 ns on AVX2 (`examples/scan_speed.rs`).
 const SINGLE_MAX: u32 = 12;
 
 /// A condition on packed values.
 pub(crate) trait Condition<L: Lane> {
-    /// Whether one value satisfies it; `#[inline(always)]`.
+    /// Whether one value satisfies the condition. Must be `#[inline(always)]`.
     fn holds(&self, value: L) -> bool;
 
-    /// Where the values of a unit satisfy it; `#[inline(always)]`.
+    /// Returns a bit for each value of a unit: whether it satisfies the condition. Must be
+    /// `#[inline(always)]`.
     fn bits<S: Simd>(&self, simd: S, unit: &L::Unit) -> u64;
 }
 
@@ -73,7 +74,7 @@ fn retain_single<L: Lane, C: Condition<L>>(
     }
 }
 
-/// The value is at least `low` and at most `low + span`.
+/// The condition that a value is at least `low` and at most `low + span`.
 pub(crate) struct Within<L> {
     pub low: L,
     pub span: L,
@@ -91,10 +92,10 @@ impl<L: Lane> Condition<L> for Within<L> {
     }
 }
 
-/// The value, `offset` added modulo 2^32, is the place of a set bit.
+/// The condition that the value, plus `offset` modulo 2^32, is the index of a set bit.
 pub(crate) struct Member<'a> {
     pub offset: u32,
-    /// The lowest bit of a word first; less than 2^31 bits.
+    /// The bitmap, lowest bit of a word first; less than 2^31 bits.
     pub set: &'a [u32],
 }
 
@@ -130,7 +131,7 @@ impl Condition<u32> for Member<'_> {
     }
 }
 
-/// Members that lanes of a byte can reach: 256 bits.
+/// The members of a set that 8-bit lanes can reach: 256 bits.
 pub(crate) struct MemberByte<'a> {
     pub set: &'a [u8; 32],
 }
@@ -147,8 +148,8 @@ impl Condition<u8> for MemberByte<'_> {
     }
 }
 
-/// Keeps the rows whose value on the left, `left_offset` added, is no greater than the one on the right,
-/// `right_offset` added (or, unless `inside`, is). The lanes of `W` hold the sums.
+/// Keeps the rows whose value on the left, plus `left_offset`, is no greater than the one on the right, plus
+/// `right_offset` (or, unless `inside`, those where it is greater). The lanes of `W` must hold the sums.
 pub(crate) struct RetainAtMost<'a, L, R, W> {
     pub left: Blocks<'a, L>,
     pub left_offset: W,
@@ -184,7 +185,7 @@ impl<L: Lane, R: Lane, W: Lane> Kernel for RetainAtMost<'_, L, R, W> {
     }
 }
 
-/// The values of a block in other lanes, `offset` added.
+/// Unpacks a block to other lanes and adds `offset` to each value.
 #[inline(always)]
 fn widen<S: Simd, L: Lane, W: Lane>(
     simd: S,
@@ -202,11 +203,11 @@ fn widen<S: Simd, L: Lane, W: Lane>(
     UnpackBlocks { blocks, out: std::slice::from_mut(out), map }.run(simd);
 }
 
-/// A value that lies plain and is compared by a number made of it.
+/// A plain value that is compared by an integer key.
 pub(crate) trait Plain: Copy {
     type Key: Lane;
 
-    /// The keys of a unit's values; `#[inline(always)]`.
+    /// Returns the keys of a unit's values. Must be `#[inline(always)]`.
     fn keys<S: Simd>(simd: S, values: &[Self; 64], start: usize) -> <Self::Key as Lane>::Unit;
 }
 
@@ -230,7 +231,7 @@ impl Plain for f64 {
 
 /// Keeps the rows whose key is at least `low` and at most `low + span` (or, unless `inside`, is not).
 pub(crate) struct RetainPlain<'a, T: Plain> {
-    /// As many as `alive` has bits, or more.
+    /// At least as many values as `alive` has rows.
     pub values: &'a [T],
     pub low: T::Key,
     pub span: T::Key,
@@ -260,7 +261,7 @@ impl<T: Plain> Kernel for RetainPlain<'_, T> {
     }
 }
 
-/// A bit for each of 64 values.
+/// Returns a bit for each of 64 values: whether its key is within the range.
 #[inline(always)]
 fn word_within<S: Simd, T: Plain>(simd: S, values: &[T; 64], low: T::Key, span: T::Key) -> u64 {
     let unit_lanes = 64 / size_of::<T>();

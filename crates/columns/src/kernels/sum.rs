@@ -1,11 +1,11 @@
-//! Adds packed values up while they are unpacked.
+//! Sums packed values while unpacking them.
 
 use super::{BLOCK_WORDS, Blocks, UnpackBlock};
 use crate::arch::{Kernel, Simd};
 use crate::lanes::{Lane, Pairs};
 use farpool_model::limits::BLOCK_ROWS;
 
-/// The sum of the first `rows` distances, or of those of them whose bit is set; the width is not 0.
+/// Computes the sum of the first `rows` distances, or of those whose bit is set; the width must not be 0.
 pub(crate) struct Sum<'a, L> {
     pub blocks: Blocks<'a, L>,
     pub rows: usize,
@@ -33,7 +33,7 @@ impl<L: Lane> Kernel for Sum<'_, L> {
     }
 }
 
-/// The values of a block whose bits are set, 0 in the places of the others.
+/// Unpacks a block, with 0 for the values whose bits are not set.
 #[inline(always)]
 fn unpack_selected<S: Simd, L: Lane>(
     simd: S,
@@ -57,7 +57,8 @@ fn unpack_selected<S: Simd, L: Lane>(
     }
 }
 
-/// The sum of at most a block of values. Two halves of wide ones, for their sum may take more than 64 bits.
+/// Returns the sum of at most a block of values. 64-bit values are added in two halves, since their sum may
+/// exceed 64 bits.
 #[inline(always)]
 fn total<L: Lane>(values: &[L]) -> u128 {
     if L::BITS <= 16 {

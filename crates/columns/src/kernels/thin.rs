@@ -1,21 +1,21 @@
-//! Copies strings without those of their codes that change nothing behind another of their kind.
+//! Copies strings without those codes that repeat the effect of the code before them.
 //!
-//! What a code of the set does to a state it does once: a second one right behind it leads nowhere else. Behind an
-//! escape lies a byte, which is no code and may look like one of the set. So a code goes only if the one before it
-//! is of the set and surely a code: if there is no escape before that.
+//! A code of the set changes a state once: a second one directly behind it has no further effect. The byte
+//! after an escape is not a code, but may look like one of the set. So a code is dropped only if the one
+//! before it is in the set and is surely a code: if there is no escape before that.
 
 use crate::arch::{Kernel, Simd};
 
-/// Codes that are looked at together, and codes of a string that there is room for.
+/// Number of codes that are processed together, and capacity of a string's slot in codes.
 pub(crate) const SLOT: usize = 64;
 
-/// Strings of which copies are made together.
+/// Number of strings that are copied together.
 const STRINGS: usize = 64;
 
-/// What is left of some strings, each in a slot of its own that is full of pads behind it.
+/// The remaining codes of a few strings, each in its own slot and followed by pads.
 #[derive(Debug)]
 pub(crate) struct Thinned {
-    /// One slot more than strings: the last piece of a string may lie in two.
+    /// One slot more than strings, since the last piece of a string may extend into a second slot.
     slots: Box<[[u8; SLOT]; STRINGS + 1]>,
     lengths: [u8; STRINGS],
 }
@@ -27,10 +27,11 @@ impl Default for Thinned {
 }
 
 impl Thinned {
-    /// Lengths and slots of the `index`-th `COUNT` strings; what lies in slots behind the last string has no meaning.
+    /// Returns the `index`-th group of `COUNT` lengths and slots; slots behind the last string have
+    /// unspecified contents.
     ///
     /// # Panics
-    /// When there are no slots for so many.
+    /// When there are not so many slots.
     #[inline(always)]
     pub fn some<const COUNT: usize>(&self, index: usize) -> (&[u8; COUNT], &[[u8; SLOT]; COUNT]) {
         let (lengths, _) = self.lengths.as_chunks();
@@ -39,14 +40,14 @@ impl Thinned {
     }
 }
 
-/// Copies those of 64 strings that are selected, one after the other. Gives their number, or nothing if more codes of
-/// a string are left than a slot takes.
+/// Copies those of 64 strings that are selected, one after the other. Returns their number, or `None` if a
+/// string has more codes left than a slot holds.
 pub(crate) struct Thin<'a> {
     pub data: &'a [u8],
-    /// Where each string ends, preceded by where the first starts.
+    /// The end of each string, preceded by the start of the first.
     pub bounds: &'a [u32],
     pub selected: u64,
-    /// A bit for each code of which a second one changes nothing.
+    /// A bit for each code whose repetition has no effect.
     pub set: &'a [u8; 32],
     pub escape: u8,
     pub pad: u8,
@@ -65,7 +66,7 @@ impl Kernel for Thin<'_> {
             rest &= rest - 1;
             let (mut at, end) = (bounds[row] as usize, bounds[row + 1] as usize);
             let mut length = 0;
-            // Whether the code before is of the set; whether it, and the one before it, are escapes.
+            // Whether the previous code is in the set; whether it, and the one before it, are escapes.
             let (mut repeats, mut escapes) = (0, 0);
             loop {
                 let mut copy = [0; SLOT];
@@ -74,8 +75,8 @@ impl Kernel for Thin<'_> {
                 let is_escape = simd.within_u8(codes, escape, 0);
                 let dropped = of_set & (of_set << 1 | repeats) & !(is_escape << 2 | escapes);
                 let kept = first_bits(end - at) & !dropped;
-                let left = simd.compress_padded_u8(codes, kept, pad);
-                out.slots.as_flattened_mut()[count * SLOT + length..][..SLOT].copy_from_slice(&left);
+                let place = out.slots.as_flattened_mut()[count * SLOT + length..].first_chunk_mut();
+                simd.compress_padded_u8(codes, kept, pad, place.expect("there is a slot more than strings"));
                 length += kept.count_ones() as usize;
                 at += SLOT;
                 if length > SLOT {
@@ -93,13 +94,14 @@ impl Kernel for Thin<'_> {
     }
 }
 
-/// So many bits, at most all.
+/// Returns a word with the lowest `count` bits set, at most all.
 #[inline(always)]
 fn first_bits(count: usize) -> u64 {
     if count >= 64 { u64::MAX } else { (1 << count) - 1 }
 }
 
-/// The codes from `at` on, in `copy` if there are few; what follows the last of them has no meaning.
+/// Returns the codes from `at` on, in `copy` if there are few; the bytes behind the last code are
+/// unspecified.
 #[inline(always)]
 fn piece<'a>(data: &'a [u8], at: usize, copy: &'a mut [u8; SLOT]) -> &'a [u8; SLOT] {
     let rest = &data[at..];

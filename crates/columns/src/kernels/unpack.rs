@@ -5,7 +5,7 @@ use crate::arch::{Kernel, Simd};
 use crate::lanes::{Lane, Pairs};
 use farpool_model::limits::BLOCK_ROWS;
 
-/// Writes the values of one of the blocks, and asks for the next; the width is not 0.
+/// Unpacks one of the blocks and prefetches the next; the width must not be 0.
 pub(crate) struct UnpackBlock<'a, L> {
     pub blocks: Blocks<'a, L>,
     pub index: usize,
@@ -29,7 +29,7 @@ impl<L: Lane> Kernel for UnpackBlock<'_, L> {
     }
 }
 
-/// Writes `map` of each value of as many blocks as there is room for in `out`; the width is not 0.
+/// Unpacks as many blocks as `out` has room for and writes `map` of each value; the width must not be 0.
 pub(crate) struct UnpackBlocks<'a, L, T, F> {
     pub blocks: Blocks<'a, L>,
     pub out: &'a mut [[T; BLOCK_ROWS]],
@@ -46,17 +46,18 @@ impl<L: Lane, T, F: Fn(L) -> T> Kernel for UnpackBlocks<'_, L, T, F> {
         let mut values = [L::default(); BLOCK_ROWS];
         for (index, out) in out.iter_mut().enumerate() {
             UnpackBlock { blocks, index, out: &mut values }.run(simd);
-            // By itself, because one long loop is what the compiler makes vectors of.
+            // In a loop of its own, because the compiler vectorises one long loop.
             out.iter_mut().zip(&values).for_each(|(out, value)| *out = map(*value));
         }
     }
 }
 
-/// Gives `map` of the values of one of `count` blocks after the other to `take`; the width is not 0.
+/// Unpacks `count` blocks one after the other and passes `map` of their values to `take`; the width must not
+/// be 0.
 pub(crate) struct UnpackEach<'a, L, T, F, G> {
     pub blocks: Blocks<'a, L>,
     pub count: usize,
-    /// Where they are put together.
+    /// Buffer for the mapped values of one block.
     pub mapped: &'a mut [T; BLOCK_ROWS],
     pub map: F,
     pub take: G,

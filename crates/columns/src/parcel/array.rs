@@ -1,4 +1,4 @@
-//! Packs arrays that were computed, or picked out of chunks: quickly rather than as small as can be.
+//! Packs arrays that were computed or gathered from chunks: optimized for speed, not for the smallest size.
 
 use crate::body::Body;
 use crate::chunk::Chunk;
@@ -13,8 +13,8 @@ use arrow_schema::DataType;
 use farpool_model::limits::ROW_GROUP_ROWS;
 use farpool_model::{Error, Result};
 
-/// The values of `array` packed: integers and what is like them as distances from the least, strings that
-/// repeat as a dictionary, everything else as it is. Bounds are left out.
+/// Packs the values of `array`: integer-like values as distances from the least, repeated strings as a
+/// dictionary, everything else in plain form. The chunk has no bounds.
 ///
 /// # Errors
 /// `OverLimit` when there are more than [`ROW_GROUP_ROWS`] rows or strings are too long; `Invalid` when the

@@ -1,7 +1,7 @@
-//! Compressed strings of a parcel, which are decompressed from the first to the last, some rows at a time and piece by
-//! piece: a piece is checked, and copied to where it stays, while it lies in the caches.
+//! Compressed strings of a parcel, which are decompressed in order, some rows at a time and piece by piece:
+//! each piece is checked, and copied to its final place, while it is in the caches.
 //!
-//! Invariant: the rows before `row` are what the codes before `at` stand for.
+//! Invariant: the codes before `at` encode exactly the rows before `row`.
 
 use super::read::check_text;
 use crate::fsst_text::SymbolTable;
@@ -16,17 +16,17 @@ use bytes::Bytes;
 use farpool_model::limits::{MESSAGE_BYTES_MAX, STRING_BYTES_MAX};
 use farpool_model::{Error, Result};
 
-/// Bytes of a piece, if it is not one longer string: with its codes and views it leaves half of a core's cache to
-/// others. Pieces of 2 MiB took twice as long.
+/// Largest size of a piece in bytes, unless it is a single longer string: with its codes and views it leaves
+/// half of a core's cache to other data. Pieces of 2 MiB took twice as long.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// The strings of a column, and how many of them were given.
+/// The strings of a column, and the position of the next one to return.
 #[derive(Debug)]
 pub(super) struct Coded {
     pub data_type: DataType,
     pub validity: Option<BooleanBuffer>,
     pub table: Box<SymbolTable>,
-    /// Bytes of each string.
+    /// Length of each string in bytes.
     pub lengths: Packed,
     pub codes: Bytes,
     pub row: usize,
@@ -34,10 +34,10 @@ pub(super) struct Coded {
 }
 
 impl Coded {
-    /// The next `count` rows, which exist.
+    /// Decodes the next `count` rows, which must exist.
     ///
     /// # Errors
-    /// `Corrupt` when the codes do not stand for strings of their lengths.
+    /// `Corrupt` when the codes do not decode to strings of the stated lengths.
     pub fn next(&mut self, count: usize, room: &mut Room) -> Result<ArrayRef> {
         let (start, end) = (self.row, self.row + count);
         let (lengths, bytes) = self.lengths(count)?;
@@ -72,7 +72,7 @@ impl Coded {
         Ok(unsafe { Views { views, data }.into_array(&self.data_type, nulls) })
     }
 
-    /// The lengths of the next `count` strings, and their sum.
+    /// Returns the lengths of the next `count` strings, and their sum.
     fn lengths(&self, count: usize) -> Result<(Vec<u32>, usize)> {
         let mut lengths: Vec<u32> = Vec::with_capacity(count);
         let (mut bytes, mut longest) = (0_u64, 0);
@@ -89,8 +89,8 @@ impl Coded {
         Ok((lengths, bytes as usize))
     }
 
-    /// Replaces `text` by the next strings, which are of these lengths and will lie from `base` on, and adds their
-    /// views.
+    /// Replaces `text` by the next strings, which have these lengths and will be placed at offset `base`, and
+    /// appends their views.
     fn piece(
         &mut self,
         lengths: &[u32],
@@ -121,7 +121,7 @@ fn wrong_length() -> Error {
     Error::corrupt("strings whose codes stand for another length")
 }
 
-/// The lengths of the strings of one piece after the other.
+/// Divides the lengths of the strings into pieces.
 fn pieces(mut lengths: &[u32]) -> impl Iterator<Item = &[u32]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;

@@ -1,14 +1,14 @@
 //! Parcels: rows of a result that leave a node as encoded columns and are decoded where they are read.
 //!
-//! A parcel holds at most a row group. Its columns are chunks as they lie in the pool, whose buffers go
-//! along without a copy ([`pack_chunks`]), or arrays that were packed for the journey ([`pack_array`]).
+//! A parcel holds at most a row group. Its columns are chunks of the pool, whose buffers are sent without a
+//! copy ([`pack_chunks`]), or arrays that were packed to be sent ([`pack_array`]).
 //!
 //! Layout, all numbers little-endian (`docs/wire.md` has the details): a head, which says how each column is
 //! encoded and how long its buffers are, and the buffers, in order, each at a multiple of [`ALIGNMENT`].
 //!
-//! Invariant: whatever the bytes are, [`Parcel::read`] ends in a parcel or in an error, and so does
-//! [`Parcel::next`] in sound arrays or in an error. Bounds are not checked against the values: nothing here relies on
-//! them, as a kernel on a stored chunk does.
+//! Invariant: for any bytes, [`Parcel::read`] returns a parcel or an error, and [`Parcel::next`] returns
+//! sound arrays or an error. Bounds are not checked against the values: unlike kernels on stored chunks,
+//! nothing here relies on them.
 
 mod array;
 #[expect(unsafe_code, reason = "strings that were checked once")]
@@ -23,8 +23,8 @@ pub use array::pack_array;
 pub use read::Parcel;
 pub use write::pack_chunks;
 
-/// Where buffers begin, counted from the start of the parcel: enough for the widest value, so that a parcel
-/// in aligned memory is decoded from where it lies.
+/// Alignment of buffers, from the start of the parcel: enough for the widest value, so that a parcel in
+/// aligned memory is decoded in place.
 const ALIGNMENT: usize = 16;
 
 const NULLS: u8 = 0;
@@ -35,8 +35,8 @@ const DICTIONARY: u8 = 4;
 const BYTES: u8 = 5;
 const FSST: u8 = 6;
 
-/// The last block of packed values, when it is not full: as a block like the others, or each value in as
-/// many whole bytes as it needs.
+/// Form of the last block of packed values if it is not full: a block like the others, or each value in the
+/// whole bytes that it needs.
 const TAIL_BLOCK: u8 = 0;
 const TAIL_LOOSE: u8 = 1;
 

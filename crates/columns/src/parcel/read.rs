@@ -1,8 +1,8 @@
-//! Reads parcels from anybody, and makes record batches of them.
+//! Reads parcels from untrusted peers and decodes them to record batches.
 //!
-//! Buffers stay where the message lies. Only what the safety of decoding rests on is looked at here: lengths,
-//! codes of dictionaries, ends of strings, UTF-8. Strings that are compressed are checked when they are
-//! decompressed, for checking them takes as long.
+//! Buffers stay in place in the message. Only what the safety of decoding depends on is checked here:
+//! lengths, codes of dictionaries, ends of strings, UTF-8. Compressed strings are checked when they are
+//! decompressed, since checking them takes as long.
 
 use super::coded::Coded;
 use super::{
@@ -28,12 +28,12 @@ use bytes::Bytes;
 use farpool_model::limits::{BLOCK_ROWS, MESSAGE_BYTES_MAX, ROW_GROUP_ROWS, STRING_BYTES_MAX};
 use farpool_model::{Error, Result, literal, schema};
 
-/// Rows of a result, encoded.
+/// A parcel that was read: encoded rows of a result.
 #[derive(Debug)]
 pub struct Parcel {
     schema: SchemaRef,
     rows: usize,
-    /// Rows that were given.
+    /// Number of rows returned so far.
     given: usize,
     columns: Vec<Column>,
 }
@@ -45,11 +45,11 @@ enum Column {
 }
 
 impl Parcel {
-    /// Reads a parcel of columns of `schema`, whose types are canonical. Keeps `body` where it is.
+    /// Reads a parcel whose columns are those of `schema`, with canonical types. Shares the memory of `body`.
     ///
     /// # Errors
-    /// `Corrupt` when the bytes are not those of such a parcel; `OverLimit` when the strings of its rows are longer
-    /// together than those of a column may be.
+    /// `Corrupt` when the bytes are not such a parcel; `OverLimit` when the strings of its rows together are
+    /// longer than those of a column may be.
     pub fn read(body: &Bytes, schema: &SchemaRef) -> Result<Parcel> {
         let mut reader = Reader::new(body);
         let head_bytes = number(&mut reader)?;
@@ -58,7 +58,7 @@ impl Parcel {
         if rows > ROW_GROUP_ROWS || columns != schema.fields().len() {
             return Err(Error::corrupt(format!("a parcel of {rows} rows and {columns} columns")));
         }
-        // The three numbers were in the body; whether they are in the head shows now.
+        // The three numbers lie within the body; this checks that they lie within the head.
         let head = head.get(12..).ok_or_else(cut_off)?;
         let mut parts = Parts { head: Reader::new(head), body, at: head_bytes, rows };
         let column = |field: &arrow_schema::FieldRef| {
@@ -71,22 +71,23 @@ impl Parcel {
         Ok(Parcel { schema: schema.clone(), rows, given: 0, columns })
     }
 
-    /// Rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Rows that are still to come.
+    /// Number of rows not returned yet.
     pub fn rows_left(&self) -> usize {
         self.rows - self.given
     }
 
-    /// The next rows, at most `rows_max`, decoded, in `room` as far as it has room for them. Fewer come of very many
-    /// columns, so that values of fixed width take at most [`MESSAGE_BYTES_MAX`] at once: in a parcel they may take
-    /// nothing.
+    /// Decodes the next rows, at most `rows_max`, into `room` as far as it has space. Returns fewer rows if
+    /// there are very many columns, so that fixed-width values take at most [`MESSAGE_BYTES_MAX`] at once:
+    /// encoded in a parcel they may take no bytes at all.
     ///
     /// # Errors
-    /// `Corrupt` when strings are damaged, or a column that may not be NULL is. Nothing may be asked for after that.
+    /// `Corrupt` when strings are damaged, or a column that may not be NULL has a NULL. The parcel must not
+    /// be used after an error.
     pub fn next(&mut self, rows_max: usize, room: &mut Room) -> Result<RecordBatch> {
         let rows_max = rows_max.min(rows_at_once(&self.schema));
         let rows = self.given..self.given + rows_max.min(self.rows_left());
@@ -102,7 +103,7 @@ impl Parcel {
     }
 }
 
-/// Rows that are decoded at once, by the width of their values.
+/// Returns the largest number of rows to decode at once, by the width of their values.
 fn rows_at_once(schema: &SchemaRef) -> usize {
     let width =
         |field: &arrow_schema::FieldRef| field.data_type().primitive_width().unwrap_or(size_of::<u128>());
@@ -118,11 +119,11 @@ fn number(reader: &mut Reader<'_>) -> Result<usize> {
     Ok(u32::from_le_bytes(reader.array()?) as usize)
 }
 
-/// What is left of a parcel.
+/// The unread part of a parcel.
 struct Parts<'a> {
     head: Reader<'a>,
     body: &'a Bytes,
-    /// Where the last buffer ended.
+    /// End of the last buffer.
     at: usize,
     rows: usize,
 }
@@ -188,7 +189,7 @@ impl Parts<'_> {
         }
     }
 
-    /// The next buffer, where it lies.
+    /// Returns the next buffer, in place.
     fn next(&mut self) -> Result<Bytes> {
         let length = number(&mut self.head)?;
         let start = self.at.next_multiple_of(ALIGNMENT);
@@ -197,7 +198,7 @@ impl Parts<'_> {
         Ok(self.body.slice(start..end))
     }
 
-    /// The next buffer, at an address for the widest values.
+    /// Returns the next buffer, aligned for the widest values; copied if it is not aligned in place.
     fn aligned(&mut self) -> Result<Buffer> {
         let bytes = self.next()?;
         let in_place = (bytes.as_ptr() as usize).is_multiple_of(ALIGNMENT);
@@ -212,7 +213,7 @@ impl Parts<'_> {
         Ok(BooleanBuffer::new(bits, 0, self.rows))
     }
 
-    /// Packed values of the parcel's rows, of which only the number is checked.
+    /// Reads packed values, one for each row of the parcel; only their number is checked.
     fn packed(&mut self) -> Result<Packed> {
         let reference = i64::from_le_bytes(self.head.array()?);
         let max = i64::from_le_bytes(self.head.array()?);
@@ -279,7 +280,7 @@ impl Parts<'_> {
     }
 }
 
-/// Packed values with the last block made of loose ones.
+/// Returns packed values whose last block is built from loose values.
 fn with_tail(whole: &[u8], loose: &[u8], rest: usize, width: u32) -> Buffer {
     let tail = if rest > 0 { block_bytes(width) } else { 0 };
     let mut data = MutableBuffer::from_len_zeroed(whole.len() + tail);
@@ -299,7 +300,7 @@ fn with_tail(whole: &[u8], loose: &[u8], rest: usize, width: u32) -> Buffer {
     data.into()
 }
 
-/// Whether values that end at `ends`, which ascend to the end of `data`, may be values of the type: short
+/// Checks that values which end at `ends`, ascending to the end of `data`, are valid for the type: short
 /// enough, and strings UTF-8.
 pub(super) fn check_text(data: &[u8], ends: impl Iterator<Item = u32>, data_type: &DataType) -> Result<()> {
     let wrong = || Error::corrupt("a string that is too long or not UTF-8");

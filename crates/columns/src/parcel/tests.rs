@@ -1,4 +1,4 @@
-//! What goes into a parcel comes out of it, whatever its form and wherever it lies; damage is noticed.
+//! Parcels decode to the values that were packed, in any form and at any alignment; damage is noticed.
 
 use super::*;
 use crate::chunk::Chunk;
@@ -16,7 +16,7 @@ fn schema_of(columns: &[ArrayRef]) -> SchemaRef {
     Arc::new(Schema::new(columns.iter().enumerate().map(field).collect::<Vec<_>>()))
 }
 
-/// The parcel of these columns, `offset` bytes behind an aligned address.
+/// Returns the parcel of these columns, `offset` bytes behind an aligned address.
 fn sent(chunks: Vec<Chunk>, rows: usize, offset: usize) -> Bytes {
     let chunks: Vec<Arc<Chunk>> = chunks.into_iter().map(Arc::new).collect();
     let mut bytes = vec![0; offset];
@@ -120,7 +120,7 @@ fn rows_that_refer_to_long_strings_are_bounded_by_what_they_have_together() {
     let text = "x".repeat(64 << 10);
     let dictionary: ArrayRef = Arc::new(StringViewArray::from(vec!["", &text]));
     let rows = 60_000;
-    // The parcel of a dictionary with the long string in `long` rows, then NULLs.
+    // A parcel of a dictionary whose long string is in `long` rows; the other rows are NULL.
     let parcel = |long: usize| {
         let codes: Vec<u32> = vec![1; rows];
         let validity = arrow_buffer::BooleanBuffer::from_iter((0..rows).map(|row| row < long));

@@ -1,4 +1,4 @@
-//! Writes parcels: the head is made here, large buffers go along as they are.
+//! Writes parcels: builds the head; large buffers are included without a copy.
 
 use super::{
     ALIGNMENT, BIT_PACKED, BYTES, CONSTANT, DICTIONARY, FSST, NULLS, PLAIN, TAIL_BLOCK, TAIL_LOOSE,
@@ -18,17 +18,18 @@ use farpool_model::limits::BLOCK_ROWS;
 use farpool_model::schema;
 use std::sync::Arc;
 
-/// Buffers below this size are copied into one piece with their neighbours: a system call takes a limited
+/// Buffers below this size are copied into one piece with their neighbours: a system call accepts a limited
 /// number of pieces, and each costs about as much as copying this many bytes.
 const PIECE_BYTES_MIN: usize = 4 << 10;
 
-/// A tail is loose where that saves more than such a part of the rest: its reader has to copy all to one place.
+/// Divisor: the tail is loose where that saves more than this part of the other blocks' size, since the
+/// reader then has to copy all blocks to one place.
 const TAIL_PART_MIN: usize = 16;
 
 static ZEROS: [u8; ALIGNMENT] = [0; ALIGNMENT];
 
-/// The parcel of `chunks`, which all have `rows` rows, in pieces to be sent one after the other. The pieces
-/// share the chunks' memory.
+/// Returns the parcel of `chunks`, which must all have `rows` rows, in pieces to be sent one after the other.
+/// The pieces share the chunks' memory.
 pub fn pack_chunks(rows: usize, chunks: &[Arc<Chunk>]) -> Vec<Bytes> {
     let mut writer = Writer::default();
     writer.number(0);
@@ -41,7 +42,7 @@ pub fn pack_chunks(rows: usize, chunks: &[Arc<Chunk>]) -> Vec<Bytes> {
     writer.finish()
 }
 
-/// The head so far and the buffers that come after it.
+/// The head so far, and the buffers that follow it.
 #[derive(Default)]
 struct Writer {
     head: Vec<u8>,
@@ -80,7 +81,7 @@ impl Writer {
                 self.ends(ends);
                 self.buffer(data.clone());
             }
-            // All codes are decoded in one go: where each value's codes end does not matter.
+            // All codes are decoded in one pass, so the ends of each value's codes are not needed.
             Body::Fsst { table, lengths, data, .. } => {
                 self.head.push(FSST);
                 let (symbols, symbol_lengths) = table.parts();
@@ -101,7 +102,7 @@ impl Writer {
         self.buffers.push(buffer);
     }
 
-    /// The values' ends and bytes, and a code for each row.
+    /// Writes the ends and bytes of the values, and a code for each row.
     fn dictionary(&mut self, values: &ArrayRef, codes: &Packed) {
         self.head.push(DICTIONARY);
         let values = slices(values);
@@ -150,7 +151,7 @@ impl Writer {
         pad(&mut small);
         for buffer in buffers {
             if buffer.len() < PIECE_BYTES_MIN {
-                // Pieces before this one end at the alignment too.
+                // The pieces before this one end aligned too.
                 small.extend_from_slice(&buffer);
                 pad(&mut small);
                 continue;

@@ -44,16 +44,16 @@ pub const TYPES: [DataType; 18] = [
     DataType::BinaryView,
 ];
 
-/// How the values of a column are spread.
+/// The distribution of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
-    /// One value.
+    /// One value in all rows.
     Constant,
     /// Few different values.
     Few,
     /// A narrow range of numbers; text of a small vocabulary.
     Narrow,
-    /// Everything that the type can hold, its ends among it.
+    /// Any value of the type, including its extremes.
     Wild,
 }
 
@@ -136,7 +136,7 @@ fn integers<T: ArrowPrimitiveType<Native: Wild>>(
 ) -> ArrayRef {
     let base = random.next() as i64 >> random.below(63);
     let width = random.below(30);
-    // Of the wild ones, some fill 64 bits, so that all of a wide decimal can still be packed.
+    // Half of the wild integer columns are limited to 64 bits, so that wide decimals are packed as well.
     let narrow_wild = random.below(2) == 0;
     let value = |random: &mut Random| -> T::Native {
         match shape {

@@ -1,4 +1,4 @@
-//! Chunks as bytes: whole ones come back, damaged ones are refused or harmless.
+//! Serialized chunks: whole ones read back, damaged ones are refused or harmless.
 
 use super::arrays::{Random, SHAPES, TYPES, array};
 use super::chunks::check;
@@ -45,7 +45,7 @@ fn compressed_text_comes_back_from_its_bytes() {
 
 #[test]
 fn a_dictionary_whose_values_share_bytes_costs_no_more_than_a_chunk() {
-    // Every value is the rest of one text from another place on: distinct, in order, and long.
+    // Each value is a suffix of one text: distinct, in order, and long.
     let (text, values) = (vec![b'x'; 4 << 20], 60_000_u32);
     let view = |start: u32| {
         let length = text.len() as u32 - start;
@@ -68,7 +68,7 @@ fn a_dictionary_whose_values_share_bytes_costs_no_more_than_a_chunk() {
     assert!(error.kind == ErrorKind::Corrupt && error.message.contains("more values"), "{error}");
 }
 
-/// Uses a chunk in every way; nothing may panic.
+/// Calls every operation on a chunk; none may panic.
 fn exercise(chunk: &Chunk) {
     let rows = chunk.rows();
     let all = chunk.decode(0..rows).unwrap();
@@ -88,7 +88,7 @@ fn exercise(chunk: &Chunk) {
 
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..1 + random.below(3) {
-        // Headers are where the lengths are: most changes go there.
+        // Lengths are in the headers, so most changes go there.
         let near = if random.below(3) == 0 { bytes.len() } else { bytes.len().min(120) };
         let at = random.below(near);
         match random.below(8) {
@@ -167,5 +167,17 @@ fn any_bytes_at_all_are_refused() {
         if let Ok(chunk) = read(&pool, &bytes) {
             exercise(&chunk);
         }
+    }
+}
+
+#[test]
+fn decimal_types_that_are_not_canonical_are_refused() {
+    let mut bytes = Vec::new();
+    crate::type_code::write(&arrow_schema::DataType::Decimal128(38, -38), &mut bytes);
+    let read = |bytes: &[u8]| crate::type_code::read(&mut crate::bytes::Reader::new(bytes));
+    assert_eq!(read(&bytes), Ok(arrow_schema::DataType::Decimal128(38, -38)));
+    for (precision, scale) in [(0, 0_i8), (39, 0), (5, 6), (38, -39)] {
+        let changed = [bytes[0], precision, scale.cast_unsigned()];
+        assert_eq!(read(&changed).unwrap_err().kind, ErrorKind::Corrupt, "decimal({precision},{scale})");
     }
 }

@@ -33,7 +33,7 @@ pub fn literal(array: &ArrayRef, row: usize) -> Option<Literal> {
     Some(Literal::new(value, array.data_type().clone()).unwrap())
 }
 
-/// Checks everything that a chunk can be asked for against the array that it was made of.
+/// Checks all operations of a chunk against the array that it was encoded from.
 pub fn check(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
     assert_eq!(chunk.rows(), array.len());
     assert_eq!(chunk.null_count(), array.null_count());
@@ -94,7 +94,7 @@ fn check_pick(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
         let taken = arrow_select::take::take(&expected, &UInt32Array::from(rows.clone()), None).unwrap();
         assert_eq!(&picked.gather(&rows).unwrap(), &taken);
         let bytes_plain = encode(&expected).unwrap().bytes_plain();
-        // A NULL row may count with the string that it has no meaning of.
+        // The arbitrary string of a NULL row may be counted.
         assert!(picked.bytes_plain() == bytes_plain || picked.null_count() > 0);
         let schema = super::schema_of(std::slice::from_ref(&expected));
         let mut sent = Vec::new();
@@ -164,7 +164,7 @@ fn check_integers(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
     }
 }
 
-/// A predicate on some blocks, for some of their rows, against the predicate on each value.
+/// Checks a predicate on some blocks, for some of their rows, against a test of each value.
 fn check_predicate(
     values: &[i64],
     random: &mut Random,
@@ -184,7 +184,7 @@ fn check_predicate(
     assert_eq!(alive, expected);
 }
 
-/// Floats in the order that SQL has.
+/// Checks floats in SQL's order.
 fn check_floats(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
     let Some(floats) = chunk.floats() else { return };
     let one_zero = |value: f64| if value == 0.0 { 0.0 } else { value };
@@ -377,7 +377,7 @@ fn strings_of_which_each_comes_a_few_times_have_a_dictionary() {
 
 #[test]
 fn symbols_are_those_of_strings_from_all_over() {
-    // The first rows are like no others, and every other row is empty.
+    // The first rows are unlike all others, and every other row is empty.
     let words = ["lease", "token", "commit", "retry", "page", "queue"];
     let text = |row: usize| match row {
         0..1000 => format!("{row:0>200}"),

@@ -21,7 +21,7 @@ fn builder(pool: &Arc<Pool>, schema: &Schema, rows_hint: Option<u64>) -> TableBu
     TableBuilder::new(Arc::clone(pool), TenantName::default(), schema, rows_hint).unwrap()
 }
 
-/// One column of a table, put together again.
+/// Returns one column of a table, concatenated.
 fn column(table: &Table, index: usize) -> ArrayRef {
     let parts: Vec<ArrayRef> =
         table.row_groups.iter().map(|group| group.chunks[index].decode(0..group.rows).unwrap()).collect();
@@ -228,7 +228,7 @@ fn what_row_groups_hold_is_counted_until_they_are_taken() {
     let mut builder = builder(&pool, &batch.schema(), None);
     builder.buffer(&batch).unwrap();
     let bytes = columns[0].get_buffer_memory_size();
-    // The last nine rows do not keep what the others share with them.
+    // The last nine rows do not hold the memory that they shared with the others.
     assert!(builder.bytes_held() < 4096 + PLAIN_EXCESS_BYTES_MAX && bytes > PLAIN_EXCESS_BYTES_MAX);
     assert_eq!(std::iter::from_fn(|| builder.take_full_row_group()).count(), 2);
     assert!((9 * 8..4096).contains(&builder.bytes_held()));
@@ -253,7 +253,7 @@ fn distinct_strings_are_kept_within_their_bytes() {
     let distinct = |length: usize, columns: usize| {
         let texts: Vec<String> = (0..2000).map(|i| format!("{i:0>length$}")).collect();
         let texts = StringViewArray::from_iter_values(texts);
-        // Each often enough for a dictionary.
+        // Each value is frequent enough for a dictionary.
         let rows: UInt32Array = (0..20_000).map(|row| row % 2000).collect();
         let column = arrow_select::take::take(&texts, &rows, None).unwrap();
         let columns = vec![column; columns];

@@ -1,5 +1,5 @@
-//! Exact sums and means of distinct values. DataFusion finds out which values these are; only what it makes of
-//! them is done again.
+//! Exact sums and means of distinct values. DataFusion's accumulator collects the distinct values; only its
+//! computation of the result is replaced.
 
 use super::exact::ExactAccumulator;
 use arrow_array::ArrayRef;
@@ -49,10 +49,10 @@ impl Accumulator for Distinct {
     }
 }
 
-/// The same in a window whose frame moves: a value leaves when its last row does.
+/// The same for a window whose frame moves: a value is removed together with its last row.
 #[derive(Debug)]
 pub(super) struct SlidingDistinct {
-    /// How many rows of the frame have each value.
+    /// Number of rows in the frame, by value.
     rows: HashMap<ScalarValue, u64>,
     exact: ExactAccumulator,
 }

@@ -1,5 +1,5 @@
-//! Exact sums and means as DataFusion's accumulators: of groups, and of one group, from which the rows that
-//! leave a window's frame are taken out again.
+//! Exact sums and means as DataFusion accumulators: for groups, and for a single group, from which rows that
+//! leave a window's frame are subtracted.
 
 use arrow_array::{ArrayRef, BooleanArray};
 use arrow_schema::FieldRef;
@@ -10,7 +10,7 @@ use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use farpool_statistics::ExactSums;
 use std::sync::Arc;
 
-/// What a result is called and which type it has.
+/// The name and type of a result.
 #[derive(Debug)]
 struct Outcome {
     name: String,
@@ -103,7 +103,7 @@ impl ExactAccumulator {
         ExactAccumulator { sums: sums.retractable(), outcome: Outcome::of(arguments) }
     }
 
-    /// Starts again without rows.
+    /// Resets to a state without rows.
     pub(super) fn clear(&mut self) {
         self.sums.drop_first(1);
         self.sums.resize(1);

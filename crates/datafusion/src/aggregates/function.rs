@@ -1,5 +1,5 @@
-//! The functions as DataFusion knows them: all that a planner asks is answered by DataFusion's function of the
-//! name, and only accumulators are ours.
+//! The replaced functions as DataFusion UDAFs: planning questions are answered by DataFusion's function of
+//! the same name; only the accumulators are replaced.
 
 use super::distinct::{Distinct, SlidingDistinct};
 use super::exact::{ExactAccumulator, ExactGroups};
@@ -44,7 +44,7 @@ pub(crate) fn percentile_cont() -> Arc<AggregateUDF> {
     Replacement::of(percentile_cont::percentile_cont_udaf(), Meaning::Percentile)
 }
 
-/// `bool_and` and `bool_or`, from whose frames rows can be taken.
+/// `bool_and` and `bool_or`, which support removing rows from a moving frame.
 pub(super) fn truths() -> [Arc<AggregateUDF>; 2] {
     [
         Replacement::of(bool_and_or::bool_and_udaf(), Meaning::Truth(Truth::All)),
@@ -52,14 +52,14 @@ pub(super) fn truths() -> [Arc<AggregateUDF>; 2] {
     ]
 }
 
-/// A function of DataFusion's with other accumulators for some types.
+/// A function of DataFusion with other accumulators for some types.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Replacement {
     builtin: Arc<AggregateUDF>,
     meaning: Meaning,
 }
 
-/// What a function computes where it is not left to DataFusion.
+/// The meaning of a function for the types that are not left to DataFusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Meaning {
     Exact(Purpose),
@@ -70,13 +70,13 @@ enum Meaning {
 
 /// How values of one type are accumulated.
 enum Way {
-    /// By sums of this kind, which have no groups yet.
+    /// By exact sums; this value has no groups yet.
     Exact(ExactSums),
-    /// By DataFusion, as integers that have the order of the floats.
+    /// By DataFusion's accumulator, over integers with the order of the floats.
     Ordered,
-    /// By DataFusion, but for the last step.
+    /// By DataFusion's accumulator, except for the last step.
     Percentile,
-    /// By counts where the frame moves, else by DataFusion.
+    /// By counts of true and false rows if the frame moves, else by DataFusion.
     Truth(Truth),
     /// By DataFusion.
     Builtin,
@@ -99,7 +99,7 @@ impl Replacement {
     }
 }
 
-/// What DataFusion's function of integers is to be told instead of `arguments`, which are floats.
+/// Returns the arguments for DataFusion's accumulator of integers in place of `arguments`, which are floats.
 fn of_orders<'a>(arguments: &AccumulatorArgs<'a>, order: &'a [FieldRef; 1]) -> AccumulatorArgs<'a> {
     AccumulatorArgs {
         return_field: Arc::clone(&order[0]),
@@ -118,8 +118,8 @@ fn order_field(name: &str) -> [FieldRef; 1] {
     [Arc::new(Field::new(name, orders(), true))]
 }
 
-/// `simplify_expr_op_literal` is left out: DataFusion's SUM makes `sum(x) + c * count(x)` of `sum(x + c)`, and
-/// that wraps where the sum fits.
+/// Does not forward `simplify_expr_op_literal`: DataFusion's SUM rewrites `sum(x + c)` to
+/// `sum(x) + c * count(x)`, which can wrap where the sum does not.
 impl AggregateUDFImpl for Replacement {
     fn name(&self) -> &str {
         self.builtin.name()
@@ -157,7 +157,7 @@ impl AggregateUDFImpl for Replacement {
                 };
                 Ok(sums.state_types().into_iter().map(field).collect())
             }
-            // The values themselves; of extremes the floats.
+            // The state is the values themselves; for extremes, the floats.
             Way::Exact(_) | Way::Ordered | Way::Percentile | Way::Truth(_) | Way::Builtin => {
                 self.builtin.state_fields(arguments)
             }
@@ -189,7 +189,7 @@ impl AggregateUDFImpl for Replacement {
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs<'_>) -> bool {
         match self.way(arguments.expr_fields) {
             Way::Exact(_) => !arguments.is_distinct,
-            // Groups of values that are kept have an accumulator each.
+            // A percentile keeps all values, so that each group has its own accumulator.
             Way::Percentile => false,
             Way::Ordered | Way::Truth(_) | Way::Builtin => {
                 self.builtin.groups_accumulator_supported(arguments)
@@ -249,7 +249,8 @@ impl AggregateUDFImpl for Replacement {
         self.builtin.is_descending()
     }
 
-    /// No sum is taken from statistics: those of several files were added up by what wraps.
+    /// Sums are not taken from statistics: DataFusion adds up those of several files with wrapping
+    /// arithmetic.
     fn value_from_stats(&self, arguments: &StatisticsArgs<'_>) -> Option<ScalarValue> {
         match self.meaning {
             Meaning::Exact(_) => None,
@@ -263,7 +264,7 @@ impl AggregateUDFImpl for Replacement {
         self.builtin.supports_within_group_clause()
     }
 
-    /// Percentiles at the ends are MIN and MAX: those of this file.
+    /// DataFusion simplifies percentiles at the ends to MIN and MAX; uses those of this file.
     fn simplify(&self) -> Option<AggregateFunctionSimplification> {
         if self.meaning != Meaning::Percentile {
             return None;

@@ -1,7 +1,8 @@
-//! MODE: the most frequent value, which neither DataFusion nor a pool has. Of equally frequent ones it is the least, so
-//! that the order of rows does not show.
+//! MODE: the most frequent value, which neither DataFusion nor a pool computes. Among equally frequent values
+//! it returns the least, so that the result does not depend on the order of rows.
 //!
-//! The state is what was counted, as two lists. Memory: an entry for each distinct value of a group.
+//! The state is the counted values and their counts, as two lists. Memory: an entry for each distinct value
+//! of a group.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -19,7 +20,7 @@ use std::collections::HashMap;
 use std::mem::size_of;
 use std::sync::Arc;
 
-/// The function.
+/// Makes the function.
 pub(super) fn mode() -> AggregateUDF {
     AggregateUDF::from(Mode { signature: Signature::any(1, Volatility::Immutable) })
 }
@@ -73,18 +74,18 @@ impl AggregateUDFImpl for Mode {
     }
 }
 
-/// How often each value was met, by its encoding as a sortable row.
+/// The count of each value, by the value's encoding as a sortable row.
 #[derive(Debug)]
 struct Counts {
     data_type: DataType,
     rows: RowConverter,
     counts: HashMap<Box<[u8]>, i64>,
-    /// Of the encodings.
+    /// Bytes of the encodings.
     bytes: usize,
 }
 
 impl Counts {
-    /// Adds `times` each value that is not NULL.
+    /// Adds each value that is not NULL, with the count that `times` returns for its row.
     fn add(&mut self, values: &ArrayRef, times: impl Fn(usize) -> i64) -> Result<()> {
         let values = one_zero(values)?;
         let rows = self.rows.convert_columns(&[Arc::clone(&values)])?;
@@ -111,7 +112,7 @@ impl Counts {
     }
 }
 
-/// -0.0 is 0.0.
+/// Replaces -0.0 by 0.0.
 fn one_zero(values: &ArrayRef) -> Result<ArrayRef> {
     match values.data_type() {
         found if found.is_floating() => {

@@ -1,6 +1,7 @@
-//! Extremes of floats. DataFusion's start at the greatest and the least finite float, and where there is a NaN
-//! the order of rows shows in them. Extremes of integers do neither: floats become integers of the same order
-//! ([`Step::Order`], NaN being greatest), DataFusion picks one of these, and that becomes the float again.
+//! MIN and MAX of floats. DataFusion's accumulators start at the greatest and the least finite float, and
+//! with a NaN the result depends on the order of rows. Its accumulators of integers have neither problem:
+//! floats are mapped to integers of the same order ([`Step::Order`], NaN being greatest), and the result is
+//! mapped back.
 
 use arrow_array::{ArrayRef, BooleanArray};
 use arrow_schema::{DataType, Field, FieldRef};
@@ -9,7 +10,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use farpool_planner::finish::{Step, float_of};
 
-/// The type of integers that stand for floats.
+/// The type of the integers that represent floats.
 pub(super) fn orders() -> DataType {
     DataType::Int64
 }
@@ -23,7 +24,7 @@ fn floats_of(orders: &[ArrayRef], field: &Field) -> Result<ArrayRef> {
     Step::Float.apply(orders, field).map_err(crate::error::wrap)
 }
 
-/// An accumulator of integers for all rows, or for a frame that moves.
+/// An accumulator of one group, or of a moving frame, over integers.
 #[derive(Debug)]
 pub(super) struct Ordered {
     integers: Box<dyn Accumulator>,
@@ -73,7 +74,7 @@ impl Accumulator for Ordered {
     }
 }
 
-/// An accumulator of integers for groups.
+/// An accumulator of groups over integers.
 pub(super) struct OrderedGroups {
     integers: Box<dyn GroupsAccumulator>,
     field: FieldRef,

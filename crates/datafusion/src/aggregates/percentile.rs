@@ -1,5 +1,5 @@
-//! PERCENTILE_CONT by the standard's formula. DataFusion collects and keeps the values; its own interpolation counts
-//! millionths of the way from one value to the next.
+//! PERCENTILE_CONT by the standard's formula. DataFusion's accumulator collects the values; its own
+//! interpolation is replaced because it rounds the position between two values to millionths.
 
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
@@ -16,15 +16,15 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Percentile {
     values: Box<dyn Accumulator>,
-    /// From the least value on, whatever the order of the call.
+    /// The requested share, counted from the least value whatever the order of the call.
     share: f64,
     data_type: DataType,
-    /// Distinct values stay where they are when they are read; others are taken.
+    /// Whether only distinct values count. Reading them leaves them in the accumulator; others are moved out.
     is_distinct: bool,
 }
 
 impl Percentile {
-    /// `values` is DataFusion's, which has checked the arguments.
+    /// Wraps `values`, DataFusion's accumulator, which has checked the arguments.
     pub(super) fn new(values: Box<dyn Accumulator>, arguments: &AccumulatorArgs<'_>) -> Result<Percentile> {
         let share = arguments.exprs.get(1).and_then(|expr| expr.downcast_ref::<Literal>());
         let share = share.and_then(|literal| match literal.value().cast_to(&DataType::Float64) {
@@ -57,8 +57,8 @@ impl Accumulator for Percentile {
         self.values.supports_retract_batch()
     }
 
-    /// DataFusion's own takes the first of several states alone: it meets no more where groups have accumulators of
-    /// another kind.
+    /// Merges every state. DataFusion's own accumulator merges only the first of several; in DataFusion it
+    /// never gets more, because groups have another kind of accumulator there.
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         let lists = &states[0];
         for row in (0..lists.len()).filter(|row| lists.is_valid(*row)) {
@@ -76,7 +76,7 @@ impl Accumulator for Percentile {
         let floats = floats.as_primitive::<Float64Type>();
         let interpolated = interpolated(floats.values().to_vec(), self.share);
         if !self.is_distinct {
-            // The rows of a window's frame are still wanted.
+            // Puts the values back: later rows of a window's frame still need them.
             self.values.merge_batch(&[Arc::clone(list) as ArrayRef])?;
         }
         ScalarValue::Float64(interpolated).cast_to(&self.data_type)
@@ -91,8 +91,8 @@ impl Accumulator for Percentile {
     }
 }
 
-/// The value at `share` of the way from the least to the greatest, NaN being greatest; on the line between its
-/// neighbours if it is none of the values.
+/// Returns the value at `share` of the way from the least to the greatest, NaN being greatest; interpolated
+/// linearly between its neighbours if it is none of the values.
 fn interpolated(mut values: Vec<f64>, share: f64) -> Option<f64> {
     let place = share * values.len().checked_sub(1)? as f64;
     let (_, low, above) = values.select_nth_unstable_by(place as usize, f64::total_cmp);

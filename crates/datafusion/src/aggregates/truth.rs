@@ -1,4 +1,4 @@
-//! BOOL_AND and BOOL_OR in a window whose frame moves: how many rows of the frame are true and how many are false.
+//! BOOL_AND and BOOL_OR in a window whose frame moves: counts the true and the false rows of the frame.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
@@ -6,16 +6,16 @@ use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::Accumulator;
 
-/// What is asked of the rows that are not NULL.
+/// The condition on the rows that are not NULL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Truth {
-    /// All are true.
+    /// All rows are true.
     All,
-    /// Some is true.
+    /// At least one row is true.
     Some,
 }
 
-/// The rows of the frame that are true, and those that are false.
+/// Counts of the true and the false rows of the frame.
 #[derive(Debug)]
 pub(super) struct SlidingTruth {
     truth: Truth,

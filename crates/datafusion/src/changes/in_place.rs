@@ -1,5 +1,5 @@
-//! Changes that a pool makes by itself, where it carries out the condition and computes the new values: no row leaves it,
-//! and row groups and columns that do not change stay where they are.
+//! Changes that a pool makes itself, where it can run the condition and compute the new values: no row leaves
+//! the pool, and row groups and columns that do not change stay as they are.
 
 use super::sum;
 use crate::absorb::Piece;
@@ -19,19 +19,19 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(super) struct InPlace {
     table: PoolTable,
-    /// How many these are.
+    /// Counts the rows to change.
     count: Rows,
-    /// What changes them.
+    /// The prepared program that changes them.
     handle: Handle,
 }
 
-/// A plan for how many rows `changed` gives.
+/// Returns a plan that counts the rows of `changed`.
 pub(super) fn counted(changed: LogicalPlan) -> Result<LogicalPlan> {
     LogicalPlanBuilder::from(changed).aggregate(Vec::<Expr>::new(), vec![count(lit(1))])?.build()
 }
 
 impl InPlace {
-    /// A DELETE of the rows of `changed`, what a filter lets pass of the table; `None` if the pool cannot do that.
+    /// Plans a DELETE of the rows of `changed`, a filter over the table; `None` if the pool cannot do that.
     pub async fn delete(
         state: &SessionState,
         table: &PoolTable,
@@ -41,8 +41,8 @@ impl InPlace {
         InPlace::plan(state, table, changed, Program { output: Output::Rows(Vec::new()), ..found }).await
     }
 
-    /// An UPDATE of the rows of `changed`, the whole table or what of it a filter lets pass, to what `projection` makes of
-    /// them; `None` if the pool cannot do that.
+    /// Plans an UPDATE of the rows of `changed`, the whole table or a filter over it, to the values of
+    /// `projection`; `None` if the pool cannot do that.
     pub async fn update(
         state: &SessionState,
         table: &PoolTable,
@@ -52,7 +52,7 @@ impl InPlace {
         let names = projection.schema.fields().iter().map(|field| field.name());
         let (names, assigned): (Vec<&String>, Vec<Expr>) =
             names.zip(projection.expr.iter().cloned()).filter(|(name, expr)| is_assigned(name, expr)).unzip();
-        // Without new values it would be a DELETE.
+        // Without new values the program would be a DELETE.
         if assigned.is_empty() {
             return Ok(None);
         }
@@ -87,17 +87,17 @@ impl InPlace {
         Ok(Some(InPlace { table: table.clone(), count, handle }))
     }
 
-    /// What is computed for it here.
+    /// The plan that runs in the engine for this change.
     pub fn rows(&self) -> &Rows {
         &self.count
     }
 
-    /// What the pool does, as an indented block.
+    /// Describes what the pool does, as an indented block.
     pub fn explain(&self) -> String {
         explain::explain(&self.table.pool().url(), &self.handle, &[], self.table.info())
     }
 
-    /// Makes it; how many rows it changed.
+    /// Makes the change; returns the number of changed rows.
     pub async fn run(&self) -> farpool_model::Result<u64> {
         let rows = sum(self.count.start()?).await?;
         if rows > 0 {
@@ -107,12 +107,13 @@ impl InPlace {
     }
 }
 
-/// Whether a column gets another value than its own.
+/// Whether a column gets a new value.
 fn is_assigned(name: &str, expr: &Expr) -> bool {
     !matches!(expr.clone().unalias_nested().data, Expr::Column(column) if column.name == name)
 }
 
-/// The program that gives all rows of the plan, whatever it costs; `None` if there is none, or programs are not wanted.
+/// Returns the program for all rows of the plan, whatever it costs; `None` if none can express it, or
+/// push-down is off.
 fn program_for(state: &SessionState, plan: &LogicalPlan) -> Result<Option<Program>> {
     let optimized = state.optimize(plan)?;
     Ok(Piece::read(&optimized).ok().and_then(|piece| piece.program(optimized.schema()).ok()))

@@ -1,4 +1,4 @@
-//! Subqueries in the condition of a change: computed once, and put into it as values.
+//! Subqueries in the condition of a change: computed once and replaced by their values.
 
 use crate::error;
 use crate::rows::Rows;
@@ -11,7 +11,7 @@ use datafusion::logical_expr::{Expr, Subquery, lit};
 use farpool_model::limits;
 use futures::TryStreamExt;
 
-/// The condition with values in place of its subqueries.
+/// Returns the condition with values in place of its subqueries.
 pub(super) async fn computed(state: &SessionState, condition: Expr) -> Result<Expr> {
     let mut subqueries = Vec::new();
     condition.apply(|expr| {
@@ -56,7 +56,7 @@ async fn compute(state: &SessionState, expr: &Expr) -> Result<Expr> {
     }
 }
 
-/// The values of the one column of a subquery.
+/// Returns the values of a subquery's single column.
 async fn values(state: &SessionState, subquery: &Subquery) -> Result<Vec<ScalarValue>> {
     let mut batches = plan(state, subquery).await?.start().map_err(error::wrap)?;
     let mut values = Vec::new();

@@ -1,8 +1,9 @@
-//! CASE whose value is true or false, with parts that may fail. DataFusion makes AND and OR of one with few branches, which
-//! it evaluates on rows that do not reach them: `CASE WHEN x <> 0 THEN 1 / x > 2 END` would divide by zero.
+//! Boolean CASE expressions with parts that may fail. DataFusion rewrites a CASE with few branches to AND and
+//! OR, which are evaluated on rows that do not reach a branch: `CASE WHEN x <> 0 THEN 1 / x > 2 END` would
+//! divide by zero.
 //!
-//! Invariant: from the analyzer until operators are made, such a CASE stands as `CASE true WHEN …`, which means the same
-//! and is left alone.
+//! Invariant: from the analyzer until physical operators are made, such a CASE is written `CASE true WHEN …`,
+//! which has the same meaning and is not rewritten.
 
 use arrow_schema::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -11,7 +12,8 @@ use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, lit};
 
-/// `expr` in the form that is left alone, if it is such a CASE, or a `coalesce`, of which DataFusion makes one.
+/// Rewrites `expr` to the form that is not rewritten, if it is such a CASE or a `coalesce`, which DataFusion
+/// turns into a CASE.
 pub(super) fn kept(expr: Expr, input: &DFSchema) -> Result<Transformed<Expr>> {
     let is_boolean = |expr: &Expr| expr.get_type(input).map(|data_type| data_type == DataType::Boolean);
     match expr {
@@ -26,14 +28,15 @@ pub(super) fn kept(expr: Expr, input: &DFSchema) -> Result<Transformed<Expr>> {
                 && call.args.first().map_or(Ok(false), is_boolean)? =>
         {
             let last = call.args.pop().map(Box::new);
-            let branches = call.args.into_iter().map(|arg| (Box::new(arg.clone().is_not_null()), Box::new(arg)));
+            let branches =
+                call.args.into_iter().map(|arg| (Box::new(arg.clone().is_not_null()), Box::new(arg)));
             Ok(Transformed::yes(Expr::Case(Case::new(Some(Box::new(lit(true))), branches.collect(), last))))
         }
         other => Ok(Transformed::no(other)),
     }
 }
 
-/// The plan with each such CASE as it was.
+/// Restores each such CASE in the plan.
 pub(crate) fn given_back(plan: LogicalPlan) -> Result<LogicalPlan> {
     let given_back = plan.transform_up_with_subqueries(|plan| {
         let mut found = false;
@@ -63,20 +66,22 @@ fn is_kept(case: &Case) -> bool {
     case.expr.as_deref().is_some_and(|operand| *operand == lit(true))
 }
 
-/// Whether anything may fail but the first condition, which is evaluated on all rows.
+/// Whether anything except the first condition may fail; the first is evaluated on all rows anyway.
 fn has_branch_that_may_fail(case: &Case) -> bool {
     let branches = case.when_then_expr.iter().enumerate();
     let fails = branches.map(|(i, (when, then))| (i > 0 && may_fail(when)) || may_fail(then));
     fails.chain(case.else_expr.iter().map(|otherwise| may_fail(otherwise))).any(|fails| fails)
 }
 
-/// Whether an expression has other parts than comparisons and logic, which never fail.
+/// Whether an expression contains more than comparisons and logic, which never fail.
 fn may_fail(expr: &Expr) -> bool {
     let fails = expr.exists(|part| {
         let never = match part {
             Expr::BinaryExpr(BinaryExpr { op, .. }) => op.supports_propagation() || op.is_logic_operator(),
             Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::Literal(..) | Expr::Alias(_) => true,
-            Expr::Not(_) | Expr::IsNull(_) | Expr::IsNotNull(_) | Expr::IsTrue(_) | Expr::IsNotTrue(_) => true,
+            Expr::Not(_) | Expr::IsNull(_) | Expr::IsNotNull(_) | Expr::IsTrue(_) | Expr::IsNotTrue(_) => {
+                true
+            }
             Expr::IsFalse(_) | Expr::IsNotFalse(_) | Expr::IsUnknown(_) | Expr::IsNotUnknown(_) => true,
             Expr::Like(_) | Expr::Between(_) | Expr::InList(_) | Expr::Case(_) | Expr::TryCast(_) => true,
             _ => false,

@@ -1,4 +1,4 @@
-//! The function that stands in plans for arithmetic that may fail.
+//! The function that replaces arithmetic that may fail in plans.
 
 use super::ArithmeticOp;
 use arrow_array::{ArrayRef, Datum};
@@ -13,29 +13,30 @@ use datafusion::logical_expr::{
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// What is computed.
+/// The arithmetic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     Binary(ArithmeticOp),
     Negative,
 }
 
-/// An operation on integers or decimals, as DataFusion's operator types it, whose result is an error where it does not
-/// fit. It is in no registry: statements cannot name it.
+/// An operation on integers or decimals with the result type of DataFusion's operator; a result that does not
+/// fit is an error. The function is not registered, so that statements cannot call it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct CheckedFunction {
     operation: Operation,
-    /// Of the result. To find it out from the operands takes long in a long row of operators.
+    /// Type of the result. It is stored, because deriving it from the operands is slow for a long chain of
+    /// operators.
     data_type: DataType,
     signature: Signature,
 }
 
-/// The operation that a call stands for, if it does.
+/// Returns the operation of a call of [`CheckedFunction`].
 pub(crate) fn operation(call: &ScalarFunction) -> Option<Operation> {
     call.func.inner().downcast_ref::<CheckedFunction>().map(|function| function.operation)
 }
 
-/// The type of `expr` over `input`.
+/// Returns the type of `expr` over `input`.
 pub(super) fn type_of(expr: &Logical, input: &DFSchema) -> Result<DataType> {
     let checked = match expr {
         Logical::ScalarFunction(call) => call.func.inner().downcast_ref::<CheckedFunction>(),
@@ -45,7 +46,7 @@ pub(super) fn type_of(expr: &Logical, input: &DFSchema) -> Result<DataType> {
 }
 
 impl Operation {
-    /// The operation of these operands, which have these types.
+    /// Makes a call of the operation on these operands, which have these types.
     pub(super) fn call(self, operands: Vec<Logical>, types: &[DataType]) -> Result<Logical> {
         let signature = Signature::any(operands.len(), Volatility::Immutable);
         let data_type = self.result_type(types)?;
@@ -64,7 +65,8 @@ impl Operation {
     }
 }
 
-/// Into one text, whatever the depth: DataFusion asks for the name of each part of a row of operators, many times.
+/// Appends the name to one string, whatever the depth: DataFusion asks many times for the name of each part
+/// of a chain.
 fn write_name(name: &mut String, operation: Operation, args: &[Logical]) {
     match (operation, args) {
         (Operation::Binary(op), [left, right]) => {
@@ -116,7 +118,7 @@ impl ScalarUDFImpl for CheckedFunction {
         }
     }
 
-    /// The name that the operator gives its column.
+    /// Returns the name that DataFusion's operator would give its column.
     fn schema_name(&self, args: &[Logical]) -> Result<String> {
         let mut name = String::new();
         write_name(&mut name, self.operation, args);

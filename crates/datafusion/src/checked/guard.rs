@@ -1,8 +1,8 @@
-//! Conditions of filters and joins whose arithmetic may fail.
+//! Guards conditions of filters and joins whose arithmetic may fail.
 //!
-//! Invariant: in what decides whether a row passes, a part that may fail is evaluated only on rows that the parts which
-//! cannot fail leave undecided, as in the pool. DataFusion evaluates both sides of AND and OR on all rows of a batch
-//! unless the first decides nearly all of them.
+//! Invariant: where a condition decides whether a row passes, a part that may fail is evaluated only on rows
+//! that the parts which cannot fail leave undecided, as in the pool. DataFusion evaluates both sides of AND
+//! and OR on all rows of a batch unless the first side decides nearly all of them.
 
 use super::operation;
 use datafusion::common::Result;
@@ -10,13 +10,13 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{BinaryExpr, Expr as Logical, LogicalPlan, Operator, lit};
 
-/// The plan with its conditions in that form. It is the last that is done before operators are made of it: other rules
-/// know what AND is.
+/// Returns the plan with guarded conditions. This is the last step before physical operators are made,
+/// because other rules need to recognize AND.
 pub(crate) fn guarded(plan: LogicalPlan) -> Result<LogicalPlan> {
     let guarded = plan.transform_up_with_subqueries(|mut plan| {
         let condition = match &mut plan {
             LogicalPlan::Filter(filter) => Some(&mut filter.predicate),
-            // NOT IN tells NULL from false.
+            // A null-aware join (NOT IN) distinguishes NULL from false.
             LogicalPlan::Join(join) if !join.null_aware => join.filter.as_mut(),
             _ => None,
         };
@@ -35,7 +35,7 @@ fn may_fail(expr: &Logical) -> Result<bool> {
     expr.exists(|expr| Ok(matches!(expr, Logical::ScalarFunction(call) if operation(call).is_some())))
 }
 
-/// A condition of which it counts only whether it is true.
+/// Guards a condition that only matters as true or not true.
 fn guarded_condition(expr: Logical) -> Result<Logical> {
     let op = match &expr {
         Logical::BinaryExpr(BinaryExpr { op: op @ (Operator::And | Operator::Or), .. }) => *op,

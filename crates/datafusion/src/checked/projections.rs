@@ -1,8 +1,8 @@
-//! What is computed of rows that pass a condition is computed of no others. DataFusion moves projections below filters
-//! where that makes rows narrower, and evaluates expressions that may fail on rows that the filter would have removed.
+//! Keeps filters below the expressions that depend on them. DataFusion moves projections below filters where
+//! that makes rows narrower, and then evaluates expressions that may fail on rows that the filter would have
+//! removed.
 //!
-//! Invariant: below a filter, right above what it reads, there is no projection with arithmetic that is checked or a
-//! cast. The rule comes last.
+//! Invariant: no projection with checked arithmetic or a cast is directly below a filter. The rule runs last.
 
 use super::function::CheckedFunction;
 use datafusion::common::config::ConfigOptions;
@@ -17,7 +17,7 @@ use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::projection::ProjectionExec;
 use std::sync::Arc;
 
-/// The rule.
+/// The optimizer rule.
 #[derive(Debug)]
 pub(crate) struct FiltersFirst;
 
@@ -41,7 +41,7 @@ impl PhysicalOptimizerRule for FiltersFirst {
     }
 }
 
-/// The projection above the filter, if `plan` is a filter above a projection that may fail.
+/// Moves the projection above the filter, if `plan` is a filter above a projection that may fail.
 fn swapped(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(filter) = plan.downcast_ref::<FilterExec>() else { return Ok(None) };
     let Some(projection) = filter.input().downcast_ref::<ProjectionExec>() else { return Ok(None) };

@@ -1,6 +1,6 @@
-//! Names that SELECT gives, used again: `select a + 1 as b, b * 2 as c … where c > 4`, as in DuckDB. A column of the
-//! tables goes before them, which only the planner knows: so the expression takes the place of a name once that is found
-//! to be no column.
+//! Reuse of aliases: `select a + 1 as b, b * 2 as c … where c > 4`, as in DuckDB. A column of the tables
+//! takes precedence, and only the planner knows the columns: an alias is therefore replaced by its expression
+//! once planning has failed because the name is not a column.
 
 use super::depth;
 use super::headers::normal;
@@ -15,14 +15,14 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::tokenizer::Location;
 use std::ops::ControlFlow;
 
-/// Where the planner found a name that is no column.
+/// A name that the planner did not find as a column, and its position.
 pub(super) struct Missing {
     name: String,
     at: Location,
 }
 
 impl Missing {
-    /// The name that `error` is about, if that is the error and says where it stands.
+    /// Returns the name that `error` is about, if the error is of this kind and has a position.
     pub(super) fn of(error: &DataFusionError) -> Option<Self> {
         let DataFusionError::SchemaError(inner, _) = error.find_root() else { return None };
         let SchemaError::FieldNotFound { field, .. } = &**inner else { return None };
@@ -41,12 +41,12 @@ impl Missing {
     }
 }
 
-/// Puts expressions in the place of their names, in the SELECT around the missing one.
+/// Replaces aliases by their expressions, in the SELECT that contains the missing name.
 pub(super) struct Reuse<'a> {
     pub missing: Missing,
     pub state: &'a SessionState,
     pub lowers: bool,
-    /// Whether something was replaced.
+    /// Whether anything was replaced.
     pub done: bool,
 }
 
@@ -73,7 +73,7 @@ impl Reuse<'_> {
         if !has(&*select, is_here) {
             return Ok(false);
         }
-        // What stands behind the list may use all of its names, an item those before it.
+        // Clauses after the list may use all of its aliases, an item only those before it.
         let user =
             select.projection.iter().position(|item| has(item, is_here)).unwrap_or(select.projection.len());
         let is_meant = |item: &SelectItem| {
@@ -94,7 +94,7 @@ impl Reuse<'_> {
         Ok(true)
     }
 
-    /// That the expression is the same each time that it is computed.
+    /// Refuses an expression that may have another value each time it is computed.
     fn check(&self, expr: &Expr) -> Result<()> {
         match is_volatile(self.state, expr) {
             true => Err(refusal(
@@ -109,7 +109,7 @@ impl Reuse<'_> {
     }
 }
 
-/// Whether it may be another value each time that it is computed.
+/// Whether the expression may have another value each time it is computed.
 pub(super) fn is_volatile(state: &SessionState, expr: &Expr) -> bool {
     has(expr, |expr| match expr {
         Expr::Function(function) => {
@@ -120,7 +120,7 @@ pub(super) fn is_volatile(state: &SessionState, expr: &Expr) -> bool {
     })
 }
 
-/// Whether an expression of this kind is part of it.
+/// Whether `node` contains an expression for which `is_meant` is true.
 fn has(node: &impl Visit, is_meant: impl Fn(&Expr) -> bool) -> bool {
     visit_expressions(node, |expr| match is_meant(expr) {
         true => ControlFlow::Break(()),
@@ -129,8 +129,8 @@ fn has(node: &impl Visit, is_meant: impl Fn(&Expr) -> bool) -> bool {
     .is_break()
 }
 
-/// Puts `expr` where the name stands. In queries within the SELECT only where it was found missing: it may be a column
-/// of theirs elsewhere.
+/// Replaces the name by `expr`. Within nested queries, only at the position where the name was found missing:
+/// elsewhere it may be a column of theirs.
 struct Put<'a> {
     reuse: &'a Reuse<'a>,
     expr: &'a Expr,
@@ -138,7 +138,7 @@ struct Put<'a> {
 }
 
 impl Put<'_> {
-    /// In what may use the name of the item at `place`.
+    /// Replaces the name wherever the alias of the item at index `place` may be used.
     fn behind(mut self, select: &mut Select, place: usize) {
         let items = select.projection.iter_mut().skip(place + 1);
         let broken = items.map(|item| VisitMut::visit(item, &mut self)).any(|visited| visited.is_break());

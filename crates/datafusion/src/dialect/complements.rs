@@ -1,4 +1,4 @@
-//! `~x`, the complement of an integer's bits, which the engine does not have: they differ from those of -1 in all places.
+//! Rewrites `~x`, the complement of an integer's bits, which the engine lacks, to an exclusive OR with -1.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value};
 

@@ -1,7 +1,9 @@
-//! `COPY (query) TO 'file' (FORMAT csv, HEADER)`, `COPY table TO STDOUT` and `COPY table FROM 'file' (…)` as PostgreSQL
-//! and DuckDB write them, besides DataFusion's `STORED AS … OPTIONS (…)`.
+//! Parses `COPY (query) TO 'file' (FORMAT csv, HEADER)`, `COPY table TO STDOUT` and
+//! `COPY table FROM 'file' (…)` in the syntax of PostgreSQL and DuckDB, besides DataFusion's
+//! `STORED AS … OPTIONS (…)`.
 //!
-//! COPY FROM is `INSERT INTO table SELECT * FROM read_csv('file', …)`, or of the function that reads its format.
+//! COPY FROM becomes `INSERT INTO table SELECT * FROM read_csv('file', …)`, or uses the reader of another
+//! format.
 
 use super::{Grammar, readers, refusal};
 use crate::error;
@@ -16,10 +18,10 @@ use farpool_model::{FileFormat, OptionValue, ReadOptions, brief};
 /// The target of `COPY … TO STDOUT`.
 pub(crate) const STDOUT: &str = "/dev/stdout";
 
-/// The source of `COPY … FROM STDIN`: a file that is there once, from its beginning to its end.
+/// The source of `COPY … FROM STDIN`, a file that can be read only once.
 pub(crate) const STDIN: &str = "/dev/stdin";
 
-/// The statement that `text` is, if it is COPY.
+/// Parses `text`, if it is a COPY statement.
 pub(super) fn statement(text: &str, recursion_limit: usize) -> Result<Option<Statement>> {
     let parser = Parser::new(&Grammar).with_recursion_limit(recursion_limit);
     let Ok(mut parser) = parser.try_with_sql(text) else { return Ok(None) };
@@ -28,7 +30,7 @@ pub(super) fn statement(text: &str, recursion_limit: usize) -> Result<Option<Sta
     }
     let source = source(&mut parser)?;
     let copied = if parser.parse_keyword(Keyword::TO) {
-        // Of files by partitions, which the engine writes by itself.
+        // Partitioned output is left to the engine's own writer.
         let Some(copy) = copy_to(&mut parser, source)? else { return Ok(None) };
         Statement::CopyTo(copy)
     } else {
@@ -42,10 +44,10 @@ pub(super) fn statement(text: &str, recursion_limit: usize) -> Result<Option<Sta
     }
 }
 
-/// What stands behind COPY.
+/// The source of the rows of COPY … TO.
 enum Source {
     Query(Box<Query>),
-    /// The table, and its columns, as they were written.
+    /// The table, and its list of columns, as written.
     Table(String, String),
 }
 
@@ -117,7 +119,7 @@ fn copy_from(parser: &mut Parser<'_>, source: Source, recursion_limit: usize) ->
         _ => Vec::new(),
     };
     if is_stdin && !options.iter().any(|(name, _)| name == "format") {
-        // Its name says nothing.
+        // The path has no extension that tells the format.
         options.push(("format".to_string(), OptionValue::Text("csv".to_string())));
     }
     let from = reader(&path, options)?;
@@ -128,7 +130,7 @@ fn copy_from(parser: &mut Parser<'_>, source: Source, recursion_limit: usize) ->
     Ok(Statement::Statement(Box::new(insert)))
 }
 
-/// The call that reads `path`.
+/// Returns the text of the reader call for `path`.
 fn reader(path: &str, options: Vec<(String, OptionValue)>) -> Result<String> {
     let (formats, options): (Vec<_>, Vec<_>) = options.into_iter().partition(|(name, _)| name == "format");
     let format = match formats.first().map(|(_, value)| plain(value)) {
@@ -146,7 +148,7 @@ fn reader(path: &str, options: Vec<(String, OptionValue)>) -> Result<String> {
     for (name, value) in options {
         let name = without_prefix(&name);
         known.set(name, &value).map_err(error::wrap)?;
-        // A keyword is no name in a call.
+        // A keyword cannot be the name of an argument.
         let name = if name == "null" { "nullstr" } else { name };
         call.push_str(&format!(", {name} = {}", literal(&value)));
     }
@@ -166,7 +168,7 @@ fn path(parser: &mut Parser<'_>, otherwise: &str) -> Result<String> {
     }
 }
 
-/// `(name value, name, …)`, names in lower case; an option without a value is true.
+/// Parses `(name value, name, …)`; names are in lower case, and an option without a value is true.
 fn options(parser: &mut Parser<'_>) -> Result<Vec<(String, OptionValue)>> {
     let mut options = Vec::new();
     parser.expect_token(&Token::LParen)?;
@@ -188,7 +190,7 @@ fn options(parser: &mut Parser<'_>) -> Result<Vec<(String, OptionValue)>> {
     Ok(options)
 }
 
-/// A value; a word is a text.
+/// Returns a constant; a bare word is a text.
 fn value(expr: &Expr) -> Result<OptionValue> {
     match readers::value(expr)? {
         OptionValue::Text(text) if text.eq_ignore_ascii_case("on") => Ok(OptionValue::Flag(true)),
@@ -197,12 +199,12 @@ fn value(expr: &Expr) -> Result<OptionValue> {
     }
 }
 
-/// DataFusion's names of options have the format before them: 'format.delimiter'.
+/// Removes the format from DataFusion's option names, such as 'format.delimiter'.
 pub(crate) fn without_prefix(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
 
-/// As the writer of files reads it.
+/// Formats a value as the file writer expects it.
 fn plain(value: &OptionValue) -> String {
     match value {
         OptionValue::Text(text) => text.clone(),
@@ -212,7 +214,7 @@ fn plain(value: &OptionValue) -> String {
     }
 }
 
-/// As SQL has it.
+/// Formats a value as an SQL literal.
 fn literal(value: &OptionValue) -> String {
     match value {
         OptionValue::Text(text) => quoted(text),

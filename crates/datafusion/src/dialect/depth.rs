@@ -1,8 +1,9 @@
-//! How deep a statement is. The parser, the planner and the operators walk over its trees one call within the other, on a
-//! stack that ends somewhere: `1 + 1 + 1` is a tree as deep as it has operators, although the parser makes it in a loop.
+//! Limits the depth of statements. The parser, the planner and the operators traverse syntax trees
+//! recursively, on a stack of limited size: `1 + 1 + 1` is a tree as deep as it has operators, although the
+//! parser builds it in a loop.
 //!
-//! Invariant: what passes [`check_text`] is parsed to trees of at most [`limits::SQL_DEPTH_MAX`] levels, and what passes
-//! [`check`] has been made no deeper by rules.
+//! Invariant: a text that passes [`check_text`] is parsed to trees of at most [`limits::SQL_DEPTH_MAX`]
+//! levels, and [`check`] ensures that rules have made them no deeper.
 
 use super::Grammar;
 use crate::error;
@@ -13,16 +14,16 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use farpool_model::{Error, limits};
 use std::ops::ControlFlow;
 
-/// Refuses a text before it is parsed.
+/// Refuses a text that is too deep, before it is parsed.
 ///
 /// # Errors
 /// `OverLimit`.
 pub(super) fn check_text(text: &str) -> Result<()> {
-    // An operator is a character at least: most texts need no look.
+    // Each operator has at least one character, so that most texts need no examination.
     if text.len() <= limits::SQL_DEPTH_MAX {
         return Ok(());
     }
-    // The parser says what is wrong with tokens.
+    // Invalid tokens are reported by the parser.
     let Ok(tokens) = Tokenizer::new(&Grammar, text).tokenize() else { return Ok(()) };
     let mut levels = Levels::default();
     for token in &tokens {
@@ -50,7 +51,7 @@ pub(super) fn check(node: &impl Visit) -> Result<()> {
     }
 }
 
-/// How many parts an expression has.
+/// Returns the number of parts of an expression.
 pub(super) fn parts(node: &impl Visit) -> usize {
     let mut measure = Measure::default();
     let visited = node.visit(&mut measure);
@@ -72,26 +73,27 @@ fn within(depth: usize) -> Result<()> {
     }
 }
 
-/// The brackets that are open, CASE … END among them.
+/// The open brackets, including CASE … END.
 ///
-/// A keyword may be a name, where an operand is due: `1 + where + 1`. So a clause ends an expression only behind what is
-/// an operand for certain; else the count goes on, which is too high rather than too low.
+/// A keyword may be a name in the place of an operand: `1 + where + 1`. Therefore a clause keyword ends an
+/// expression only after a certain operand; otherwise counting continues, so that the depth is over- rather
+/// than underestimated.
 #[derive(Default)]
 struct Levels {
     open: Vec<Level>,
     here: Level,
-    /// Of all of them together.
+    /// Depth of all levels together.
     depth: usize,
-    /// Whether the last token was an operand, or the end of one.
+    /// Whether the last token was an operand or the end of one.
     is_operand: bool,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Level {
     is_case: bool,
-    /// Operators since the expression began.
+    /// Operators since the beginning of the expression.
     operators: usize,
-    /// Queries and joins that stand one upon the other, which end with the bracket.
+    /// Queries and joins nested in each other, which end with the bracket.
     queries: usize,
 }
 
@@ -143,7 +145,7 @@ impl Levels {
             {
                 self.end_expression();
             }
-            // Where it does not end the branch before it, it begins the first one.
+            // A WHEN that does not end the branch before it begins the first branch.
             Keyword::WHEN if was_operand && self.here.is_case => self.end_expression(),
             Keyword::CASE if !was_operand => self.open(true),
             Keyword::END if self.here.is_case && was_operand => {

@@ -1,5 +1,6 @@
-//! EXISTS as a value: `select exists (select …)`. The engine has it as a condition only. Of a query that is no more than
-//! FROM and WHERE, a rule makes a join of it (`crate::exists`); of any other it is that the query has more than no rows.
+//! EXISTS as a value: `select exists (select …)`. The engine supports it as a condition only. If the query is
+//! just FROM and WHERE, an analyzer rule turns EXISTS into a join (`crate::exists`); otherwise it becomes
+//! `count(*) > 0` here.
 
 use super::sql;
 use datafusion::common::{DataFusionError, Result};
@@ -9,7 +10,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 
-/// In the columns of the SELECT. They get the name that was written: the engine calls every EXISTS the same.
+/// Rewrites EXISTS in the columns of the SELECT. They get their text as an alias: the engine names every
+/// EXISTS the same.
 pub(super) fn apply(select: &mut Select) -> Result<()> {
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(expr) = item
@@ -34,7 +36,7 @@ fn has_exists(expr: &Expr) -> bool {
 }
 
 struct Rewrite {
-    /// Queries around the place: their own columns are their own matter.
+    /// Depth of nested queries at this position: their own columns are rewritten separately.
     within: usize,
 }
 
@@ -69,7 +71,7 @@ impl VisitorMut for Rewrite {
     }
 }
 
-/// Whether it has a limit that leaves a row where there is one.
+/// Whether the query has a LIMIT that does not remove all rows.
 fn takes_some(query: &Query) -> bool {
     let Some(LimitClause::LimitOffset { limit: Some(Expr::Value(limit)), offset: None, limit_by }) =
         &query.limit_clause
@@ -83,13 +85,13 @@ fn takes_some(query: &Query) -> bool {
     limit_by.is_empty() && rows > 0
 }
 
-/// Whether the query has rows, by their number.
+/// Returns the condition that the number of the query's rows is positive, or zero if `negated`.
 fn has_rows(query: &Query, negated: bool) -> Result<Expr> {
     let than = if negated { "= 0" } else { "> 0" };
     sql::expr(&format!("((SELECT count(*) FROM ({query}) AS counted) {than})"))
 }
 
-/// Whether it has the rows that its FROM and WHERE have, which a subquery may share columns with.
+/// Whether the SELECT has exactly the rows of its FROM and WHERE, so that it may refer to outer columns.
 fn is_plain(select: &Select) -> bool {
     let is_plain = |item: &SelectItem| match item {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {

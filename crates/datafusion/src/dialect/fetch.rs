@@ -1,4 +1,4 @@
-//! `FETCH FIRST n ROWS ONLY` is `LIMIT n` (SQL:2008, 7.13).
+//! Rewrites `FETCH FIRST n ROWS ONLY` to `LIMIT n` (SQL:2008, 7.13).
 
 use super::refusal;
 use datafusion::common::Result;

@@ -1,5 +1,5 @@
-//! `to_char(d, 'YYYY-MM')`: formats in PostgreSQL's letters, which are constants, in those that the engine has (chrono's).
-//! A format with `%` is one of these already.
+//! `to_char(d, 'YYYY-MM')`: translates constant formats from PostgreSQL's patterns to the engine's
+//! (chrono's). A format with `%` is one of the engine's already.
 
 use super::headers::is_called;
 use super::refusal;
@@ -8,8 +8,9 @@ use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value, ValueWithSpan,
 };
 
-/// PostgreSQL's patterns and the engine's, longer ones before those that they begin with. What has none is refused:
-/// texts that are filled up with blanks or in capital letters, and numbers that are not.
+/// PostgreSQL's patterns and the engine's; a pattern comes before its own prefixes. Patterns without an
+/// equivalent (`None`) are refused: names padded with blanks or in capital letters, and numbers without
+/// padding.
 const PATTERNS: &[(&str, Option<&str>)] = &[
     ("FMMonth", Some("%B")),
     ("FMMon", Some("%b")),
@@ -80,7 +81,8 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// Numbers may be written in small letters; in names of months and days the letters say how these are written.
+/// Whether `text` begins with `pattern`. The case of letters matters only in names of months and days, where
+/// it selects the case of the output.
 fn begins(text: &str, pattern: &str) -> bool {
     let is_number = pattern.chars().all(|c| !c.is_lowercase());
     text.starts_with(pattern)

@@ -1,4 +1,4 @@
-//! `FROM t` alone is `SELECT * FROM t`. DataFusion reads it as a query of no columns.
+//! Rewrites `FROM t` alone to `SELECT * FROM t`. DataFusion reads it as a query without columns.
 
 use datafusion::sql::sqlparser::ast::{Select, SelectFlavor, SelectItem, WildcardAdditionalOptions};
 

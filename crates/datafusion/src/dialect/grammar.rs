@@ -1,10 +1,10 @@
-//! How text is read: as sqlparser's generic dialect does, but for these.
+//! Grammar of statements: sqlparser's generic dialect with these differences.
 //!
-//! - `x IS DISTINCT FROM y AND z`: the right side ends where AND, OR and NOT do their part, as SQL has it.
-//! - `2 ^ 10` is a power and binds more tightly than `*`, as in PostgreSQL and DuckDB; exclusive OR of bits is `5 # 3`, as
-//!   in PostgreSQL.
+//! - `x IS DISTINCT FROM y AND z`: the right side ends at AND, OR and NOT, as in the SQL standard.
+//! - `2 ^ 10` is a power and binds more tightly than `*`, as in PostgreSQL and DuckDB; exclusive OR of bits
+//!   is `5 # 3`, as in PostgreSQL.
 //! - `1_000_000` is a number.
-//! - `j ->> 'a' = 'b'` compares what the arrow gives, as in PostgreSQL.
+//! - `j ->> 'a' = 'b'` compares the result of the arrow, as in PostgreSQL.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
@@ -13,10 +13,10 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use std::any::TypeId;
 
-/// How tightly `^` binds: more than `*` and `/`, less than a sign before a number and `::`.
+/// Precedence of `^`: above `*` and `/`, below the sign of a number and `::`.
 const POWER: u8 = 45;
 
-/// How tightly `->` and its like bind: less than `+` and `-`, more than comparisons and IS.
+/// Precedence of `->` and similar operators: below `+` and `-`, above comparisons and IS.
 const ARROW: u8 = 25;
 
 /// The dialect of every statement.
@@ -32,7 +32,7 @@ macro_rules! as_the_generic_dialect {
 }
 
 impl Dialect for Grammar {
-    /// Where the parser asks for the dialect by type, this is the generic one.
+    /// The type as which the parser treats this dialect where it checks for specific dialects.
     fn dialect(&self) -> TypeId {
         TypeId::of::<GenericDialect>()
     }
@@ -91,7 +91,7 @@ impl Dialect for Grammar {
         }
     }
 
-    /// A sign belongs to what follows it before that is raised to a power: `-2 ^ 2` is 4.
+    /// Parses a sign together with its operand, before a power is applied: `-2 ^ 2` is 4.
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         let op = match parser.peek_token_ref().token {
             Token::Minus => UnaryOperator::Minus,

@@ -1,6 +1,6 @@
-//! What the columns of a result are called: as they were written, kept apart from the names in the plan. The engine's
-//! names of expressions have its own types and the names of files in them (`avg(flights.csv.delay)`, `Int64(1)`), and
-//! no two of them may be equal; two columns of a result may.
+//! The column names of a result, as they were written; they are separate from the names in the plan. The
+//! engine's names of expressions contain its own types and the names of files (`avg(flights.csv.delay)`,
+//! `Int64(1)`), and must be distinct; the columns of a result may have equal names.
 
 use arrow_schema::{Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
@@ -17,13 +17,13 @@ pub(crate) struct Headers(Vec<Header>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Header {
     One(String),
-    /// Of a wildcard: as many columns as there are, which are called what the plan calls them.
+    /// A wildcard: any number of columns, named as in the plan.
     Many,
 }
 
 impl Headers {
-    /// Those of `statement`; of what is no query, or has no list of columns, none. `lowers` says whether names without
-    /// quotes are read in lower case.
+    /// Returns the headers of `statement`; none if it is not a query, or has no list of columns. `lowers`
+    /// says whether names without quotes are converted to lower case.
     pub(super) fn of(statement: &SqlStatement, lowers: bool) -> Self {
         let query = match statement {
             SqlStatement::Query(query) => query,
@@ -36,14 +36,14 @@ impl Headers {
         };
         let Some(select) = leftmost(query) else { return Headers::default() };
         let headers: Vec<Header> = select.projection.iter().map(|item| header(item, lowers)).collect();
-        // A struct is unnested to its fields: beside a wildcard, nothing says how many of the columns are those.
+        // A struct is unnested to its fields; next to a wildcard, the number of columns of each is unknown.
         match headers.contains(&Header::Many) && select.projection.iter().any(unnests) {
             true => Headers::default(),
             false => Headers(headers),
         }
     }
 
-    /// The schema of a result with these headers: `schema`, which is the plan's, where there are none.
+    /// Returns `schema`, the plan's, with these headers as names; unchanged if there are no headers.
     pub(crate) fn over(&self, schema: &SchemaRef) -> SchemaRef {
         let fields = schema.fields();
         let ones = self.0.iter().filter(|header| **header != Header::Many).count();
@@ -59,7 +59,8 @@ impl Headers {
             }
             Header::Many => false,
         };
-        // Up to the first wildcard, and behind the last one.
+        // Headers are matched from the front up to the first wildcard, and from the back down to the last
+        // one.
         let _ = named.iter_mut().zip(&self.0).all(|(field, header)| name(field, header));
         if has_wildcards {
             let _ =
@@ -69,7 +70,7 @@ impl Headers {
     }
 }
 
-/// The SELECT whose columns the query has.
+/// Returns the SELECT that determines the query's columns.
 pub(super) fn leftmost(query: &Query) -> Option<&Select> {
     let mut body = &*query.body;
     loop {
@@ -97,7 +98,7 @@ fn header(item: &SelectItem, lowers: bool) -> Header {
     }
 }
 
-/// What a column is called that was given no name.
+/// Returns the header of an expression without an alias.
 pub(super) fn text(expr: &Expr, lowers: bool) -> String {
     match expr {
         Expr::Identifier(name) => normal(name, lowers),
@@ -107,7 +108,7 @@ pub(super) fn text(expr: &Expr, lowers: bool) -> String {
     }
 }
 
-/// A name as it is looked up.
+/// Returns a name in the form in which it is resolved.
 pub(super) fn normal(name: &Ident, lowers: bool) -> String {
     match name.quote_style {
         None if lowers => name.value.to_lowercase(),
@@ -124,7 +125,7 @@ fn unnests(item: &SelectItem) -> bool {
     }
 }
 
-/// Whether a function of one of these names is called in it.
+/// Whether a function of one of these names is called in `node`.
 pub(super) fn calls(node: &impl Visit, names: &[&str]) -> bool {
     visit_expressions(node, |expr| match expr {
         Expr::Function(function) if names.iter().any(|name| is_called(function, name)) => {
@@ -135,13 +136,14 @@ pub(super) fn calls(node: &impl Visit, names: &[&str]) -> bool {
     .is_break()
 }
 
-/// Whether the function is called by this name, which is in lower case.
+/// Whether the function's name is `wanted`, which is in lower case.
 pub(super) fn is_called(function: &Function, wanted: &str) -> bool {
     matches!(function.name.0.as_slice(), [ObjectNamePart::Identifier(name)]
         if name.value.eq_ignore_ascii_case(wanted))
 }
 
-/// Gives each column of the query its header for a name, where it is kept as a table, a view or a file.
+/// Gives each column of the query its header as an alias, for a query that is stored as a table, a view or a
+/// file.
 pub(super) fn name_columns(query: &mut Query, lowers: bool) {
     let mut body = &mut *query.body;
     loop {

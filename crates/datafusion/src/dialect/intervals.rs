@@ -1,5 +1,5 @@
-//! `n * interval '1 day'`: the engine multiplies no intervals. A call of a function of ours takes its place, where one
-//! side is an interval by its looks.
+//! `n * interval '1 day'`: the engine cannot multiply intervals. Rewrites it to a call of farpool's function,
+//! if one side is syntactically an interval.
 
 use super::call;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, Expr};

@@ -1,7 +1,8 @@
-//! JSON in texts: `j -> 'a'`, `j ->> 'a'`, `j #>> '{a,0}'`, and paths like `$.a[0]` and `/a/0`, which become lists of
-//! steps.
+//! JSON operators on strings: `j -> 'a'`, `j ->> 'a'`, `j #>> '{a,0}'`, and paths like `$.a[0]` and `/a/0`,
+//! which are converted to lists of steps.
 //!
-//! A step is a key of an object or, as text or number, a place in an array; negative ones are counted from its end.
+//! A step is a key of an object or, as text or number, an index of an array; negative indexes count from the
+//! end.
 
 use super::headers::is_called;
 use super::{call, refusal};
@@ -10,12 +11,12 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value, ValueWithSpan,
 };
 
-/// The JSON that a path leads to, as text.
+/// The function that returns the JSON at a path, as text.
 const JSON: &str = "json_get_json";
-/// The same, without the quotes of a text.
+/// The function that returns the JSON at a path without the quotes of a string.
 const TEXT: &str = "json_as_text";
 
-/// The engine's functions whose arguments behind the first are steps.
+/// The engine's functions whose arguments after the first are steps.
 const STEPPED: &[&str] = &[
     JSON,
     TEXT,
@@ -40,7 +41,7 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
         BinaryOperator::HashLongArrow => (TEXT, braces(right)?),
         _ => return Ok(()),
     };
-    // One look into the text for a row of arrows.
+    // Consecutive arrows become one call with several steps.
     let mut arguments = match &mut **left {
         Expr::Function(inner) if is_called(inner, JSON) => taken(inner),
         _ => Vec::new(),
@@ -53,7 +54,7 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// Paths among the arguments of a function of the engine become lists of steps.
+/// Converts paths among the arguments of these functions to lists of steps.
 fn paths_of(function: &mut Function) -> Result<()> {
     if !STEPPED.iter().any(|name| is_called(function, name)) {
         return Ok(());
@@ -67,7 +68,7 @@ fn paths_of(function: &mut Function) -> Result<()> {
     Ok(())
 }
 
-/// The arguments of a call, if all behind the first are constants.
+/// Takes the arguments of a call, if all after the first are constants.
 fn taken(inner: &Function) -> Vec<Expr> {
     let FunctionArguments::List(list) = &inner.args else { return Vec::new() };
     let expr = |argument: &FunctionArg| match argument {
@@ -79,10 +80,10 @@ fn taken(inner: &Function) -> Vec<Expr> {
     if arguments.iter().skip(1).all(is_constant) { arguments } else { Vec::new() }
 }
 
-/// The steps of a path: of a constant text like `$.a[0]` or `/a/0` a list, of anything else one step.
+/// Converts a path to steps: a constant text like `$.a[0]` or `/a/0` to a list, anything else to one step.
 ///
 /// # Errors
-/// For paths with wildcards, and ones that cannot be read.
+/// For paths with wildcards, and for malformed paths.
 pub(super) fn path(expr: &Expr) -> Result<Expr> {
     let text = match text(expr) {
         Some(text) if text.starts_with('$') || text.starts_with('/') => text,
@@ -103,7 +104,7 @@ pub(super) fn path(expr: &Expr) -> Result<Expr> {
     }
 }
 
-/// PostgreSQL's `'{a,0}'`.
+/// Converts PostgreSQL's `'{a,0}'` to steps.
 fn braces(expr: &Expr) -> Result<Expr> {
     let inner = text(expr).and_then(|text| text.strip_prefix('{')?.strip_suffix('}'));
     match inner {
@@ -126,7 +127,7 @@ fn list(steps: Vec<String>) -> Expr {
     call("make_array", steps.into_iter().map(|step| Expr::value(Value::SingleQuotedString(step))).collect())
 }
 
-/// The steps behind `$`; nothing if they cannot be read.
+/// Parses the steps after `$`; `None` if they are malformed.
 fn dollar_steps(mut rest: &str) -> Option<Vec<String>> {
     let mut steps = Vec::new();
     while !rest.is_empty() {

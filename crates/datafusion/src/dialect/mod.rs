@@ -1,12 +1,12 @@
-//! From text to a statement that DataFusion plans as users of PostgreSQL and DuckDB mean it.
+//! Converts text to a statement that DataFusion plans with the meaning that it has in PostgreSQL and DuckDB.
 //!
-//! [`grammar`] says how text is read, [`copy`] what COPY is. Then each rule, a file each, looks at the parsed statement
-//! once: what the engine has no form for becomes one that it has, and what it would read and leave undone is refused
-//! ([`undone`]). What is too deep for the stack is refused before that ([`depth`]). What the columns of the result are
-//! called is kept apart ([`headers`]).
+//! [`grammar`] defines how text is parsed, [`copy`] parses COPY. Then each rule, one file each, visits the
+//! parsed statement once: forms that the engine lacks are rewritten to others that it has, and forms that it
+//! would parse but ignore are refused ([`undone`]). Statements too deep for the stack are refused before that
+//! ([`depth`]). The names of the result's columns are kept separately ([`headers`]).
 //!
-//! Some rules need to know what is a column ([`aliases`], [`order_all`], [`repeated`]): they follow when planning has
-//! failed ([`plan`]).
+//! Some rules need to know which names are columns ([`aliases`], [`order_all`], [`repeated`]): they run after
+//! planning has failed ([`plan`]).
 
 mod aliases;
 mod complements;
@@ -59,16 +59,16 @@ use farpool_model::{Error, limits};
 use functions::Functions;
 use std::ops::ControlFlow;
 
-/// A statement, and what its result's columns are called.
+/// A statement, and the headers of its result.
 pub(crate) struct Parsed {
     pub statement: Statement,
     pub headers: Headers,
 }
 
-/// The one statement that `text` is.
+/// Parses `text`, a single statement.
 ///
 /// # Errors
-/// The parser's, and for what is refused here. Also when there is none, or several.
+/// The parser's, and for forms that are refused here. Also when there is no statement, or several.
 pub(crate) fn parse(state: &SessionState, text: &str) -> Result<Parsed> {
     depth::check_text(text)?;
     let options = &state.config_options().sql_parser;
@@ -77,7 +77,7 @@ pub(crate) fn parse(state: &SessionState, text: &str) -> Result<Parsed> {
             Some(copy) => copy,
             None => only(text, options.recursion_limit.get())?,
         },
-        // Asked for by name, with SET: its own grammar.
+        // A dialect selected with SET uses its own grammar.
         _ => state.sql_to_statement(text, &options.dialect)?,
     };
     let lowers = options.enable_ident_normalization;
@@ -89,7 +89,7 @@ pub(crate) fn parse(state: &SessionState, text: &str) -> Result<Parsed> {
     Ok(Parsed { statement, headers })
 }
 
-/// The one statement that `text` is, as this grammar reads it.
+/// Parses `text`, a single statement, with this grammar.
 fn only(text: &str, recursion_limit: usize) -> Result<Statement> {
     let parser = DFParserBuilder::new(text).with_dialect(&Grammar).with_recursion_limit(recursion_limit);
     let mut statements = parser.build()?.parse_statements()?;
@@ -100,10 +100,11 @@ fn only(text: &str, recursion_limit: usize) -> Result<Statement> {
     }
 }
 
-/// Plans a statement; again, with what the rules make of it that need to know what is a column, where it fails for that.
+/// Plans a statement. If that fails, rewrites it with the rules that need to know the columns, and plans it
+/// again.
 ///
 /// # Errors
-/// What is wrong with the statement.
+/// When the statement is wrong.
 pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan> {
     if let Some(columns) = columns_to_order_by(state, &statement).await? {
         outermost(&mut statement).into_iter().for_each(|query| order_all::write_out_open(query, columns));
@@ -117,7 +118,7 @@ pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> Resu
     state.statement_to_plan(statement).await
 }
 
-/// How many columns a statement has, if it is ordered by all of them and they are not written out.
+/// Returns the number of columns, if the statement has ORDER BY ALL over columns that are not written out.
 async fn columns_to_order_by(state: &SessionState, statement: &Statement) -> Result<Option<usize>> {
     let mut unordered = statement.clone();
     match outermost(&mut unordered) {
@@ -127,7 +128,7 @@ async fn columns_to_order_by(state: &SessionState, statement: &Statement) -> Res
     Ok(Some(Box::pin(plan(state, unordered)).await?.schema().fields().len()))
 }
 
-/// The query that a statement is, or that it explains.
+/// Returns the query that a statement consists of, or explains.
 fn outermost(statement: &mut Statement) -> Option<&mut Query> {
     match statement {
         Statement::Statement(statement) => match &mut **statement {
@@ -139,7 +140,7 @@ fn outermost(statement: &mut Statement) -> Option<&mut Query> {
     }
 }
 
-/// Makes another statement of one that was not planned because of `error`; whether there is one.
+/// Rewrites a statement whose planning failed with `error`; returns whether anything was rewritten.
 fn mend(state: &SessionState, statement: &mut Statement, error: &DataFusionError) -> Result<bool> {
     let lowers = state.config_options().sql_parser.enable_ident_normalization;
     if let Some(missing) = aliases::Missing::of(error) {
@@ -153,7 +154,7 @@ fn mend(state: &SessionState, statement: &mut Statement, error: &DataFusionError
     }
 }
 
-/// Applies the rules to a statement that `text` was parsed to.
+/// Applies the rules to a statement that was parsed from `text`.
 fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bool) -> Result<()> {
     match statement {
         Statement::Statement(statement) => match &mut **statement {
@@ -172,7 +173,7 @@ fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bo
         }
         Statement::Reset(ResetStatement::Variable(name)) => zones::reset(&name.to_string())?,
         Statement::CreateExternalTable(_) => {
-            // The engine's own readers would give columns other types than those of this project.
+            // The engine's own readers would give columns other types than farpool's.
             let advice = "name the file in FROM, or CREATE VIEW t AS SELECT * FROM 'x.parquet'";
             return Err(refusal("CREATE EXTERNAL TABLE is not done", advice));
         }
@@ -198,12 +199,12 @@ fn visit(statement: &mut Statement, rules: &mut impl VisitorMut<Break = DataFusi
     }
 }
 
-/// What is not done, and what to do about it.
+/// Makes the error for an unsupported form, with advice.
 fn refusal(what: &str, advice: &str) -> DataFusionError {
     error::wrap(Error::invalid(what).advise(advice))
 }
 
-/// A call of a function.
+/// Makes a call of a function.
 fn call(name: &str, args: Vec<Expr>) -> Expr {
     let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
     Expr::Function(Function {
@@ -224,12 +225,12 @@ fn call(name: &str, args: Vec<Expr>) -> Expr {
 
 struct Rules<'a> {
     text: &'a str,
-    /// Whether names without quotes are read in lower case.
+    /// Whether names without quotes are converted to lower case.
     lowers: bool,
     functions: Functions<'a>,
 }
 
-/// Goes on, or ends with the error.
+/// Converts a result to the control flow of a visitor.
 fn flow(outcome: Result<()>) -> ControlFlow<DataFusionError> {
     match outcome {
         Ok(()) => ControlFlow::Continue(()),

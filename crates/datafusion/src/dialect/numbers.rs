@@ -1,12 +1,12 @@
-//! `0x1F` is the integer 31, as in PostgreSQL and DuckDB; `X'1F'` is a binary string. The parser makes the same value of
-//! both: only the text tells which it was.
+//! Reads `0x1F` as the integer 31, as in PostgreSQL and DuckDB; `X'1F'` is a binary string. The parser makes
+//! the same value of both, so that the text of the statement must be inspected.
 
 use super::refusal;
 use crate::statements::Offsets;
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{Value, ValueWithSpan};
 
-/// `text` is what the value was parsed from.
+/// Rewrites the value if it is an integer; `text` is the statement that it was parsed from.
 pub(super) fn apply(value: &mut ValueWithSpan, text: &str) -> Result<()> {
     let Value::HexStringLiteral(digits) = &value.value else { return Ok(()) };
     let at = Offsets::new(text).of(value.span.start);

@@ -1,10 +1,10 @@
-//! `ORDER BY ALL` is by each column of the result, in their order, as in DuckDB.
+//! Rewrites `ORDER BY ALL` to an order by each column of the result, in their order, as in DuckDB.
 
 use datafusion::sql::sqlparser::ast::{
     Expr, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, SelectItem, Value,
 };
 
-/// Writes out ORDER BY ALL of a query whose columns are written out.
+/// Rewrites ORDER BY ALL of a query whose columns are all listed.
 pub(super) fn apply(query: &mut Query) {
     let columns = super::headers::leftmost(query).map_or(0, |select| {
         let is_one =
@@ -21,7 +21,7 @@ pub(super) fn apply(query: &mut Query) {
     }
 }
 
-/// The options of ORDER BY ALL, if the query has it.
+/// Returns the options of ORDER BY ALL, if the query has it.
 fn options(query: &Query) -> Option<OrderByOptions> {
     match &query.order_by {
         Some(OrderBy { kind: OrderByKind::All(options), .. }) => Some(*options),
@@ -29,12 +29,12 @@ fn options(query: &Query) -> Option<OrderByOptions> {
     }
 }
 
-/// Whether it is ordered by columns that only planning can count.
+/// Whether the query is ordered by columns that only planning can count.
 pub(super) fn is_open(query: &Query) -> bool {
     options(query).is_some()
 }
 
-/// By the numbers of its columns.
+/// Rewrites ORDER BY ALL to the numbers of the query's columns.
 pub(super) fn write_out_open(query: &mut Query, columns: usize) {
     if let Some(options) = options(query) {
         write_out(query, options, columns);

@@ -1,5 +1,5 @@
-//! `GROUP BY ROLLUP(1, 2)`: numbers of columns within ROLLUP, CUBE and GROUPING SETS, too, which the engine has in a plain
-//! list only.
+//! `GROUP BY ROLLUP(1, 2)`: resolves column numbers within ROLLUP, CUBE and GROUPING SETS, which the engine
+//! supports in a plain list only.
 
 use super::refusal;
 use datafusion::common::Result;

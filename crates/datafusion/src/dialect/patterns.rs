@@ -1,12 +1,12 @@
-//! Patterns: `LIKE … ESCAPE 'c'` with the escape character that the engine has, and `SIMILAR TO` as the regular
-//! expression that it stands for (SQL:2016, 8.6). The engine takes the pattern of SIMILAR TO for a regular expression as
-//! it is, which may match anywhere in the text.
+//! Patterns: translates `LIKE … ESCAPE 'c'` to the engine's escape character, and `SIMILAR TO` to the
+//! equivalent regular expression (SQL:2016, 8.6). The engine itself takes the pattern of SIMILAR TO as a
+//! regular expression, which may match anywhere in the text.
 
 use super::refusal;
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value, ValueWithSpan};
 
-/// What the engine has behind no `ESCAPE`.
+/// The engine's escape character if there is no `ESCAPE`.
 const ESCAPE: char = '\\';
 
 pub(super) fn apply(expr: &mut Expr) -> Result<()> {
@@ -14,7 +14,8 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
         Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
             let Some(escape) = escape_char.take() else { return Ok(()) };
             let escape = character(&escape)?;
-            // The engine's own: nothing to translate, whatever the pattern is.
+            // With the engine's escape character nothing needs translation, and the pattern need not be
+            // constant.
             if escape != Some(ESCAPE) {
                 let text = text(pattern, "LIKE with ESCAPE")?;
                 *text = escaped_anew(text, escape)?;
@@ -43,7 +44,7 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
     }
 }
 
-/// The character behind ESCAPE; `None` for the empty string: then none escapes.
+/// Returns the escape character; `None` for the empty string, which disables escaping.
 fn character(value: &ValueWithSpan) -> Result<Option<char>> {
     let mut characters = match &value.value {
         Value::SingleQuotedString(text) => text.chars(),
@@ -65,7 +66,7 @@ fn text<'a>(pattern: &'a mut Expr, what: &str) -> Result<&'a mut String> {
     }
 }
 
-/// The pattern with the engine's escape character in the place of `escape`.
+/// Returns the pattern with the engine's escape character in place of `escape`.
 fn escaped_anew(pattern: &str, escape: Option<char>) -> Result<String> {
     let mut made = String::with_capacity(pattern.len() + 1);
     let mut characters = pattern.chars();
@@ -86,9 +87,9 @@ fn nothing_escaped() -> datafusion::error::DataFusionError {
     refusal("nothing follows the escape character at the end of the pattern", "write it twice to mean itself")
 }
 
-/// The regular expression that matches exactly the texts that the pattern of SIMILAR TO does.
+/// Returns the regular expression that matches exactly the texts which the SIMILAR TO pattern matches.
 fn regex_of(pattern: &str, escape: Option<char>) -> Result<String> {
-    // `.` is every character, also a line break.
+    // `.` matches every character, including a line break.
     let mut made = String::from("(?s)^(?:");
     let mut in_brackets = false;
     let mut characters = pattern.chars();
@@ -114,7 +115,7 @@ fn regex_of(pattern: &str, escape: Option<char>) -> Result<String> {
     Ok(made)
 }
 
-/// Adds a character that means itself: with a backslash if it means something else in a regular expression.
+/// Appends a literal character, with a backslash if it has a meaning in regular expressions.
 fn push_literally(made: &mut String, c: char) {
     if r"\.+*?()|[]{}^$#&-~".contains(c) {
         made.push('\\');

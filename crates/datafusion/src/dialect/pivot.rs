@@ -1,5 +1,5 @@
-//! PIVOT and UNPIVOT of a table in FROM, as queries: aggregates of the rows with each value, in groups of equal values of
-//! all columns that PIVOT does not name; and lists of columns that are unnested.
+//! Rewrites PIVOT and UNPIVOT of a table in FROM to queries: for PIVOT, an aggregate of the rows with each
+//! value, grouped by all columns that PIVOT does not name; for UNPIVOT, lists of columns that are unnested.
 
 use super::{refusal, sql};
 use datafusion::common::Result;
@@ -76,7 +76,7 @@ fn pivoted(table: &TableFactor, aggregates: &[ExprWithAlias], of: &Expr, values:
     format!("SELECT * EXCLUDE ({}), {} FROM {table} GROUP BY ALL", named.join(", "), columns.join(", "))
 }
 
-/// The columns that it names, without their tables.
+/// Collects the columns that `expr` refers to, without their tables.
 fn columns_of(expr: &Expr, names: &mut BTreeSet<String>) {
     let visited = visit_expressions(expr, |expr| {
         match expr {
@@ -114,7 +114,7 @@ fn unpivoted(
     })
 }
 
-/// A value as the name of its column.
+/// Converts a value to the name of its column.
 fn plain(expr: &Expr) -> String {
     match expr {
         Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => text.clone(),

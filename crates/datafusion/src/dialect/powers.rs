@@ -1,4 +1,5 @@
-//! `2 ^ 10` is a power of floats: of integers, too, it is rarely one, as with a negative exponent.
+//! Rewrites `2 ^ 10` to a power of floats, even for integers: the power of two integers is often not an
+//! integer, as with a negative exponent.
 
 use super::call;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr};

@@ -1,7 +1,9 @@
-//! Comparisons with the rows of a query as values: `select x in (select …), x > all (select …)`. The engine has them as
-//! conditions only; as values they are what the least, the greatest and the numbers of these rows say.
+//! Comparisons with a subquery as values: `select x in (select …), x > all (select …)`. The engine supports
+//! them as conditions only; as values they are computed from the minimum, the maximum and counts of the
+//! subquery's rows.
 //!
-//! SQL's rules about NULL hold: with a NULL among the rows, or as `x`, it is NULL unless another row decides.
+//! SQL's rules about NULL hold: with a NULL among the rows, or as `x`, the result is NULL unless another row
+//! decides.
 
 use super::{aliases, depth, refusal, sql};
 use datafusion::common::{DataFusionError, Result};
@@ -10,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query, Select, Visit
 use farpool_model::limits;
 use std::ops::ControlFlow;
 
-/// In the columns of the SELECT. `copied` counts what is written more than once for it.
+/// Rewrites comparisons in the columns of the SELECT. `copied` counts the expressions that are duplicated.
 pub(super) fn apply(select: &mut Select, state: &SessionState, copied: &mut usize) -> Result<()> {
     match select.projection.visit(&mut Rewrite { within: 0, state, copied }) {
         ControlFlow::Break(error) => Err(error),
@@ -19,7 +21,7 @@ pub(super) fn apply(select: &mut Select, state: &SessionState, copied: &mut usiz
 }
 
 struct Rewrite<'a> {
-    /// Queries around the place: their own columns are their own matter.
+    /// Depth of nested queries at this position: their own columns are rewritten separately.
     within: usize,
     state: &'a SessionState,
     copied: &'a mut usize,
@@ -52,7 +54,7 @@ impl VisitorMut for Rewrite<'_> {
 }
 
 impl Rewrite<'_> {
-    /// The value that takes the place of a comparison with rows.
+    /// Returns the value that replaces a comparison with a subquery.
     fn value(&mut self, expr: &Expr) -> Result<Option<Expr>> {
         let (left, rows, text) = match expr {
             Expr::InSubquery { expr, subquery, negated: false } => (expr, subquery, IN.to_string()),
@@ -99,16 +101,16 @@ impl Rewrite<'_> {
     }
 }
 
-/// What the one column of the rows is called, so that no column of the outer query is taken for it.
+/// Name of the subquery's column, chosen so that no column of the outer query is confused with it.
 const COMPARED: &str = "\"value of the row\"";
 
-/// How often parts of a comparison are written at most.
+/// Most copies of a part of a comparison in its replacement.
 const COPIES: usize = 5;
 
 const IN: &str = "(CASE WHEN same_ > 0 THEN true WHEN rows_ = 0 THEN false WHEN x IS NULL OR rows_ > known THEN NULL \
     ELSE false END)";
 
-/// Whether it holds for any row.
+/// Returns the expression for "the comparison holds for any row".
 fn any(op: &BinaryOperator) -> Result<String> {
     let decides = match op {
         BinaryOperator::Eq => return Ok(IN.to_string()),
@@ -120,7 +122,7 @@ fn any(op: &BinaryOperator) -> Result<String> {
     ))
 }
 
-/// Whether it holds for all rows.
+/// Returns the expression for "the comparison holds for all rows".
 fn all(op: &BinaryOperator) -> Result<String> {
     let decides = match op {
         BinaryOperator::NotEq => return Ok(format!("NOT {IN}")),
@@ -132,7 +134,7 @@ fn all(op: &BinaryOperator) -> Result<String> {
     ))
 }
 
-/// The row that decides: `above` where the value is to be greater, else `below`.
+/// Returns the row that decides: `above` where the value must be greater, else `below`.
 fn extreme(op: &BinaryOperator, above: &'static str, below: &'static str) -> Result<&'static str> {
     match op {
         BinaryOperator::Gt | BinaryOperator::GtEq => Ok(above),

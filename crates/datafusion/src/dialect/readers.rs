@@ -1,5 +1,5 @@
-//! `FROM read_csv('x.csv', nullstr = 'NA')`, `read_json` and `read_parquet`: files with options are a table whose name is
-//! the call as it was written, so that a statement can name the same files in two ways.
+//! `FROM read_csv('x.csv', nullstr = 'NA')`, `read_json` and `read_parquet`: a call becomes a table whose
+//! name is the text of the call, so that one statement can read the same files with different options.
 
 use super::{Grammar, refusal};
 use crate::error;
@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::Parser;
 use farpool_model::{Error, FileFormat, FileSpec, OptionValue, ReadOptions};
 
-/// Makes a call of a reader a table of that name.
+/// Converts a call of a reader to a table with the call's text as its name.
 pub(super) fn apply(table: &mut TableFactor) -> Result<()> {
     let Some((format, function)) = function(table) else { return Ok(()) };
     spec(table, format)?;
@@ -29,12 +29,12 @@ pub(super) fn apply(table: &mut TableFactor) -> Result<()> {
     Ok(())
 }
 
-/// Whether a table of this name is a call.
+/// Whether a table name is the text of a call.
 pub(crate) fn is_call(name: &str) -> bool {
     name.ends_with(')') && name.split_once('(').is_some_and(|(f, _)| FileFormat::of_function(f).is_some())
 }
 
-/// The files that a name means: those of a call, or those at a path.
+/// Returns the files that a table name refers to: those of a call, or those at a path.
 pub(crate) fn files(name: &str) -> Result<FileSpec> {
     if !is_call(name) {
         return Ok(FileSpec::plain(name));
@@ -46,7 +46,7 @@ pub(crate) fn files(name: &str) -> Result<FileSpec> {
     }
 }
 
-/// The function that is called, in lower case, if it is a reader.
+/// Returns the called function, in lower case, if it is a reader.
 fn function(table: &TableFactor) -> Option<(FileFormat, String)> {
     let TableFactor::Table { name, args: Some(_), .. } = table else { return None };
     let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return None };
@@ -99,12 +99,12 @@ fn paths(expr: &Expr) -> Result<Vec<String>> {
     }
 }
 
-/// Sets an option to what an expression says.
+/// Sets an option to the value of an expression.
 pub(super) fn option(options: &mut ReadOptions, name: &str, expr: &Expr) -> Result<()> {
     options.set(name, &value(expr)?).map_err(error::wrap)
 }
 
-/// The constant that `expr` is.
+/// Returns the value of the constant `expr`.
 pub(super) fn value(expr: &Expr) -> Result<OptionValue> {
     Ok(match expr {
         Expr::Value(constant) => match &constant.value {
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use datafusion::sql::sqlparser::ast::{SetExpr, Statement};
 
-    /// The name that the table of a query gets, and what it says.
+    /// Returns the name of the table that a call becomes, and its files and options.
     fn of(from: &str) -> Result<(String, FileSpec)> {
         let parsed = Parser::parse_sql(&Grammar, &format!("SELECT * FROM {from}"))?;
         let Statement::Query(query) = parsed.into_iter().next().unwrap() else { panic!("no query") };

@@ -1,6 +1,6 @@
-//! Columns that are given twice: `select wind, wind`, `select 1, 1`, `select price, price::int`. The engine takes no two
-//! columns of one name. The second one is called `wind_1` in the plan, as in DuckDB, which is its name in a subquery;
-//! a result has the names that were written ([`super::headers`]).
+//! Columns with equal names: `select wind, wind`, `select 1, 1`, `select price, price::int`. The engine
+//! requires distinct names. The second column is named `wind_1` in the plan, as in DuckDB, and has this name
+//! in a subquery; a result shows the names that were written ([`super::headers`]).
 
 use super::headers::{normal, text};
 use datafusion::sql::sqlparser::ast::{
@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Gives other names to columns of the query whose names are taken.
+/// Renames columns of the query whose names are taken.
 pub(super) fn apply(query: &mut Query, lowers: bool) {
     let order = query.order_by.as_ref().map(ToString::to_string).unwrap_or_default();
     in_selects(&mut query.body, &mut |select| rename(select, &order, lowers));
@@ -22,7 +22,7 @@ fn in_selects(body: &mut SetExpr, f: &mut impl FnMut(&mut Select)) {
             in_selects(left, f);
             in_selects(right, f);
         }
-        // Queries within it are visited by themselves.
+        // Nested queries are visited separately.
         SetExpr::Query(_)
         | SetExpr::Values(_)
         | SetExpr::Insert(_)
@@ -37,7 +37,7 @@ fn rename(select: &mut Select, order: &str, lowers: bool) {
     let (mut taken, mut qualified) = (HashSet::new(), HashSet::new());
     let mut repeats = |item: &SelectItem| {
         let Some(key) = key(item, lowers) else { return false };
-        // `t.a` may be the same column as `a`, and is another one than `u.a`.
+        // `t.a` may be the same column as `a`, but differs from `u.a`.
         let is_taken = match path_end(item, lowers) {
             Some(end) => !qualified.insert(end.clone()) && taken.contains(&key) || taken.contains(&end),
             None => qualified.contains(&key),
@@ -57,9 +57,9 @@ fn rename(select: &mut Select, order: &str, lowers: bool) {
     }
 }
 
-/// Gives the columns beside a wildcard names that no column of a table has, as `upper(city)` in
-/// `select *, upper(city) as city`. Whether there was a wildcard, and something beside it. ORDER BY goes on to mean
-/// the same column.
+/// Gives columns next to a wildcard names that no column of a table has, such as `upper(city)` in
+/// `select *, upper(city) as city`. Returns whether there was a wildcard with other columns. ORDER BY still
+/// refers to the same column.
 pub(super) fn beside_wildcard(query: &mut Query, lowers: bool) -> bool {
     let SetExpr::Select(select) = &mut *query.body else { return false };
     let is_wildcard =
@@ -88,7 +88,7 @@ pub(super) fn beside_wildcard(query: &mut Query, lowers: bool) -> bool {
     true
 }
 
-/// The expression of one column, and what it is called.
+/// Returns the expression of a column, and its header.
 fn named(item: &SelectItem, lowers: bool) -> Option<(Expr, String)> {
     match item {
         SelectItem::UnnamedExpr(expr) => Some((expr.clone(), text(expr, lowers))),
@@ -99,8 +99,8 @@ fn named(item: &SelectItem, lowers: bool) -> Option<(Expr, String)> {
     }
 }
 
-/// What two columns have in common whose names are the same for the engine: its names have no casts, and no texts of
-/// subqueries.
+/// Returns a key that is equal for two columns which get the same name in the engine: its names omit casts
+/// and the texts of subqueries.
 fn key(item: &SelectItem, lowers: bool) -> Option<String> {
     match item {
         SelectItem::UnnamedExpr(expr) => Some(without_casts(&without_subqueries(expr), lowers)),
@@ -111,7 +111,7 @@ fn key(item: &SelectItem, lowers: bool) -> Option<String> {
     }
 }
 
-/// The name of a column that stands behind that of its table.
+/// Returns the column's name of a column that is qualified by its table.
 fn path_end(item: &SelectItem, lowers: bool) -> Option<String> {
     match item {
         SelectItem::UnnamedExpr(Expr::CompoundIdentifier(path)) => Some(normal(path.last()?, lowers)),

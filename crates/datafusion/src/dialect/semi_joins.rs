@@ -1,13 +1,13 @@
-//! `t SEMI JOIN u` and `t ANTI JOIN u` are `LEFT SEMI JOIN` and `LEFT ANTI JOIN`, as in DuckDB.
+//! Rewrites `t SEMI JOIN u` and `t ANTI JOIN u` to `LEFT SEMI JOIN` and `LEFT ANTI JOIN`, as in DuckDB.
 
 use datafusion::sql::sqlparser::ast::{Join, JoinOperator, Select, TableFactor};
 
-/// In FROM.
+/// Rewrites joins in FROM.
 pub(super) fn apply(select: &mut Select) {
     select.from.iter_mut().flat_map(|tables| &mut tables.joins).for_each(write_out);
 }
 
-/// In brackets.
+/// Rewrites joins in brackets.
 pub(super) fn in_brackets(table: &mut TableFactor) {
     if let TableFactor::NestedJoin { table_with_joins, .. } = table {
         table_with_joins.joins.iter_mut().for_each(write_out);

@@ -1,5 +1,5 @@
-//! `SHOW TABLES` without the tables that list them. `SHOW COLUMNS FROM 'file.csv'` is `DESCRIBE 'file.csv'`: no list of
-//! tables has files.
+//! `SHOW TABLES` without the tables of the information schema. `SHOW COLUMNS FROM 'file.csv'` is rewritten to
+//! `DESCRIBE 'file.csv'`, because no list of tables contains files.
 
 use super::sql;
 use crate::catalog::names_a_file;
@@ -46,7 +46,7 @@ fn columns(statement: &mut Statement) {
     }
 }
 
-/// Whether `name` is that of a file.
+/// Whether `name` refers to a file.
 pub(super) fn is_file(name: &ObjectName) -> bool {
     matches!(name.0.as_slice(), [ObjectNamePart::Identifier(name)] if names_a_file(&name.value))
 }

@@ -1,4 +1,4 @@
-//! Parts of statements from text: what rules put in the place of what was written.
+//! Parses text to parts of statements, which rules insert in place of others.
 
 use super::Grammar;
 use datafusion::common::{DataFusionError, Result};
@@ -6,7 +6,8 @@ use datafusion::sql::sqlparser::ast::{Expr, Query, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use std::ops::ControlFlow;
 
-/// How deep brackets may be in it: as in the statement that it becomes a part of, which was bounded, and some more.
+/// Limit of nested brackets in the text: those of the statement that it becomes part of, which is bounded
+/// already, and some more.
 const RECURSION: usize = 100;
 
 fn parsed<T>(text: &str, parse: impl FnOnce(&mut Parser<'_>) -> Result<T, ParserError>) -> Result<T> {
@@ -15,33 +16,33 @@ fn parsed<T>(text: &str, parse: impl FnOnce(&mut Parser<'_>) -> Result<T, Parser
     parsed.map_err(|error| DataFusionError::SQL(Box::new(error), None))
 }
 
-/// The expression that `text` is.
+/// Parses an expression.
 ///
 /// # Errors
-/// The parser's: only for a text made wrongly.
+/// The parser's, only for a text that a rule has made wrongly.
 pub(super) fn expr(text: &str) -> Result<Expr> {
     parsed(text, |parser| parser.parse_expr())
 }
 
-/// The query that `text` is.
+/// Parses a query.
 ///
 /// # Errors
-/// The parser's: only for a text made wrongly.
+/// The parser's, only for a text that a rule has made wrongly.
 pub(super) fn query(text: &str) -> Result<Box<Query>> {
     parsed(text, |parser| parser.parse_query())
 }
 
-/// The expression that `text` is, with these in the places of names.
+/// Parses an expression and substitutes the `named` expressions for names in it.
 ///
 /// # Errors
-/// The parser's: only for a text made wrongly.
+/// The parser's, only for a text that a rule has made wrongly.
 pub(super) fn expr_with(text: &str, named: &[(&str, Expr)]) -> Result<Expr> {
     let mut made = expr(text)?;
     put(&mut made, named);
     Ok(made)
 }
 
-/// Puts these in the places of names. They are not looked at themselves.
+/// Substitutes expressions for names. The inserted expressions are not visited themselves.
 pub(super) fn put(made: &mut Expr, named: &[(&str, Expr)]) {
     let visited = made.visit(&mut Put { named });
     debug_assert!(visited.is_continue(), "the visitor never breaks");

@@ -1,7 +1,8 @@
-//! `format('{} of {}', x, y)` of DuckDB, `format('%s of %s', x, y)` of PostgreSQL and `printf('%s', x)`, whose first
-//! arguments are constants, as the texts of their parts one behind the other.
+//! Rewrites DuckDB's `format('{} of {}', x, y)`, PostgreSQL's `format('%s of %s', x, y)` and
+//! `printf('%s', x)` with a constant template to a concatenation of texts.
 //!
-//! A NULL makes all of it NULL where DuckDB's function is meant, and is no text in PostgreSQL's `format`.
+//! A NULL argument makes the result NULL in DuckDB's functions, and is an empty text in PostgreSQL's
+//! `format`.
 
 use super::headers::is_called;
 use super::{call, refusal};
@@ -15,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
     Text(String),
-    /// A value by its place.
+    /// A value by its index.
     Value(usize),
 }
 
@@ -65,7 +66,7 @@ fn as_text(expr: &Expr) -> Expr {
     Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None }
 }
 
-/// Texts with `||` between them.
+/// Concatenates texts with `||`.
 fn chained(texts: Vec<Expr>) -> Expr {
     let empty = Expr::value(Value::SingleQuotedString(String::new()));
     let chain = texts.into_iter().fold(empty, |left, right| Expr::BinaryOp {
@@ -76,7 +77,8 @@ fn chained(texts: Vec<Expr>) -> Expr {
     Expr::Nested(Box::new(chain))
 }
 
-/// The parts of `{} and {0}`; `{{` and `}}` are one brace. Nothing if there is more in braces.
+/// Parses a template such as `{} and {0}`; `{{` and `}}` are one brace. `None` if braces contain anything
+/// else.
 fn braces(template: &str) -> Option<Vec<Part>> {
     let (mut parts, mut text, mut next) = (Vec::new(), String::new(), 0);
     let mut rest = template.chars().peekable();
@@ -99,7 +101,7 @@ fn braces(template: &str) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// The parts of `%s and %1$s`; `%%` is a percent sign. Nothing if there is more behind one.
+/// Parses a template such as `%s and %1$s`; `%%` is a percent sign. `None` for any other conversion.
 fn percents(template: &str) -> Option<Vec<Part>> {
     let (mut parts, mut text, mut next) = (Vec::new(), String::new(), 0);
     let mut rest = template.chars().peekable();
@@ -110,7 +112,7 @@ fn percents(template: &str) -> Option<Vec<Part>> {
                 let place: String = std::iter::from_fn(|| rest.next_if(char::is_ascii_digit)).collect();
                 let place = match place.is_empty() {
                     true => place_or("", &mut next)?,
-                    // These are counted from 1.
+                    // Positions are numbered from 1.
                     false => rest.next_if_eq(&'$').and(place.parse::<usize>().ok()?.checked_sub(1))?,
                 };
                 rest.next_if(|c| matches!(c, 's' | 'd' | 'i'))?;
@@ -123,7 +125,7 @@ fn percents(template: &str) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// The place that is written, or the next one.
+/// Returns the position that is written, or else the next one.
 fn place_or(written: &str, next: &mut usize) -> Option<usize> {
     if !written.is_empty() {
         return written.parse().ok();

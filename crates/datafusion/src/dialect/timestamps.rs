@@ -1,9 +1,10 @@
-//! `timestamp '2024-01-01 12:00'`, which has no seconds, and timestamps of any year. The engine counts nanoseconds in 64
-//! bits, which end in the years 1677 and 2262: constants outside are read to the microsecond.
+//! `timestamp '2024-01-01 12:00'`, which has no seconds, and timestamps of any year. The engine counts
+//! nanoseconds in 64 bits, which cover the years from 1677 to 2262 only: constants outside are read with
+//! microseconds.
 
 use datafusion::sql::sqlparser::ast::{DataType, Expr, Value, ValueWithSpan};
 
-/// The years of 64 bits of nanoseconds from 1970.
+/// The years that 64 bits of nanoseconds from 1970 can represent.
 const YEARS_TO_THE_NANOSECOND: std::ops::RangeInclusive<i64> = 1677..=2262;
 
 pub(super) fn apply(expr: &mut Expr) {
@@ -26,7 +27,7 @@ pub(super) fn apply(expr: &mut Expr) {
     }
 }
 
-/// The text with seconds behind hours and minutes, if these end it but for a time zone.
+/// Appends seconds to a text that ends with hours and minutes, possibly followed by a time zone.
 fn with_seconds(text: &str) -> Option<String> {
     let at = text.trim_start().find(['T', ' '])? + (text.len() - text.trim_start().len()) + 1;
     let (date, time) = text.split_at_checked(at)?;

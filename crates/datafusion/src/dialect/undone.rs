@@ -1,4 +1,4 @@
-//! What the engine parses and then leaves out without a word is refused: a wrong answer is worse than none.
+//! Refuses forms that the engine parses and then silently ignores: a wrong answer is worse than none.
 
 use super::refusal;
 use super::show::is_file;

@@ -1,7 +1,8 @@
-//! `t AT TIME ZONE zone`, which the engine plans as a cast: that keeps the instant where it should become the time on a
-//! clock. A call of `timezone` takes its place. The session's own zone is UTC, and stays it.
+//! `t AT TIME ZONE zone`, which the engine plans as a cast, which keeps the instant instead of converting it
+//! to local time. It is rewritten to a call of `timezone`. The session's own zone is always UTC.
 //!
-//! The engine gives some functions of instants a type without a zone. Where such a call is turned, it is cast first.
+//! The engine gives some functions of instants a type without a zone. The result of such a function is cast
+//! first.
 
 use super::headers::is_called;
 use super::{call, refusal};
@@ -11,10 +12,10 @@ use datafusion::sql::sqlparser::ast::{
     Statement, TimezoneInfo, Value, ValueWithSpan,
 };
 
-/// Functions whose results are instants in PostgreSQL and DuckDB, told in UTC here.
+/// Functions whose results are instants in PostgreSQL and DuckDB; here they are in UTC.
 const INSTANTS: &[&str] = &["now", "current_timestamp", "to_timestamp", "transaction_timestamp"];
 
-/// Functions of times that give a time of the same kind.
+/// Functions of times that return a time of the same kind.
 const KEEPERS: &[&str] = &["date_trunc", "date_bin", "coalesce", "greatest", "least"];
 
 pub(super) fn apply(expr: &mut Expr) {
@@ -46,7 +47,7 @@ fn as_instant(time: Expr) -> Expr {
     }
 }
 
-/// Whether it is the result of a function of instants, perhaps with an interval added, or cut off.
+/// Whether `time` is the result of a function of instants, possibly truncated or with an interval added.
 fn is_instant(time: &Expr) -> bool {
     match time {
         Expr::Nested(inner) => is_instant(inner),
@@ -64,7 +65,7 @@ fn is_instant(time: &Expr) -> bool {
     }
 }
 
-/// SET TIME ZONE to anything but UTC.
+/// Refuses SET TIME ZONE to anything but UTC.
 pub(super) fn statement(statement: &Statement) -> Result<()> {
     let values: Vec<&Expr> = match statement {
         Statement::Set(Set::SetTimeZone { value, .. }) => vec![value],
@@ -86,7 +87,7 @@ pub(super) fn statement(statement: &Statement) -> Result<()> {
     }
 }
 
-/// RESET of a setting.
+/// Refuses RESET of the time zone.
 pub(super) fn reset(variable: &str) -> Result<()> {
     match is_time_zone(variable) {
         true => Err(refused()),
@@ -101,7 +102,7 @@ fn refused() -> DataFusionError {
     )
 }
 
-/// Whether it is a name of the setting, as the engine reads it.
+/// Whether `variable` is a name of the time zone setting, as the engine reads it.
 fn is_time_zone(variable: &str) -> bool {
     let lower = variable.to_lowercase();
     matches!(lower.as_str(), "timezone" | "time.zone" | "time zone" | "datafusion.execution.time_zone")

@@ -1,10 +1,11 @@
-//! The keys of a join's smaller side, in the form in which they go to the pool: few as a list, integers that
-//! lie close together as a bitmap, all others as a filter of their hashes.
+//! The join keys of the smaller side, encoded for the pool: few keys as a list, integers in a narrow range as
+//! a bitmap, all others as a filter of their hashes.
 //!
-//! Several columns go as one filter of their values together, and besides each whose own keys are few or lie
-//! close together, if these remove enough: they cost less to look up, and zone maps know them.
+//! Several key columns become one filter of their combined values. A column whose own keys are few or in a
+//! narrow range also gets a condition of its own, if that removes enough rows: it is cheaper to evaluate, and
+//! zone maps can use it.
 //!
-//! Invariant: what is made of keys holds for every row that has one of them.
+//! Invariant: a condition made of keys is true for every row that has one of them.
 
 use super::pays;
 use crate::literal;
@@ -24,32 +25,33 @@ use farpool_statistics::keys;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Keys of a join's smaller side up to which they are kept. At 16 bits each, the filter of as many just stays
+/// Most keys of a join's smaller side that are kept. At 16 bits per key, the filter of this many just stays
 /// within [`limits::KEY_SET_BYTES_MAX`] and the quarter of a plan's nodes that one condition may have.
 pub(super) const KEYS_MAX: usize = 500_000;
 
-/// Bytes of keys up to which they are kept: as many of them as strings of a hundred bytes.
+/// Most bytes of keys that are kept: [`KEYS_MAX`] strings of a hundred bytes and more.
 pub(super) const KEY_BYTES_MAX: usize = 64 << 20;
 
-/// Keys from which on a list goes as a set or filter: looking one up takes as long whatever their number.
+/// Least number of keys that become a set or a filter instead of a list: a look-up in those takes constant
+/// time.
 const SET_KEYS_MIN: usize = 64;
 
-/// Bits for each key of a filter when it is asked of this many rows for each: twice the bits keep out most of
-/// the rows that are let through by mistake, which are worth some 12 bytes each on their way.
+/// Bits per key of a filter, by the least number of table rows per key: with twice the bits, most of the
+/// false positives are avoided, each of which costs about 12 bytes on the wire.
 const KEY_BITS: [(u64, usize); 3] = [(300, 64), (40, 32), (0, 16)];
 
-/// Rows of keys, one column or several of the table; none is NULL.
+/// Rows of join keys, from one or several columns of the table; none is NULL.
 #[derive(Debug)]
 pub(super) struct Keys {
     columns: Vec<(usize, ArrayRef)>,
 }
 
 impl Keys {
-    /// The `values` of a join's keys, which the expressions `args` over the result of a program are compared with.
-    /// Of several keys those are left out that are not columns of the table.
+    /// Makes keys of the `values` of a join's keys, which the expressions `args` over the result of a program
+    /// are compared with. Of several keys, those that are not columns of the table are left out.
     ///
-    /// A key that is NULL is left out: it equals nothing. To a join in which NULLs are equal it matters, but
-    /// DataFusion adds `OR key IS NULL` to the filter then.
+    /// A NULL key is left out: it equals nothing. For a join in which NULLs are equal, DataFusion adds
+    /// `OR key IS NULL` to the filter.
     pub(super) fn of(
         args: &[&Arc<dyn PhysicalExpr>],
         values: Vec<ArrayRef>,
@@ -74,7 +76,7 @@ impl Keys {
         Some(Keys { columns: kept.collect::<Option<_>>()? })
     }
 
-    /// The conditions that rows with one of the keys fulfil, those that pay.
+    /// Returns the conditions that hold for rows with one of the keys, as far as they are worth their cost.
     pub(super) fn conditions(&self, info: &TableInfo) -> Vec<Expr> {
         if let [(column, values)] = &self.columns[..] {
             return one(*column, values, info)
@@ -84,7 +86,7 @@ impl Keys {
         }
         let each = self.columns.iter().filter_map(|(column, values)| few(*column, values));
         let mut found: Vec<Expr> = each.filter(|condition| pays(condition, info)).collect();
-        // What the others let through is what there is left to remove.
+        // The combined filter is judged by the rows that the other conditions leave.
         let left = Expr::all(found.clone()).map_or(1.0, |all| estimate::selectivity(&all, info));
         let rows = (info.rows as f64 * left) as u64;
         let left = TableInfo { rows, ..info.clone() };
@@ -92,7 +94,7 @@ impl Keys {
         found
     }
 
-    /// One condition that rows with one of the keys fulfil.
+    /// Returns one condition that holds for rows with one of the keys.
     pub(super) fn condition(&self, info: &TableInfo) -> Option<Expr> {
         match &self.columns[..] {
             [(column, values)] => one(*column, values, info),
@@ -100,7 +102,7 @@ impl Keys {
         }
     }
 
-    /// The filter of all columns that have hashes.
+    /// Returns the combined filter of all columns whose type can be hashed.
     fn together(&self, info: &TableInfo) -> Option<Expr> {
         let hashed = self.columns.iter().filter(|(_, values)| has_hash(values.data_type()));
         let (columns, values): (Vec<Expr>, Vec<ArrayRef>) =
@@ -109,7 +111,7 @@ impl Keys {
     }
 }
 
-/// The column of the table that `expr` is, and the values that are asked for as its type.
+/// Returns the table column that `expr` refers to, and `values` converted to its type.
 fn key_column(
     expr: &Arc<dyn PhysicalExpr>,
     values: ArrayRef,
@@ -135,7 +137,7 @@ fn has_hash(data_type: &DataType) -> bool {
     schema::is_integer_like(data_type) || schema::is_bytes(data_type)
 }
 
-/// The condition on one column that fits its keys best.
+/// Returns the most compact condition on one column for its keys.
 fn one(column: usize, values: &ArrayRef, info: &TableInfo) -> Option<Expr> {
     few(column, values).or_else(|| {
         if !has_hash(values.data_type()) {
@@ -145,7 +147,7 @@ fn one(column: usize, values: &ArrayRef, info: &TableInfo) -> Option<Expr> {
     })
 }
 
-/// The filter of the keys `values` of some columns.
+/// Returns the filter of the keys `values` of one or several columns.
 fn in_filter(columns: Vec<Expr>, values: &[ArrayRef], info: &TableInfo) -> Option<Expr> {
     let hashes = keys::of_rows(values).ok()?;
     let rows_per_key = info.rows / (hashes.len() as u64).max(1);
@@ -154,7 +156,7 @@ fn in_filter(columns: Vec<Expr>, values: &[ArrayRef], info: &TableInfo) -> Optio
     Some(Expr::InFilter(columns, KeyFilter::new(hashes, bits)?))
 }
 
-/// The keys of one column, if they are few or lie close together.
+/// Returns the condition on one column if its keys are few or in a narrow range.
 fn few(column: usize, values: &ArrayRef) -> Option<Expr> {
     if values.len() < SET_KEYS_MIN {
         return list(column, values);
@@ -170,7 +172,7 @@ fn list(column: usize, values: &ArrayRef) -> Option<Expr> {
     Some(Expr::InList(Box::new(Expr::Column(column)), constants))
 }
 
-/// Integers, or what is held as such, that fit 64 bits.
+/// Returns values that fit in 64 bits as such, if their type is an integer or stored as one.
 fn words(values: &ArrayRef) -> Option<Vec<i64>> {
     match values.data_type() {
         DataType::Decimal128(..) => {
@@ -179,7 +181,7 @@ fn words(values: &ArrayRef) -> Option<Vec<i64>> {
         }
         other if schema::is_integer_like(other) => {
             let options = CastOptions { safe: false, ..CastOptions::default() };
-            // Dates have no way to 64 bits but through 32.
+            // Arrow casts dates to 64 bits only through 32 bits.
             let values = match other {
                 DataType::Date32 => cast_with_options(values, &DataType::Int32, &options).ok()?,
                 _ => Arc::clone(values),

@@ -1,8 +1,8 @@
-//! Conditions that other operators find out while they run, such as the least and greatest key on the
-//! build side of a hash join, or the worst row that a top-k still wants.
+//! Dynamic filters: conditions that other operators derive while they run, such as the least and greatest key
+//! on the build side of a hash join, or the worst row that a top-k still keeps.
 //!
-//! Invariant: they only thin out. A part that cannot be said in the model's terms is left out of a
-//! conjunction and makes a disjunction useless; the operator that made the filter decides in the end.
+//! Invariant: a dynamic filter only removes rows early. A part that the model cannot express is dropped from
+//! a conjunction and makes a disjunction unusable; the operator that made the filter still decides.
 
 mod keys;
 mod watch;
@@ -23,18 +23,18 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 pub(crate) use watch::{KeyWatch, KeyWatchExec};
 
-/// Rows of the table for each value of a list, below which looking the values up (and sending them) costs
-/// more than the join saves.
+/// Least number of table rows per listed value: with fewer, evaluating (and sending) the list costs more than
+/// the join saves.
 const ROWS_PER_LISTED_VALUE_MIN: u64 = 16;
 
-/// The part of the rows that a set must remove at least, to be worth a look-up for each row.
+/// Least share of the rows that a set must remove to be worth a look-up for each row.
 const SET_REMOVES_MIN: f64 = 0.2;
 
-/// Bytes that a row which does not leave saves, at least: two packed keys.
+/// Bytes that a removed row saves on the wire, at least: two packed keys.
 const ROW_BYTES_SAVED: f64 = 4.0;
 
-/// Those of `offered` that can be made use of in `program`: dynamic ones over a program in which a row less
-/// going in is no more than a row less coming out.
+/// Returns the filters of `offered` that `program` can use: the dynamic ones, if removing input rows of the
+/// program only removes the corresponding output rows.
 pub(crate) fn usable(program: &Program, offered: &[Arc<dyn PhysicalExpr>]) -> Vec<Arc<dyn PhysicalExpr>> {
     if program.limit.is_some() || outputs(program).is_empty() {
         return Vec::new();
@@ -42,8 +42,8 @@ pub(crate) fn usable(program: &Program, offered: &[Arc<dyn PhysicalExpr>]) -> Ve
     offered.iter().filter(|f| f.downcast_ref::<DynamicFilterPhysicalExpr>().is_some()).cloned().collect()
 }
 
-/// What the columns of the result are on which a condition may move in front of the program: all columns
-/// of rows, the keys of groups.
+/// Returns the output columns on which a condition can be moved before the program: all columns of rows, the
+/// keys of groups.
 fn outputs(program: &Program) -> &[NamedExpr] {
     match &program.output {
         Output::Rows(columns) => columns,
@@ -51,8 +51,8 @@ fn outputs(program: &Program) -> &[NamedExpr] {
     }
 }
 
-/// What the dynamic filters say now, as a condition on rows of the table. They are written over the result of
-/// `program`; `watches` have the keys of the joins that made them, by the filters' ids.
+/// Returns the current state of the dynamic filters as a condition on rows of the table. The filters are over
+/// the result of `program`; `watches` have the keys of the joins that made them, by the filters' ids.
 pub(crate) fn conditions(
     program: &Program,
     dynamic: &[Arc<dyn PhysicalExpr>],
@@ -66,7 +66,7 @@ pub(crate) fn conditions(
         Some(Reader { column: &column, info, watch, keys: OnceCell::new() }.conditions(&now))
     });
     let can_run = |e: &Expr| split::place(e.clone(), &info.schema).answer == Answer::Exact;
-    // All sets together must fit a plan, whichever way they are written.
+    // All sets together must fit in a plan, in either encoding.
     let mut bytes_left = limits::PLAN_BYTES_MAX / 2;
     let mut fits = |e: &Expr| {
         let left = bytes_left.checked_sub(set_bytes(e));
@@ -76,7 +76,7 @@ pub(crate) fn conditions(
     let added: Vec<Expr> = current.flatten().filter(can_run).filter(|e| fits(e)).collect();
     let filter = split::conjunction(program.filter.clone().into_iter().chain(added.clone()));
     let narrowed = Program { filter, ..program.clone() };
-    // Several long lists together may be too much.
+    // Several long lists together may exceed the limits of a program.
     split::conjunction(added).filter(|_| narrowed.result_schema(&info.schema).is_ok())
 }
 
@@ -92,7 +92,7 @@ fn pays(condition: &Expr, info: &TableInfo) -> bool {
     listed < ROWS_PER_LISTED_VALUE_MIN || listed * ROWS_PER_LISTED_VALUE_MIN <= info.rows
 }
 
-/// Nodes of a condition, and the values of its lists.
+/// Number of nodes of a condition plus the values of its lists.
 fn listed_values(condition: &Expr) -> usize {
     let here = match condition {
         Expr::InList(_, list) => 1 + list.len(),
@@ -111,7 +111,7 @@ fn key_bytes(condition: &Expr) -> usize {
     here + condition.children().into_iter().map(key_bytes).sum::<usize>()
 }
 
-/// Bytes of the sets and filters in a condition, in memory.
+/// Bytes in memory of the sets and filters in a condition.
 fn set_bytes(condition: &Expr) -> usize {
     let here = match condition {
         Expr::InSet(_, set) => set.bitmap_bytes(),
@@ -121,18 +121,18 @@ fn set_bytes(condition: &Expr) -> usize {
     here + condition.children().into_iter().map(set_bytes).sum::<usize>()
 }
 
-/// What was found out: one of the conditions that hold together.
+/// One conjunct derived from a dynamic filter.
 #[derive(Clone)]
 enum Found {
     Plain(Expr),
-    /// The key is one of those that the join has on its smaller side.
+    /// The key is one of the keys on the join's smaller side.
     Keys,
-    /// All conditions of one of these hold.
+    /// At least one of these conjunctions holds.
     Any(Vec<Vec<Found>>),
 }
 
 impl Found {
-    /// A condition that both imply, if they are of one form about one column.
+    /// Returns a condition that both imply, if they have the same form and are about the same column.
     fn wider(&self, other: &Found) -> Option<Found> {
         match (self, other) {
             (Found::Plain(one), Found::Plain(other)) => wider(one, other).map(Found::Plain),
@@ -142,19 +142,20 @@ impl Found {
     }
 }
 
-/// Reads the filter of one operator, which is written over the result of a program.
+/// Converts the filter of one operator, which is over the result of a program.
 struct Reader<'a> {
-    /// What the columns of the result are.
+    /// Returns the expression over the table for a column of the result.
     column: &'a dyn Fn(usize) -> Option<Expr>,
     info: &'a TableInfo,
     watch: Option<&'a KeyWatch>,
-    /// The keys of the join, if they are known and those of the table's columns; made when they are first asked
-    /// for. All partitions of a join have one filter.
+    /// The keys of the join, if they are known and belong to columns of the table; made on first use. All
+    /// partitions of a join share one filter.
     keys: OnceCell<Option<Keys>>,
 }
 
 impl Reader<'_> {
-    /// Conditions in the model's terms that hold wherever `expr` is true, as far as they pay.
+    /// Returns conditions of the model that hold wherever `expr` is true, as far as they are worth their
+    /// cost.
     fn conditions(&self, expr: &Arc<dyn PhysicalExpr>) -> Vec<Expr> {
         let found = self.implied(expr);
         let of_found = |found: &Found| match (found, self.known_keys()) {
@@ -164,7 +165,7 @@ impl Reader<'_> {
         found.iter().flat_map(of_found).collect()
     }
 
-    /// What was found out about one thing as a condition; `None` for "always".
+    /// Converts one conjunct to a condition; `None` for "always true".
     fn condition(&self, found: &Found) -> Option<Expr> {
         match found {
             Found::Plain(expr) => Some(expr.clone()),
@@ -181,7 +182,7 @@ impl Reader<'_> {
         self.keys.get()?.as_ref()
     }
 
-    /// What holds wherever `expr` is true.
+    /// Returns the conjuncts that hold wherever `expr` is true.
     fn implied(&self, expr: &Arc<dyn PhysicalExpr>) -> Vec<Found> {
         if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
             let (left, right) = (binary.left(), binary.right());
@@ -215,8 +216,8 @@ impl Reader<'_> {
         no.map(|no| Found::Plain(Expr::Literal(no))).into_iter().collect()
     }
 
-    /// `CASE hash(key) % n WHEN 0 THEN … WHEN 1 THEN … END`, as partitioned joins write it: whatever the
-    /// hash, one of the branches holds.
+    /// Returns what holds for `CASE hash(key) % n WHEN 0 THEN … WHEN 1 THEN … END`, the form of partitioned
+    /// joins: whatever the hash, one of the branches holds.
     fn routed(&self, case: &CaseExpr) -> Vec<Found> {
         let branches = case.when_then_expr().iter().map(|(_, then)| then).chain(case.else_expr());
         let branches = branches.filter(|branch| !is_false(branch));
@@ -240,8 +241,9 @@ fn is_false(expr: &Arc<dyn PhysicalExpr>) -> bool {
     constant == Some(&ScalarValue::Boolean(Some(false)))
 }
 
-/// What all of `branches`, each a conjunction, imply: the widest of their bounds on a column, and that keys are
-/// among those of any. Hashing spreads the keys, so little is lost against the disjunction.
+/// Returns what every one of `branches`, each a conjunction, implies: the widest of their bounds on a column,
+/// and that keys are among those of any branch. Hashing spreads the keys, so little is lost compared to the
+/// disjunction.
 fn hull(branches: &[Vec<Found>]) -> Vec<Found> {
     let Some((first, rest)) = branches.split_first() else { return Vec::new() };
     let widened = first.iter().filter_map(|part| {
@@ -250,7 +252,7 @@ fn hull(branches: &[Vec<Found>]) -> Vec<Found> {
     widened.collect()
 }
 
-/// A condition that both imply, if they are of one form about one column.
+/// Returns a condition that both imply, if they have the same form and are about the same column.
 fn wider(one: &Expr, other: &Expr) -> Option<Expr> {
     match (one, other) {
         (Expr::Compare(op, column, a), Expr::Compare(other_op, other_column, b))

@@ -1,11 +1,11 @@
-//! A look at the keys of a join's smaller side on their way into the join.
+//! Collects the keys of a join's smaller side on their way into the join.
 //!
-//! DataFusion tells a scan the least and the greatest key, and otherwise lends it the join's hash table, which
-//! cannot travel; or it hands every key over as an expression, which costs 150 ns each before the scan can
-//! start, of several columns a microsecond. Here the columns of keys are kept as they pass by.
+//! DataFusion tells a scan the least and the greatest key, and otherwise lends it the join's hash table,
+//! which cannot be sent; or it passes every key as an expression, which costs 150 ns each before the scan can
+//! start, for several columns a microsecond. The watch instead keeps the columns of keys as batches pass.
 //!
-//! Invariant: keys are told only after every partition of the smaller side has come to its end, and all of them
-//! or none.
+//! Invariant: keys are reported only after every partition of the smaller side has ended, and either all of
+//! them or none.
 
 use super::keys::{KEY_BYTES_MAX, KEYS_MAX};
 use arrow_array::cast::AsArray;
@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 
-/// What is kept of the keys.
+/// The keys collected so far.
 #[derive(Debug)]
 pub(crate) struct KeyWatch {
     keys: Vec<Arc<dyn PhysicalExpr>>,
@@ -36,16 +36,16 @@ pub(crate) struct KeyWatch {
 
 #[derive(Debug)]
 struct State {
-    /// Partitions that have not come to their end.
+    /// Partitions that have not ended.
     open: usize,
     rows: usize,
     bytes: usize,
-    /// The keys of each batch; `None` when they are too many.
+    /// The keys of each batch; `None` if there are too many.
     batches: Option<Vec<Vec<ArrayRef>>>,
 }
 
 impl KeyWatch {
-    /// For the values of `keys` over the rows of `partitions` partitions.
+    /// Makes a watch for the values of `keys` over the rows of `partitions` partitions.
     pub(crate) fn new(keys: Vec<Arc<dyn PhysicalExpr>>, partitions: usize) -> KeyWatch {
         KeyWatch {
             keys,
@@ -53,7 +53,8 @@ impl KeyWatch {
         }
     }
 
-    /// The values of each key over all rows. `None` while rows may still come, and when there were too many.
+    /// Returns the values of each key over all rows; `None` while rows may still come, or if there were too
+    /// many.
     pub(super) fn keys(&self) -> Option<Vec<ArrayRef>> {
         let state = self.state.lock();
         let batches = state.batches.as_ref().filter(|_| state.open == 0)?;
@@ -64,7 +65,7 @@ impl KeyWatch {
         (0..self.keys.len()).map(of_key).collect()
     }
 
-    /// Keeps the keys of some rows.
+    /// Collects the keys of a batch.
     pub(crate) fn take(&self, batch: &RecordBatch) {
         let state = &mut *self.state.lock();
         state.rows += batch.num_rows();
@@ -79,7 +80,7 @@ impl KeyWatch {
                 state.bytes += keys.iter().map(|key| key.get_buffer_memory_size()).sum::<usize>();
                 batches.push(keys);
             }
-            // The join will fail on the same.
+            // The join will fail with the same error.
             Err(_) => state.batches = None,
         }
         if state.bytes > KEY_BYTES_MAX {
@@ -87,14 +88,15 @@ impl KeyWatch {
         }
     }
 
-    /// One partition has come to its end.
+    /// Records that one partition has ended.
     pub(crate) fn end(&self) {
         let mut state = self.state.lock();
         state.open = state.open.saturating_sub(1);
     }
 }
 
-/// The same values in memory of their own: a column of a batch may keep the whole message that it came in.
+/// Copies the values to memory of their own: a column of a batch may keep the whole message alive that it
+/// came in.
 fn compact(values: &ArrayRef) -> Result<ArrayRef> {
     match values.data_type() {
         DataType::Utf8View => Ok(Arc::new(values.as_string_view().gc())),
@@ -106,7 +108,7 @@ fn compact(values: &ArrayRef) -> Result<ArrayRef> {
     }
 }
 
-/// Hands on what it is given, and lets a [`KeyWatch`] have a look.
+/// Passes its input on and shows each batch to a [`KeyWatch`].
 #[derive(Debug)]
 pub(crate) struct KeyWatchExec {
     input: Arc<dyn ExecutionPlan>,

@@ -1,7 +1,7 @@
-//! JSON in texts. What looks into it is of the package `datafusion-functions-json`; what makes JSON of values writes them
-//! as COPY does.
+//! Functions for JSON in strings. Those that read JSON come from the package `datafusion-functions-json`;
+//! those that make JSON write values as COPY does.
 //!
-//! A text that is no JSON gives NULL, as a step does that leads nowhere.
+//! A string that is not JSON gives NULL, as does a path that leads nowhere.
 
 use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
@@ -19,7 +19,7 @@ use datafusion_functions_json::{json_field_metadata, udfs};
 use serde::de::IgnoredAny;
 use std::sync::Arc;
 
-/// Makes the functions known in `context`. Of the package's, those whose results are columns of a type of SQL.
+/// Registers the functions in `context`; of the package, only those whose results have an SQL type.
 pub(super) fn register(context: &SessionContext) {
     for function in [
         udfs::json_as_text_udf(),
@@ -48,7 +48,7 @@ pub(super) fn register(context: &SessionContext) {
     }
 }
 
-/// What a text is as JSON.
+/// A function that examines a string as JSON.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct LookAt {
     what: Look,
@@ -57,9 +57,9 @@ struct LookAt {
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Look {
-    /// What kind of a value it is, in DuckDB's words.
+    /// The kind of the value, by DuckDB's names.
     Type,
-    /// Whether it is JSON at all.
+    /// Whether the string is valid JSON.
     Valid,
 }
 
@@ -93,7 +93,7 @@ impl ScalarUDFImpl for LookAt {
     }
 }
 
-/// However deep values are nested: what is not kept is skipped without recursion.
+/// Whether `text` is valid JSON of any nesting depth: ignored values are skipped without recursion.
 fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
@@ -115,7 +115,7 @@ fn json_type(text: &str) -> Option<&'static str> {
     })
 }
 
-/// JSON of values.
+/// A function that makes JSON of values.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct MakeJson {
     what: Make,
@@ -124,11 +124,11 @@ struct MakeJson {
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Make {
-    /// Of one value.
+    /// The JSON of one value.
     Value,
-    /// An array of all.
+    /// An array of all arguments.
     Array,
-    /// An object of keys and values in turns.
+    /// An object of alternating keys and values.
     Object,
 }
 
@@ -200,7 +200,7 @@ impl ScalarUDFImpl for MakeJson {
     }
 }
 
-/// Texts that are keys of objects.
+/// Converts an argument to the strings that are keys of objects.
 fn key(array: &ArrayRef) -> Result<(bool, ArrayRef)> {
     match array.null_count() {
         0 => Ok((false, arrow_cast::cast(array, &DataType::Utf8)?)),
@@ -208,12 +208,12 @@ fn key(array: &ArrayRef) -> Result<(bool, ArrayRef)> {
     }
 }
 
-/// Whether a text was made as JSON: it stays as it is within other JSON.
+/// Whether a string column was made as JSON, which is embedded in other JSON as it is.
 fn is_json_text(field: &Field) -> bool {
     *field.data_type() == DataType::Utf8 && *field.metadata() == json_field_metadata()
 }
 
-/// Writes the values of an array, one by one.
+/// Writes the values of an array one at a time.
 enum Values<'a> {
     Json(&'a StringArray),
     Encoded(NullableEncoder<'a>),
@@ -248,7 +248,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Values between brackets, with two separators in turns.
+/// Writes a row's values between brackets, with two alternating separators.
 fn joined(values: &mut [Values<'_>], row: usize, [open, first, second, close]: [u8; 4], text: &mut Vec<u8>) {
     text.push(open);
     for (place, value) in values.iter_mut().enumerate() {

@@ -1,5 +1,5 @@
-//! Functions of values that the engine does not have. The SQL front puts the engine's functions, and these, in the places
-//! of many others (`dialect/functions`).
+//! Scalar functions that the engine lacks. The SQL front maps many names of other databases to the engine's
+//! functions and these (`dialect/functions`).
 
 mod json;
 mod times;
@@ -7,7 +7,7 @@ mod values;
 
 use datafusion::prelude::SessionContext;
 
-/// Makes the functions known in `context`.
+/// Registers the functions in `context`.
 pub(crate) fn register(context: &SessionContext) {
     values::register(context);
     times::register(context);

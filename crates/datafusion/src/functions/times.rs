@@ -1,5 +1,5 @@
-//! `age`, the time between two times in years, months and days as PostgreSQL counts them, and `time_bucket`, which becomes
-//! the engine's `date_bin`.
+//! `age`, the time between two times in years, months and days as PostgreSQL counts them, and `time_bucket`,
+//! which is rewritten to the engine's `date_bin`.
 
 use arrow_array::PrimitiveArray;
 use arrow_array::cast::AsArray;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 const TIME: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
-/// Makes the functions known in `context`.
+/// Registers the functions in `context`.
 pub(super) fn register(context: &SessionContext) {
     context.register_udf(ScalarUDF::from(Age { signature: Signature::user_defined(Volatility::Stable) }));
     let signature =
@@ -28,7 +28,7 @@ pub(super) fn register(context: &SessionContext) {
     context.register_udf(ScalarUDF::from(TimeBucket { signature }));
 }
 
-/// `age(t, u)`: how long after `u` the time `t` is. `age(t)`: how long before the midnight of today.
+/// `age(t, u)`: the time from `u` to `t`. `age(t)`: the time from `t` to the last midnight.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Age {
     signature: Signature,
@@ -59,7 +59,7 @@ impl ScalarUDFImpl for Age {
         coerced.collect()
     }
 
-    /// The time of today's midnight is that of the statement.
+    /// Replaces the last midnight by a constant, derived from the start time of the statement.
     fn simplify(&self, mut arguments: Vec<Expr>, context: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let now = context.query_execution_start_time();
         let (Some(now), [_]) = (now, arguments.as_slice()) else {
@@ -97,8 +97,8 @@ fn moment(microseconds: i64) -> Result<NaiveDateTime, ArrowError> {
     })
 }
 
-/// PostgreSQL's `timestamp_age`: the differences of years, months, days and the rest, each brought to the sign of the
-/// whole; a month that is borrowed from has as many days as that of the earlier time.
+/// PostgreSQL's `timestamp_age`: the differences of years, months, days and the rest, each with the sign of
+/// the whole; a borrowed month has as many days as the month of the earlier time.
 fn age(later: NaiveDateTime, earlier: NaiveDateTime) -> Result<IntervalMonthDayNano, ArrowError> {
     if later < earlier {
         let IntervalMonthDayNano { months, days, nanoseconds } = age(earlier, later)?;
@@ -126,7 +126,7 @@ fn days_of_month(date: NaiveDate) -> i32 {
     i32::from(date.num_days_in_month())
 }
 
-/// `time_bucket(width, t)`, `time_bucket(width, t, origin)`: the beginning of the bucket of `t`.
+/// `time_bucket(width, t)`, `time_bucket(width, t, origin)`: the beginning of the bucket that contains `t`.
 ///
 /// Without an origin, buckets of months are counted from 2000-01-01 and others from Monday, 2000-01-03, as in DuckDB.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -164,7 +164,7 @@ impl ScalarUDFImpl for TimeBucket {
             ScalarValue::IntervalMonthDayNano(Some(width)) => width.months != 0,
             _ => false,
         };
-        // The engine's function has nanoseconds.
+        // `date_bin` works on nanoseconds.
         let timestamp = DataType::Timestamp(
             TimeUnit::Nanosecond,
             match &data_type {
@@ -192,7 +192,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// The first four are of PostgreSQL's documentation and of its tests' kind, and agree with DuckDB.
+    /// The first four cases are from PostgreSQL's documentation and tests, and agree with DuckDB.
     #[test]
     fn an_age_borrows_days_of_the_earlier_month() {
         for (later, earlier, expected) in [

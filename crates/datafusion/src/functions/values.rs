@@ -1,4 +1,5 @@
-//! `typeof`, and the product of an interval and a number, which the SQL front makes of `3 * interval '1 day'`.
+//! `typeof`, and the product of an interval and a number, to which the SQL front rewrites
+//! `3 * interval '1 day'`.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType};
@@ -13,7 +14,7 @@ use datafusion::prelude::SessionContext;
 use farpool_model::sql_name;
 use std::sync::Arc;
 
-/// Makes the functions known in `context`.
+/// Registers the functions in `context`.
 pub(super) fn register(context: &SessionContext) {
     let typeof_ =
         TypeOf { signature: Signature::any(1, Volatility::Immutable), aliases: vec!["pg_typeof".into()] };
@@ -24,7 +25,7 @@ pub(super) fn register(context: &SessionContext) {
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
-/// What the type of a value is called in SQL.
+/// Returns the SQL name of a value's type.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TypeOf {
     signature: Signature,
@@ -54,7 +55,7 @@ impl ScalarUDFImpl for TypeOf {
     }
 }
 
-/// An interval, so many times.
+/// Multiplies an interval by an integer.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct MultiplyInterval {
     signature: Signature,
@@ -87,7 +88,7 @@ impl ScalarUDFImpl for MultiplyInterval {
     }
 }
 
-/// `None` if a part of it does not fit.
+/// Returns the product; `None` if a part of it overflows.
 fn multiplied(interval: IntervalMonthDayNano, times: i64) -> Option<IntervalMonthDayNano> {
     let part = |part: i32| i32::try_from(i64::from(part).checked_mul(times)?).ok();
     let nanoseconds = interval.nanoseconds.checked_mul(times)?;

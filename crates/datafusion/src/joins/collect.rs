@@ -1,11 +1,12 @@
-//! Which hash joins one thread builds, so that the other side need not be divided by its keys.
+//! Chooses the hash joins that one thread builds, so that the other side need not be repartitioned by its
+//! keys.
 //!
-//! DataFusion does so up to a number of rows that is the same whatever the number of threads. With few of them
-//! the build gains little from being divided, and every row of the other side is copied for it. Only joins
-//! that keep nothing without a match are changed: a grouping by the keys of an outer join, as in TPC-H Q13,
-//! has use for its division.
+//! DataFusion does so up to a fixed number of rows, whatever the number of threads. With few threads the
+//! build gains little from partitioning, and every row of the other side is copied for it. Only joins that
+//! keep no row without a match are changed: a grouping by the keys of an outer join, as in TPC-H Q13,
+//! benefits from the partitioning.
 //!
-//! Invariant: the join stays the same, sides included.
+//! Invariant: the join itself stays the same, including its sides.
 
 use super::physical::registry;
 use crate::grouping_sets::KeysOfSets;
@@ -21,12 +22,13 @@ use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use std::any::Any;
 use std::sync::Arc;
 
-/// Rows that one thread builds on, divided by the threads that could do it together. On two cores TPC-H's Q3
-/// (147 thousand rows) takes four fifths of the time that it takes divided, Q5 (150 thousand) nine tenths, and
+/// Most rows that one thread builds on, multiplied by the number of threads. On two cores TPC-H's Q3 (147
+/// thousand rows) takes four fifths of the time of the partitioned join, Q5 (150 thousand) nine tenths, and
 /// Q18 with 1.5 million four times as long.
 const COLLECTED_ROWS: usize = 512 << 10;
 
-/// DataFusion's rules, this one after that which chooses the sides of joins, and one before all of them.
+/// Returns DataFusion's rules, with this rule after the one that chooses the sides of joins, and one before
+/// all of them.
 pub(crate) fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
     let chooses = |rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>| {
@@ -40,7 +42,7 @@ pub(crate) fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules
 }
 
-/// The rule.
+/// The optimizer rule.
 #[derive(Debug)]
 struct CollectedJoins;
 
@@ -67,7 +69,7 @@ impl PhysicalOptimizerRule for CollectedJoins {
     }
 }
 
-/// The join that one thread builds, if `node` is one on up to `rows_max` rows that would be divided.
+/// Returns the join built by one thread, if `node` is a partitioned join on up to `rows_max` rows.
 fn collected(node: &Arc<dyn ExecutionPlan>, rows_max: usize) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(None) };
     let matched = matches!(join.join_type(), JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi);

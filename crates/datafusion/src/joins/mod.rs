@@ -1,9 +1,9 @@
-//! Puts the inner joins of a finished logical plan in an order that the tables' statistics suggest:
-//! DataFusion joins in the order of the statement. The planner crate makes the estimates; the physical plan
-//! is estimated by the same formulas ([`physical`]), so that DataFusion builds on the side that was meant.
+//! Reorders the inner joins of an optimized logical plan by the tables' statistics: DataFusion joins in the
+//! order of the statement. The planner crate makes the estimates; the physical plan is estimated by the same
+//! formulas ([`physical`]), so that DataFusion builds on the side that this order assumes.
 //!
-//! Invariant: the reordered part gives the same rows, columns and names as before. Only inner joins on
-//! equal keys change place; a condition over several relations is applied as soon as they are joined.
+//! Invariant: the reordered part gives the same rows, columns and names as before. Only inner joins on equal
+//! keys are moved; a condition over several relations is applied as soon as they are joined.
 
 mod collect;
 mod logical;
@@ -27,7 +27,7 @@ use farpool_planner::joins::sizes::{self, Origin};
 use farpool_planner::joins::{Matches, Relation, Tree, order};
 use std::sync::Arc;
 
-/// Asks the pools for the sketches by which [`reorder`] tells how large the joins of `plan` are whose sides
+/// Requests from the pools the sketches that [`reorder`] needs to estimate those joins of `plan` whose sides
 /// both repeat their keys.
 pub(crate) async fn prepare(plan: &LogicalPlan) -> Result<()> {
     let (mut tables, mut wanted) = (Vec::new(), Vec::new());
@@ -49,8 +49,8 @@ pub(crate) async fn prepare(plan: &LogicalPlan) -> Result<()> {
     Ok(())
 }
 
-/// Asks the pool of `table` for the sketches of those columns among `wanted` that are of this table. Without an answer
-/// the estimates only stay rough.
+/// Requests from the pool of `table` the sketches of those `wanted` columns that belong to this table.
+/// Without an answer the estimates stay rough.
 async fn learn(table: &PoolTable, wanted: &[Origin]) {
     let source = table.source();
     let columns = source.unknown(wanted);
@@ -62,13 +62,13 @@ async fn learn(table: &PoolTable, wanted: &[Origin]) {
     }
 }
 
-/// The plan with its joins in a better order, if there is one.
+/// Returns the plan with its joins in a better order, if there is one.
 pub(crate) fn reorder(plan: LogicalPlan) -> Result<LogicalPlan> {
     let reordered = ordered(plan)?;
     if !reordered.transformed {
         return Ok(reordered.data);
     }
-    // Columns that only the old order needed.
+    // Removes columns that only the old order needed.
     let optimizer = Optimizer::with_rules(vec![Arc::new(OptimizeProjections::new())]);
     optimizer.optimize(reordered.data, &OptimizerContext::new(), |_, _| {})
 }
@@ -79,7 +79,7 @@ fn ordered(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         for relation in &mut joins.relations {
             *relation = ordered(relation.clone())?.data;
         }
-        // What cannot be put together again stays as it is, and so do its names.
+        // Joins that cannot be rebuilt stay as they are, with their names.
         match joins.rebuilt(&node) {
             Some(Ok(plan)) => Ok(Transformed::new(plan, true, TreeNodeRecursion::Jump)),
             _ => Ok(Transformed::no(node)),
@@ -87,24 +87,25 @@ fn ordered(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// Rows of a build side up to which its keys are sent to the scan of the other.
+/// Most rows of a build side whose keys are sent to the scan of the other side.
 const KEYS_PUSHED: f64 = limits::IN_LIST_MAX as f64;
 
-/// A class of keys, and two relations that have it.
+/// Index of a class of keys, and two relations that have it.
 type Place = (usize, (usize, usize));
 
-/// A tree of inner joins, taken apart.
+/// A tree of inner joins, flattened.
 #[derive(Default)]
 struct Joins {
     relations: Vec<LogicalPlan>,
-    /// Expressions that are equal to one another, each over one relation.
+    /// Classes of expressions that are equal to one another, each expression over one relation.
     classes: Vec<Vec<Logical>>,
     /// The other conditions.
     filters: Vec<Logical>,
 }
 
 impl Joins {
-    /// `None` if `plan` is no tree of at least three relations, or one of a kind that keeps its order.
+    /// Returns `None` if `plan` is not a tree of at least three relations, or contains a kind of join that
+    /// keeps its order.
     fn of(plan: &LogicalPlan) -> Option<Self> {
         if !matches!(plan, LogicalPlan::Join(_)) {
             return None;
@@ -154,9 +155,10 @@ impl Joins {
         }
     }
 
-    /// The join of the relations in the best order, with the columns of `plan`.
+    /// Returns the join of the relations in the best order, with the columns of `plan`.
     fn rebuilt(mut self, plan: &LogicalPlan) -> Option<Result<LogicalPlan>> {
-        // A class of keys of different types would need a cast that was made for one pair of them.
+        // A class with keys of different types would need casts, which exist only for the pairs in the
+        // statement.
         let one_type = |class: &Vec<Logical>| {
             let mut types = class.iter().map(|e| self.relation_of(e).map(|i| self.type_in(e, i)));
             let first = types.next().flatten();
@@ -175,7 +177,7 @@ impl Joins {
         let tree = order(&relations, &known, KEYS_PUSHED)?;
         Some(self.build(&tree).and_then(|(joined, _)| {
             let columns = plan.schema().columns().into_iter().map(Logical::Column);
-            // What no join could apply, such as a condition without columns.
+            // Conditions that no join could apply, such as one without columns.
             let joined = match conjunction(std::mem::take(&mut self.filters)) {
                 Some(rest) => LogicalPlanBuilder::from(joined).filter(rest)?.build()?,
                 None => joined,
@@ -189,7 +191,7 @@ impl Joins {
             .ok()
     }
 
-    /// The one relation that has all columns of `expr`.
+    /// Returns the only relation that has all columns of `expr`.
     fn relation_of(&self, expr: &Logical) -> Option<usize> {
         let has = |plan: &LogicalPlan| has_columns(plan.schema(), expr);
         let mut found = self.relations.iter().enumerate().filter(|(_, r)| has(r)).map(|(i, _)| i);
@@ -197,12 +199,12 @@ impl Joins {
         (found.next().is_none() && !expr.column_refs().is_empty()).then_some(first)
     }
 
-    /// What is guessed of each relation.
+    /// Estimates each relation.
     fn estimates(&self) -> Vec<Option<Estimate>> {
         self.relations.iter().map(logical::of).collect()
     }
 
-    /// The keys of a class that a relation has.
+    /// Returns what is known of the keys of a class in a relation.
     fn keys(&self, class: usize, relation: usize, estimate: &Estimate) -> Vec<Known> {
         let schema = self.relations[relation].schema();
         let own = self.classes[class].iter().filter(|e| self.relation_of(e) == Some(relation));
@@ -219,7 +221,8 @@ impl Joins {
         Some(Relation { rows: estimate.rows, rows_unfiltered: estimate.rows_unfiltered, keys })
     }
 
-    /// The pairs of relations in which both repeat the values of a key: its class, the two, and the columns.
+    /// Returns the pairs of relations that both repeat the values of a key: the class, the two relations, and
+    /// the columns.
     fn pairs(&self, estimates: &[Option<Estimate>]) -> Vec<(Place, Origin, Origin)> {
         let mut pairs = Vec::new();
         for class in 0..self.classes.len() {
@@ -239,7 +242,7 @@ impl Joins {
         pairs
     }
 
-    /// The plan of a part of the tree, and the relations in it.
+    /// Builds the plan of a subtree, and returns it with the relations in it.
     fn build(&mut self, tree: &Tree) -> Result<(LogicalPlan, Vec<usize>)> {
         let (left, right) = match tree {
             Tree::Leaf(index) => return Ok((self.relations[*index].clone(), vec![*index])),
@@ -262,8 +265,8 @@ impl Joins {
         Ok((joined.build()?, [left.1, right.1].concat()))
     }
 
-    /// Equalities between two expressions of one relation, which no join between relations tells; they
-    /// are applied at the first join of that relation.
+    /// Returns equalities between two expressions of one relation, which no join between relations checks;
+    /// they are applied at the first join of that relation.
     fn equal_within(&self, left: &[usize], right: &[usize]) -> Vec<Logical> {
         let single = |side: &[usize]| (side.len() == 1).then(|| side[0]);
         let relations = [single(left), single(right)].into_iter().flatten();
@@ -283,7 +286,7 @@ fn is_column(expr: &Logical) -> bool {
     matches!(expr, Logical::Column(_))
 }
 
-/// Whether `plan` is a join that can be taken apart, below filters and projections to some columns.
+/// Whether `plan` is a join that can be flattened, possibly below filters and projections to some columns.
 fn has_joins(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Join(join) => join.join_type == JoinType::Inner,
@@ -299,7 +302,7 @@ fn has_columns(schema: &DFSchema, expr: &Logical) -> bool {
     expr.column_refs().into_iter().all(|column| schema.has_column(column))
 }
 
-/// The planner's name for a kind of join.
+/// Converts a join type to the planner's.
 fn kind(join_type: JoinType) -> JoinKind {
     match join_type {
         JoinType::Inner => JoinKind::Inner,

@@ -1,8 +1,8 @@
-//! Estimates of physical plans, which DataFusion asks for when it decides which side of a join to build on and
-//! whether to divide it by its keys.
+//! Estimates of physical plans, which DataFusion uses to decide which side of a join to build on and whether
+//! to partition it by its keys.
 //!
-//! Only the numbers of rows are told: bytes are known for some sides and not for others, and a comparison of
-//! the two kinds says nothing.
+//! Only numbers of rows are reported: bytes are known for some sides and not for others, and a comparison of
+//! bytes with rows would mean nothing.
 
 use super::kind;
 use crate::exec::PoolExec;
@@ -27,12 +27,13 @@ use farpool_planner::joins::estimate::{Estimate, HERE_SELECTIVITY, JoinKind, Kno
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// What DataFusion asks for statistics of plans.
+/// Returns the registry that provides DataFusion with statistics of plans.
 pub(crate) fn registry() -> StatisticsRegistry {
     StatisticsRegistry::with_providers(vec![Arc::new(Estimates), Arc::new(DefaultStatisticsProvider)])
 }
 
-/// What was expected of each hash join of a plan that has run and what came of it, a line each.
+/// Describes, for each hash join of a plan that has run, the estimated and the actual number of rows, a line
+/// each.
 ///
 /// ```text
 /// join on c_custkey = o_custkey: 227554 rows expected; 227597 rows seen
@@ -56,12 +57,12 @@ pub(crate) fn outcomes(plan: &Arc<dyn ExecutionPlan>) -> String {
     text
 }
 
-/// An expression as a person wrote it: columns without their places.
+/// Formats an expression without the indexes of its columns.
 fn name(expr: &Arc<dyn PhysicalExpr>) -> String {
     expr.downcast_ref::<Column>().map_or_else(|| expr.to_string(), |column| column.name().to_string())
 }
 
-/// Carries an [`Estimate`] from the leaves up.
+/// Computes an [`Estimate`] for each operator, from the leaves up.
 #[derive(Debug)]
 struct Estimates;
 
@@ -84,7 +85,7 @@ impl StatisticsProvider for Estimates {
     }
 }
 
-/// What follows for `plan` from its inputs; `None` for a kind that is not known here.
+/// Estimates `plan` from its inputs; `None` for a kind of operator that is not known here.
 fn of(plan: &dyn ExecutionPlan, inputs: &[&Estimate]) -> Option<Estimate> {
     if let Some(program) = plan.downcast_ref::<PoolExec>() {
         return Some(program.estimated());
@@ -122,7 +123,7 @@ fn of(plan: &dyn ExecutionPlan, inputs: &[&Estimate]) -> Option<Estimate> {
     same.then(|| input.clone())
 }
 
-/// What the plan itself says.
+/// Returns the estimate that the plan reports itself.
 fn own(plan: &dyn ExecutionPlan) -> Option<Estimate> {
     let statistics = StatisticsContext::new().compute(plan, &StatisticsArgs::new()).ok()?;
     let rows = *statistics.num_rows.get_value()? as f64;
@@ -131,7 +132,7 @@ fn own(plan: &dyn ExecutionPlan) -> Option<Estimate> {
 
 fn of_aggregate(aggregate: &AggregateExec, input: &Estimate) -> Option<Estimate> {
     let by = aggregate.group_expr();
-    // Of several sets of keys each has its own groups.
+    // With several grouping sets, each set has its own groups.
     if by.groups().len() > 1 {
         return None;
     }
@@ -150,7 +151,7 @@ fn projected(estimate: Estimate, columns: Option<&[usize]>) -> Option<Estimate> 
     Some(Estimate { columns: kept, ..estimate })
 }
 
-/// What is known of an expression over the columns of `input`.
+/// Returns what is known of an expression over the columns of `input`.
 fn known(input: &Estimate, expr: &Arc<dyn PhysicalExpr>) -> Known {
     match expr.downcast_ref::<Column>() {
         Some(column) => {

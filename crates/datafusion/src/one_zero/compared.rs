@@ -1,8 +1,8 @@
-//! Expressions that compare floats by their bits in DataFusion, where `=` compares values: `nullif`, `CASE x WHEN …` and
-//! `IN` with a list.
+//! Rewrites expressions that compare floats by their bits in DataFusion, where `=` compares values: `nullif`,
+//! `CASE x WHEN …` and `IN` with a list.
 //!
-//! Invariant: an operand that is a float, unless it is a constant, is wrapped once; of constants the sign of a zero goes.
-//! Where all that is compared with are constants other than zero, nothing changes.
+//! Invariant: a float operand is wrapped once unless it is a constant; constant zeros lose their sign. If all
+//! other operands are constants other than zero, nothing changes.
 
 use super::wrap_float;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -13,16 +13,17 @@ use datafusion::functions::core::nullif::NullIfFunc;
 use datafusion::logical_expr::expr::{Case, InList, ScalarFunction};
 use datafusion::logical_expr::{Expr, ExprSchemable, lit, when};
 
-/// Which lists are looked at.
+/// Selects the IN lists to rewrite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lists {
-    /// Those of computed values. Short lists of a column become comparisons later, which a pool may do.
+    /// Lists that a computed value is compared with. Short lists for a column become comparisons later, which
+    /// a pool may run.
     OfComputed,
-    /// All.
+    /// All lists.
     All,
 }
 
-/// `expr` with floats compared as values.
+/// Rewrites `expr` to compare floats by value.
 pub(super) fn compared(expr: Expr, lists: Lists, columns: &DFSchema) -> Result<Transformed<Expr>> {
     expr.transform_up(|expr| {
         Ok(match expr {
@@ -54,7 +55,7 @@ fn may_be_zero(expr: &Expr) -> bool {
     }
 }
 
-/// Wraps it, or takes the sign of a constant zero away; says whether it did.
+/// Wraps a float expression, or removes the sign of a constant zero; returns whether anything changed.
 fn wrap(expr: &mut Expr, columns: &DFSchema) -> Result<bool> {
     let Expr::Literal(scalar, _) = expr else { return wrap_float(expr, columns) };
     let without_sign = normalize_float_zero_scalar(scalar.clone());
@@ -86,7 +87,8 @@ fn case_of(mut case: Case, columns: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(Transformed::new_transformed(Expr::Case(case), is_changed))
 }
 
-/// A comparison, which a pool may do; not of what is computed, since it would be twice.
+/// Rewrites `nullif` of a column to a comparison, which a pool may run; a computed value would be evaluated
+/// twice.
 fn null_if(mut call: ScalarFunction, columns: &DFSchema) -> Result<Transformed<Expr>> {
     if let [value @ Expr::Column(_), than] = &call.args[..] {
         let null = ScalarValue::try_new_null(&value.get_type(columns)?)?;

@@ -1,5 +1,5 @@
-//! What the aggregate functions keep while DataFusion runs them: a state for each group. Between DataFusion's
-//! own stages states travel as the bytes that they also have on the wire.
+//! Accumulators of the statistics aggregates when DataFusion runs them: a state for each group. Between
+//! DataFusion's own stages states are passed in the same encoding as on the wire.
 
 use super::statistic::Statistic;
 use super::values;
@@ -14,11 +14,11 @@ use farpool_planner::reading::Reading;
 use farpool_statistics::{State, StateForm, States};
 use std::sync::Arc;
 
-/// The states of groups.
+/// The states of all groups.
 #[derive(Debug)]
 pub(super) struct Groups {
     states: Kept,
-    /// The first so many arguments are columns.
+    /// Number of leading arguments that are columns; the others are constants.
     columns: usize,
     form: StateForm,
     reading: Reading,
@@ -26,24 +26,24 @@ pub(super) struct Groups {
 
 #[derive(Debug)]
 enum Kept {
-    /// States that are made of columns.
+    /// States made of column values.
     Made(States),
-    /// States that are merged. `None` of a group without any.
+    /// States that are merged; `None` for a group without any.
     Merged(Vec<Option<State>>),
 }
 
 impl Groups {
-    /// For what `statistic` says, of arguments of these types.
+    /// Makes accumulators for `statistic`, of arguments of these types.
     ///
     /// # Errors
-    /// As making a state.
+    /// The errors of making a state.
     pub(super) fn of(statistic: &Statistic, types: &[DataType]) -> farpool_model::Result<Groups> {
         let Statistic { function, columns, reading } = statistic;
         let states = Kept::Made(States::new(*function, &types[..*columns])?);
         Ok(Groups { states, columns: *columns, form: StateForm::of(*function), reading: reading.clone() })
     }
 
-    /// For states that are merged.
+    /// Makes accumulators that merge states.
     pub(super) fn merging(form: StateForm) -> Groups {
         Groups { states: Kept::Merged(Vec::new()), columns: 1, form, reading: Reading::State }
     }
@@ -91,7 +91,8 @@ impl Groups {
         Ok(())
     }
 
-    /// What `read` gives of the first `count` groups, which it may take away; NULL of one without a state.
+    /// Applies `read` to the states of the first `count` groups, which it may remove; NULL for a group
+    /// without a state.
     fn read(
         &mut self,
         count: usize,
@@ -189,7 +190,7 @@ impl GroupsAccumulator for Groups {
                     .map(|row| (states.is_valid(row) && counts(row)).then(|| states.value(row)))
                     .collect()
             }
-            // One after another: states of all rows at once would take more memory than there is.
+            // One row at a time: the states of all rows at once could exceed the memory.
             Kept::Made(states) => {
                 let state =
                     |row: usize| states.of_row(&values[..self.columns], row).map(|state| state.to_bytes());
@@ -206,7 +207,7 @@ impl GroupsAccumulator for Groups {
     }
 }
 
-/// The state of all rows.
+/// Accumulator of a single group.
 #[derive(Debug)]
 pub(super) struct Alone(Groups);
 
@@ -243,7 +244,7 @@ impl Accumulator for Alone {
     }
 }
 
-/// One of DataFusion's accumulators of floats, for numbers of any type.
+/// Adapts one of DataFusion's accumulators of floats to numbers of any type.
 #[derive(Debug)]
 pub(super) struct AsFloats(pub(super) Box<dyn Accumulator>);
 

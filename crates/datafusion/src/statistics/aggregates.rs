@@ -1,4 +1,4 @@
-//! The aggregate functions as DataFusion knows them.
+//! The statistics aggregates as DataFusion UDAFs.
 
 use super::accumulator::{Alone, AsFloats, Groups};
 use super::statistic::{FUNCTIONS, Kind, Statistic, is_sketched};
@@ -16,12 +16,12 @@ use datafusion::physical_plan::PhysicalExpr;
 use farpool_statistics::StateForm;
 use std::sync::Arc;
 
-/// One of the functions.
+/// One of the aggregate functions.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Aggregate {
     name: &'static str,
     kind: Kind,
-    /// DataFusion's own of this name, which knows frames of rows that move.
+    /// DataFusion's own function of this name, which supports moving window frames.
     builtin: Option<Arc<AggregateUDF>>,
     aliases: Vec<String>,
     signature: Signature,
@@ -35,7 +35,7 @@ impl Aggregate {
         Aggregate { name, kind, builtin, aliases, signature }
     }
 
-    /// DataFusion's own, for distinct values of types that the pool does not hold: nothing else answers there.
+    /// Returns DataFusion's own function, for distinct counts of types that have no sketches.
     fn instead(&self, types: &[&DataType]) -> Option<&AggregateUDF> {
         let wanted = self.kind == Kind::Distinct && types.iter().any(|of| !is_sketched(of));
         self.builtin.as_deref().filter(|_| wanted)
@@ -64,17 +64,18 @@ fn constant(expr: &Arc<dyn PhysicalExpr>) -> Option<ScalarValue> {
     expr.downcast_ref::<Literal>().map(|literal| literal.value().clone())
 }
 
-/// The function that merges states of this kind.
+/// Returns the function that merges states of this form.
 pub(crate) fn merger(form: StateForm) -> Arc<AggregateUDF> {
     let of_form = |(_, kind): &&(&str, Kind)| kind.merges() == Some(form);
     let (name, kind) = FUNCTIONS.iter().find(of_form).expect("states of each form are merged");
     Arc::new(AggregateUDF::from(Aggregate::new(name, *kind, None)))
 }
 
-/// What a call makes and reads, over columns of `input`, if it is of one of the functions.
+/// If the call is of one of these functions, returns the state that it makes and the reading of the result,
+/// over columns of `input`.
 ///
 /// # Errors
-/// Why it cannot be said to a pool.
+/// The reason why a pool cannot make the state.
 pub(crate) fn statistic_of(
     call: &Call,
     input: &datafusion::common::DFSchema,

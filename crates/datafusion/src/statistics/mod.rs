@@ -1,10 +1,11 @@
-//! Statistics in SQL: aggregates that make states of sketches and moments and read answers from them
-//! ([`statistic`], and the planner crate's `reading`), functions that read states ([`scalars`]), and correlations of ranks ([`ranks`]).
+//! Statistics in SQL: aggregates that make states of sketches and moments and read values from them
+//! ([`statistic`], and the planner crate's `reading`), functions that read states ([`scalars`]), and
+//! correlations of ranks ([`ranks`]).
 //!
-//! Each works over any table. Where the table is a pool's, [`crate::absorb`] has the pool make the state and
-//! [`push`] reads the answer above it: the same code reads both, so that the answers are the same.
+//! All of them work over any table. For a table of a pool, [`crate::absorb`] has the pool make the state and
+//! [`push`] reads the value above it: the same code reads both, so that the results are the same.
 //! DataFusion's own functions of these names are replaced: those of floats lose digits where values are large
-//! beside their differences, and two of them would be two answers.
+//! compared to their differences, and two implementations would give two results.
 
 mod accumulator;
 mod aggregates;
@@ -22,7 +23,7 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::AggregateUDF;
 use datafusion::prelude::SessionContext;
 
-/// Makes the functions known in `context`.
+/// Registers the functions in `context`.
 pub(crate) fn register(context: &SessionContext) {
     for (name, kind) in statistic::FUNCTIONS {
         let builtin = context.udaf(name).ok();

@@ -1,6 +1,6 @@
-//! Above a program that makes states at a pool: the projection that reads the answers from them.
+//! Builds the projection that reads values from states, above a program that makes the states at a pool.
 //!
-//! Invariant: the finished plan has the schema of the piece that the program stands for.
+//! Invariant: the finished plan has the schema of the piece that the program replaces.
 
 use super::values;
 use crate::absorb::Outcome;
@@ -17,10 +17,10 @@ use farpool_planner::reading::Reading;
 use farpool_statistics::StateForm;
 use std::sync::Arc;
 
-/// The schema of the program below: keys, then states and other aggregates, of these types.
+/// Returns the schema of the program below: keys, then states and other aggregates, with the types of `of`.
 ///
 /// # Errors
-/// None in practice.
+/// Fails only on a bug in this crate.
 pub(crate) fn states_schema(of: &arrow_schema::Schema) -> Result<DFSchemaRef> {
     let field = |(i, field): (usize, &FieldRef)| {
         let named = Field::new(format!("state{i}"), field.data_type().clone(), true);
@@ -30,11 +30,11 @@ pub(crate) fn states_schema(of: &arrow_schema::Schema) -> Result<DFSchemaRef> {
     Ok(Arc::new(DFSchema::new_with_metadata(fields, std::collections::HashMap::new())?))
 }
 
-/// The plan with schema `whole` that reads `outcomes` from `states`, a plan with [`states_schema`] that has so
-/// many keys.
+/// Returns the plan with schema `whole` that reads `outcomes` from `states`, a plan with [`states_schema`]
+/// and `keys` keys.
 ///
 /// # Errors
-/// None in practice.
+/// Fails only on a bug in this crate.
 pub(crate) fn read_above(
     states: LogicalPlan,
     keys: usize,
@@ -59,7 +59,7 @@ pub(crate) fn read_above(
     Ok(LogicalPlan::Projection(Projection::try_new_with_schema(values, Arc::new(states), Arc::clone(whole))?))
 }
 
-/// A function that only plans made here call.
+/// Reads a value from a state; only plans made here call this function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Read {
     form: StateForm,

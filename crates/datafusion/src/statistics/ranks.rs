@@ -1,4 +1,5 @@
-//! Correlations of ranks: they need all values in order, so both columns are kept whole and nothing is pushed.
+//! Rank correlations: they need all values in order, so both columns are kept whole and nothing is pushed
+//! down.
 
 use arrow_array::{Array, ArrayRef, cast::AsArray, new_empty_array};
 use arrow_schema::{DataType, Field, FieldRef};
@@ -10,10 +11,10 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Sign
 use farpool_model::schema;
 use std::sync::Arc;
 
-/// The coefficient of two columns.
+/// Computes the coefficient of two columns.
 type Coefficient = fn(&dyn Array, &dyn Array) -> farpool_model::Result<f64>;
 
-/// `spearman` and `kendall`.
+/// Makes `spearman` and `kendall`.
 pub(super) fn all() -> Vec<AggregateUDF> {
     let of = |name, coefficient| {
         let signature = Signature::user_defined(Volatility::Immutable);
@@ -25,7 +26,7 @@ pub(super) fn all() -> Vec<AggregateUDF> {
     ]
 }
 
-/// One of the two.
+/// One of the two functions.
 #[derive(Debug)]
 struct RankCorrelation {
     name: &'static str,
@@ -91,7 +92,7 @@ impl AggregateUDFImpl for RankCorrelation {
     }
 }
 
-/// Both columns, as they came.
+/// The batches of both columns, in the order of their arrival.
 #[derive(Debug)]
 struct Columns {
     coefficient: Coefficient,

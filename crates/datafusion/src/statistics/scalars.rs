@@ -1,5 +1,5 @@
-//! Functions that read the states which `sketch`, `moments` and their merging give. Columns of moments count
-//! from 1. NULL of a NULL state.
+//! Functions that read the states which `sketch`, `moments` and their merging functions return. Columns of
+//! moments are numbered from 1. The result for a NULL state is NULL.
 
 use super::statistic::state_type;
 use super::values::{frequency_of, read, struct_of};
@@ -45,7 +45,7 @@ enum Kind {
     Top,
     Quantile,
     SecondMoment,
-    /// Of two states.
+    /// Reads two states.
     JoinSize,
     Summary,
     One(PairReading),
@@ -53,7 +53,7 @@ enum Kind {
     Correlations,
 }
 
-/// The functions.
+/// Makes all the functions.
 pub(super) fn all() -> Vec<ScalarUDF> {
     let of = |(name, kind): &(&'static str, Kind)| {
         ScalarUDF::from(Reader {
@@ -164,7 +164,7 @@ impl Kind {
         }
     }
 
-    /// The types of the arguments after the state.
+    /// Returns the types of the arguments after the state.
     fn arguments(self) -> &'static [DataType] {
         match self {
             Kind::Distinct | Kind::SecondMoment | Kind::Summary | Kind::Correlations => &[],
@@ -172,7 +172,7 @@ impl Kind {
             Kind::Quantile => &[DataType::Float64],
             Kind::Pair(_) => &[DataType::Int64, DataType::Int64],
             Kind::JoinSize => &[DataType::BinaryView],
-            // Of whatever type the values have.
+            // Of any type.
             Kind::Frequency => &[DataType::Null],
         }
     }
@@ -220,7 +220,7 @@ impl Kind {
     }
 }
 
-/// The place of a column that counts from 1.
+/// Converts a column number, from 1, to an index.
 fn column(number: &ScalarValue) -> farpool_model::Result<usize> {
     match number {
         ScalarValue::Int64(Some(number)) if *number >= 1 => Ok((*number - 1) as usize),

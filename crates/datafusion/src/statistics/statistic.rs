@@ -1,7 +1,7 @@
-//! The aggregate functions of statistics: what state each call makes, and what it reads from it.
+//! The statistics aggregates: the state that each call makes, and the value that it reads from the state.
 //!
-//! Invariant: calls with the same arguments make states that one state can serve where they ask for different
-//! sketches of one column, or for different answers of one pair of columns.
+//! Invariant: calls with the same arguments that need different sketches of one column, or different values
+//! of one pair of columns, make states that one state can replace.
 
 use super::values;
 use arrow_schema::DataType;
@@ -10,16 +10,16 @@ use farpool_model::{Counters, Error, NullHandling, Result, SketchParameters, Sta
 use farpool_planner::reading::{PairReading, Reading};
 use farpool_statistics::StateForm;
 
-/// Registers of HyperLogLog, 2 to this: an error of 0.8 %, in 12 KiB.
+/// Binary logarithm of the number of HyperLogLog registers: an error of 0.8 %, in 12 KiB.
 const DISTINCT: u8 = 14;
-/// Counters of Count-Min and Fast-AGMS, which then share them: those of the thesis' hardware.
+/// Counters that Count-Min and Fast-AGMS share: as many as in the hardware of the thesis.
 const COUNTERS: Counters = Counters { rows: 6, precision: 13 };
-/// Size of the highest level of KLL: ranks are off by less than a hundredth.
+/// Size of the highest level of KLL: the error of ranks is less than a hundredth.
 const QUANTILES: u16 = 256;
-/// Frequent values that are kept, if no more are asked for.
+/// Number of frequent values that are kept, unless a call asks for more.
 const TOP: u32 = 64;
 
-/// For answers about single values, and whether to trust them.
+/// Sketches for estimates of single values, including those that tell whether to trust the estimates.
 const ALL: SketchParameters = SketchParameters {
     distinct: Some(DISTINCT),
     frequency: Some(COUNTERS),
@@ -28,7 +28,7 @@ const ALL: SketchParameters = SketchParameters {
     quantiles: None,
 };
 
-/// A function.
+/// Kind of an aggregate function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Distinct,
@@ -36,15 +36,15 @@ pub(crate) enum Kind {
     Top,
     Quantile,
     SecondMoment,
-    /// The state of sketches itself.
+    /// Returns the state of sketches itself.
     Sketch,
     SketchMerge,
-    /// Something of one column.
+    /// Reads a value about one column.
     One(PairReading),
-    /// Something of two columns.
+    /// Reads a value about two columns.
     Two(PairReading),
     Correlations,
-    /// The state of moments itself.
+    /// Returns the state of moments itself.
     Moments,
     MomentsMerge,
 }
@@ -80,17 +80,17 @@ pub(super) const FUNCTIONS: &[(&str, Kind)] = &[
     ("moments_merge", Kind::MomentsMerge),
 ];
 
-/// What a call makes and reads.
+/// The state that a call makes, and the value that it reads.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Statistic {
-    /// Of the first `columns` arguments; the others are constants.
+    /// Takes the first `columns` arguments; the others are constants.
     pub function: StateFunction,
     pub columns: usize,
     pub reading: Reading,
 }
 
 impl Kind {
-    /// The form of the states that it merges in place of making them.
+    /// Returns the form of the states that the function merges; `None` if it makes states.
     pub(super) fn merges(self) -> Option<StateForm> {
         match self {
             Kind::SketchMerge => Some(StateForm::Sketch),
@@ -99,10 +99,10 @@ impl Kind {
         }
     }
 
-    /// The types to which the arguments are brought.
+    /// Returns the types to which the arguments are coerced.
     ///
     /// # Errors
-    /// `Invalid` when these cannot be the arguments.
+    /// `Invalid` when the function does not take arguments of these types.
     pub(super) fn coerced(self, types: &[DataType]) -> Result<Vec<DataType>> {
         let column = |data_type: &DataType| column_type(data_type);
         let numbers = || types.iter().map(number_type).collect();
@@ -146,7 +146,7 @@ impl Kind {
         FUNCTIONS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }
 
-    /// The type of the answer, for arguments of these types.
+    /// Returns the type of the result, for arguments of these types.
     pub(super) fn data_type(self, types: &[DataType]) -> DataType {
         match self {
             Kind::Distinct | Kind::Frequency => DataType::UInt64,
@@ -159,10 +159,11 @@ impl Kind {
         }
     }
 
-    /// What a call makes and reads. `constants` are the arguments that are constant, in their places.
+    /// Returns the state that a call makes and the value that it reads. `constants` are the constant
+    /// arguments, by position.
     ///
     /// # Errors
-    /// `Invalid` when an argument that has to be constant is not, or is not one that will do.
+    /// `Invalid` when an argument that must be constant is not, or has an unsuitable value.
     pub(crate) fn statistic(
         self,
         types: &[DataType],
@@ -210,7 +211,7 @@ impl Kind {
                 };
                 let of = column_type(types.first().unwrap_or(&DataType::Null))?;
                 let parameters = SketchParameters { quantiles: Some(QUANTILES), ..SketchParameters::NONE };
-                // Says which types have none.
+                // Fails for types without this sketch, with a message that names them.
                 farpool_statistics::Sketch::new(parameters, &of)?;
                 let share =
                     farpool_model::Literal::new(farpool_model::Value::Float(share), DataType::Float64)?;
@@ -261,7 +262,7 @@ pub(super) fn is_sketched(data_type: &DataType) -> bool {
     column_type(data_type).is_ok()
 }
 
-/// The type under which values of this one are sketched.
+/// Returns the type under which values of this type are sketched.
 fn column_type(data_type: &DataType) -> Result<DataType> {
     match data_type {
         DataType::Null => Ok(DataType::Int64),
@@ -272,7 +273,7 @@ fn column_type(data_type: &DataType) -> Result<DataType> {
     }
 }
 
-/// The type under which moments of numbers of this one are kept.
+/// Returns the type under which moments of numbers of this type are kept.
 fn number_type(data_type: &DataType) -> Result<DataType> {
     match schema::canonical_type(data_type) {
         Some(known) if schema::is_numeric(&known) => Ok(known),
@@ -282,7 +283,7 @@ fn number_type(data_type: &DataType) -> Result<DataType> {
     }
 }
 
-/// The type under which states are read.
+/// Returns the type under which states are read.
 pub(super) fn state_type(data_type: &DataType) -> Result<DataType> {
     match data_type {
         DataType::Null => Ok(DataType::BinaryView),

@@ -1,4 +1,4 @@
-//! Answers that were read from states, as DataFusion's values.
+//! Converts values read from states to DataFusion's values.
 
 use arrow_schema::{DataType, Field, Fields};
 use datafusion::common::ScalarValue;
@@ -8,10 +8,10 @@ use farpool_planner::reading::{ReadValue, Reading, frequency, frequent_fields};
 use farpool_statistics::{Estimate, Sketch, State};
 use std::sync::Arc;
 
-/// The answer of `reading` from `state`.
+/// Reads the value of `reading` from `state`.
 ///
 /// # Errors
-/// `Invalid` when the state is not one that answers this.
+/// `Invalid` when the state does not support this reading.
 pub(super) fn read(reading: &Reading, state: &State) -> Result<ScalarValue> {
     Ok(match reading.read(state)? {
         ReadValue::State(bytes) => ScalarValue::BinaryView(Some(bytes)),
@@ -48,28 +48,28 @@ fn frequent(fields: &Fields, value: &Literal, count: u64) -> Result<ScalarValue>
     struct_of(fields, vec![value, ScalarValue::UInt64(Some(count))])
 }
 
-/// Number of rows that have `value`, which is cast to the sketch's type.
+/// Estimates the number of rows that have `value`, which is cast to the sketch's type.
 ///
 /// # Errors
-/// `Invalid` when that cannot be done, or when the sketch does not tell.
+/// `Invalid` when the cast fails, or when the sketch does not count frequencies.
 pub(super) fn frequency_of(sketch: &Sketch, value: &ScalarValue) -> Result<Estimate> {
     frequency(sketch, &constant(value, sketch.data_type())?)
 }
 
-/// The constant that `value` is as one of the type `of` of a sketch.
+/// Converts `value` to a constant of the type `of` of a sketch.
 ///
 /// # Errors
-/// `Invalid` when there is none.
+/// `Invalid` when it cannot be converted.
 pub(super) fn constant(value: &ScalarValue, of: &DataType) -> Result<Literal> {
     let literal = value.cast_to(of).ok().and_then(|value| crate::literal::from_scalar(&value));
     literal
         .ok_or_else(|| Error::invalid(format!("the sketch is of {of}, and {value} is no value of that type")))
 }
 
-/// A struct of these values.
+/// Makes a struct of these values.
 ///
 /// # Errors
-/// `Internal` when they do not have the types of the fields.
+/// `Internal` when the values do not have the types of the fields.
 pub(super) fn struct_of(fields: &Fields, values: Vec<ScalarValue>) -> Result<ScalarValue> {
     let mut builder = ScalarStructBuilder::new();
     for (field, value) in fields.iter().zip(values) {

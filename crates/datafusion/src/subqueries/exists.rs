@@ -1,4 +1,4 @@
-//! EXISTS as a value: a join that marks the rows that have a match. It is never NULL.
+//! EXISTS as a value: a join that marks the rows that have a match. The mark is never NULL.
 
 use super::{input_of, outer_columns};
 use crate::error;
@@ -13,7 +13,8 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit, scala
 use farpool_model::Error;
 use std::sync::Arc;
 
-/// Whether the query has rows, for a row of `input`; where the two share columns by joining them.
+/// Replaces `input` by a join that marks the rows for which the query has rows, where the two share columns
+/// in ways that a join can express; returns the mark.
 pub(super) fn mark(input: &mut LogicalPlan, exists: Exists, number: usize) -> Result<Expr> {
     let name = format!("__exists_{number}");
     let (rows, shared) = taken_apart(LogicalPlan::clone(&exists.subquery.subquery))?;
@@ -23,7 +24,7 @@ pub(super) fn mark(input: &mut LogicalPlan, exists: Exists, number: usize) -> Re
         let what = "an EXISTS in SELECT that names a column of an outer query elsewhere than in its WHERE is not done";
         return Err(error::wrap(Error::invalid(what).advise("join the tables, and count the matches")));
     }
-    // The columns that conditions compare, under names that no other table has.
+    // The columns that conditions compare, under a table name that no other table has.
     let mut compared: Vec<Column> = Vec::new();
     let conditions = shared.into_iter().map(|condition| in_join(condition, &name, &mut compared));
     let conditions = conditions.collect::<Result<Vec<_>>>()?;
@@ -44,7 +45,7 @@ fn column_name(n: usize) -> String {
     format!("c{n}")
 }
 
-/// The rows that a query has without the conditions that name columns of the query around it, and these conditions.
+/// Splits a query into its rows without the conditions on columns of the outer query, and these conditions.
 fn taken_apart(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<Expr>)> {
     Ok(match plan {
         // Whether there are rows does not depend on their order and columns.
@@ -65,7 +66,8 @@ fn taken_apart(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<Expr>)> {
     })
 }
 
-/// A condition of the query as one of the join: its own columns are those of `table`, the others no longer outer ones.
+/// Converts a condition of the subquery to one of the join: its own columns become those of `table`, and
+/// outer references become plain columns.
 fn in_join(condition: Expr, table: &str, compared: &mut Vec<Column>) -> Result<Expr> {
     let own = condition.transform_up(|expr| {
         let Expr::Column(column) = expr else { return Ok(Transformed::no(expr)) };

@@ -1,8 +1,9 @@
-//! Subqueries as values that share columns with the query around them in ways that DataFusion has no plan for:
-//! `select exists (select …)` of any comparison, `select (select count(*) from u where u.b < t.b)`. They become joins.
+//! Rewrites subqueries used as values to joins where they refer to outer columns in ways that DataFusion
+//! cannot plan: `select exists (select …)` with any comparison,
+//! `select (select count(*) from u where u.b < t.b)`.
 //!
-//! Invariant: the plan has the rows and columns of the plan before, in which each of these subqueries has become a column.
-//! What is not understood stays, and DataFusion says what it cannot do.
+//! Invariant: the new plan has the rows and columns of the old one; each of these subqueries has become a
+//! column. A subquery of another form stays, and DataFusion reports that it is not supported.
 
 mod exists;
 mod scalar;
@@ -18,7 +19,7 @@ use datafusion::optimizer::AnalyzerRule;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The rule.
+/// The analyzer rule.
 #[derive(Debug)]
 pub(crate) struct SubqueriesAsValues;
 
@@ -33,10 +34,11 @@ impl AnalyzerRule for SubqueriesAsValues {
     }
 }
 
-/// `plan` over an input that has a column for each such subquery in its expressions. `count` numbers them.
+/// Returns `plan` over an input that has a column for each such subquery in its expressions. `count` numbers
+/// them.
 fn with_columns(plan: LogicalPlan, count: &mut usize) -> Result<Transformed<LogicalPlan>> {
     let [input] = plan.inputs()[..] else { return Ok(Transformed::no(plan)) };
-    // What has all columns of its input.
+    // Operators that return all columns of their input.
     let passes_on = matches!(plan, LogicalPlan::Window(_) | LogicalPlan::Filter(_) | LogicalPlan::Sort(_));
     if !passes_on && !matches!(plan, LogicalPlan::Projection(_) | LogicalPlan::Aggregate(_)) {
         return Ok(Transformed::no(plan));
@@ -44,9 +46,9 @@ fn with_columns(plan: LogicalPlan, count: &mut usize) -> Result<Transformed<Logi
     if !plan.expressions().iter().any(has_subquery) {
         return Ok(Transformed::no(plan));
     }
-    // DataFusion has EXISTS in conditions.
+    // DataFusion plans EXISTS in conditions itself.
     let takes_exists = !matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::Sort(_));
-    // It has values that share columns by equality only.
+    // DataFusion plans scalar subqueries itself that refer to outer columns by equality only.
     let takes_equality = !matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::Projection(_));
     let (mut input, columns) = (input.clone(), plan.schema().columns());
     if !passes_on {
@@ -95,7 +97,7 @@ fn has_subquery(expr: &Expr) -> bool {
     expr.exists(is_one).unwrap_or(true)
 }
 
-/// The columns of its input that an expression needs, those included that its subqueries name.
+/// Returns the columns of its input that an expression needs, including those that its subqueries refer to.
 fn used_columns(expr: &Expr) -> Vec<Column> {
     let mut columns = Vec::new();
     let visited = expr.apply(|expr| {
@@ -119,7 +121,7 @@ fn input_of(input: Arc<LogicalPlan>) -> LogicalPlan {
     Arc::unwrap_or_clone(input)
 }
 
-/// The columns of the query around that an expression names.
+/// Returns the columns of the outer query that an expression refers to.
 fn outer_columns(expr: &Expr) -> Vec<Column> {
     let mut columns = Vec::new();
     let visited = expr.apply(|expr| {

@@ -1,9 +1,9 @@
-//! A query that gives one row of aggregates for each row of the query around it: rows are joined with those that belong
-//! to them, and grouped by the number that each row is given (a general form of Kim's and Dayal's unnesting: Neumann and
-//! Kemper, "Unnesting Arbitrary Queries", 2015, which joins distinct values instead of rows).
+//! Scalar subqueries that return one row of aggregates for each outer row: outer rows get numbers, are joined
+//! with the rows that belong to them, and grouped by number (a general form of Kim's and Dayal's unnesting:
+//! Neumann and Kemper, "Unnesting Arbitrary Queries", 2015, which joins distinct values instead of rows).
 //!
-//! Each row is computed once, as it would be without the subquery: nothing depends on that a part of the plan gives the
-//! same rows when it runs twice.
+//! The outer plan runs once, as it would without the subquery, so that it need not return the same rows
+//! twice.
 
 use super::{input_of, outer_columns};
 use crate::error;
@@ -20,9 +20,9 @@ use datafusion::logical_expr::{BinaryExpr, Case, Expr, LogicalPlan, LogicalPlanB
 use farpool_model::Error;
 use std::collections::HashMap;
 
-/// The value of `subquery` for each row of `input`, which becomes a join that has it; `None` where DataFusion has a plan
-/// for it, or where it is none of these queries. `takes_equality` where DataFusion has none for values that share
-/// columns by equality either.
+/// Returns the value of `subquery` for each row of `input`, and replaces `input` by a join that has it;
+/// `None` where DataFusion can plan it, or where the query has another form. `takes_equality` says that
+/// DataFusion cannot plan it even where it refers to outer columns by equality only.
 pub(super) fn value(
     input: &mut LogicalPlan,
     subquery: &Subquery,
@@ -50,7 +50,7 @@ pub(super) fn value(
         return Ok(None);
     }
     functions.iter().try_for_each(is_of_this_query)?;
-    // The rows under a name that no other table has.
+    // The rows get a table name that no other table has.
     let table = format!("__rows_{number}");
     let own = plan.schema().columns();
     let place = |column: &Column| own.iter().position(|known| known == column);
@@ -88,8 +88,8 @@ pub(super) fn value(
     Ok(Some(strip_outer_reference(value)))
 }
 
-/// Refuses what is an aggregate of the query around, as it names columns of that alone: it would make groups of its rows
-/// (SQL:2016, 6.9; so do PostgreSQL and DuckDB).
+/// Refuses an aggregate that refers to columns of the outer query only: by the standard it belongs to the
+/// outer query and would group its rows (SQL:2016, 6.9; so do PostgreSQL and DuckDB).
 fn is_of_this_query(function: &Expr) -> Result<()> {
     let is_of_other = function.exists(|expr| {
         let Expr::AggregateFunction(AggregateFunction { params, .. }) = expr else { return Ok(false) };
@@ -108,8 +108,9 @@ fn is_of_this_query(function: &Expr) -> Result<()> {
     }
 }
 
-/// The rows with their numbers, in a column of that name; and their columns as aggregates of the rows of one number,
-/// which have the same values: as keys of groups they would not stay what they are, for 0.0 and -0.0 are one there.
+/// Adds a column with this name that numbers the rows, and returns their columns as aggregates of the rows
+/// with the same number, which all have the same values. As group keys they could change, for 0.0 and -0.0
+/// are one key.
 fn with_numbers(rows: LogicalPlan, name: &str) -> Result<(LogicalPlanBuilder, Vec<Expr>)> {
     let columns = rows.schema().columns();
     let carried = columns.iter().map(|column| {
@@ -123,7 +124,8 @@ fn with_numbers(rows: LogicalPlan, name: &str) -> Result<(LogicalPlanBuilder, Ve
     Ok((numbered, carried))
 }
 
-/// The aggregate without the row of NULLs that a row without a match has. Nothing is computed of that row: it could fail.
+/// Makes the aggregate ignore the row of NULLs that an outer row without a match gets. Arguments are not
+/// evaluated on that row, because they could fail.
 fn of_rows_where(is_found: &Expr, function: Expr) -> Result<Expr> {
     let guarded = |expr: Expr| match &expr {
         Expr::Column(_) => expr,
@@ -152,7 +154,7 @@ fn of_rows_where(is_found: &Expr, function: Expr) -> Result<Expr> {
     Ok(function?.data.unalias())
 }
 
-/// What says that a row has a match.
+/// Name of the column that tells whether an outer row has a match.
 const FOUND: &str = "found";
 
 fn name_of(place: usize) -> String {
@@ -167,8 +169,8 @@ fn value_name(number: usize, place: usize) -> String {
     format!("__value_{number}_{place}")
 }
 
-/// The value of the query's one row, in terms of its aggregates as columns ([`value_name`]), and these. `None` if it may
-/// have more than one row, or is of another form.
+/// Returns the value of the query's one row as an expression over its aggregates ([`value_name`]), and these.
+/// `None` if the query may have more than one row, or has another form.
 fn aggregated(plan: LogicalPlan, number: usize) -> Result<Option<(Expr, Aggregate)>> {
     let found = above(plan, number)?;
     Ok(found.and_then(|(values, aggregate)| match <[Expr; 1]>::try_from(values) {
@@ -193,7 +195,7 @@ fn above(plan: LogicalPlan, number: usize) -> Result<Option<(Vec<Expr>, Aggregat
             let made = projection.expr.into_iter().map(|expr| substituted(expr, &values));
             Some((made.collect::<Result<_>>()?, aggregate))
         }
-        // One row or none.
+        // The filter leaves one row or none.
         LogicalPlan::Filter(filter) => {
             let names = filter.input.schema().columns();
             let Some((values, aggregate)) = above(input_of(filter.input), number)? else { return Ok(None) };
@@ -211,19 +213,20 @@ fn above(plan: LogicalPlan, number: usize) -> Result<Option<(Vec<Expr>, Aggregat
     })
 }
 
-/// Rows that a query aggregates.
+/// The rows that a query aggregates.
 struct Rows {
-    /// All that may belong to a row of the query around.
+    /// All rows, whichever outer row they belong to.
     plan: LogicalPlan,
-    /// What decides which do.
+    /// Conditions that decide which outer row they belong to.
     shared: Vec<Expr>,
-    /// The columns that they have above, in terms of those of `plan`.
+    /// The columns of the rows in the query above, as expressions over columns of `plan`.
     columns: HashMap<Column, Expr>,
-    /// Whether the columns above are those of `plan`.
+    /// Whether the columns in the query above are the columns of `plan`.
     is_direct: bool,
 }
 
-/// The rows of a plan; `None` if columns of the query around are named elsewhere than in its conditions and projections.
+/// Returns the rows of a plan; `None` if it refers to outer columns elsewhere than in its conditions and
+/// projections.
 fn rows(plan: LogicalPlan) -> Result<Option<Rows>> {
     let names = plan.schema().columns();
     let renamed = |rows: Rows, below: Vec<Column>| -> Result<Rows> {
@@ -242,7 +245,7 @@ fn rows(plan: LogicalPlan) -> Result<Option<Rows>> {
             };
             let parts = split_conjunction_owned(filter.predicate).into_iter();
             let parts = parts.map(|part| substituted(part, &columns)).collect::<Result<Vec<_>>>()?;
-            // Those name columns by what they are called here.
+            // Subqueries refer to columns by their names at this node.
             if parts.iter().any(|part| has_any_subquery(part) && (!is_direct || part.contains_outer())) {
                 return Ok(None);
             }
@@ -269,7 +272,7 @@ fn rows(plan: LogicalPlan) -> Result<Option<Rows>> {
     })
 }
 
-/// The expression without its name, and with other ones in place of columns.
+/// Removes the alias from the expression and substitutes its columns.
 fn substituted(expr: Expr, columns: &HashMap<Column, Expr>) -> Result<Expr> {
     let made = expr.unalias().transform_up(|expr| match &expr {
         Expr::Column(column) => Ok(match columns.get(column) {
@@ -281,8 +284,8 @@ fn substituted(expr: Expr, columns: &HashMap<Column, Expr>) -> Result<Expr> {
     made.map(|made| made.data)
 }
 
-/// Whether a condition is a comparison for equality of a column with something of the query around, which DataFusion
-/// makes a join of.
+/// Whether a condition is an equality of a column with an expression of the outer query, which DataFusion
+/// turns into a join itself.
 fn is_plain_equality(condition: &Expr) -> bool {
     let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = condition else { return false };
     let is_column = |expr: &Expr| match expr {

@@ -1,5 +1,5 @@
-//! Aggregates over the extremes of each type give what plain Rust gives in wider integers, wherever they run: in
-//! the pool, over VALUES, in groups, above a join, in windows, over distinct values.
+//! Aggregates over the extreme values of each type give the same as plain Rust code on wider integers,
+//! wherever they run: in the pool, over VALUES, in groups, above a join, in windows, over distinct values.
 
 use super::{Fake, rows, session};
 use crate::Session;
@@ -36,7 +36,8 @@ struct Row {
 
 const D_MAX: i128 = 10_i128.pow(38) - 1;
 
-/// Groups that fit and groups that do not, of each type; those that leave the type on the way and come back.
+/// Makes, for each type, groups whose results fit and groups whose results do not, and some that overflow
+/// only temporarily.
 fn extremes() -> Vec<Row> {
     let row = |g, i: i64, u: u64, d: i128, p: i128, f: f64| Row {
         g,
@@ -87,7 +88,7 @@ fn table(rows: &[Row]) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, c)| (name, c, true))).unwrap()
 }
 
-/// What an aggregate of some rows shows; `None` when it does not fit.
+/// The expected text of an aggregate over some rows; `None` if the result does not fit.
 type Naive = fn(&[Row]) -> Option<String>;
 
 fn shown(value: Option<i128>, scale: usize) -> String {
@@ -98,7 +99,7 @@ fn shown(value: Option<i128>, scale: usize) -> String {
     if scale == 0 { format!("{sign}{whole}") } else { format!("{sign}{whole}.{part}") }
 }
 
-/// The sum of these; `None` of none. It has no more than 128 bits in these tests.
+/// Returns the sum; `None` without values. In these tests it fits in 128 bits.
 fn total(values: impl Iterator<Item = i128>) -> Option<i128> {
     values.reduce(|l, r| l.checked_add(r).expect("a sum of 128 bits"))
 }
@@ -108,7 +109,7 @@ fn within(value: Option<i128>, low: i128, high: i128, scale: usize) -> Option<St
 }
 
 fn mean(values: Vec<i128>) -> Option<String> {
-    // Half away from zero, at a scale that is larger by 4.
+    // Rounded half away from zero, to a scale that is larger by 4.
     let count = values.len() as i128;
     let mean = total(values.into_iter()).map(|sum| {
         let twice = 2 * sum * 10_000;
@@ -121,7 +122,7 @@ fn distinct<T: Ord>(values: impl Iterator<Item = T>) -> impl Iterator<Item = T> 
     values.collect::<BTreeSet<T>>().into_iter()
 }
 
-/// NaN is greatest, whatever its sign; zeros differ.
+/// Orders floats: NaN is greatest, whatever its sign; -0.0 is less than 0.0.
 fn order(l: &f64, r: &f64) -> Ordering {
     l.is_nan().cmp(&r.is_nan()).then(if l.is_nan() { Ordering::Equal } else { l.total_cmp(r) })
 }
@@ -140,7 +141,7 @@ const CALLS: &[(&str, Naive)] = &[
     }),
     ("sum(u)", |rows| within(total(rows.iter().filter_map(|r| r.u).map(i128::from)), 0, u64::MAX.into(), 0)),
     ("sum(d)", |rows| {
-        // The two greatest of 38 digits have no sum of 128 bits.
+        // The sum of the two greatest 38-digit values does not fit in 128 bits.
         let (low, high) = rows
             .iter()
             .filter_map(|r| r.d)
@@ -189,8 +190,8 @@ async fn sessions() -> Vec<(&'static str, Session)> {
     sessions
 }
 
-/// Runs `sql`, in which `{}` is the condition that picks groups: with all groups whose values fit, and with each
-/// of the others alone, which must fail.
+/// Runs `sql`, in which `{}` is the condition that selects groups: with all groups whose results fit, and
+/// with each of the others alone, which must fail.
 async fn check(sessions: &[(&str, Session)], sql: &str, expected: &[(i64, Option<Vec<String>>)]) {
     for (name, session) in sessions {
         let (fit, unfit): (Vec<_>, Vec<_>) = expected.iter().partition(|(_, rows)| rows.is_some());
@@ -213,7 +214,7 @@ async fn check(sessions: &[(&str, Session)], sql: &str, expected: &[(i64, Option
     }
 }
 
-/// The rows of each group, with their numbers.
+/// Returns the rows of each group, with their numbers.
 fn grouped() -> Vec<(i64, Vec<(usize, Row)>)> {
     let rows: Vec<(usize, Row)> = extremes().into_iter().enumerate().collect();
     let groups = rows.chunk_by(|l, r| l.1.g == r.1.g).map(|rows| (rows[0].1.g, rows.to_vec()));
@@ -275,7 +276,7 @@ async fn in_windows() {
     }
 }
 
-/// Over VALUES, and of types that a pool does not hold.
+/// Over VALUES, and for types that a pool does not hold.
 #[tokio::test]
 async fn over_values() {
     let pool = Arc::new(Fake::default());
@@ -315,7 +316,7 @@ async fn over_values() {
             "min(arrow_cast(x, 'Float16')) from (values ('inf'::double),('nan'::double)) t(x)".to_string(),
             ok("inf"),
         ),
-        // DuckDB's answers.
+        // Results as in DuckDB.
         ("percentile_cont(0.9) within group (order by x) from (values (21.0::double),(21.5::double)) t(x)".to_string(), ok("21.45")),
         ("percentile_cont(0.9) within group (order by x desc) from (values (1.0::double),(3.0::double),(7.0::double)) t(x)".to_string(), ok("1.4")),
         ("percentile_cont(x, 0.3) from (values (0.0::double),(1e9::double)) t(x)".to_string(), ok("300000000.0")),
@@ -369,7 +370,7 @@ fn percentiles_take_all_of_several_states() {
     }
 }
 
-/// An accumulator of groups as an engine makes it.
+/// Makes an accumulator of groups as an engine does.
 fn accumulator(function: &AggregateUDF, argument: &DataType) -> Box<dyn GroupsAccumulator> {
     let fields: Vec<FieldRef> = vec![Arc::new(Field::new("x", argument.clone(), true))];
     let arguments = AccumulatorArgs {
@@ -386,8 +387,8 @@ fn accumulator(function: &AggregateUDF, argument: &DataType) -> Box<dyn GroupsAc
     function.create_groups_accumulator(arguments).unwrap()
 }
 
-/// The result of four groups whose rows come in parts: each part is accumulated by itself, or made states row by
-/// row, emitted in two pieces and merged.
+/// Returns the result of four groups whose rows come in parts: each part is accumulated separately, or
+/// converted to states row by row, emitted in two pieces and merged.
 fn in_parts(
     function: &AggregateUDF,
     values: &dyn Array,
@@ -435,7 +436,7 @@ proptest! {
     ) {
         let mut cuts = cuts;
         cuts.sort_unstable();
-        // Each group has a row, which says nothing, in the first batch.
+        // Each group has a row without a value in the first batch.
         let rows: Vec<_> = (0..4).map(|group| (group, None, true)).chain(rows).collect();
         cuts.insert(0, 4);
         let values: Float64Array = rows.iter().map(|row| row.1).collect();
@@ -460,7 +461,7 @@ proptest! {
     ) {
         let mut cuts = cuts;
         cuts.sort_unstable();
-        // What was added is subtracted again but for a little, so that each sum fits at the end.
+        // Subtracts most of what was added, so that each sum fits at the end.
         let undone = rows.iter().map(|row| (row.0, row.1.map(|value| value / 1000 - value), row.2));
         let first = (0..4).map(|group| (group, None, true));
         let rows: Vec<_> = first.chain(rows.iter().copied()).chain(undone).collect();

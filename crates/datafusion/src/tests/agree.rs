@@ -1,4 +1,4 @@
-//! The answers do not depend on what is pushed down.
+//! The results of queries do not depend on what is pushed down.
 
 use super::{Fake, filled, rows, rows_of_dim, rows_of_t, session, session_at, shown};
 use crate::{Rates, Session};
@@ -10,8 +10,8 @@ use proptest::test_runner::{RngSeed, TestRunner};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// DataFusion on tables in its own memory, with our aggregates, and sessions that must give the same: without push-down,
-/// over an embedded pool and a remote one, and over pools that refuse what is asked of them.
+/// DataFusion on tables in its own memory, with farpool's aggregates, and sessions that must give the same
+/// results: without push-down, over an embedded pool and a remote one, and over pools that refuse operators.
 struct Sides {
     alone: SessionContext,
     sessions: Vec<(&'static str, Session)>,
@@ -29,7 +29,7 @@ impl Sides {
         ] {
             sessions.push((name, session(&filled(fake).await, pushdown).await));
         }
-        // The other choice wherever there is one.
+        // Rates that reverse every choice of what to push.
         let slow = Rates {
             pool_group_rows: 1.0,
             pool_spread_rows: 1.0,
@@ -57,7 +57,7 @@ impl Sides {
         Ok(shown(&self.alone.sql(sql).await?.collect().await?))
     }
 
-    /// Whether the query can be answered at all.
+    /// Checks that all sides agree; returns whether the query can be answered at all.
     async fn agree(&self, sql: &str) -> bool {
         let sorted = |mut rows: Vec<String>| {
             if !sql.to_lowercase().contains("order by") {
@@ -69,7 +69,8 @@ impl Sides {
         for (name, session) in &self.sessions {
             match (&expected, rows(session, sql).await.map(sorted)) {
                 (Ok(expected), Ok(found)) => assert_eq!(&found, expected, "{name}: {sql}"),
-                // DataFusion may evaluate a condition on rows that another removes. A pool never does.
+                // DataFusion may evaluate a condition on rows that another condition removes, and fail. A
+                // pool never does.
                 (Err(_), _) => {}
                 (Ok(_), Err(error)) => panic!("{name}: {sql}: {error}"),
             }
@@ -199,7 +200,8 @@ async fn all_shapes_agree() {
     }
 }
 
-/// Without IS DISTINCT FROM between columns: DataFusion's own analysis of ranges fails on some of those.
+/// Generates predicates without IS DISTINCT FROM between columns: DataFusion's range analysis fails on some
+/// of those.
 fn predicate() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         (prop::sample::select(vec!["=", "<>", "<", "<=", ">", ">="]), -4..8)
@@ -244,7 +246,7 @@ fn random_conditions_agree() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let sides = runtime.block_on(Sides::new());
     let (asked, answered) = (Cell::new(0u32), Cell::new(0u32));
-    // A fixed seed: DataFusion must be able to answer each of these alone.
+    // A fixed seed, because DataFusion alone must be able to answer each of the queries.
     let config = ProptestConfig {
         cases: 60,
         failure_persistence: None,

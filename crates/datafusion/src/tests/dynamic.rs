@@ -1,4 +1,4 @@
-//! What is made of the filters that other operators find out while they run.
+//! Tests the conditions that are made of dynamic filters.
 
 use super::{Fake, filled};
 use crate::dynamic::{KeyWatch, conditions, usable};
@@ -30,12 +30,12 @@ const SCANNED: [usize; 5] = [1, 2, 3, 4, 6];
 
 const WIDE: DataType = DataType::Decimal128(15, 2);
 
-/// What the filter of a scan becomes when `current` is found out, as text.
+/// Returns, as text, the condition that a scan makes of a dynamic filter whose current value is `current`.
 fn found(info: &TableInfo, current: Filter) -> Option<String> {
     found_of(info, current, Vec::new())
 }
 
-/// What it becomes when `current` was found out by a join with `keys` on its smaller side.
+/// Returns that condition if `current` comes from a join with `keys` on its smaller side.
 fn found_of(info: &TableInfo, current: Filter, keys: Vec<ArrayRef>) -> Option<String> {
     let schema = Arc::new(info.schema.project(&SCANNED).unwrap());
     let columns = schema.fields().iter().map(|f| col(f.name(), &schema).unwrap()).collect();
@@ -47,7 +47,7 @@ fn found_of(info: &TableInfo, current: Filter, keys: Vec<ArrayRef>) -> Option<St
     conditions(&program, &usable, &watches, info).map(|found| found.display(&info.schema).to_string())
 }
 
-/// A watch that has seen `keys`, and the end of one of `partitions`.
+/// Makes a watch that has collected `keys`, and has seen the end of one of `partitions`.
 fn watch_with(keys: Vec<ArrayRef>, partitions: usize) -> Arc<KeyWatch> {
     let names: Vec<String> = (0..keys.len()).map(|place| format!("c{place}")).collect();
     let column = |(place, name): (usize, &String)| -> Filter { Arc::new(Column::new(name, place)) };
@@ -59,7 +59,7 @@ fn watch_with(keys: Vec<ArrayRef>, partitions: usize) -> Arc<KeyWatch> {
     Arc::new(watch)
 }
 
-/// What a join says of its keys, the columns `names`.
+/// Makes a join's lookup filter for its keys, the columns `names`.
 fn lookup(info: &TableInfo, names: &[&str]) -> Filter {
     let schema = info.schema.project(&SCANNED).unwrap();
     lookup_of(names.iter().map(|name| col(name, &schema).unwrap()).collect())
@@ -130,7 +130,7 @@ async fn many_integers_become_sets_where_that_pays() {
     };
     let hundred = || (0..100).map(|key| key * 3).collect::<Vec<i32>>();
     assert_eq!(of(&large, hundred()).as_deref(), Some("k IN (100 keys from 0 to 297)"));
-    // Few keys, none, and a table that is not worth the bytes.
+    // Few keys, no keys, and a table that is not worth the bytes.
     assert_eq!(of(&large, vec![7, 9, 7]).as_deref(), Some("k IN (7, 9)"));
     assert_eq!(of(&large, vec![]).as_deref(), Some("k IN ()"));
     let small = TableInfo { rows: 20, ..large.clone() };
@@ -182,7 +182,7 @@ async fn keys_that_no_bitmap_holds_become_filters_where_that_pays() {
     assert_eq!(found_of(&large, or_null, vec![s()]).as_deref(), Some(expected));
     let few = TableInfo { rows: 110, ..large.clone() };
     assert_eq!(found_of(&few, lookup(&few, &["s"]), vec![s()]), None);
-    // As many bits for each key as are worth their while would be too many.
+    // The most useful number of bits per key would exceed the limit.
     let huge = TableInfo { rows: 1 << 40, ..large };
     let most: ArrayRef = Arc::new(Int64Array::from_iter_values((0..500_000).map(|key| key << 20)));
     let most = found_of(&huge, lookup(&huge, &["d"]), vec![arrow_cast::cast(&most, &WIDE).unwrap()]);

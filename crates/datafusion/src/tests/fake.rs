@@ -1,4 +1,4 @@
-//! A pool that runs programs naively, with DataFusion itself, and remembers which ones.
+//! A pool that runs programs naively, with DataFusion itself, and records which programs ran.
 
 use crate::literal::to_scalar;
 use arrow_array::RecordBatch;
@@ -34,21 +34,21 @@ pub(super) struct Fake {
     pub remote: bool,
     /// Answers `refused` to every aggregation.
     pub refuses_aggregation: bool,
-    /// Answers `refused` to every filter, whatever was expected.
+    /// Answers `refused` to every filter, whatever the planner expected.
     pub refuses_filters: bool,
     pub tables: Mutex<BTreeMap<TableName, Held>>,
     pub views: Mutex<BTreeMap<TableName, View>>,
-    /// The programs that ran, on a line each.
+    /// The programs that ran, one line each.
     pub ran: Mutex<Vec<String>>,
-    /// Finds out what the columns hold, as a node does.
+    /// Computes profiles of loaded tables, as a node does.
     pub gathers: bool,
-    /// Makes all that is only an estimate nonsense, by this number.
+    /// Replaces all statistics that are only estimates by arbitrary values derived from this seed.
     pub misleads: Option<u64>,
-    /// What was found out.
+    /// The profiles of the tables.
     pub gathered: Mutex<BTreeMap<TableName, Profile>>,
     /// How often a table was described.
     pub described: AtomicUsize,
-    /// How often it was asked what was found out.
+    /// How often a profile was requested.
     pub asked: AtomicUsize,
     /// Streams that are open.
     pub streams_open: Arc<AtomicUsize>,
@@ -130,7 +130,7 @@ impl Fake {
             name: name.clone(),
             version,
             schema,
-            // Large enough for several streams; the estimates must not matter to the answers.
+            // Large enough for several streams; the results must not depend on the estimates.
             rows: batches.iter().map(|b| b.num_rows() as u64).sum(),
             bytes_plain: batches.iter().map(|b| b.get_array_memory_size() as u64).sum(),
             bytes_encoded: 1000,
@@ -140,7 +140,7 @@ impl Fake {
     }
 }
 
-/// Any numbers for what an answer must not depend on.
+/// Sets arbitrary values for the statistics on which results must not depend.
 fn mislead(column: &mut ColumnStatistics, seed: u64) {
     let any = |salt: u64| (seed ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
     column.distinct_estimate = Some(any(1) % [2, 100, u64::MAX][any(2) as usize % 3]);
@@ -151,7 +151,7 @@ fn mislead(column: &mut ColumnStatistics, seed: u64) {
     column.spread = Some(Arc::new(Spread { frequent, bins, low, width: 1.0, quantiles, quantile_error }));
 }
 
-/// Counts only: bounds are computed for integers, which is enough to exercise the estimates.
+/// Returns counts, and bounds for integers only, which is enough to exercise the estimates.
 fn statistics(batches: &[RecordBatch], column: usize) -> ColumnStatistics {
     let null_count = batches.iter().map(|b| b.column(column).null_count() as u64).sum();
     let values = batches.iter().flat_map(|b| {
@@ -416,7 +416,7 @@ fn output(
     }
 }
 
-/// The model's expression as DataFusion's: the way back from what the crate converts.
+/// Converts the model's expression to DataFusion's: the inverse of the crate's conversion.
 fn logical(expr: &Expr, table: &SchemaRef) -> Logical {
     let to = |e: &Expr| logical(e, table);
     match expr {
@@ -432,7 +432,7 @@ fn logical(expr: &Expr, table: &SchemaRef) -> Logical {
             let key = |key: i64| Literal::new(Value::Int(key.into()), data_type.clone()).unwrap();
             logical(&Expr::InList(e.clone(), set.iter().map(key).collect()), table)
         }
-        // Letting all rows through is what a filter may do that has too few bits.
+        // A filter with too few bits may pass all rows.
         Expr::InFilter(..) => lit(true),
         Expr::InList(e, list) => {
             let list = list.iter().map(|l| Logical::Literal(to_scalar(l).unwrap(), None)).collect();

@@ -16,7 +16,7 @@ fn table() -> RecordBatch {
     RecordBatch::try_from_iter(columns).unwrap()
 }
 
-/// What is asked, with `{}` for either column of floats, and DuckDB's answer.
+/// Queries, with `{}` for either column of floats, and DuckDB's results.
 const CASES: &[(&str, &[&str])] = &[
     ("count(distinct {}) from z", &["4"]),
     ("count({}), count(distinct {}) from z", &["6|4"]),

@@ -1,4 +1,4 @@
-//! The SQL front: names, errors, explanations, receipts, statements that change something.
+//! The SQL front: names, errors, explanations, receipts, and statements that change something.
 
 use super::{Fake, filled, rows, rows_of_t, session};
 use crate::{FileAccess, FileOpener, PoolTable, split_statements};
@@ -166,7 +166,7 @@ async fn dropping_the_result_ends_the_programs() {
     panic!("streams are still open");
 }
 
-/// Files that are batches in memory: `five.rows` has five rows of `t`.
+/// Opens files that are batches in memory: `five.rows` has five rows of `t`.
 struct Files {
     pool: Arc<Fake>,
     asked: Mutex<Vec<Vec<usize>>>,
@@ -264,7 +264,7 @@ async fn a_remote_pool_describes_a_table_once_for_each_version() {
     assert_eq!(answer("SELECT extra FROM dim WHERE k >= 0").await, ["6"]);
     assert!(described() > described_before);
     assert_ne!(before, answer("SELECT count(*) FROM dim WHERE k >= 0").await);
-    // What is inserted is planned once, with what the pool says then.
+    // An INSERT is planned once, with table descriptions fetched for it.
     let described_before = described();
     assert_eq!(answer("INSERT INTO dim VALUES (7, 8)").await, ["1"]);
     assert_eq!(described(), described_before + 1);
@@ -272,6 +272,6 @@ async fn a_remote_pool_describes_a_table_once_for_each_version() {
     pool.drop_table(&dim).await.unwrap();
     let error = session.sql("SELECT extra FROM dim WHERE k >= 0").await.unwrap_err();
     assert!(error.message.starts_with("there is no table dim"), "{error}");
-    // Nothing is read here, so that no program tells that the table is gone.
+    // No program is prepared, so that only a fetched description tells that the table is gone.
     assert!(session.sql("SELECT extra FROM dim WHERE false").await.is_err());
 }

@@ -1,4 +1,5 @@
-//! Joins give the same in whatever order the estimates put them, and the order follows from what was gathered.
+//! Joins give the same result in whatever order the estimates put them, and the order follows from the
+//! statistics.
 
 use super::{Fake, rows, session, shown};
 use crate::Session;
@@ -9,7 +10,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Numbers below the one that is asked for, the same in every run.
+/// Random numbers, the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -47,7 +48,8 @@ fn table(random: &mut Random) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()
 }
 
-/// Three to six relations, each joined to one before it, some in a circle, with conditions here and there.
+/// Makes a join of three to six relations, each joined to an earlier one, some in a cycle, with some other
+/// conditions.
 fn query(random: &mut Random) -> String {
     let (mut relations, mut conditions) = (Vec::new(), Vec::new());
     let count = 3 + random.below(4);
@@ -132,7 +134,7 @@ fn numbers(columns: &[(&str, Vec<i64>)]) -> Vec<RecordBatch> {
     vec![RecordBatch::try_from_iter(columns).unwrap()]
 }
 
-/// Each of 2000 keys four times in either table; or every second row with one key.
+/// Makes two tables with each of 2000 keys four times; or with the same key in every second row.
 async fn events(frequent: bool) -> Arc<Fake> {
     let of = |salt: i64| {
         (0..8000).map(move |i| if frequent && i % 2 == 0 { 7 } else { i * salt % 2000 }).collect()
@@ -182,7 +184,7 @@ async fn what_was_expected_of_joins_is_told_beside_what_came() {
 
 #[tokio::test]
 async fn a_smaller_side_that_one_thread_can_build_is_not_divided() {
-    // More rows than DataFusion would have one thread build, fewer than are worth dividing among three.
+    // More rows than DataFusion would build with one thread, fewer than are worth partitioning among three.
     let pool = Fake::default()
         .with("small", numbers(&[("k", (0..150_000).collect())]))
         .await

@@ -1,4 +1,5 @@
-//! Every query agrees with push-down on and off, and what is pushed for each shape of query is pinned.
+//! Every query gives the same result with push-down on and off, and the programs pushed for each shape of
+//! query are pinned.
 
 mod aggregates;
 mod agree;
@@ -22,7 +23,7 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use fake::Fake;
 use std::sync::Arc;
 
-/// `count` rows of `t` from number `from` on: all types, NULLs, NaN, few and many distinct values.
+/// Makes `count` rows of `t` from number `from` on: all types, NULLs, NaN, few and many distinct values.
 fn rows_of_t(from: i64, count: i64) -> RecordBatch {
     let mut id = Int64Builder::new();
     let mut k = Int32Builder::new();
@@ -65,7 +66,7 @@ fn rows_of_t(from: i64, count: i64) -> RecordBatch {
         .unwrap()
 }
 
-/// Ten rows of `dim`, one for each `k` and one more.
+/// Makes the rows of `dim`, one for each `k` and one more.
 fn rows_of_dim() -> RecordBatch {
     let mut k = Int32Builder::new();
     let mut name = StringViewBuilder::new();
@@ -77,7 +78,7 @@ fn rows_of_dim() -> RecordBatch {
     RecordBatch::try_from_iter(columns).unwrap()
 }
 
-/// `fake` with both tables.
+/// Adds both tables to `fake`.
 async fn filled(fake: Fake) -> Arc<Fake> {
     let t = (0..3).map(|i| rows_of_t(i * 700, 700)).collect();
     Arc::new(fake.with("t", t).await.with("dim", vec![rows_of_dim()]).await)
@@ -87,7 +88,7 @@ async fn session(pool: &Arc<Fake>, pushdown: bool) -> Session {
     session_at(pool, pushdown, Rates::default()).await
 }
 
-/// A session that takes the pool and itself to be as fast as `rates` says.
+/// Opens a session that assumes the pool and the engine to be as fast as `rates` says.
 async fn session_at(pool: &Arc<Fake>, pushdown: bool, rates: Rates) -> Session {
     let options = SessionOptions { pushdown, target_partitions: Some(3), rates, ..SessionOptions::default() };
     let session = Session::new(options);
@@ -95,7 +96,7 @@ async fn session_at(pool: &Arc<Fake>, pushdown: bool, rates: Rates) -> Session {
     session
 }
 
-/// The rows of the result, each as text, in order.
+/// Returns the rows of the result as sorted texts.
 async fn rows(session: &Session, sql: &str) -> farpool_model::Result<Vec<String>> {
     let query = session.sql(sql).await?;
     let batches = query.collect().await?;

@@ -1,11 +1,11 @@
-//! Answers that DuckDB gives as well, to statements that DataFusion refuses or answers otherwise.
+//! Statements that DataFusion refuses or answers differently, with results as in DuckDB.
 
 use super::{Fake, rows, session};
 use crate::Session;
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringViewArray};
 use std::sync::Arc;
 
-/// `a` with numbers, texts and conditions, and `b` with numbers and texts.
+/// Sessions with tables `a` of numbers, texts and conditions, and `b` of numbers and texts.
 async fn sessions() -> Vec<(&'static str, Session)> {
     let numbers = |numbers: &[Option<i64>]| Arc::new(Int64Array::from(numbers.to_vec())) as ArrayRef;
     let texts = |texts: &[&str]| Arc::new(StringViewArray::from_iter_values(texts)) as ArrayRef;
@@ -121,7 +121,8 @@ async fn exists_is_a_value() {
     assert!(error.message.contains("elsewhere than in its WHERE"), "{error:?}");
 }
 
-/// Values of the rows that share columns by something else than equality, or where the engine has no subqueries.
+/// Scalar subqueries with outer references other than by equality, or in places where the engine supports
+/// none.
 const SCALARS: &[(&str, &[&str])] = &[
     ("x, (select count(*) from b where b.y > a.x) from a order by x", &["1|3", "2|2", "3|0", "NULL|0"]),
     (
@@ -228,7 +229,7 @@ const SCALARS: &[(&str, &[&str])] = &[
         &["NULL|0|0", "2|2|0", "1|3|0", "3|0|1"],
     ),
     ("count(x in (select y from b where y = 2)) from a", &["3"]),
-    // What no row is found for computes nothing, and keeps its values.
+    // For an outer row without a match nothing is computed, and its own values stay.
     (
         "x, (select sum(b.y / (a.x - 3)) from b where b.y > a.x and b.y < 3) from a order by x",
         &["1|-1", "2|NULL", "3|NULL", "NULL|NULL"],
@@ -280,7 +281,8 @@ async fn aggregates_of_the_rows_that_belong_to_a_row() {
     }
 }
 
-/// A filter says what a key is in the rows that are grouped, and not in those of all sets.
+/// Grouping sets over a filter that fixes a key: the key is constant in the input rows, but not in the
+/// result.
 const SETS: &[(&str, &[&str])] = &[
     (
         "x, s, count(*) from a where x = 1 group by rollup (x, s) order by x, s",

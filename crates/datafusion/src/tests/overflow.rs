@@ -1,4 +1,4 @@
-//! Arithmetic whose result does not fit its type: an error wherever it is computed, and nowhere else.
+//! Arithmetic whose result does not fit its type is an error wherever it is computed, and only then.
 
 use super::{Fake, filled, rows, session};
 use crate::Session;
@@ -9,7 +9,7 @@ async fn sessions() -> [Session; 2] {
     [session(&pool, true).await, session(&pool, false).await]
 }
 
-/// Rows or error, the same in all sessions.
+/// Returns the rows or the error, which are the same in all sessions.
 async fn outcome(sql: &str) -> Result<Vec<String>, String> {
     let mut outcomes = Vec::new();
     for session in sessions().await {
@@ -25,7 +25,7 @@ async fn outcome(sql: &str) -> Result<Vec<String>, String> {
     first
 }
 
-/// That the statement fails because the type does not hold `what`.
+/// Asserts that the statement fails with the message `what`.
 async fn out_of_range(sql: &str, what: &str) {
     let error = outcome(sql).await.expect_err(sql);
     let (message, advice) = error.split_once("\n  ").expect(sql);
@@ -56,7 +56,7 @@ async fn constants_that_do_not_fit_are_errors() {
         out_of_range(&format!("SELECT count(*) FROM t WHERE id < {sql}"), what).await;
         out_of_range(&format!("SELECT * FROM (VALUES ({sql})) v"), what).await;
     }
-    // Constants that meet only once plans are simplified.
+    // Constants that are combined only when plans are simplified.
     out_of_range(
         "WITH c AS (SELECT 9223372036854775807 AS x) SELECT x + 1 FROM c",
         "bigint out of range: 9223372036854775807 + 1",

@@ -1,10 +1,10 @@
-//! What reaches the pool for each shape of query.
+//! The programs that reach the pool for each shape of query.
 
 use super::{Fake, filled, session, session_at};
 use crate::Rates;
 use std::sync::Arc;
 
-/// Plans and runs `sql` and gives the programs that ran, in the order in which they started.
+/// Plans and runs `sql` and returns the programs that ran, in the order in which they started.
 async fn programs(pool: &Arc<Fake>, sql: &str) -> Vec<String> {
     let session = session(pool, true).await;
     pool.ran.lock().clear();
@@ -48,7 +48,7 @@ async fn filters_go_whole_or_in_part() {
 #[tokio::test]
 async fn what_the_bounds_of_columns_keep_from_failing_goes() {
     let pool = filled(Fake::default()).await;
-    // From -3 to 6.
+    // `k` is from -3 to 6.
     check(
         &pool,
         "SELECT id FROM t WHERE k <> -3 AND 10 / (k + 3) > 2",
@@ -61,7 +61,7 @@ async fn what_the_bounds_of_columns_keep_from_failing_goes() {
         &["table=t, filter=(10 / (CAST(k AS Int64) + 4)) > 2, rows=[id]"],
     )
     .await;
-    // Not every 32-bit number of days is in a calendar.
+    // Not every 32-bit number of days is a valid date.
     check(
         &pool,
         "SELECT id FROM t WHERE CAST(day AS VARCHAR) LIKE '199%'",
@@ -182,7 +182,7 @@ async fn the_first_rows_of_an_order_go_along() {
             "SELECT k, sum(d) AS total FROM t GROUP BY k ORDER BY total DESC, k LIMIT 3",
             "table=t, keys=[k], aggregates=[sum(d)], order=[sum(d) DESC, k], limit=3",
         ),
-        // Not by what only the engine can compute, and not above another limit.
+        // Not pushed: an order by what only the engine can compute, and an order above another limit.
         ("SELECT id FROM t ORDER BY upper(s) LIMIT 3", "table=t, rows=[id, s]"),
         ("SELECT id FROM (SELECT id FROM t LIMIT 9) x ORDER BY id LIMIT 3", "table=t, rows=[id], limit=9"),
         ("SELECT k FROM t GROUP BY k ORDER BY k + 1 LIMIT 3", "table=t, keys=[k]"),
@@ -207,8 +207,8 @@ async fn parts_of_larger_queries_go() {
     assert!(ran[1].starts_with("table=t, filter=(u > 100 AND k >= -3 AND k <= 7"), "{}", ran[1]);
 }
 
-/// The keys of `x` are about `b.name`; past a schema with two columns `name` they would be taken for
-/// `a.name`, which has other values, and nothing would be left.
+/// The keys of `x` are about `b.name`; where a schema on the path has two columns `name`, they could be taken
+/// for `a.name`, which has other values, and no row would be left.
 #[tokio::test]
 async fn filters_found_at_run_time_keep_to_their_columns() {
     let batch = |columns: Vec<(&str, Vec<i32>)>| {

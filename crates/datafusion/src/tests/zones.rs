@@ -1,4 +1,4 @@
-//! Instants and times on clocks, wherever they are computed.
+//! Conversions between instants and local times, wherever they are computed.
 
 use super::{Fake, rows, session};
 use arrow_array::{
@@ -6,7 +6,8 @@ use arrow_array::{
 };
 use std::sync::Arc;
 
-/// Instants `t`, times without a zone `u`, and the zones of these, some of them skipped or shown twice.
+/// Makes rows of instants `t`, times without a zone `u`, and zones, in which some of the times are skipped or
+/// repeated.
 fn table() -> RecordBatch {
     let instants =
         [1_719_835_200_000_000, 1_710_053_999_000_000, 1_710_054_000_000_000, 1_730_611_800_000_000];
@@ -30,7 +31,7 @@ fn table() -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()
 }
 
-/// What is asked, and DuckDB's answer.
+/// Queries, and DuckDB's results.
 const CASES: &[(&str, &[&str])] = &[
     (
         "i, t at time zone 'America/New_York' from z order by i",

@@ -1,8 +1,8 @@
-//! CREATE VIEW: what of the statement is kept.
+//! CREATE VIEW: makes the text that the pool stores.
 //!
-//! The text is written anew from the statement as it was parsed, so that what is kept reads the same for every client,
-//! whatever the settings of the session are. It is parsed and planned before it is kept: what DataFusion's parser does
-//! not write as it has read it is refused, rather than kept as something else.
+//! The text is printed from the parsed statement, so that it has the same meaning for every client, whatever
+//! the settings of the session are. It is parsed and planned again before it is stored: a statement that
+//! DataFusion's parser does not print as it was written is refused, rather than stored with another meaning.
 
 use super::Reader;
 use crate::catalog::PoolSchema;
@@ -20,7 +20,7 @@ use datafusion::sql::sqlparser::ast::{
 use farpool_model::{Error, TableName, View};
 use std::ops::ControlFlow;
 
-/// The statement, if it makes a view.
+/// Returns the CREATE VIEW statement, if `statement` is one.
 pub(crate) fn created(statement: &mut Statement) -> Option<&mut CreateView> {
     match statement {
         Statement::Statement(statement) => match &mut **statement {
@@ -31,12 +31,12 @@ pub(crate) fn created(statement: &mut Statement) -> Option<&mut CreateView> {
     }
 }
 
-/// The view that `create` makes in `pool`. `qualifies` says whether names with a qualifier are of this pool, and
-/// `is_foreign` whether a name stands for something that only this session has; the answer is `None` if the query reads
-/// such a thing.
+/// Returns the view that `create` makes in `pool`. `qualifies` tells whether a qualified name is in this
+/// pool, and `is_foreign` whether a name refers to something that only this session has; `None` is returned
+/// if the query reads such a thing.
 ///
 /// # Errors
-/// What is wrong with the query, with its place in the statement; `OverLimit` when its text is too long.
+/// When the query is wrong, with the position in the statement; `OverLimit` when its text is too long.
 pub(crate) async fn text_for(
     state: &SessionState,
     pool: &PoolSchema,
@@ -65,7 +65,7 @@ pub(crate) async fn text_for(
     Ok(Some(view))
 }
 
-/// Refuses what would mean something and is not carried out.
+/// Refuses clauses that have a meaning and are not supported.
 fn check_form(create: &CreateView) -> Result<()> {
     let with_types = create.columns.iter().any(|c| c.options.is_some() || c.data_type.is_some());
     let has_more = create.materialized
@@ -84,7 +84,8 @@ fn check_form(create: &CreateView) -> Result<()> {
     Ok(())
 }
 
-/// Takes the qualifier off the names of the view's pool: other clients may know it by another one.
+/// Removes the qualifier from names of the view's pool, which other clients may have registered under another
+/// name.
 fn unqualify(query: &mut Query, qualifies: impl Fn(&TableReference) -> bool) -> Result<()> {
     let visited = visit_relations_mut(query, |name: &mut ObjectName| {
         if name.0.len() < 2 {
@@ -109,7 +110,7 @@ fn unqualify(query: &mut Query, qualifies: impl Fn(&TableReference) -> bool) -> 
     }
 }
 
-/// The names that the query reads.
+/// Returns the names of the relations that the query reads.
 fn names(query: &Query) -> Result<Vec<String>> {
     let statement = Statement::Statement(Box::new(SqlStatement::Query(Box::new(query.clone()))));
     let references = resolve_table_references(&statement, true)?.0;

@@ -1,8 +1,8 @@
-//! `timezone(zone, t)`, which `t AT TIME ZONE zone` becomes: of an instant (`timestamptz`) the time on a clock in the zone,
-//! a `timestamp`; of a time on such a clock the instant. Both as in PostgreSQL, for constants, columns and zones that
-//! differ from row to row.
+//! `timezone(zone, t)`, to which `t AT TIME ZONE zone` is rewritten: converts an instant (`timestamptz`) to
+//! the local time in the zone, a `timestamp`, and a local time to the instant. Both as in PostgreSQL, for
+//! constants, columns and zones that differ from row to row.
 //!
-//! Invariant: nothing but an unknown zone, and a time that its type does not hold, is an error.
+//! Invariant: the only errors are an unknown zone, and a time that its type cannot hold.
 
 mod types;
 mod zone;
@@ -26,12 +26,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use zone::Zone;
 
-/// The zone of sessions, and of instants that are computed here.
+/// The time zone of sessions, and of instants that are computed here.
 pub(crate) const UTC: &str = "UTC";
 
-/// Makes the function known in `context`.
+/// Registers the function in `context`.
 pub(crate) fn register(context: &SessionContext) {
-    // Types are looked at here, so that the error names what was written.
+    // Types are checked here instead of by the signature, so that the error quotes what was written.
     let signature = Signature::any(2, Volatility::Immutable);
     context.register_udf(ScalarUDF::from(TimeZone { signature }));
 }
@@ -76,7 +76,8 @@ impl ScalarUDFImpl for TimeZone {
     }
 }
 
-/// What comes of a time of the type `time`, if `zone` is the type of a zone's name.
+/// Returns the type of the result for a time of type `time`; fails if `zone` is not the type of a zone's
+/// name.
 fn turned(zone: &DataType, time: &DataType) -> Result<DataType> {
     use DataType::{LargeUtf8, Null, Timestamp, Utf8, Utf8View};
     if !matches!(zone, Utf8 | LargeUtf8 | Utf8View | Null)
@@ -89,7 +90,7 @@ fn turned(zone: &DataType, time: &DataType) -> Result<DataType> {
         Timestamp(unit, None) => Ok(Timestamp(*unit, Some(UTC.into()))),
         Timestamp(unit, Some(_)) => Ok(Timestamp(*unit, None)),
         Null => Ok(Timestamp(TimeUnit::Microsecond, None)),
-        // PostgreSQL takes a date for an instant, DuckDB for a time without a zone.
+        // PostgreSQL reads a date as an instant, DuckDB as a time without a zone.
         other => Err(invalid(
             &format!("AT TIME ZONE takes TIMESTAMP or TIMESTAMP WITH TIME ZONE, not {}", sql_name(other)),
             "cast it: t::timestamp for what a clock in the zone shows, t::timestamptz for an instant",
@@ -108,21 +109,21 @@ fn zone_of(zone: &ScalarValue) -> Result<Option<Zone>> {
     }
 }
 
-/// The zone of each row.
+/// The time zone of each row.
 enum Zones {
     One(Option<Zone>),
-    /// Names.
+    /// Names of zones.
     Each(ArrayRef),
 }
 
 impl Zones {
-    /// `times` in the other way of telling them, of the type `to`.
+    /// Converts `times` between instants and local times, to the type `to`.
     fn turned(&self, times: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
         let DataType::Timestamp(unit, zone) = to else {
             return Err(invalid("AT TIME ZONE gives a timestamp", "this is a defect"));
         };
         let turn = Turn { to_clock: zone.is_none(), per_second: per_second(*unit) };
-        // The same numbers: a cast to integers and back says nothing of zones.
+        // A cast to integers and back keeps the numbers and ignores zones.
         let times = cast(times, &DataType::Int64)?;
         let times = times.as_primitive::<Int64Type>();
         let turned: Int64Array = match self {
@@ -151,17 +152,17 @@ fn each(times: &Int64Array, names: &ArrayRef, turn: &Turn) -> Result<Int64Array>
     Ok(turned.finish())
 }
 
-/// A way of telling a time into the other.
+/// A conversion between instants and local times.
 struct Turn {
-    /// From an instant to what a clock shows.
+    /// From an instant to a local time; otherwise the other way round.
     to_clock: bool,
-    /// The unit.
+    /// Units per second of the timestamps.
     per_second: i64,
 }
 
 impl Turn {
     fn apply(&self, time: i64, zone: &Zone) -> Result<i64> {
-        // Clocks are set at whole seconds.
+        // UTC offsets change at whole seconds.
         let seconds = time.div_euclid(self.per_second);
         let turned = match self.to_clock {
             true => zone.ahead_at(seconds).and_then(|ahead| time.checked_add(ahead * self.per_second)),

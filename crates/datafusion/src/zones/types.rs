@@ -1,5 +1,5 @@
-//! `timestamptz` and `timestamp with time zone` as types: instants in UTC. The engine's own reading gives them no zone unless
-//! a session has one, and then results of its functions change, too.
+//! `timestamptz` and `timestamp with time zone` as types: instants in UTC. The engine itself gives them no
+//! zone unless a session has one, and then the results of its functions change, too.
 
 use super::UTC;
 use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
@@ -8,7 +8,7 @@ use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::sql::sqlparser::ast::{DataType as SqlType, TimezoneInfo};
 use std::sync::Arc;
 
-/// Reads these types, and leaves others to the engine.
+/// Plans these types, and leaves others to the engine.
 #[derive(Debug)]
 pub(crate) struct InstantTypes;
 

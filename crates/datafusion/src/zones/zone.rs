@@ -1,7 +1,8 @@
-//! A time zone by its name in the IANA database, in any case, or an offset such as `+02:00`, east of Greenwich as in ISO
-//! 8601. How far a clock in it is ahead of UTC.
+//! A time zone by its name in the IANA database, in any case, or an offset such as `+02:00`, east of
+//! Greenwich as in ISO 8601; and its offset from UTC.
 //!
-//! Source of the rule for times that a clock skips or shows twice: PostgreSQL's `DetermineTimeZoneOffset`.
+//! Source of the rule for local times that a clock change skips or repeats: PostgreSQL's
+//! `DetermineTimeZoneOffset`.
 
 use crate::names;
 use arrow_array::timezone::Tz;
@@ -12,16 +13,16 @@ use farpool_model::{Error, Result, brief};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Zone(Tz);
 
-/// How far before a time that a clock skips one looks for one that it shows, in steps, and how long these are: no clock
+/// For a skipped local time, earlier times are tried: the number of steps and the length of a step. No clock
 /// was ever set forward by more than a day.
 const STEPS: i32 = 26 * 4;
 const STEP: TimeDelta = TimeDelta::minutes(15);
 
 impl Zone {
-    /// The zone that is called so.
+    /// Finds a zone by its name.
     ///
     /// # Errors
-    /// `Invalid` when there is none, with those that may have been meant.
+    /// `Invalid` when there is none, with advice on similar names.
     pub(super) fn named(name: &str) -> Result<Self> {
         let known = || chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
         let written = known().find(|known| known.eq_ignore_ascii_case(name)).unwrap_or(name);
@@ -42,19 +43,20 @@ impl Zone {
         })
     }
 
-    /// Seconds that a clock is ahead of UTC at an instant, in seconds from 1970. `None` beyond the calendar.
+    /// Offset from UTC in seconds at an instant, given in seconds from 1970. `None` beyond the calendar.
     pub(super) fn ahead_at(&self, seconds: i64) -> Option<i64> {
         Some(seconds_of(self.0.offset_from_utc_datetime(&calendar(seconds)?)))
     }
 
-    /// Seconds that a clock is ahead of UTC when it shows a time, in seconds from 1970 as if it was one in UTC. Of a time
-    /// that it shows twice, the second time; of one that it skips, as it was before. `None` beyond the calendar.
+    /// Offset from UTC in seconds at a local time, given in seconds from 1970 as if it were UTC. For a
+    /// repeated local time, the later instant's; for a skipped one, the offset before the change. `None`
+    /// beyond the calendar.
     pub(super) fn ahead_on_clock(&self, seconds: i64) -> Option<i64> {
         let shown = calendar(seconds)?;
         (0..=STEPS).find_map(|step| self.shown_last(shown.checked_sub_signed(STEP * step)?))
     }
 
-    /// When it shows this for the last time.
+    /// Offset at the last instant that has this local time; `None` for a skipped time.
     fn shown_last(&self, shown: NaiveDateTime) -> Option<i64> {
         match self.0.offset_from_local_datetime(&shown) {
             LocalResult::Single(offset) => Some(seconds_of(offset)),
@@ -68,11 +70,12 @@ fn seconds_of(offset: impl Offset) -> i64 {
     i64::from(offset.fix().local_minus_utc())
 }
 
-/// The last year that the database has the rules of today written out for, with some to spare.
+/// The last year for which the database is known to list the rules of today, with a margin.
 const LAST_YEAR: i32 = 2096;
 
-/// A time of the calendar. One of a year that the database does not have is moved to a year before that begins on the same
-/// day of the week and is as long, so that rules such as "the last Sunday of March" give the same.
+/// Converts to a calendar time. A year beyond the database is replaced by an earlier year that begins on the
+/// same day of the week and has the same length, so that rules such as "the last Sunday of March" give the
+/// same result.
 fn calendar(seconds: i64) -> Option<NaiveDateTime> {
     let time = DateTime::from_timestamp(seconds, 0)?.naive_utc();
     if time.year() <= LAST_YEAR {
@@ -83,7 +86,7 @@ fn calendar(seconds: i64) -> Option<NaiveDateTime> {
         Some((first.weekday(), first.leap_year()))
     };
     let wanted = shape(time.year())?;
-    // Within 28 years of one century each shape is there.
+    // Within 28 years of one century every combination of first weekday and length occurs.
     let alike = (LAST_YEAR - 27..=LAST_YEAR).find(|year| shape(*year) == Some(wanted))?;
     time.with_year(alike)
 }
@@ -96,23 +99,23 @@ mod tests {
         NaiveDateTime::parse_from_str(text, "%Y-%m-%d %H:%M:%S").unwrap().and_utc().timestamp()
     }
 
-    /// The answers are those of DuckDB, whose rule is PostgreSQL's.
+    /// Expected values are from DuckDB, whose rule is PostgreSQL's.
     #[test]
     fn clocks_are_ahead_as_others_say() {
         let cases = [
             ("America/New_York", "2024-07-01 12:00:00", "2024-07-01 16:00:00"),
             ("America/New_York", "2024-01-01 12:00:00", "2024-01-01 17:00:00"),
-            // Skipped.
+            // Skipped local times.
             ("America/New_York", "2024-03-10 02:30:00", "2024-03-10 07:30:00"),
             ("Pacific/Apia", "2011-12-30 12:00:00", "2011-12-30 22:00:00"),
             ("Europe/Dublin", "2024-03-31 01:30:00", "2024-03-31 01:30:00"),
             ("Australia/Lord_Howe", "2024-10-06 02:15:00", "2024-10-05 15:45:00"),
-            // Twice.
+            // Repeated local times.
             ("America/New_York", "2024-11-03 01:30:00", "2024-11-03 06:30:00"),
             ("Europe/Moscow", "2014-10-26 01:30:00", "2014-10-25 22:30:00"),
             ("Europe/Dublin", "2024-10-27 01:30:00", "2024-10-27 01:30:00"),
             ("Australia/Lord_Howe", "2024-04-07 01:45:00", "2024-04-06 15:15:00"),
-            // Before zones, and long after today.
+            // Before time zones, and far in the future.
             ("America/New_York", "1850-11-18 12:00:00", "1850-11-18 16:56:02"),
             ("America/New_York", "2090-07-18 12:00:00", "2090-07-18 16:00:00"),
             ("America/New_York", "2150-07-18 12:00:00", "2150-07-18 16:00:00"),

@@ -1,7 +1,8 @@
-//! `farpool calibrate`: measures what this machine does in a second, for the choice of what to push down.
+//! `farpool calibrate`: measures the rates of this machine, on which the choice of what to push down is
+//! based.
 //!
-//! Each rate is the best of a few runs on one thread over a table made on the spot; what the engine does
-//! is measured through SQL without push-down, less the time in which the pool gives it the columns.
+//! Each rate is the best of a few runs on one thread over a generated table. The engine's rates are measured
+//! through SQL without push-down, minus the time that the pool takes to return the columns.
 
 use super::output::TextFormat;
 use super::progress::{Progress, Unit};
@@ -18,11 +19,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Rows that are measured on: the fastest pass over them still takes a millisecond.
+/// Rows of the measured table: the fastest pass over them still takes a millisecond.
 const ROWS: u64 = 32 * ROW_GROUP_ROWS as u64;
-/// Runs of each measurement; the best counts, for the others were disturbed.
+/// Runs of each measurement; the fastest counts, since it was disturbed least.
 const RUNS: u64 = 3;
-/// Measurements, each a pass over all rows.
+/// Number of measurements, each a pass over all rows.
 const PASSES: u64 = 13;
 const MEMORY_BYTES: usize = 1 << 30;
 
@@ -43,7 +44,7 @@ pub struct Args {
     format: TextFormat,
 }
 
-/// Measures, keeps and prints.
+/// Measures the rates, writes them to the calibration file and prints them.
 pub fn run(args: Args) -> Outcome {
     super::run_until_interrupted(async move {
         let rates = measure().await?;
@@ -100,7 +101,7 @@ async fn measure() -> Outcome<Rates> {
     let text_and_value = bench.pool(columns(&[3, 2])).await?;
     let id = bench.pool(columns(&[0])).await?;
     let rows = ROWS as f64;
-    // Where the engine's part is lost in the noise it counts as a hundredth of the whole.
+    // An engine time that is lost in noise counts as a hundredth of the whole.
     let engine = |whole: f64, scan: f64| rows / (whole - scan).max(whole / 100.0);
     Ok(Rates {
         pool_filter_rows: rows / bench.pool(bench.filtered(less_than_half()?)).await?,
@@ -116,7 +117,8 @@ async fn measure() -> Outcome<Rates> {
     })
 }
 
-/// `id` is different in each row, in no order; `k` has 16 values, `v` a thousand; `s` is a sentence.
+/// Loads the measured table: `id` is different in each row, in no order; `k` has 16 values, `v` a thousand;
+/// `s` is a sentence.
 async fn load(pool: &EmbeddedPool, done: &AtomicU64) -> Outcome<TableInfo> {
     let batch = |first: u64| {
         let rows = || first..first + ROW_GROUP_ROWS as u64;
@@ -179,7 +181,7 @@ impl Bench {
         Ok(Program { output: Output::Aggregate { keys, aggregates: vec![sum] }, ..self.columns(&[]) })
     }
 
-    /// Seconds for a program at the pool.
+    /// Returns the seconds that a program takes at the pool.
     async fn pool(&self, program: Program) -> Outcome<f64> {
         let mut best = f64::INFINITY;
         for _ in 0..RUNS {
@@ -194,7 +196,7 @@ impl Bench {
         Ok(best)
     }
 
-    /// Seconds for a statement over columns that the pool gives.
+    /// Returns the seconds that a statement takes over columns that the pool returns.
     async fn engine(&self, sql: &str) -> Outcome<f64> {
         let mut best = f64::INFINITY;
         for _ in 0..RUNS {

@@ -1,4 +1,4 @@
-//! `farpool cancel`: ends queries at a node.
+//! `farpool cancel`: cancels queries at a node.
 
 use super::output::print_text;
 use super::pool_args::PoolArgs;
@@ -19,7 +19,7 @@ pub struct Args {
     pool: PoolArgs,
 }
 
-/// Ends them in the order given, up to the first that is not under way.
+/// Cancels the queries in the order given; stops at the first that is not running.
 pub fn run(args: Args) -> Outcome {
     super::run_until_interrupted(async move {
         let pool = args.pool.connect().await?;

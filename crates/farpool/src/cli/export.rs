@@ -1,4 +1,4 @@
-//! `farpool export`: a table of a node, or the rows of a query, into a file.
+//! `farpool export`: writes a table of a node, or the rows of a query, to a file.
 
 use super::output::print_text;
 use super::pool_args::PoolArgs;
@@ -44,7 +44,7 @@ pub struct Args {
     pool: PoolArgs,
 }
 
-/// Writes and says how many rows.
+/// Writes the file and prints the number of rows.
 pub fn run(args: Args) -> Outcome {
     super::run_until_interrupted(async move {
         let start = Instant::now();
@@ -53,7 +53,7 @@ pub fn run(args: Args) -> Outcome {
         session.set_file_writer(Arc::new(farpool::CopyFiles));
         session.register_pool("farpool", args.pool.connect().await?).await?;
         let batches = session.sql(statement.as_str()).await?.collect().await?;
-        // Standard output has the rows themselves.
+        // Without a count, the rows themselves went to standard output.
         let Some(count) = batches.first() else { return Ok(()) };
         let rows = count.column(0).as_primitive::<UInt64Type>().value(0);
         let (rows, took) = (size::counted(rows, "row"), size::duration(start.elapsed()));
@@ -62,7 +62,7 @@ pub fn run(args: Args) -> Outcome {
 }
 
 impl Args {
-    /// The statement that does it, and the file.
+    /// Returns the COPY statement and the file.
     fn statement(&self) -> Outcome<(String, &str)> {
         let (source, file) = match (&self.query, self.names.as_slice()) {
             (Some(query), [file]) => (format!("({query})"), file),

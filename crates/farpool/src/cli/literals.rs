@@ -1,4 +1,4 @@
-//! Values that a node tells of its columns, as people and programs read them.
+//! Formats values that a node reports about its columns, for people and for programs.
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array};
 use arrow::compute::cast;
@@ -8,7 +8,7 @@ use farpool::model::{Literal, Value as Held};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// A value without quotes.
+/// Formats a value without quotes.
 pub fn text(literal: &Literal) -> String {
     match (literal.value(), literal.data_type()) {
         (Held::Text(text), _) => text.clone(),
@@ -27,7 +27,7 @@ fn temporal(value: i128, data_type: &DataType) -> Option<String> {
     array_value_to_string(&cast(&array, data_type).ok()?, 0).ok()
 }
 
-/// Numbers as numbers where no digit is lost, other values as people write them.
+/// Converts a value to JSON: NULL, booleans, and numbers if no digit is lost, as such; other values as strings.
 pub fn json(literal: &Literal) -> Value {
     match (literal.value(), literal.data_type()) {
         (Held::Null, _) => Value::Null,
@@ -44,7 +44,7 @@ pub fn json(literal: &Literal) -> Value {
     }
 }
 
-/// A number, or the text of one that JSON does not have.
+/// Converts a float to a JSON number, or to its text if JSON cannot represent it.
 pub fn float(value: f64) -> Value {
     serde_json::Number::from_f64(value).map_or_else(|| value.to_string().into(), Value::Number)
 }

@@ -1,4 +1,4 @@
-//! `farpool load`: puts files, standard input or the rows of a query into a node as a table.
+//! `farpool load`: loads files, standard input or the rows of a query into a node as a table.
 
 use super::output::print_text;
 use super::pool_args::PoolArgs;
@@ -89,7 +89,7 @@ impl Args {
     }
 }
 
-/// Loads and says what became of it.
+/// Loads the rows and prints a summary.
 pub fn run(args: Args) -> Outcome {
     super::run_until_interrupted(async move {
         let start = Instant::now();
@@ -165,7 +165,7 @@ async fn of_query(args: &Args, name: &TableName, query: &str) -> Outcome<(TableI
     Ok((info, rows_read.load(Ordering::Relaxed)))
 }
 
-/// The positions of the columns to load, if they are not all; says which are left out.
+/// Returns the positions of the columns to load, unless that is all of them; prints which are left out.
 fn chosen(args: &Args, schema: &Schema) -> Outcome<Option<Vec<usize>>> {
     if let Some(names) = &args.columns {
         let mut columns = farpool::column_positions(schema, Some(names.as_slice()))?;
@@ -188,13 +188,13 @@ async fn blocking<T: Send + 'static>(
     Ok(joined.map_err(|error| Error::internal(format!("reading the files failed: {error}")))??)
 }
 
-/// A progress bar for a load: bytes of the files, and rows.
+/// Starts a progress bar for a load: bytes of the files, and rows.
 pub fn watch(label: String, load: &FileLoad) -> Progress {
     Progress::follow(label, Unit::Bytes, load.bytes(), load.bytes_read(), Some(load.rows_read()))
 }
 
-/// What to tell before a table is replaced that the pool cannot hold beside its replacement, as far as can be estimated
-/// from the rows of each. The load may succeed all the same.
+/// Returns a warning if the pool has no room for both a table and its replacement, estimated from the number
+/// of rows of each. The load may succeed all the same.
 async fn lack_of_room(pool: &dyn Pool, name: &TableName, load: &FileLoad) -> Option<String> {
     let (table, status) = (pool.table(name).await.ok()?, pool.status().await.ok()?);
     let columns =

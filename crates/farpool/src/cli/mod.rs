@@ -1,4 +1,4 @@
-//! The commands of the program, a file each, and what they share.
+//! The commands of the program, one file each, and what they share.
 //!
 //! Results go to standard output, everything else to standard error. The exit status is 0, 1 (the query
 //! or the data is at fault), 2 (the command line is), 3 (the pool cannot be reached or failed) or 130
@@ -73,7 +73,7 @@ enum Command {
     Calibrate(calibrate::Args),
 }
 
-/// Reads the command line, does what it says and gives the exit status.
+/// Parses the command line, runs the command and returns the exit status.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     start_log();
@@ -98,7 +98,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What the libraries log goes to standard error, warnings and worse unless `FARPOOL_LOG` says otherwise.
+/// Starts logging to standard error: warnings and errors, unless `FARPOOL_LOG` sets another filter.
 fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FARPOOL_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
@@ -111,21 +111,22 @@ fn start_log() {
         .init();
 }
 
-/// Runs `work` to its end or to Ctrl-C, which drops it where it stands: whatever it was running at a node
-/// is cancelled by that.
+/// Runs `work` to its end or until Ctrl-C, which drops it; dropping cancels whatever it was running at a
+/// node.
 fn run_until_interrupted<W>(work: W) -> Outcome
 where
     W: Future<Output = Outcome> + Send + 'static,
 {
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
-        // On a thread of its own, so that a write to a stuck pipe does not keep Ctrl-C from being seen.
+        // Spawned on another thread, so that a write that blocks on a full pipe does not keep Ctrl-C from
+        // being seen.
         let mut work = tokio::spawn(work);
         tokio::select! {
             outcome = &mut work => outcome.unwrap_or_else(|error| Err(Stop::from(defect(&error)))),
             _ = tokio::signal::ctrl_c() => {
                 work.abort();
-                // Time to tell the node. It notices without, when the connection closes.
+                // Leaves time to tell the node, which would otherwise notice when the connection closes.
                 let _ = tokio::time::timeout(Duration::from_millis(200), work).await;
                 Err(Stop::Interrupted)
             }

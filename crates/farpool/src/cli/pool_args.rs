@@ -1,4 +1,4 @@
-//! The arguments by which a command finds its pool.
+//! The arguments that tell a command which pool to connect to.
 
 use super::stop::{Outcome, Stop, file_error};
 use clap::Args;
@@ -9,10 +9,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The environment variable that holds the token, so that it need not stand on a command line.
+/// The environment variable that holds the token, so that it need not be on a command line.
 const TOKEN_VARIABLE: &str = "FARPOOL_TOKEN";
 
-/// The pool that a command speaks to.
+/// The pool that a command connects to.
 #[derive(Args, Clone, Debug)]
 pub struct PoolArgs {
     /// The memory node [default: farpool://127.0.0.1:9797]
@@ -23,7 +23,7 @@ pub struct PoolArgs {
     client: ClientArgs,
 }
 
-/// By what a pool knows the command, and the command the pool.
+/// How the client and the pool authenticate each other.
 #[derive(Args, Clone, Debug)]
 pub struct ClientArgs {
     /// Read the token that the node asks for from this file [default: the environment variable FARPOOL_TOKEN]
@@ -41,7 +41,7 @@ pub struct ClientArgs {
 }
 
 impl ClientArgs {
-    /// What a client of the node at `url` says of itself, and whom it believes.
+    /// Returns the options for a client of the node at `url`: its token and the authorities that it trusts.
     pub fn options(&self, url: &PoolUrl) -> Outcome<ClientOptions> {
         let token = self.token()?;
         let tls = self.tls_ca.as_deref().map(read_authorities).transpose()?;
@@ -54,7 +54,7 @@ impl ClientArgs {
         Ok(ClientOptions { token, tls, ..ClientOptions::default() })
     }
 
-    /// The token from the file, the command line or the environment.
+    /// Returns the token from the file, the command line or the environment.
     fn token(&self) -> Outcome<Option<String>> {
         if let Some(path) = &self.token_file {
             return read_token(path).map(Some);
@@ -64,7 +64,7 @@ impl ClientArgs {
     }
 }
 
-/// The one line of a file. Nothing of it is repeated in errors.
+/// Reads a file of one line. Errors do not repeat its contents.
 fn read_token(path: &Path) -> Outcome<String> {
     let mut text = String::new();
     File::open(path)
@@ -89,7 +89,7 @@ fn read_authorities(path: &Path) -> Outcome<ClientTls> {
 }
 
 impl PoolArgs {
-    /// Where the pool is.
+    /// Returns the URL of the pool.
     pub fn url(&self) -> String {
         self.pool.as_ref().map_or_else(|| "farpool://127.0.0.1:9797".to_string(), ToString::to_string)
     }

@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_millis(500);
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// What is counted.
+/// The unit of what a bar counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes of files.
     Bytes,
     /// Rows.
     Rows,
-    /// Rows of a stream, whose end nobody knows.
+    /// Rows of a stream, whose total is not known.
     Stream,
 }
 
-/// A bar that follows a counter until it is dropped. Nothing of it remains on the screen.
+/// A bar that follows a counter until it is dropped, and is then erased from the screen.
 pub struct Progress {
     bar: ProgressBar,
     stop: Arc<AtomicBool>,
@@ -30,7 +30,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Follows `done`, of `total`, under `label`; `rows`, if given, are shown beside it.
+    /// Shows a bar labelled `label` for `done` out of `total`; `rows`, if given, are shown beside it.
     pub fn follow(
         label: impl Into<Cow<'static, str>>,
         unit: Unit,
@@ -55,7 +55,7 @@ impl Drop for Progress {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(painter) = self.painter.take() {
             painter.thread().unpark();
-            // A painter that panicked has nothing more to say.
+            // A panic of the painter thread is ignored.
             painter.join().unwrap_or_default();
         }
         self.bar.finish_and_clear();

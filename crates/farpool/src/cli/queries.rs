@@ -1,4 +1,4 @@
-//! `farpool queries`: what is under way at a node.
+//! `farpool queries`: lists the queries that are running at a node.
 
 use super::output::TextFormat;
 use super::output::grid::{Align, Grid};
@@ -22,7 +22,7 @@ pub struct Args {
     pool: PoolArgs,
 }
 
-/// Asks and prints.
+/// Requests the list and prints it.
 pub fn run(args: Args) -> Outcome {
     super::run_until_interrupted(async move {
         let pool = args.pool.connect().await?;

@@ -1,4 +1,4 @@
-//! How files are read: the flags that `load`, `profile` and `sql` share.
+//! The flags that control how files are read, shared by `load`, `profile` and `sql`.
 
 use super::stop::{Outcome, Stop};
 use farpool::model::{OptionValue, ReadOptions};
@@ -53,7 +53,7 @@ pub struct ReadArgs {
 }
 
 impl ReadArgs {
-    /// What was said.
+    /// Converts the flags to options.
     pub fn options(&self) -> Outcome<ReadOptions> {
         let mut options = ReadOptions::default();
         let text = |text: &String| OptionValue::Text(text.clone());
@@ -78,7 +78,7 @@ impl ReadArgs {
         Ok(options)
     }
 
-    /// Refuses flags that would do nothing, because `what` is no file.
+    /// Refuses flags that would have no effect, because `what` is not a file.
     pub fn none_for(&self, what: &str) -> Outcome {
         if !self.is_given()? {
             return Ok(());
@@ -89,7 +89,7 @@ impl ReadArgs {
         ))
     }
 
-    /// Whether anything was said.
+    /// Whether any of the flags was given.
     pub fn is_given(&self) -> Outcome<bool> {
         Ok(self.options()? != ReadOptions::default())
     }
@@ -107,7 +107,7 @@ impl ReadArgs {
     }
 }
 
-/// The parts of `decimal(10,2)`, which the comma between two columns took apart, as one again.
+/// Rejoins types such as `decimal(10,2)`, which were split at the comma that separates columns.
 fn joined(parts: &[String]) -> Vec<String> {
     let mut whole: Vec<String> = Vec::new();
     for part in parts {

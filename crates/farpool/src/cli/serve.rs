@@ -45,8 +45,8 @@ With --tls-cert, clients connect to farpools://HOST:PORT, and nobody is served i
 PEM: the node's certificate first and then those between it and its authority, and the private key without a
 password. They are read again like the file of --access; until both are whole and fit, the old ones count.";
 
-/// How long the node may take to stop once nobody is connected: a step of each worker, and work on blocking threads.
-/// Beyond that the process ends without them.
+/// How long the node may take to stop once all clients are disconnected: for a step of each worker and for
+/// work on blocking threads. After that the process ends without waiting for them.
 const STOP: Duration = Duration::from_secs(2);
 
 /// Run a memory node
@@ -132,23 +132,25 @@ pub fn run(args: Args) -> Outcome {
         eprintln!("stopped");
         Ok(())
     });
-    // Not dropped: that would wait for blocking threads, whatever they do.
+    // Dropping the runtime would wait for its blocking threads without a limit.
     runtime.shutdown_background();
     outcome
 }
 
-/// The files of the certificate and the key, if there are any, and what they say.
+/// Opens the files of the certificate and the key, if both are set, and reads the TLS configuration from
+/// them.
 fn tls_files(args: &Args) -> Outcome<Option<(Followed<ServerTls>, ServerTls)>> {
     let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
     let paths = vec![certificate.clone(), key.clone()];
     Ok(Some(Followed::open(paths, |paths| certificate::read(&paths[0], &paths[1]))?))
 }
 
-/// Ends the node's workers, unless one of them is in the middle of something long.
+/// Stops the node's workers, or gives up after [`STOP`] if one of them is in a long step.
 async fn shut_down(node: Arc<Node>) {
     let (ended, end) = tokio::sync::oneshot::channel::<()>();
-    // The last owner of a node waits for its workers: here, where nothing waits for that. A thread that is not to
-    // be had ends nothing, but the process is about to.
+    // Dropping the last reference to a node waits for its workers, so it is done on a thread that nothing
+    // waits for. If the thread cannot be started the workers are not stopped, but the process is about to
+    // end.
     let shut_down = move || {
         node.shutdown();
         drop((node, ended));

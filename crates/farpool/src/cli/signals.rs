@@ -1,7 +1,8 @@
-//! Ctrl-C and SIGTERM for a program that has something to finish: the first asks it to stop, the second ends the
-//! process at once.
+//! Handles Ctrl-C and SIGTERM for a program that has work to finish: the first signal asks it to stop, the
+//! second ends the process at once.
 //!
-//! They are waited for on a thread of their own: whatever keeps all others busy, the second one is obeyed.
+//! A dedicated thread waits for the signals, so that the second one works even when all other threads are
+//! blocked.
 
 use super::stop::{Outcome, Stop};
 use farpool::Error;
@@ -10,7 +11,7 @@ use std::io;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
 
-/// Resolves at the first signal. The handlers are in place when this returns.
+/// Returns a future that resolves at the first signal. The handlers are installed when this function returns.
 pub fn first_signal() -> Outcome<impl Future<Output = ()>> {
     let failed = |error: io::Error| Stop::from(Error::internal(format!("cannot wait for signals: {error}")));
     let runtime = Builder::new_current_thread().enable_io().build().map_err(failed)?;
@@ -30,13 +31,13 @@ pub fn first_signal() -> Outcome<impl Future<Output = ()>> {
     };
     std::thread::Builder::new().name("farpool-signals".into()).spawn(wait).map_err(failed)?;
     Ok(async move {
-        // An error would mean that the thread is gone without a signal, which it never is.
+        // An error would mean that the thread ended without a signal, which cannot happen.
         drop(waits.await);
     })
 }
 
-/// Has something come each time that the process is told to read its files again (SIGHUP), which then no longer ends
-/// it. Within a runtime.
+/// Returns a channel that receives an item whenever the process gets SIGHUP, the request to read its files
+/// again; the signal then no longer ends the process. Must be called within a runtime.
 #[cfg(unix)]
 pub fn hangups() -> Outcome<mpsc::Receiver<()>> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -45,14 +46,14 @@ pub fn hangups() -> Outcome<mpsc::Receiver<()>> {
     let (tell, told) = mpsc::channel(1);
     tokio::spawn(async move {
         while signal.recv().await.is_some() {
-            // One that waits to be seen stands for all.
+            // One item that is still unread stands for several signals.
             let _ = tell.try_send(());
         }
     });
     Ok(told)
 }
 
-/// There is no such signal.
+/// Returns a channel that never receives anything: this system has no SIGHUP.
 #[cfg(not(unix))]
 pub fn hangups() -> Outcome<mpsc::Receiver<()>> {
     Ok(mpsc::channel(1).1)
@@ -72,7 +73,7 @@ impl Signals {
         Ok(Signals { interrupt, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// Waits for the next one and gives the exit status that shells expect after it.
+    /// Waits for the next signal and returns the exit status that shells expect after it.
     async fn next(&mut self) -> i32 {
         tokio::select! {
             _ = self.interrupt.recv() => 128 + 2,

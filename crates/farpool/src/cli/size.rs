@@ -1,10 +1,10 @@
-//! Sizes, counts and durations as people write and read them.
+//! Formats and parses sizes, counts and durations for people.
 
 use farpool::{Error, Result};
 pub use farpool_memory::parse_size as parse;
 use std::time::Duration;
 
-/// Longer ones before those that they end with.
+/// Units of time with their length in seconds; a suffix comes after the longer ones that end with it.
 const TIME_UNITS: [(&str, f64); 7] =
     [("ms", 1e-3), ("min", 60.0), ("sec", 1.0), ("hours", 3600.0), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
 
@@ -26,18 +26,18 @@ pub fn parse_duration(text: &str) -> Result<Duration> {
     }
 }
 
-/// Digits, perhaps with a point among them.
+/// Parses digits, which may contain a decimal point.
 fn plain_number(digits: &str) -> Option<f64> {
     let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     digits.parse().ok().filter(|_| plain)
 }
 
-/// A size in the largest binary unit that keeps it at or above one: `4.0 GiB`.
+/// Formats a size in the largest binary unit that keeps it at or above one: `4.0 GiB`.
 pub fn bytes(count: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = count as f64;
     let mut unit = 0;
-    // 1023.95 and more would read as 1024.0 of the smaller unit.
+    // 1023.95 and more would be rounded to 1024.0 of the smaller unit.
     while value >= 1023.95 && unit + 1 < units.len() {
         value /= 1024.0;
         unit += 1;
@@ -45,7 +45,7 @@ pub fn bytes(count: u64) -> String {
     if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", units[unit]) }
 }
 
-/// A count with its thousands apart: `6,001,215`.
+/// Formats a count with thousands separators: `6,001,215`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -58,13 +58,13 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// A count and what is counted, in the plural where it has to be: `1 row`, `2 rows`.
+/// Formats a count and the name of what is counted, in the plural where needed: `1 row`, `2 rows`.
 pub fn counted(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {thing}{plural}", count(number))
 }
 
-/// A duration with three significant digits or so: `850 µs`, `12.3 ms`, `1.23 s`, `2 min 5 s`.
+/// Formats a duration with about three significant digits: `850 µs`, `12.3 ms`, `1.23 s`, `2 min 5 s`.
 pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
@@ -86,7 +86,7 @@ fn whole_units(seconds: u64) -> String {
     }
 }
 
-/// How many times smaller: `3.5x`; `-` when there is nothing to compare.
+/// Formats how many times smaller `after` is than `before`: `3.5x`; `-` if one of them is zero.
 pub fn factor(before: u64, after: u64) -> String {
     if before == 0 || after == 0 {
         return "-".to_string();

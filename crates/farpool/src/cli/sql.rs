@@ -83,7 +83,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     receipt: Option<PathBuf>,
 
-    /// Memory for files that are queried; tables that are made without --pool may take as much again [default: half of what the machine has]
+    /// Memory for files that are queried; tables that are made without --pool may take as much again
+    /// [default: half of what the machine has]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<usize>,
 
@@ -96,7 +97,7 @@ pub struct Args {
     read: ReadArgs,
 }
 
-/// Runs the statements in order, up to the first that fails.
+/// Runs the statements in order and stops at the first that fails.
 pub fn run(args: Args) -> Outcome {
     output::check(args.format)?;
     let texts = texts(&args)?;
@@ -151,7 +152,7 @@ fn statements(texts: &[String]) -> Outcome<Vec<Statement>> {
     Ok(statements)
 }
 
-/// The session, and the files that its statements name.
+/// Returns the session, and the files that its statements name.
 async fn open_session(args: &Args) -> Outcome<(Session, Arc<farpool::QueryFiles>)> {
     let rates = farpool::calibrated_rates();
     let work = WorkMemory::new(work_bytes(args));
@@ -173,7 +174,7 @@ async fn open_session(args: &Args) -> Outcome<(Session, Arc<farpool::QueryFiles>
     }
     let memory_bytes = args.memory.unwrap_or_else(farpool::memory_bytes_default);
     if args.pool.is_none() {
-        // For the tables that statements make.
+        // Holds the tables that statements create.
         let own = EmbeddedPool::open_within(memory_bytes, work.clone())?;
         session.register_pool("farpool", own).await?;
     }
@@ -186,7 +187,8 @@ async fn open_session(args: &Args) -> Outcome<(Session, Arc<farpool::QueryFiles>
     Ok((session, files))
 }
 
-/// Whoever bounds the memory for files means the rest, too.
+/// Returns the limit of the work memory. A limit for the memory of files also limits the default for work
+/// memory.
 fn work_bytes(args: &Args) -> usize {
     args.work_memory.unwrap_or_else(|| {
         let most = args.memory.unwrap_or(usize::MAX).max(limits::WORK_BYTES_MIN);
@@ -194,7 +196,7 @@ fn work_bytes(args: &Args) -> usize {
     })
 }
 
-/// Runs a statement, and says whether it has a result, which `is_first` says nothing was printed before.
+/// Runs a statement, and returns whether it has a result. `is_first` says that nothing has been printed yet.
 async fn run_statement(
     session: &Session,
     statement: &Statement,
@@ -231,7 +233,8 @@ async fn run_statement(
     Ok(!schema.fields().is_empty())
 }
 
-/// Statements run one after the other: their times add up, where those of one query's programs overlap.
+/// Adds the receipt of one more statement. Statements run one after the other, so their elapsed times add up,
+/// where those of one query's programs overlap.
 fn add_receipt(total: &mut Receipt, more: &Receipt) {
     let elapsed_ns = total.elapsed_ns + more.elapsed_ns;
     total.merge(more);

@@ -1,4 +1,4 @@
-//! `farpool status`: what a node says about itself.
+//! `farpool status`: shows memory, load and tenants of a node.
 
 use super::output::TextFormat;
 use super::output::grid::{Align, Grid};
@@ -23,7 +23,7 @@ pub struct Args {
     pool: PoolArgs,
 }
 
-/// Asks and prints.
+/// Requests the status and prints it.
 pub fn run(args: Args) -> Outcome {
     super::run_until_interrupted(async move {
         let pool = args.pool.connect().await?;
@@ -107,7 +107,7 @@ fn tenants(status: &Status) -> String {
     grid.to_string()
 }
 
-/// What the file of `farpool serve --access` says of a tenant, but for what it says of all.
+/// Lists the limits of a tenant that the file of `farpool serve --access` sets for this tenant in particular.
 fn limits(tenant: &TenantStatus) -> String {
     let bytes = |name: &str, limit: Option<u64>| limit.map(|limit| format!("{name} {}", size::bytes(limit)));
     let programs = tenant.programs_limit.map(|running| {

@@ -1,39 +1,39 @@
-//! Why a command ends other than well, what it says then, and the exit status that goes with it.
+//! Reasons why a command ends without success, with the message and the exit status of each.
 
 use super::terminal::printable_lines;
 use farpool::Error;
 use std::io;
 use std::process::ExitCode;
 
-/// The exit status of a command line that makes no sense; the same as the argument parser's own.
+/// Exit status for an invalid command line; the same as the argument parser's own.
 const STATUS_USAGE: u8 = 2;
 
-/// The exit status after Ctrl-C: 128 and the number of the signal, as shells have it.
+/// Exit status after Ctrl-C: 128 plus the number of the signal, as shells set it.
 pub const STATUS_INTERRUPTED: u8 = 130;
 
-/// Why a command ends early.
+/// Reason why a command ends without success.
 #[derive(Debug)]
 pub enum Stop {
-    /// Something failed.
+    /// The command failed.
     Failed(Error),
-    /// The command line makes no sense.
+    /// The command line is invalid.
     Usage(Error),
-    /// Nobody reads the output any more; no reason to complain.
+    /// The reader has closed the output, which is not an error.
     OutputClosed,
     /// Ctrl-C.
     Interrupted,
 }
 
-/// What a command comes to.
+/// Result of a command or of a part of it.
 pub type Outcome<T = ()> = Result<T, Stop>;
 
 impl Stop {
-    /// The command line makes no sense, for this reason.
+    /// Makes the error for an invalid command line.
     pub fn usage(message: impl Into<String>, advice: impl Into<String>) -> Self {
         Stop::Usage(Error::invalid(message).advise(advice))
     }
 
-    /// What standard output's refusal to take more means.
+    /// Converts an error of writing to standard output.
     pub fn output(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Stop::OutputClosed,
@@ -41,7 +41,7 @@ impl Stop {
         }
     }
 
-    /// Says what happened, on standard error, and gives the exit status.
+    /// Prints the reason on standard error and returns the exit status.
     pub fn report(&self) -> ExitCode {
         match self {
             Stop::Failed(error) => {
@@ -74,7 +74,7 @@ impl From<Error> for Stop {
     }
 }
 
-/// What a failure to open, read or write a file is, in terms that say what to do.
+/// Converts a failure to open, read or write a file to an error with advice.
 pub fn file_error(action: &str, path: &std::path::Path, error: &io::Error) -> Error {
     let what = format!("cannot {action} {}: {}", path.display(), reason(error));
     match error.kind() {
@@ -84,7 +84,7 @@ pub fn file_error(action: &str, path: &std::path::Path, error: &io::Error) -> Er
     }
 }
 
-/// The system's words without the number that Rust puts behind them.
+/// Returns the system's message without the error number that Rust appends.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.rfind(" (os error ") {

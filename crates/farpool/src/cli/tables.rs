@@ -30,7 +30,7 @@ pub struct Args {
     pool: PoolArgs,
 }
 
-/// Asks and prints.
+/// Requests the list or the description and prints it.
 pub fn run(args: Args) -> Outcome {
     super::run_until_interrupted(async move {
         let name = args.table.as_deref().map(TableName::new).transpose()?;
@@ -130,7 +130,7 @@ fn columns(table: &TableInfo) -> String {
     title + &grid.to_string()
 }
 
-/// Long strings would push the other columns off the screen.
+/// Shortens a value: long strings would push the other columns off the screen.
 fn shortened(literal: &farpool::model::Literal) -> String {
     const CHARACTERS: usize = 28;
     let text = literals::text(literal);

@@ -1,17 +1,17 @@
-//! What is printed for people: texts of a peer, a file or a query may hold characters that move the cursor, change
-//! the terminal or turn the order of what stands beside them; they are shown, not obeyed.
+//! Escapes text for a terminal: texts from a peer, a file or a query may contain characters that move the
+//! cursor, change the terminal or reorder the text beside them; these are shown as escapes.
 //!
-//! Formats for programs (CSV, JSON, Arrow) give every text as it is.
+//! Formats for programs (CSV, JSON, Arrow) output every text unchanged.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// The text on one line.
+/// Escapes the text, line breaks too, so that it stays on one line.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escape(text, is_obeyed)
 }
 
-/// The text, with its lines as they are.
+/// Escapes the text except for its line breaks.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escape(text, |c| c != '\n' && is_obeyed(c))
 }
@@ -30,13 +30,13 @@ fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Control characters, of C0 and C1, and those that begin and end a change of direction (Unicode Standard Annex 9,
-/// sections 2.1 to 2.5).
+/// Whether a terminal would act on the character: control characters, of C0 and C1, and those that begin and
+/// end a change of direction (Unicode Standard Annex 9, sections 2.1 to 2.5).
 fn is_obeyed(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Standard error for the log, which names what peers have said.
+/// Writes the log to standard error, escaped, since it may contain texts from peers.
 pub struct LogWriter;
 
 impl Write for LogWriter {

@@ -1,4 +1,4 @@
-//! `farpool token`: makes tokens by which clients are let in.
+//! `farpool token`: creates access tokens for the clients of a node.
 
 use super::output::print_text;
 use super::stop::Outcome;
@@ -51,7 +51,7 @@ struct New {
     until: Option<EndDate>,
 }
 
-/// Makes and prints a token.
+/// Creates a token and prints it.
 pub fn run(args: Args) -> Outcome {
     let Command::New(new) = args.command;
     let mut random = [0; 32];
@@ -63,7 +63,7 @@ pub fn run(args: Args) -> Outcome {
 }
 
 impl New {
-    /// What to paste; comments say what else there has to be.
+    /// Returns the lines to paste into the access file; comments in them say what else it needs.
     fn lines(&self, token: &str) -> String {
         let tenant = self.tenant.as_str();
         let mut lines = format!("\n# The file also needs the line [tenant.{}], once.\n", toml_key(tenant));
@@ -81,9 +81,9 @@ impl New {
     }
 }
 
-/// A string as TOML wants it.
+/// Quotes a string for TOML.
 fn quoted(text: &str) -> String {
-    // JSON strings are TOML strings, but for U+007F.
+    // JSON strings are also TOML strings, except for U+007F.
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 

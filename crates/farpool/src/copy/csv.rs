@@ -1,5 +1,5 @@
-//! CSV of batches: what `arrow::csv::Writer` writes, the plain twin, column types that are frequent without a detour by
-//! formatted text.
+//! CSV output of batches: writes what `arrow::csv::Writer` writes, but appends values of frequent column types
+//! to the output directly, without a formatted string for each.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, GenericStringArray, PrimitiveArray, RecordBatch,
@@ -13,10 +13,11 @@ use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use farpool_model::cast;
 
-/// Bytes of a field, about, that are made room for.
+/// Estimated bytes of a field, for the initial capacity of the output buffer.
 const FIELD_BYTES: usize = 8;
 
-/// Days from the beginning of year 0 to that of 1970, and those of years of four digits, from the same day.
+/// Days from the beginning of year 0 to that of 1970, and the days, counted from year 0, of all years of four
+/// digits.
 const DAYS_TO_1970: i64 = 719_528;
 const DAYS_OF_FOUR_DIGITS: std::ops::Range<i64> = 0..3_652_425;
 
@@ -25,7 +26,7 @@ const DAYS_OF_FOUR_DIGITS: std::ops::Range<i64> = 0..3_652_425;
 pub(super) struct Form {
     pub delimiter: u8,
     pub quote: u8,
-    /// What stands before a quote within quotes, if that is not another quote.
+    /// The character before a quote within a quoted field, if that is not another quote.
     pub escape: Option<u8>,
     pub null: String,
 }
@@ -42,7 +43,7 @@ enum Values<'a> {
     Others(ArrayFormatter<'a>),
 }
 
-/// The rows of `batch`, without a header.
+/// Returns the CSV lines of `batch`, without a header.
 ///
 /// # Errors
 /// When a value has no text.
@@ -61,7 +62,7 @@ pub(super) fn rows(form: &Form, batch: &RecordBatch) -> Result<Vec<u8>, ArrowErr
                 false => form.value(values, row, &mut out)?,
             }
         }
-        // A line of nothing would be none.
+        // An empty line would not be read as a row.
         if columns.len() == 1 && matches!(out.last(), None | Some(b'\n')) {
             out.extend([form.quote, form.quote]);
         }
@@ -146,13 +147,13 @@ impl Form {
         Ok(())
     }
 
-    /// Whether numbers, dates or booleans may have a character that is to be quoted.
+    /// Whether the text of a number, date or boolean may contain a character that must be quoted.
     fn may_meet_numbers(&self) -> bool {
         let is_met = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.' || byte == b'+';
         is_met(self.delimiter) || is_met(self.quote) || self.escape.is_some_and(is_met)
     }
 
-    /// A field, in quotes if it needs them.
+    /// Appends a field, in quotes if it needs them.
     fn text(&self, field: &[u8], out: &mut Vec<u8>) {
         let is_special = |byte: &u8| {
             *byte == self.delimiter
@@ -178,9 +179,9 @@ impl Form {
     }
 }
 
-/// A number in decimal digits, of which `scale` stand behind a point and one at least before it.
+/// Appends a number in decimal digits, `scale` of them behind the point and at least one before it.
 fn digits(is_negative: bool, magnitude: u128, scale: usize, out: &mut Vec<u8>) {
-    // 39 digits and a point.
+    // Holds 39 digits and a point.
     let mut text = [b'0'; 48];
     let (mut at, mut place) = (text.len(), 0);
     let mut put = |digit: u64| {
@@ -216,8 +217,8 @@ fn digits(is_negative: bool, magnitude: u128, scale: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&text[start..]);
 }
 
-/// A date of a year of four digits, by the days since the beginning of year 0 (Howard Hinnant's `civil_from_days`, whose
-/// years begin in March).
+/// Appends a date of a year of four digits, given in days since the beginning of year 0 (Howard Hinnant's
+/// `civil_from_days`, whose years begin in March).
 fn date(days: i64, out: &mut Vec<u8>) {
     let shifted = days - 60;
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
@@ -232,7 +233,7 @@ fn date(days: i64, out: &mut Vec<u8>) {
     out.extend([digit(month / 10), digit(month), b'-', digit(day / 10), digit(day)]);
 }
 
-/// One decimal digit.
+/// Returns the last decimal digit of `value`.
 fn digit_of(value: u64) -> u8 {
     b"0123456789"[cast::usize_saturating(value % 10)]
 }
@@ -304,7 +305,8 @@ mod tests {
             let whole = named(&columns);
             let got = |batch: &RecordBatch| String::from_utf8(rows(form, batch).unwrap()).unwrap();
             let plain = |batch: &RecordBatch| match form.escape {
-                // The plain writer leaves it alone, and whoever reads it takes it for the escape of what follows.
+                // Arrow's writer does not escape the escape character, so a reader takes it for the escape of
+                // the next one.
                 Some(_) => plain(form, batch).replace("\\x", "\\\\x"),
                 None => plain(form, batch),
             };

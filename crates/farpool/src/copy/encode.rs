@@ -1,7 +1,8 @@
-//! Rows into what is written of them: on any thread, many parts at once, without knowing of the parts before.
+//! Encodes rows in the format of a file: on any thread, many parts at once, each independent of the parts
+//! before it.
 //!
-//! Invariant: the parts in their order, between what [`super::format::Settings::write`] puts before and behind them, are
-//! the file that one thread would write.
+//! Invariant: the parts in their order, with what [`super::format::Settings::write`] writes before, between
+//! and behind them, are the file that one thread would write.
 
 use super::csv::{self, Form};
 use super::format::{Format, Settings};
@@ -15,12 +16,13 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::errors::ParquetError;
 
-/// Rows of a row group of a Parquet file, if nothing else is said: enough to compress well, and few enough that readers
-/// and writers find one for each of their threads in a file of some millions.
+/// Rows of a row group of a Parquet file, unless the statement sets another number: enough to compress well,
+/// and few enough that a file of some millions of rows has a row group for each thread that reads or writes
+/// it.
 const ROW_GROUP_ROWS: usize = 256 << 10;
 
-/// Bytes of rows in memory after which a row group of at least [`WIDE_GROUP_ROWS`] ends, because as many are held as
-/// there are threads.
+/// Bytes in memory after which a row group of at least [`WIDE_GROUP_ROWS`] rows ends, since as many row
+/// groups are held in memory as there are threads.
 const ROW_GROUP_BYTES: usize = 128 << 20;
 
 /// See [`ROW_GROUP_BYTES`].
@@ -34,7 +36,7 @@ pub(super) enum Encoder {
     Arrow,
 }
 
-/// Some rows as they are written.
+/// Encoded rows of one part.
 pub(super) enum Encoded {
     Bytes(Vec<u8>),
     Columns(Vec<ArrowColumnChunk>),
@@ -49,7 +51,8 @@ impl Encoder {
             Format::Csv(csv) => Encoder::Csv(csv.form()),
             Format::Json { is_array } => Encoder::Json { is_array: *is_array },
             Format::Parquet { row_group_rows, .. } => {
-                // The bytes go elsewhere: this is what the writer of the file has, too.
+                // Only its factory of column writers is used, which has the settings of the file's own writer;
+                // what this writer writes itself is discarded.
                 let writer = ArrowWriter::try_new(std::io::sink(), schema.clone(), settings.properties());
                 let (_, row_groups) =
                     writer.and_then(ArrowWriter::into_serialized_writer).map_err(stopped)?;
@@ -59,7 +62,7 @@ impl Encoder {
         })
     }
 
-    /// How many rows may come behind `rows` in the same part, which take `bytes` so far.
+    /// Returns how many more rows fit in a part that has `rows` rows of `bytes` so far.
     pub(super) fn room(&self, rows: usize, bytes: usize) -> usize {
         match self {
             Encoder::Parquet { rows: Some(most), .. } => most.saturating_sub(rows),
@@ -75,7 +78,7 @@ impl Encoder {
         }
     }
 
-    /// The rows of one part.
+    /// Encodes the rows of one part.
     ///
     /// # Errors
     /// `Invalid` when the format has no form for a value.
@@ -92,7 +95,7 @@ impl Encoder {
                 let mut writer = json().build::<_, JsonArray>(Vec::new());
                 batches.iter().try_for_each(|batch| writer.write(batch)).map_err(|error| failed(&error))?;
                 writer.finish().map_err(|error| failed(&error))?;
-                // Between its brackets.
+                // Removes the brackets around the array.
                 let bytes = writer.into_inner();
                 Encoded::Bytes(bytes.get(1..bytes.len() - 1).unwrap_or_default().to_vec())
             }
@@ -109,7 +112,7 @@ impl Encoder {
     }
 }
 
-/// The columns of a row group.
+/// Encodes the columns of a row group.
 fn columns(
     row_groups: &ArrowRowGroupWriterFactory,
     schema: &SchemaRef,
@@ -128,7 +131,7 @@ fn columns(
     writers.into_iter().map(|writer| writer.close()).collect()
 }
 
-/// Bytes that the rows of a batch take, about.
+/// Estimated bytes of the rows of a batch in memory.
 pub(super) fn bytes_of(batch: &RecordBatch) -> usize {
     let bytes = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or(0));
     bytes.fold(0, usize::saturating_add)

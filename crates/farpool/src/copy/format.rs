@@ -19,7 +19,7 @@ use std::io::{BufWriter, Write};
 use std::sync::Arc;
 use tokio::sync::mpsc::Receiver;
 
-/// Bytes that are written at a time.
+/// Size of the output buffer in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// How rows are written.
@@ -58,7 +58,7 @@ impl Csv {
         Form { delimiter: self.delimiter, quote: self.quote, escape, null: self.null.clone() }
     }
 
-    /// The names of the columns, if they are written.
+    /// Returns the header line, empty if no header is written.
     fn head(&self, schema: &SchemaRef) -> Result<Vec<u8>> {
         let names: StringArray = schema.fields().iter().map(|field| Some(field.name())).collect();
         if !self.header {
@@ -71,10 +71,11 @@ impl Csv {
 }
 
 impl Settings {
-    /// What a statement asks for; by the ending of the file, what it does not say.
+    /// Returns the settings that a statement asks for; what it does not set is derived from the file's
+    /// extension.
     ///
     /// # Errors
-    /// `Invalid` for a format or an option that there is not.
+    /// `Invalid` for an unknown format or option.
     pub(super) fn of(target: &CopyTarget) -> Result<Self> {
         let path = target.path.as_deref().unwrap_or_default().to_ascii_lowercase();
         let endings = [(".gz", FileCompression::Gzip), (".zst", FileCompression::Zstd)];
@@ -141,13 +142,13 @@ impl Settings {
         &self.format
     }
 
-    /// Those of a Parquet file.
+    /// Properties of a Parquet file; `None` for other formats.
     pub(super) fn properties(&self) -> Option<WriterProperties> {
         let Format::Parquet { compression, .. } = &self.format else { return None };
         Some(WriterProperties::builder().set_compression(*compression).build())
     }
 
-    /// Writes what comes, and says whether that was all of it.
+    /// Writes the parts as they come, and returns whether the last one came.
     pub(super) fn write(&self, out: Out, schema: &SchemaRef, parts: Receiver<Message>) -> Result<bool> {
         let failed = |error: std::io::Error| invalid(&error);
         let buffered = |out| BufWriter::with_capacity(BUFFER_BYTES, out);
@@ -215,7 +216,7 @@ impl Format {
     }
 }
 
-/// Parts that are bytes, with something before the first, between two and behind the last.
+/// Writes parts that are bytes, with given bytes before the first, between two and behind the last.
 fn texts<W: Write>(
     mut out: W,
     (before, between, behind): (&[u8], &[u8], &[u8]),
@@ -254,7 +255,7 @@ fn each_batch(
     })
 }
 
-/// Gives `write` each part, and says whether the last one came.
+/// Calls `write` with each part, and returns whether the last one came.
 fn each(mut parts: Receiver<Message>, mut write: impl FnMut(Encoded) -> Result<()>) -> Result<bool> {
     loop {
         match parts.blocking_recv() {

@@ -1,8 +1,9 @@
-//! COPY TO: rows into files. Parts of them are encoded on all processors (`encode.rs`) and written by one thread, in their
-//! order.
+//! COPY TO: writes rows to files. Parts of the rows are encoded on all processors (`encode.rs`) and written
+//! by one thread, in their order.
 //!
-//! Invariant: rows go to a file of another name beside the target, which takes its name once all are written: there is
-//! never a half one. No folder is made, and nothing is written to what is no regular file.
+//! Invariant: rows are written to a temporary file beside the target, which is renamed to it once all rows
+//! are written, so that no incomplete file is ever visible. Directories are not created, and only regular
+//! files are replaced.
 
 mod csv;
 mod encode;
@@ -24,20 +25,21 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::NamedTempFile;
 use tokio::sync::mpsc::{Receiver, channel};
 
-/// Parts that may wait for the thread that writes.
+/// Parts that may wait for the writing thread.
 const PARTS_AHEAD: usize = 4;
 
 /// Writes CSV, JSON, Parquet and Arrow files, for [`crate::Session::set_file_writer`].
 #[derive(Clone, Copy, Debug)]
 pub struct CopyFiles;
 
-/// What the thread that writes is told.
+/// Message to the writing thread.
 enum Message {
     Part(Encoded),
-    /// All are there. Without, the file is dropped.
+    /// All parts have been sent. When the channel closes without it, the temporary file is deleted.
     End,
 }
 
@@ -79,14 +81,14 @@ impl FileWriter for CopyFiles {
 }
 
 fn to_file(path: &Path, settings: &Settings, schema: &SchemaRef, rows: Receiver<Message>) -> Result<()> {
-    // A link stays one: what it points to is replaced.
+    // A symbolic link is kept: the file that it points to is replaced.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     let failed = |error: &std::io::Error| failure(&path, error);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let partial = tempfile::Builder::new()
         .prefix(&format!(".{name}."))
         .suffix(".part")
-        // As any new file: less what the process leaves out (umask).
+        // The mode of any new file: the process's umask applies.
         .permissions(std::fs::Permissions::from_mode(0o666))
         .tempfile_in(folder(&path)?)
         .map_err(|error| failed(&error))?;
@@ -103,14 +105,43 @@ fn keep(partial: NamedTempFile, path: &Path) -> std::io::Result<()> {
 }
 
 fn to_stdout(settings: &Settings, schema: &SchemaRef, rows: Receiver<Message>) -> Result<()> {
-    match settings.write(Box::new(std::io::stdout()), schema, rows) {
-        // Whoever read it has enough.
-        Err(error) if error.message.contains("Broken pipe") => Ok(()),
+    let is_closed = Arc::new(AtomicBool::new(false));
+    let out = Stdout { out: std::io::stdout(), is_closed: is_closed.clone() };
+    match settings.write(Box::new(out), schema, rows) {
+        // The reader has all that it wants.
+        Err(_) if is_closed.load(Ordering::Relaxed) => Ok(()),
         outcome => outcome.map(|_| ()).map_err(|error| error.at("standard output")),
     }
 }
 
-/// The folder of a file that can be written.
+/// Standard output, which notes that its reader has closed it: encoders turn errors into text.
+struct Stdout {
+    out: std::io::Stdout,
+    is_closed: Arc<AtomicBool>,
+}
+
+impl Stdout {
+    fn noting<T>(&self, outcome: std::io::Result<T>) -> std::io::Result<T> {
+        if outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) {
+            self.is_closed.store(true, Ordering::Relaxed);
+        }
+        outcome
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let outcome = self.out.write(bytes);
+        self.noting(outcome)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        let outcome = self.out.flush();
+        self.noting(outcome)
+    }
+}
+
+/// Returns the folder of `path`, if a file can be written there.
 fn folder(path: &Path) -> Result<PathBuf> {
     match path.metadata() {
         Ok(metadata) if metadata.is_dir() => {
@@ -151,7 +182,7 @@ fn at(path: &Path, error: Error) -> Error {
     error.at(format_args!("{} cannot be written", path.display()))
 }
 
-/// The batch with its nested columns as text, for formats that have no form for them: a list is `[1, 2]`.
+/// Converts nested columns to text, for formats that cannot represent them: a list becomes `[1, 2]`.
 ///
 /// # Errors
 /// `Invalid` when a value has no text.
@@ -183,5 +214,5 @@ fn text(column: &ArrayRef) -> arrow::error::Result<ArrayRef> {
     Ok(Arc::new(texts.collect::<arrow::error::Result<StringArray>>()?))
 }
 
-/// The place that rows are written to.
+/// The destination of the encoded rows.
 type Out = Box<dyn Write + Send>;

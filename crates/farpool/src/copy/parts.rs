@@ -1,4 +1,4 @@
-//! The rows of a query in parts, which are encoded on several threads at once and come in their order.
+//! Splits the rows of a query into parts, which are encoded on several threads at once and yielded in order.
 
 use super::encode::{Encoded, Encoder, bytes_of};
 use crate::ordered::threads;
@@ -8,8 +8,8 @@ use farpool_transfer::BatchStream;
 use futures::{Stream, StreamExt, stream};
 use std::sync::Arc;
 
-/// The parts of `batches`, each with the number of its rows. Errors of encoding, not those of `batches`, are put
-/// `at_place`.
+/// Returns the encoded parts of `batches`, each with its number of rows. Errors of encoding, not those of
+/// `batches`, are passed through `at_place`.
 pub(super) fn encoded(
     batches: BatchStream,
     encoder: Arc<Encoder>,
@@ -34,16 +34,16 @@ pub(super) fn encoded(
     encoding.buffered(threads())
 }
 
-/// Batches on their way into parts.
+/// Collects batches into parts.
 struct Gathering {
     batches: BatchStream,
     encoder: Arc<Encoder>,
-    /// What did not belong to the part before.
+    /// Remainder of a batch, which belongs to the next part.
     left: Option<RecordBatch>,
 }
 
 impl Gathering {
-    /// The next part; `None` at the end.
+    /// Returns the batches of the next part; `None` at the end.
     async fn next(&mut self) -> Result<Option<Vec<RecordBatch>>> {
         let (mut part, mut rows, mut bytes) = (Vec::new(), 0, 0);
         loop {

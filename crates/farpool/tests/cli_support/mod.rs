@@ -1,5 +1,5 @@
-//! What the tests of the program share: the program as a child process that cannot hang a test, a node,
-//! and files to query.
+//! Support for the tests of the program: the program as a child process that cannot hang a test, a node, and
+//! files to query.
 
 #![expect(clippy::disallowed_methods, reason = "a test may guard against hanging, with a clock and threads")]
 
@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// After this long a test counts as hanging. Nothing else looks at the time.
+/// Time after which a test counts as hanging. No other check depends on time.
 pub const GUARD: Duration = Duration::from_secs(60);
 
-/// What a run of the program came to.
+/// Result of a run of the program.
 #[derive(Debug)]
 pub struct Done {
     pub status: Option<i32>,
@@ -28,15 +28,15 @@ pub struct Done {
 }
 
 impl Done {
-    /// Asserts success and gives standard output.
+    /// Asserts success and returns standard output.
     #[track_caller]
     pub fn ok(self) -> String {
         assert_eq!(self.status, Some(0), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         self.stdout
     }
 
-    /// Asserts failure with `status`, an `error:` line that contains every one of `parts` (case apart), and
-    /// nothing that only a programmer would want to see.
+    /// Asserts failure with `status`, an `error:` line that contains every one of `parts` (ignoring case),
+    /// and no output that only a programmer would want to see.
     #[track_caller]
     pub fn fails(&self, status: i32, parts: &[&str]) {
         assert_eq!(self.status, Some(status), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
@@ -51,7 +51,7 @@ impl Done {
     }
 }
 
-/// The program with `args`, not yet started.
+/// Makes the command for the program with `args`.
 pub fn program(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_farpool"));
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -59,7 +59,7 @@ pub fn program(args: &[&str]) -> Command {
     command
 }
 
-/// Runs the program with `args` to its end.
+/// Runs the program with `args` and waits for its end.
 pub fn farpool(args: &[&str]) -> Done {
     Running::start(program(args)).wait()
 }
@@ -75,12 +75,12 @@ pub fn farpool_reading(args: &[&str], input: &str) -> Done {
     running.wait()
 }
 
-/// Runs one statement on files and gives its rows as CSV.
+/// Runs one statement on files and returns its rows as CSV.
 pub fn sql_csv(sql: &str) -> String {
     farpool(&["sql", "--format", "csv", "-c", sql]).ok()
 }
 
-/// A child whose output is read all the time.
+/// A child process whose output is read continuously.
 pub struct Running {
     pub child: Child,
     stdout: Option<JoinHandle<Vec<u8>>>,
@@ -128,7 +128,7 @@ fn keep_lines(from: impl Read + Send + 'static, said: Arc<Mutex<String>>) -> Joi
     })
 }
 
-/// Waits for `child`, and kills it when it hangs.
+/// Waits for `child`, and kills it if it hangs.
 pub fn wait(child: &mut Child) -> ExitStatus {
     let start = Instant::now();
     loop {
@@ -158,12 +158,12 @@ pub fn signal(child: &Child, name: &str) {
     assert!(status.unwrap().success());
 }
 
-/// A node on a free port; ends with the test.
+/// A node on a free port; it is stopped at the end of the test.
 pub struct Server {
     pub child: Child,
     pub url: String,
     pub ready_line: String,
-    /// What it has said on standard error.
+    /// Its output on standard error so far.
     said: Arc<Mutex<String>>,
     stderr: Option<JoinHandle<()>>,
 }
@@ -188,7 +188,7 @@ impl Server {
         Server { child, url, ready_line, said, stderr }
     }
 
-    /// A node that holds `table`, loaded from `file`.
+    /// Starts a node and loads `file` into it as `table`.
     pub fn with_table(table: &str, file: &Path) -> Server {
         let server = Server::start(&[]);
         server.load(table, file);
@@ -207,7 +207,7 @@ impl Server {
         farpool(&all)
     }
 
-    /// Runs one statement and gives its rows as CSV.
+    /// Runs one statement and returns its rows as CSV.
     #[track_caller]
     pub fn csv(&self, sql: &str) -> String {
         self.run(&["sql", "--format", "csv", "-c", sql]).ok()
@@ -217,7 +217,7 @@ impl Server {
         serde_json::from_str(&self.run(&["status", "--format", "json"]).ok()).unwrap()
     }
 
-    /// Asks the node to stop and gives its exit status and what it said on standard error.
+    /// Sends the node a signal to stop, and returns its exit status and its output on standard error.
     pub fn stop(mut self, signal_name: &str) -> (Option<i32>, String) {
         signal(&self.child, signal_name);
         let status = wait(&mut self.child);
@@ -225,7 +225,7 @@ impl Server {
         (status.code(), self.said())
     }
 
-    /// What the node has said on standard error so far.
+    /// Returns the node's output on standard error so far.
     pub fn said(&self) -> String {
         self.said.lock().unwrap().clone()
     }
@@ -233,13 +233,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The node may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A file of who may connect.
+/// An access file for a node.
 pub struct Tokens {
     pub path: PathBuf,
 }
@@ -251,13 +251,13 @@ impl Tokens {
         Tokens { path }
     }
 
-    /// Adds a token, and the tenant if it is new.
+    /// Adds a token for a tenant, which is added too if it is new; returns the token.
     pub fn add(&self, tenant: &str, role: &str) -> String {
         let made = farpool(&["token", "new", "--tenant", tenant, "--role", role]);
         let mut text = std::fs::read_to_string(&self.path).unwrap();
         let table = format!("[tenant.{tenant}]\n");
         if !text.contains(&format!("\n{table}")) {
-            // Before all tokens, with any of which it would be removed.
+            // Before all tokens, since it would be removed together with the token before it.
             text = format!("\n{table}{text}");
         }
         std::fs::write(&self.path, text + &made.stderr).unwrap();
@@ -273,7 +273,7 @@ impl Tokens {
     }
 }
 
-/// A path as an argument.
+/// Returns a path as an argument.
 pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }

@@ -1,12 +1,12 @@
-//! Every decoder of bytes has a fuzz target.
+//! Every decoder of bytes must have a fuzz target.
 
 use super::source::{SourceFile, has_word, source_files};
 use std::path::Path;
 
-/// The crates that decode what peers send and what users bring. Files of tables are read by other libraries.
+/// The crates that decode bytes from peers and users. Files of tables are decoded by other libraries.
 const DECODE: &[&str] = &["columns", "model", "statistics", "wire"];
 
-/// Public functions that make something of bytes, and the target of `fuzz` that calls them, directly or not.
+/// Public functions that decode bytes, and the target of `fuzz` that calls them, directly or indirectly.
 const DECODERS: &[(&str, &str, &str)] = &[
     ("crates/columns/src/bytes.rs", "from_bytes", "chunk_decoder"),
     ("crates/columns/src/fsst_text.rs", "from_parts", "parcel_decoder"),
@@ -17,7 +17,7 @@ const DECODERS: &[(&str, &str, &str)] = &[
     ("crates/statistics/src/histogram.rs", "from_bytes", "histogram_decoder"),
     ("crates/statistics/src/moments/mod.rs", "from_bytes", "moments_decoder"),
     ("crates/statistics/src/sketch/codec.rs", "from_bytes", "sketch_decoder"),
-    // It calls those of sketches and moments.
+    // Calls the decoders of sketches and moments.
     ("crates/statistics/src/states.rs", "read", "sketch_decoder"),
     ("crates/wire/src/batch/read.rs", "bytes_to_decode", "load_rows"),
     ("crates/wire/src/batch/read.rs", "decode_batch", "native_messages"),
@@ -29,14 +29,15 @@ const DECODERS: &[(&str, &str, &str)] = &[
     ("crates/wire/src/substrait/decode.rs", "decode_program_within", "plan_decoder"),
 ];
 
-/// Those without a target: files of certificates and keys, which whoever runs the program names and rustls decodes.
+/// Decoders without a target: for files of certificates and keys, which the operator names and rustls
+/// decodes.
 const UNFUZZED: &[(&str, &str)] = &[
     ("crates/wire/src/socket/tls/config.rs", "chain"),
     ("crates/wire/src/socket/tls/config.rs", "key"),
     ("crates/wire/src/socket/tls/config.rs", "trusting"),
 ];
 
-/// What breaks the rule, a line each.
+/// Returns the violations, a line each.
 pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
     for folder in DECODE {
@@ -57,7 +58,7 @@ pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     Ok(wrong)
 }
 
-/// Public functions of a file that take bytes and may fail.
+/// Returns the public functions of a file that take bytes and may fail.
 fn decoders(file: &SourceFile) -> Vec<String> {
     let code = file.code_without_tests().collect::<Vec<_>>().join(" ");
     let functions = code.split("pub fn ").skip(1).filter_map(|after| {
@@ -71,7 +72,7 @@ fn decoders(file: &SourceFile) -> Vec<String> {
     functions.collect()
 }
 
-/// Targets that are listed and not there, or there and not run as a test.
+/// Returns targets that are listed but do not exist, and targets that do not run as a test.
 fn target_violations(root: &Path) -> Result<Vec<String>, String> {
     let read = |path: &str| {
         let file = root.join(path);

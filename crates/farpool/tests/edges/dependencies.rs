@@ -1,22 +1,22 @@
-//! Every dependency is used, and the core has nothing at hand that waits or opens sockets.
+//! Every dependency must be used, and the core crates may not depend on libraries that wait or open sockets.
 
 use super::source::{has_word, source_files};
 use cargo_metadata::{Metadata, Package};
 use std::path::Path;
 
-/// Crates that take clocks, threads and sockets as arguments. `clippy.toml` bans what the standard library has of them;
-/// here the libraries are named that have the same.
+/// Crates that take clocks, threads and sockets as arguments. `clippy.toml` bans the standard library's; the
+/// libraries with the same are banned here.
 pub const CORE: &[&str] =
     &["model", "memory", "columns", "statistics", "operators", "pipeline", "planner", "wire"];
 
 /// Libraries with sockets, timers and threads of their own.
 const RUNTIMES: &[&str] = &["socket2", "tokio"];
 
-/// The files of the core that name a runtime all the same.
+/// The files of the core that name a runtime as an exception, with the reason.
 const RUNTIMES_NAMED: &[(&str, &str)] =
     &[("crates/wire/src/socket/tcp.rs", "makes a socket of tokio's that was opened elsewhere one of ours")];
 
-/// What breaks the rules, a line each.
+/// Returns the violations, a line each.
 pub fn violations(root: &Path, metadata: &Metadata) -> Result<Vec<String>, String> {
     let mut wrong = unused(root, metadata)?;
     wrong.extend(unused_by_all(root, metadata)?);
@@ -33,7 +33,7 @@ pub fn violations(root: &Path, metadata: &Metadata) -> Result<Vec<String>, Strin
     Ok(wrong)
 }
 
-/// Dependencies of a package that none of its files names.
+/// Returns dependencies of a package that none of its files names.
 fn unused(root: &Path, metadata: &Metadata) -> Result<Vec<String>, String> {
     let mut wrong = Vec::new();
     for package in metadata.workspace_packages() {
@@ -48,20 +48,20 @@ fn unused(root: &Path, metadata: &Metadata) -> Result<Vec<String>, String> {
     Ok(wrong)
 }
 
-/// The folder of a package, relative to the root.
+/// Returns the folder of a package, relative to the root.
 fn directory(package: &Package, metadata: &Metadata) -> String {
     let folder = package.manifest_path.parent().unwrap_or(&package.manifest_path);
     folder.strip_prefix(&metadata.workspace_root).unwrap_or(folder).to_string()
 }
 
-/// The name by which code knows a package's library.
+/// Returns the name of a package's library in code.
 fn library(package: &str, metadata: &Metadata) -> String {
     let packages = metadata.packages.iter().filter(|p| *p.name == package);
     let mut libraries = packages.flat_map(|p| &p.targets).filter(|t| t.is_lib() || t.is_proc_macro());
     libraries.next().map_or(package, |target| &target.name).replace('-', "_")
 }
 
-/// Dependencies that the workspace lists and no package has.
+/// Returns dependencies that the workspace lists and no package uses.
 fn unused_by_all(root: &Path, metadata: &Metadata) -> Result<Vec<String>, String> {
     let manifest = root.join("Cargo.toml");
     let text = std::fs::read_to_string(&manifest).map_err(|e| format!("{}: {e}", manifest.display()))?;

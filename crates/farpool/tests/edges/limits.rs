@@ -1,18 +1,19 @@
-//! Limits on what comes from outside stand in one file.
+//! Limits on external input must be defined in one file.
 
 use super::source::{has_word, source_files};
 use std::path::Path;
 
-/// Where they stand.
+/// The file that defines the limits.
 const HOME: &str = "crates/model/src/limits.rs";
 
-/// Where constants are listed that are none.
+/// The file that lists the constants that are not limits: this one.
 const HERE: &str = "crates/farpool/tests/edges/limits.rs";
 
-/// The crates that meet what peers, files and users send. What others call a maximum is a matter of their algorithms.
-const OUTER: &[&str] = &["datafusion", "farpool", "memory", "model", "node", "store", "transfer", "wire"];
+/// The crates that process input from peers, files and users. Maxima in other crates only tune algorithms.
+const OUTER: &[&str] =
+    &["datafusion", "disk", "farpool", "memory", "model", "node", "store", "transfer", "wire"];
 
-/// Constants of these crates that are called a maximum and are no limits, and what they are.
+/// Constants of these crates that are named as a maximum but are not limits, with their purpose.
 const NO_LIMITS: &[(&str, &str, &str)] = &[
     ("crates/datafusion/src/dynamic/keys.rs", "KEYS_MAX", "decides whether keys of a join are worth sending"),
     (
@@ -34,7 +35,7 @@ const NO_LIMITS: &[(&str, &str, &str)] = &[
     ("crates/wire/src/table.rs", "BOUND_BYTES_MAX", "which bounds of columns we send"),
 ];
 
-/// What breaks the rule, a line each.
+/// Returns the violations, a line each.
 pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     let (mut wrong, mut found) = (Vec::new(), Vec::new());
     for folder in OUTER {
@@ -58,7 +59,7 @@ pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     Ok(wrong)
 }
 
-/// The name of the constant that a line defines, if it is called a maximum.
+/// Returns the name of the constant that a line defines, if it is named as a maximum.
 fn maximum(line: &str) -> Option<&str> {
     let (before, after) = line.split_once("const ")?;
     let (name, _) = after.split_once(':')?;

@@ -1,22 +1,24 @@
-//! Reading the source for rules about it: files, and what of them is code.
+//! Reads the source files for the rules, and tells code from comments and tests.
 
 use std::path::{Path, PathBuf};
 
 /// A source file of the tree.
 pub struct SourceFile {
-    /// Relative to the root, with `/` between folders.
+    /// Path relative to the root, with `/` between folders.
     pub path: String,
-    /// Everything in it.
+    /// The whole text of the file.
     pub text: String,
 }
 
 impl SourceFile {
-    /// The lines without their comments. A `//` within a string counts as one: no rule looks for what may follow it.
+    /// Returns the lines without comments. A `//` within a string is taken for a comment, which does not
+    /// matter to any rule.
     pub fn code(&self) -> impl Iterator<Item = &str> {
         self.text.lines().map(|line| line.split("//").next().unwrap_or_default())
     }
 
-    /// The lines of code in front of a module of tests at the end of the file; none if the whole file is tests.
+    /// Returns the lines of code before a module of tests at the end of the file; none if the whole file is
+    /// tests.
     pub fn code_without_tests(&self) -> impl Iterator<Item = &str> {
         let is_test = self.path.contains("/tests/") || self.path.ends_with("/tests.rs");
         let end =
@@ -25,14 +27,14 @@ impl SourceFile {
     }
 }
 
-/// Whether a word stands in a line by itself, not as a part of a longer name.
+/// Whether a line contains `word` as a whole word, not as part of a longer name.
 pub fn has_word(line: &str, word: &str) -> bool {
     let continues = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word)
         .any(|(at, _)| !line[..at].ends_with(continues) && !line[at + word.len()..].starts_with(continues))
 }
 
-/// The Rust files below a folder of the tree, sorted; none if there is no such folder.
+/// Returns the Rust files below a folder of the tree, sorted; none if there is no such folder.
 pub fn source_files(root: &Path, folder: &str) -> Result<Vec<SourceFile>, String> {
     let read = |file: PathBuf| {
         let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;

@@ -1,14 +1,14 @@
-//! Unsafe code stands only in the modules that are listed here.
+//! Unsafe code may only be in the modules that are listed here.
 //!
-//! The compiler holds the rest: the workspace denies `unsafe_code`, the modules here lift that with a reason, and a crate
-//! that has none of them forbids it.
+//! The compiler enforces the rest: the workspace denies `unsafe_code`, the modules here allow it with a
+//! reason, and a crate without such modules forbids it.
 
 use super::source::{SourceFile, has_word, source_files};
 use cargo_metadata::{Metadata, Package};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The modules that may have unsafe code, files or folders, and what for.
+/// The modules that may have unsafe code, files or folders, and the reason.
 pub const MODULES: &[(&str, &str)] = &[
     ("crates/columns/src/arch", "instructions that not every processor has"),
     ("crates/columns/src/bytes.rs", "string views are made without checking the strings again"),
@@ -31,12 +31,12 @@ pub const MODULES: &[(&str, &str)] = &[
     ("crates/statistics/src/moments/arch", "instructions that not every processor has"),
 ];
 
-/// The folders of the crates that have unsafe code.
+/// Returns the folders of the crates that have unsafe code.
 pub fn crates() -> BTreeSet<&'static str> {
     MODULES.iter().filter_map(|(module, _)| module.strip_prefix("crates/")?.split('/').next()).collect()
 }
 
-/// What breaks the rule, a line each.
+/// Returns the violations, a line each.
 pub fn violations(root: &Path, metadata: &Metadata) -> Result<Vec<String>, String> {
     let (mut wrong, mut used) = (Vec::new(), BTreeSet::new());
     for folder in ["bench/src", "crates", "fuzz", "sim", "xtask"] {
@@ -61,7 +61,7 @@ fn has_unsafe(file: &SourceFile) -> bool {
     file.code().any(|line| has_word(line, "unsafe") && !line.contains('"'))
 }
 
-/// Libraries and programs of crates without unsafe code that do not forbid it.
+/// Returns the libraries and programs of crates without unsafe code that do not forbid it.
 fn unforbidden(package: &Package, metadata: &Metadata) -> Result<Vec<String>, String> {
     let folder = package.manifest_path.parent().and_then(|p| p.file_name()).unwrap_or_default();
     if crates().contains(folder) {

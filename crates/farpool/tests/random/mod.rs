@@ -1,10 +1,10 @@
-//! Random tables and random SQL: the pool's answer equals DataFusion's own on the same rows in memory.
+//! Random tables and random SQL: the pool's result equals DataFusion's own over the same rows in memory.
 //!
 //! Tables have every type that the pool holds, NULLs, NaN, -0.0, infinities, extreme integers, empty, long
-//! and non-ASCII strings, no row, one row, and now and then a row more or less than a row group. Queries
-//! have what goes to the node, what it refuses, and what it can only do in part.
+//! and non-ASCII strings, no row, one row, and sometimes about one row more or less than a row group. Queries
+//! have operators that the node runs, that it refuses, and that it can only run in part.
 //!
-//! The seeds are fixed: `FARPOOL_RANDOM_CASES=1000` runs more, `FARPOOL_RANDOM_SEED=n` one case again.
+//! The seeds are fixed: `FARPOOL_RANDOM_CASES=1000` runs more, `FARPOOL_RANDOM_SEED=n` repeats one case.
 
 mod query;
 mod rng;
@@ -24,16 +24,16 @@ use rng::Rng;
 use std::sync::Arc;
 use table::Table;
 
-/// Tables that are made when nothing else is asked for.
+/// Number of tables, unless the environment sets another.
 const CASES: u64 = 120;
 
-/// Queries on each table.
+/// Number of queries on each table.
 const QUERIES: usize = 12;
 
 /// Memory of the pool.
 const POOL_BYTES: usize = 1 << 30;
 
-/// Memory for groups in the pool that gives most of them in parts.
+/// Memory for groups in a pool that returns most of them in parts.
 const TIGHT_BYTES: usize = 4 << 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -55,7 +55,7 @@ async fn the_pool_answers_as_datafusion_does() {
     assert!(failures.is_empty(), "{} queries differ:\n\n{shown}", failures.len());
 }
 
-/// Runs the queries of one seed; gives what differs.
+/// Runs the queries of one seed; returns the differences.
 async fn case(pools: &Pools, seed: u64) -> Vec<String> {
     let mut rng = Rng::new(seed);
     let table = Table::random(&mut rng);
@@ -85,8 +85,8 @@ async fn case(pools: &Pools, seed: u64) -> Vec<String> {
 
 fn reference(table: &Table) -> SessionContext {
     let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(2));
-    // DataFusion's own mean of decimals is cut off, and its arithmetic wraps. That it is right where it does not fit is
-    // tested elsewhere (`overflow.rs`).
+    // DataFusion's own mean of decimals is truncated, and its arithmetic wraps, so that farpool's
+    // replacements are used here too. `overflow.rs` tests that they are right.
     let ours = Session::new(SessionOptions::default());
     for rule in &ours.context().state().analyzer().rules {
         if rule.name() == "checked_arithmetic" {
@@ -128,16 +128,17 @@ fn difference(query: &Query, expected: Rows, actual: Rows) -> Option<String> {
         }
         (Ok((_, expected)), Ok((_, actual))) => rows_difference(&expected, &actual),
         (Err(_), Err(_)) => None,
-        // Whether a division by zero is met depends on which rows are looked at first.
+        // Whether a division by zero occurs depends on which rows are evaluated first.
         (Err(_), Ok(_)) | (Ok(_), Err(_)) if query.may_fail => None,
-        // DataFusion evaluates both sides of AND; the pool and our sessions leave out rows that the other side decides.
+        // DataFusion evaluates both sides of AND; the pool and farpool's sessions skip rows that the other
+        // side decides.
         (Err(error), Ok(_)) if error.contains(" out of range: ") => None,
         (Err(error), Ok(_)) => Some(format!("only DataFusion fails: {error}")),
         (Ok(_), Err(error)) => Some(format!("only the pool fails: {error}")),
     }
 }
 
-/// Both are sorted.
+/// Compares sorted rows.
 fn rows_difference(expected: &[String], actual: &[String]) -> Option<String> {
     if expected == actual {
         return None;
@@ -154,7 +155,7 @@ fn rows_difference(expected: &[String], actual: &[String]) -> Option<String> {
     ))
 }
 
-/// The rows as texts, sorted; floats by their bits, so that -0.0 and NaN count.
+/// Returns the rows as sorted texts; floats by their bits, so that -0.0 and NaN are told apart.
 fn rows(batches: &[RecordBatch]) -> Vec<String> {
     let mut rows = Vec::new();
     for batch in batches {

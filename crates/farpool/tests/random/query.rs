@@ -6,17 +6,17 @@ use arrow::array::Array;
 use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-/// A query and how its answer may be compared.
+/// A query, and how its result may be compared.
 pub struct Query {
     pub sql: String,
-    /// Which rows it gives is open, only how many is not.
+    /// Which rows the query returns is undefined; only their number is defined.
     pub limited: bool,
-    /// Whether it fails may depend on the order of evaluation.
+    /// Whether the query fails may depend on the order of evaluation.
     pub may_fail: bool,
 }
 
 impl Query {
-    /// A query over `table`.
+    /// Makes a random query over `table`.
     pub fn random(rng: &mut Rng, table: &Table) -> Query {
         let mut writer = Writer { rng, table, may_fail: false };
         let (sql, limited) = writer.query();
@@ -80,7 +80,7 @@ impl<'a> Writer<'a> {
         outputs.join(", ")
     }
 
-    /// A value of any type: a column, or something computed from columns.
+    /// Writes a value of any type: a column, or an expression over columns.
     fn value(&mut self) -> String {
         let column = self.column();
         let name = &column.name;
@@ -177,7 +177,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A constant of the column's type, mostly a value of the column.
+    /// Writes a constant of the column's type, mostly a value of the column.
     fn literal(&mut self, column: &Column) -> String {
         let values = &column.values;
         if values.len() == values.null_count() || self.rng.once_in(20) {
@@ -200,7 +200,7 @@ impl<'a> Writer<'a> {
             Boolean => text.to_string(),
             BinaryView => format!("X'{text}'"),
             Utf8View => format!("'{quoted}'"),
-            // An untyped number makes DataFusion choose the type of the comparison.
+            // For an untyped number, DataFusion chooses the type of the comparison.
             t if t.is_integer() && self.rng.once_in(2) => text.to_string(),
             t => format!("arrow_cast('{quoted}', '{t}')"),
         }
@@ -217,7 +217,7 @@ fn sums(column: &Column) -> bool {
     column.tame && (column.data_type.is_numeric()) && !matches!(column.data_type, Decimal128(38, _) | UInt64)
 }
 
-/// DataFusion's own grouping and ordering of -0.0 and NaN depend on the path it takes.
+/// Whether the column may have -0.0 or NaN, whose grouping and order depend on the code path in DataFusion.
 fn has_negative_zero(column: &Column) -> bool {
     column.data_type.is_floating() && !column.tame
 }

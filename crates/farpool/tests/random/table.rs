@@ -1,4 +1,4 @@
-//! Random tables, in the types under which the pool holds them.
+//! Random tables, with the types that the pool uses.
 
 use super::rng::Rng;
 use arrow::array::{
@@ -9,7 +9,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use std::sync::Arc;
 
-/// Rows around one row group.
+/// Row counts are chosen around the size of a row group.
 const ROW_GROUP_ROWS: usize = farpool::model::limits::ROW_GROUP_ROWS;
 
 /// A table in memory.
@@ -20,11 +20,11 @@ pub struct Table {
     pub columns: Vec<Column>,
 }
 
-/// A column and what a query may do with it.
+/// A column, and the restrictions for queries over it.
 pub struct Column {
     pub name: String,
     pub data_type: DataType,
-    /// Sums and products of its values are exact in every order and fit.
+    /// Whether sums and products of its values are exact in every order and do not overflow.
     pub tame: bool,
     pub values: ArrayRef,
 }
@@ -40,7 +40,7 @@ enum Shape {
 }
 
 impl Table {
-    /// A table with one to eight columns.
+    /// Makes a random table with one to eight columns.
     pub fn random(rng: &mut Rng) -> Table {
         let rows = row_count(rng);
         let columns: Vec<Column> =
@@ -54,7 +54,7 @@ impl Table {
         Table { schema, batches, rows, columns }
     }
 
-    /// The columns in short, for a failure.
+    /// Describes the columns, for a failure message.
     pub fn describe(&self) -> String {
         let columns = self.columns.iter().map(|c| format!("{} {}", c.name, c.data_type));
         columns.collect::<Vec<_>>().join(", ")
@@ -73,7 +73,7 @@ fn row_count(rng: &mut Rng) -> usize {
     }
 }
 
-/// The same rows in batches of random sizes.
+/// Splits the rows into batches of random sizes.
 fn cut(rng: &mut Rng, whole: &RecordBatch) -> Vec<RecordBatch> {
     let mut batches = Vec::new();
     let mut at = 0;
@@ -178,7 +178,7 @@ fn random_values(rng: &mut Rng, data_type: &DataType, shape: Shape, rows: usize,
     }
 }
 
-/// 64-bit integers as another integer-like type into which they were clamped.
+/// Casts 64-bit integers, which were clamped to its range, to another integer-like type.
 fn narrow(values: &Int64Array, data_type: &DataType) -> ArrayRef {
     let cast_to = |values: &dyn arrow::array::Array, t: &DataType| cast(values, t).expect("clamped");
     match data_type {
@@ -196,7 +196,7 @@ fn clamp(value: i64, data_type: &DataType) -> i64 {
         UInt8 => (0, u8::MAX.into()),
         UInt16 => (0, u16::MAX.into()),
         UInt32 => (0, u32::MAX.into()),
-        // Years that print.
+        // Years that can be printed.
         Date32 => (-700_000, 2_900_000),
         Timestamp(TimeUnit::Second, _) => (-60_000_000_000, 250_000_000_000),
         Timestamp(TimeUnit::Millisecond, _) => (-60_000_000_000_000, 250_000_000_000_000),
@@ -234,7 +234,7 @@ fn decimal(rng: &mut Rng, shape: Shape, row: usize, precision: u8) -> i128 {
     }
 }
 
-/// Quarters, whose sums are exact, unless the shape is wild.
+/// Returns a multiple of a quarter, whose sums are exact, unless the shape is wild.
 fn float(rng: &mut Rng, shape: Shape, row: usize) -> f64 {
     match shape {
         Shape::Wild => match rng.below(10) {

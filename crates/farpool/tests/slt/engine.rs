@@ -1,10 +1,10 @@
-//! A session in which every plain in-memory table that a test makes is moved into the pool.
+//! A session in which every plain in-memory table that a test creates is moved into the pool.
 //!
-//! DataFusion carries out CREATE TABLE and INSERT on tables of its own. After each such statement the
-//! tables are copied into an embedded pool, and the pool's tables take their place; before the next
-//! statement that names them the originals return. So all queries run on the pool, and the statements that
-//! change tables need nothing from it. Tables that the pool does not hold unchanged stay where they are:
-//! nested or dictionary types, and constraints, from which DataFusion draws conclusions of its own.
+//! DataFusion runs CREATE TABLE and INSERT on tables of its own. After each such statement the tables are
+//! copied into an embedded pool, and the pool's tables replace them; before the next statement that names
+//! them the originals are restored. Thus all queries run on the pool, and the statements that change tables
+//! need no support from it. Tables that the pool cannot hold unchanged are not moved: those with nested or
+//! dictionary types, and with constraints, from which DataFusion derives properties of its own.
 
 use super::format::{self, Kind};
 use crate::support::pools;
@@ -21,16 +21,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema};
 
-/// Tables that were moved into a pool, over all files: a test that moves none tests nothing.
+/// Number of tables moved into a pool, over all files: a test run that moves none tests nothing.
 pub static TABLES_MOVED: AtomicUsize = AtomicUsize::new(0);
 
 /// Memory of the pool of one file.
 const POOL_BYTES: usize = 512 << 20;
 
-/// The partitions that the expected results were made with.
+/// Number of partitions with which the expected results were made.
 const PARTITIONS: usize = 4;
 
-/// One file's database.
+/// The database of one test file.
 pub struct Engine {
     session: Session,
     pool: Arc<EmbeddedPool>,
@@ -43,7 +43,7 @@ struct Moved {
     original: Arc<dyn TableProvider>,
 }
 
-/// What the runner reports.
+/// An error for the test runner.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Failure(String);
@@ -53,7 +53,7 @@ fn failure(error: impl std::fmt::Display) -> Failure {
 }
 
 impl Engine {
-    /// An empty database.
+    /// Makes an empty database.
     pub fn new(pushdown: bool) -> Engine {
         let options =
             SessionOptions { pushdown, target_partitions: Some(PARTITIONS), ..SessionOptions::default() };
@@ -61,7 +61,7 @@ impl Engine {
         Engine { session: Session::new(options), pool, moved: Vec::new() }
     }
 
-    /// The rows of a query.
+    /// Returns the rows of a query.
     pub async fn batches(&self, sql: &str) -> Result<Vec<RecordBatch>, Failure> {
         let query = self.session.sql(sql).await.map_err(failure)?;
         query.collect().await.map_err(failure)
@@ -74,7 +74,7 @@ impl Engine {
         Ok(DBOutput::Rows { types: format::kinds(query.schema()), rows })
     }
 
-    /// Anything that is no query runs on DataFusion's own tables.
+    /// Runs a statement other than a query on DataFusion's own tables.
     async fn statement(&mut self, sql: &str) -> Result<DBOutput<Kind>, Failure> {
         self.restore(sql);
         let result = self.on_originals(sql).await;
@@ -92,7 +92,7 @@ impl Engine {
         Ok(DBOutput::Rows { types, rows })
     }
 
-    /// Puts the originals of all tables that `sql` may name back in their places.
+    /// Restores the originals of all tables that `sql` may name.
     fn restore(&mut self, sql: &str) {
         let sql = sql.to_lowercase();
         let (named, others) = std::mem::take(&mut self.moved)

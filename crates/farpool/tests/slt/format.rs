@@ -1,4 +1,4 @@
-//! How DataFusion's test files write results: the types of columns, and each value as text.
+//! Formats results as DataFusion's test files do: the types of columns, and each value as text.
 //!
 //! Source: the format of the files in the package `datafusion-sqllogictest`. Floats have at most 12 decimal
 //! places, decimals those of their type; trailing zeros are cut. The empty string is `(empty)`, NULL is
@@ -12,7 +12,7 @@ use arrow::util::display::{ArrayFormatter, DurationFormat, FormatOptions};
 use bigdecimal::BigDecimal;
 use sqllogictest::ColumnType;
 
-/// Decimal places of a float.
+/// Most decimal places of a float.
 const FLOAT_PLACES: i64 = 12;
 
 /// The type letter of a column.
@@ -53,7 +53,7 @@ impl ColumnType for Kind {
     }
 }
 
-/// The letters of a result's columns.
+/// Returns the type letters of a result's columns.
 pub fn kinds(schema: &Schema) -> Vec<Kind> {
     schema.fields().iter().map(|field| kind(field.data_type())).collect()
 }
@@ -77,7 +77,7 @@ fn is_decimal(data_type: &DataType) -> bool {
     matches!(data_type, Decimal32(..) | Decimal64(..) | Decimal128(..) | Decimal256(..))
 }
 
-/// The rows of a result as texts.
+/// Converts the rows of a result to texts.
 pub fn rows(batches: &[RecordBatch]) -> Result<Vec<Vec<String>>, ArrowError> {
     let mut rows = Vec::new();
     for batch in batches {
@@ -154,7 +154,7 @@ fn float(value: f64, digits: &str) -> String {
     }
 }
 
-/// A number without exponent and trailing zeros, rounded to `places`.
+/// Formats a number without exponent and trailing zeros, rounded to `places`.
 fn plain(digits: &str, places: i64) -> String {
     match digits.parse::<BigDecimal>() {
         Ok(number) if number.fractional_digit_count() > places => {

@@ -1,15 +1,15 @@
-//! Where the test files are: in the source of the package `datafusion-sqllogictest`, which cargo fetches.
+//! Locates the test files: in the source of the package `datafusion-sqllogictest`, which cargo downloads.
 //!
-//! Invariant: the package is fetched and never built, and nothing of it is copied into the tree.
+//! Invariant: the package is downloaded but never built, and nothing of it is copied into the tree.
 
 use std::path::{Path, PathBuf};
 
-/// A file of what is left out and known to differ.
+/// Returns the path of a file in `testdata/slt`, such as the lists of skipped and differing records.
 pub fn list(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/slt").join(name)
 }
 
-/// The folder with the test files.
+/// Returns the folder with the test files.
 pub fn test_files() -> PathBuf {
     let manifest = list("Cargo.toml");
     let metadata = cargo_metadata::MetadataCommand::new()
@@ -26,7 +26,7 @@ pub fn test_files() -> PathBuf {
     package.manifest_path.with_file_name("test_files").into_std_path_buf()
 }
 
-/// Every `.slt` file below `folder`, as paths relative to it, in order.
+/// Returns every `.slt` file below `folder`, as sorted paths relative to it.
 pub fn files(folder: &Path) -> Vec<String> {
     let mut files = Vec::new();
     let mut open = vec![folder.to_path_buf()];

@@ -1,4 +1,4 @@
-//! One test file, run record by record.
+//! Runs one test file record by record.
 
 use super::engine::Engine;
 use super::format::Kind;
@@ -11,10 +11,10 @@ use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::time::Duration;
 
-/// No record takes this long unless it hangs.
+/// Time after which a record counts as hanging.
 const RECORD_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Characters of a failure that are shown.
+/// Most characters of a failure that are printed.
 const SHOWN_MAX: usize = 1500;
 
 /// The records of a file.
@@ -23,32 +23,32 @@ pub struct Script {
     records: Vec<Record<Kind>>,
 }
 
-/// What became of one run of a file.
+/// Results of one run of a file.
 #[derive(Default)]
 pub struct Ran {
     passed: usize,
     left_out: usize,
-    /// Failures by line, of records that are not listed.
+    /// Failures of records that are not listed, by line.
     failures: BTreeMap<u32, String>,
     known: BTreeSet<u32>,
     passed_though_listed: BTreeSet<u32>,
 }
 
-/// What became of all files.
+/// Results of all files.
 #[derive(Default)]
 pub struct Outcome {
     pub files: usize,
     pub passed: usize,
     pub left_out: usize,
     pub failures: Vec<String>,
-    /// Records that are listed and failed in at least one of the two runs.
+    /// Listed records that failed in at least one of the two runs.
     pub known: BTreeSet<(String, u32)>,
-    /// Records that are listed and passed in at least one.
+    /// Listed records that passed in at least one of the two runs.
     pub passed_though_listed: BTreeSet<(String, u32)>,
 }
 
 impl Outcome {
-    /// Adds a file that was run with and without push-down.
+    /// Adds the results of a file that was run with and without push-down.
     pub fn add(&mut self, path: &str, on: Ran, off: Ran) {
         self.files += 1;
         self.passed += on.passed.min(off.passed);
@@ -62,7 +62,7 @@ impl Outcome {
         }
     }
 
-    /// Adds the files of another worker.
+    /// Adds the results of another worker.
     pub fn merge(&mut self, other: Outcome) {
         self.files += other.files;
         self.passed += other.passed;
@@ -94,14 +94,14 @@ impl Script {
                 break;
             }
             let Some((line, sql)) = statement(record) else {
-                // Conditions, comments, sort modes of the file.
+                // Conditions, comments and sort modes are applied to the file.
                 let _ = runner.run_async(record.clone()).await;
                 continue;
             };
             if absent.leaves_out(sql) {
                 ran.left_out += 1;
                 if sql.trim_start().to_ascii_lowercase().starts_with("drop") {
-                    // What is there goes; that nothing is there is no failure.
+                    // An existing table is dropped; that there is none is not a failure.
                     let _ = runner.run_async(record.clone()).await;
                 }
                 continue;
@@ -126,7 +126,7 @@ impl Script {
     }
 }
 
-/// The line and the text of a record that runs SQL.
+/// Returns the line and the text of a record that runs SQL.
 fn statement(record: &Record<Kind>) -> Option<(u32, &str)> {
     match record {
         Record::Statement { loc, sql, .. } | Record::Query { loc, sql, .. } => Some((loc.line(), sql)),
@@ -134,7 +134,7 @@ fn statement(record: &Record<Kind>) -> Option<(u32, &str)> {
     }
 }
 
-/// The record with any error accepted where it expects one: texts of errors are an engine's own.
+/// Makes the record accept any error where it expects one: error texts differ between engines.
 fn any_error(mut record: Record<Kind>) -> Record<Kind> {
     match &mut record {
         Record::Statement { expected: StatementExpect::Error(error), .. } => *error = ExpectedError::Empty,
@@ -144,7 +144,7 @@ fn any_error(mut record: Record<Kind>) -> Record<Kind> {
     record
 }
 
-/// Names of tables that the tests expect and that are not there, or not with all their rows.
+/// Names of tables that the tests expect and that do not exist, or lack rows.
 struct Absent {
     always: HashSet<String>,
     now: HashSet<String>,
@@ -156,7 +156,7 @@ impl Absent {
         Absent { always: always.collect(), now: HashSet::new() }
     }
 
-    /// Whether a statement does not apply here; remembers the tables that are missing because of it.
+    /// Whether a statement does not apply here; records the tables that are missing because of it.
     fn leaves_out(&mut self, sql: &str) -> bool {
         let lower = sql.to_lowercase();
         let words: Vec<&str> =
@@ -179,7 +179,7 @@ impl Absent {
     }
 }
 
-/// The name of the table or view that a CREATE or INSERT statement is about.
+/// Returns the name of the table or view that a CREATE or INSERT statement is about.
 fn changed(words: &[&str]) -> Option<String> {
     let at = words.iter().position(|word| ["table", "view", "into"].contains(word))?;
     let name = words[at + 1..].iter().find(|word| !["if", "not", "exists"].contains(word))?;
@@ -215,7 +215,7 @@ fn same_rows_in_any_order(normalize: Normalizer, actual: &[Vec<String>], expecte
     left == right || same_rows(normalize, actual, expected)
 }
 
-/// Whether `actual` has the parts of `expected` between its marks `<slt:ignore>`, in order.
+/// Whether `actual` contains the parts of `expected` between its `<slt:ignore>` marks, in order.
 fn matches_fragments(expected: &str, actual: &str) -> bool {
     let mut rest = actual;
     expected.split("<slt:ignore>").enumerate().all(|(index, part)| match rest.find(part) {

@@ -1,24 +1,24 @@
-//! `testdata/slt/skip.toml`: what does not run, or runs and is known to fail, and why.
+//! `testdata/slt/skip.toml`: tests that are not run, or are known to fail, with reasons.
 
 use super::package;
 use serde::Deserialize;
 
-/// The list.
+/// The contents of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Skip {
-    /// Tables that are not there.
+    /// Tables that do not exist here.
     #[serde(default)]
     pub tables: Vec<AbsentTables>,
     /// Files that are not run.
     #[serde(default)]
     pub files: Vec<SkippedFile>,
-    /// Single records that run but may not pass.
+    /// Single records that are run but need not pass.
     #[serde(default)]
     pub records: Vec<FailingRecords>,
 }
 
-/// Tables that the tests expect to find.
+/// Tables that the tests expect and that do not exist here.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AbsentTables {
@@ -27,7 +27,7 @@ pub struct AbsentTables {
     pub reason: String,
 }
 
-/// A file, or with a `*` at the end all whose path begins so.
+/// A file, or with a `*` at the end all files whose paths begin with it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SkippedFile {
@@ -36,7 +36,7 @@ pub struct SkippedFile {
     pub reason: String,
 }
 
-/// Records of a file by the line where they start.
+/// Records of a file, by the line where they start.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FailingRecords {
@@ -44,7 +44,8 @@ pub struct FailingRecords {
     pub lines: Vec<u32>,
     #[expect(dead_code, reason = "for the reader of the list; must be there")]
     pub reason: String,
-    /// Whether they may also pass: SQL leaves the result open (a LIMIT without ORDER BY, say).
+    /// Whether the records may also pass, because SQL leaves their result undefined (a LIMIT without ORDER
+    /// BY, say).
     #[serde(default)]
     pub may_pass: bool,
 }
@@ -65,7 +66,7 @@ impl Skip {
         })
     }
 
-    /// The entry of a record, if it is listed.
+    /// Returns the entry of a record, if it is listed.
     pub fn record(&self, file: &str, line: u32) -> Option<&FailingRecords> {
         self.records.iter().find(|entry| entry.file == file && entry.lines.contains(&line))
     }

@@ -1,8 +1,9 @@
 //! A fixed part of SQLite's SQL logic tests, by category, with the tables in a pool, with and without push-down.
 //!
-//! The files come from the package that `cargo xtask logic-tests` fetches. Their format is the older one: a query says
-//! how its columns are written, and more than a few values are given as a hash. `testdata/slt/sqlite.toml` names the
-//! files of each category and the records that are known to differ, with reasons.
+//! The files come from the package that `cargo xtask logic-tests` downloads. They use the older format: a
+//! query states the types of its columns, and results with more than a few values are given as a hash.
+//! `testdata/slt/sqlite.toml` names the files of each category and the records that are known to differ, with
+//! reasons.
 
 use super::engine::Engine;
 use super::format::Kind;
@@ -18,10 +19,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Failures that are shown of a category.
+/// Most failures of a category that are printed.
 const SHOWN_MAX: usize = 20;
 
-/// The list in `testdata/slt/sqlite.toml`.
+/// The contents of `testdata/slt/sqlite.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct List {
@@ -36,11 +37,12 @@ struct List {
 struct Category {
     name: String,
     files: Vec<String>,
-    /// Queries that are taken of each file, from its beginning.
+    /// Number of queries that are run from the beginning of each file.
     queries: usize,
 }
 
-/// Records of a file that are known to differ: by their lines, or all that are refused with an error that has a text.
+/// Records of a file that are known to differ: by line, or all that are refused with an error that contains a
+/// text.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Difference {
@@ -52,7 +54,7 @@ struct Difference {
     reason: String,
 }
 
-/// What became of a category.
+/// Results of a category.
 #[derive(Default)]
 struct Counts {
     passed: usize,
@@ -115,7 +117,7 @@ impl Category {
         let records = sqllogictest::parse::<Kind>(&without_remarks(&text));
         let records = records.unwrap_or_else(|error| panic!("{file} cannot be parsed: {error}"));
         let mut engine = Engine::new(pushdown);
-        // NULL is SQLite's least value.
+        // SQLite orders NULL before all values.
         let order = engine.run("SET datafusion.sql_parser.default_null_ordering = 'nulls_min'").await;
         order.expect("the engine has this setting");
         let mut queries = 0;
@@ -154,7 +156,7 @@ impl Category {
     }
 }
 
-/// The parser takes no remarks behind conditions.
+/// Removes comments after conditions, which the parser does not accept.
 fn without_remarks(text: &str) -> String {
     let line = |line: &str| match line.starts_with("skipif") || line.starts_with("onlyif") {
         true => line.split('#').next().unwrap_or_default().trim_end().to_string(),
@@ -163,8 +165,8 @@ fn without_remarks(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// A statement without primary keys, from which the engine would draw conclusions and which a pool does not hold, and
-/// with integers of 64 bits, as SQLite's are; nothing for what only makes an index.
+/// Returns a statement without primary keys, from which the engine would derive constraints and which a pool
+/// does not support, and with 64-bit integers, as SQLite's are; `None` for one that only creates an index.
 fn adapted(sql: &str) -> Option<String> {
     let is_index = sql.starts_with("CREATE INDEX") || sql.starts_with("CREATE UNIQUE INDEX");
     let is_table = sql.starts_with("CREATE TABLE");
@@ -178,7 +180,7 @@ fn adapted(sql: &str) -> Option<String> {
     (!is_index).then(adapted)
 }
 
-/// Records for one other system are left out.
+/// Whether the record applies: records for another system only are left out.
 fn applies(conditions: &[Condition]) -> bool {
     conditions.iter().all(|condition| match condition {
         Condition::OnlyIf { label } => label == "farpool",
@@ -220,8 +222,8 @@ fn hashed(values: &[String]) -> String {
     format!("{} values hashing to {digits}", values.len())
 }
 
-/// The rows of a batch as the files write them: integers without what stands behind the point, doubles with three
-/// decimal places, and signs that cannot be printed as `@`.
+/// Formats the rows of a batch as the files do: integers truncated, doubles with three decimal places, and
+/// unprintable characters as `@`.
 fn rows_of(batch: &RecordBatch, types: &[Kind]) -> Result<Vec<Vec<String>>, String> {
     if batch.num_columns() != types.len() {
         return Err(format!("{} columns and not {}", batch.num_columns(), types.len()));

@@ -1,4 +1,4 @@
-//! Answers of queries as plain cells, so that results of different engines and recorded ones can be compared.
+//! Results of queries as plain cells, so that results of different engines and recorded ones can be compared.
 //!
 //! Rules of comparison: integers, decimals, dates and strings exactly; floats within [`FLOAT_TOLERANCE`]
 //! of their size; a decimal and a float within one unit of the decimal's last digit, because engines give
@@ -29,7 +29,7 @@ pub enum Cell {
     Text(String),
 }
 
-/// A result: the names of its columns, and its rows.
+/// A result: column names and rows.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// Names of the columns.
@@ -39,7 +39,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The answer in `batches`; `columns` are needed because there may be no batch.
+    /// Converts `batches`; `columns` are needed because there may be no batch.
     pub fn from_batches(columns: Vec<String>, batches: &[RecordBatch]) -> Result<Answer, String> {
         let mut rows = Vec::new();
         for batch in batches {
@@ -49,7 +49,7 @@ impl Answer {
         Ok(Answer { columns, rows })
     }
 
-    /// The answer in the text of a recorded file: see `testdata/README.md` for the format.
+    /// Parses the text of a recorded file; see `testdata/README.md` for the format.
     pub fn from_recorded(text: &str) -> Result<Answer, String> {
         let mut lines = text.lines();
         let header = lines.next().ok_or("an answer needs a first line")?;
@@ -62,7 +62,7 @@ impl Answer {
     }
 }
 
-/// What the first difference between two answers is, rows taken as a multiset; `None` when they agree.
+/// Describes the first difference between two results, rows compared as a multiset; `None` if they agree.
 pub fn difference(expected: &Answer, actual: &Answer) -> Option<String> {
     if expected.columns.len() != actual.columns.len() {
         return Some(format!("expected {} columns, got {}", expected.columns.len(), actual.columns.len()));
@@ -74,7 +74,7 @@ pub fn difference(expected: &Answer, actual: &Answer) -> Option<String> {
     left.iter().zip(&right).find_map(|(l, r)| row_difference(&expected.columns, l, r))
 }
 
-/// The first row at which the columns named by `keys` differ; `None` when both are in the same order.
+/// Describes the first row at which the columns `keys` differ; `None` if both results have the same order.
 pub fn order_difference(keys: &[String], expected: &Answer, actual: &Answer) -> Option<String> {
     let positions: Vec<usize> =
         keys.iter().filter_map(|key| expected.columns.iter().position(|column| column == key)).collect();
@@ -84,7 +84,7 @@ pub fn order_difference(keys: &[String], expected: &Answer, actual: &Answer) -> 
     })
 }
 
-/// The columns of the last ORDER BY of a query, without their directions.
+/// Returns the columns of the last ORDER BY of a query, without their directions.
 pub fn order_keys(sql: &str) -> Vec<String> {
     let upper = sql.to_ascii_uppercase();
     let Some(start) = upper.rfind("ORDER BY") else { return Vec::new() };
@@ -119,7 +119,7 @@ pub fn agree(left: &Cell, right: &Cell) -> bool {
     }
 }
 
-/// An unscaled value moved from one scale to a larger one; `None` when it overflows.
+/// Converts an unscaled value from one scale to a larger one; `None` if it overflows.
 fn raised(unscaled: i128, from: i8, to: i8) -> Option<i128> {
     unscaled.checked_mul(10i128.checked_pow(u32::from(from.abs_diff(to)))?)
 }
@@ -130,7 +130,8 @@ fn sorted(answer: &Answer) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Texts first, because they are exact on both sides; then numbers, whose kind may differ between sides.
+/// Compares texts first, because they are exact on both sides; then numbers, whose type may differ between
+/// sides.
 fn compare_rows(left: &[Cell], right: &[Cell]) -> Ordering {
     let texts = |row: &[Cell]| -> Vec<String> {
         row.iter().filter_map(|c| if let Cell::Text(t) = c { Some(t.clone()) } else { None }).collect()

@@ -1,4 +1,4 @@
-//! What tests of the library share.
+//! Support for the tests of the library.
 
 pub mod answers;
 pub mod pools;

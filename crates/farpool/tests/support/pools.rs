@@ -1,4 +1,4 @@
-//! A pool to test against: one node, reached in this process and over loopback TCP at the same time.
+//! A pool for tests: one node that is reached in this process and over loopback TCP at the same time.
 
 use farpool::model::{TenantName, limits};
 use farpool::node::{Node, NodeConfig, server};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
-/// One node and both ways to it. The server ends with the runtime of the test.
+/// One node and the pools that connect to it. The server ends with the runtime of the test.
 pub struct Pools {
     /// In this process.
     pub embedded: Arc<EmbeddedPool>,
@@ -30,7 +30,7 @@ impl Pools {
         Pools::start_within(memory_bytes, limits::GROUP_BYTES_MAX).await
     }
 
-    /// Pools that have `group_bytes` for the groups of one program.
+    /// Starts a node with `group_bytes` of memory for the groups of one program.
     pub async fn start_within(memory_bytes: usize, group_bytes: usize) -> Pools {
         let config = NodeConfig { memory_bytes, workers: 2, ..NodeConfig::default() };
         let node = Node::start_within(config, group_bytes).expect("a node starts");
@@ -48,7 +48,7 @@ impl Pools {
         Pools { embedded, remote, plain, address }
     }
 
-    /// A session on one of the two ways.
+    /// Opens a session that reaches the node in the given way.
     pub async fn session(&self, way: Way, pushdown: bool) -> Session {
         let pool: Arc<dyn Pool> = match way {
             Way::Embedded => self.embedded.clone(),
@@ -59,7 +59,7 @@ impl Pools {
     }
 }
 
-/// A session on `pool`. What the pool can do it does: these are tests of that, not of the choice.
+/// Opens a session on `pool` whose rates push down everything that the pool can do.
 pub async fn session_over(pool: Arc<dyn Pool>, pushdown: bool) -> Session {
     let rates = Rates {
         engine_group_rows: 1.0,
@@ -84,7 +84,7 @@ pub enum Way {
     Plain,
 }
 
-/// Loads batches as a table, in place of one that may be there.
+/// Loads batches as a table, replacing an existing one.
 pub async fn load(pool: &dyn Pool, name: &str, schema: SchemaRef, batches: Vec<RecordBatch>) -> TableInfo {
     let name = TableName::new(name).expect("a name");
     let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();

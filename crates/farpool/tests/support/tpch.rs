@@ -1,4 +1,4 @@
-//! TPC-H: the tables made on the spot, the queries and the recorded answers.
+//! TPC-H: generated tables, the queries and the recorded answers.
 
 use arrow::array::{RecordBatch, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tpchgen::generators as make;
 use tpchgen_arrow as arrows;
 
-/// The queries by number.
+/// The numbers of the queries.
 pub const QUERIES: std::ops::RangeInclusive<usize> = 1..=22;
 
 /// The eight tables at `scale`: name, schema, batches.

@@ -1,4 +1,4 @@
-//! Random pieces of tenants, against a model that knows of each only where it lies.
+//! Random pieces of tenants, against a model that knows only where each of them lies.
 
 use super::{pool, tenant};
 use crate::{Extent, Lease, PageId, Pool};
@@ -35,11 +35,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A piece as the model sees it.
+/// A piece in the model.
 struct Live<T> {
     held: T,
     tenant: usize,
-    /// From the beginning of the first piece that there ever was: that of the pool.
+    /// Relative to the first piece of all, which begins at the start of the pool.
     place: Range<usize>,
     mark: u8,
 }
@@ -62,7 +62,7 @@ impl World {
         extents.chain(self.leases.iter().map(|live| (live.tenant, &live.place)))
     }
 
-    /// The pages that pieces reach into, and whose they are.
+    /// The pages that pieces reach into, with the tenants that own the pieces.
     fn pages(&self) -> BTreeMap<usize, BTreeSet<usize>> {
         let mut pages: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for (tenant, place) in self.places() {
@@ -165,7 +165,7 @@ fn small_pieces_share_pages_and_what_is_free_is_used_again() {
     let piece = |bytes: usize| pool.allocate_piece(&tenant(0), bytes).unwrap().freeze(bytes);
     let mut pieces: Vec<Lease> = (0..2 * PAGE_BYTES / 1024).map(|_| piece(1000)).collect();
     assert_eq!(pool.bytes_used(), 2 * PAGE_BYTES);
-    // A gap of each second piece, which a smaller one fits and a larger one does not.
+    // Every second piece becomes a gap, which a smaller piece fits and a larger one does not.
     let mut index = 0;
     pieces.retain(|_| {
         index += 1;

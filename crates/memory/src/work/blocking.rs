@@ -1,4 +1,5 @@
-//! Waiting for memory with a thread that has nothing else to do: that of an engine which asks a pool in its own process.
+//! Blocking waits for memory, on a thread that has nothing else to do: that of an engine which uses a pool in
+//! its own process.
 
 use super::{Account, Reservation};
 use farpool_model::Result;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// A thread that waits, and whether it was woken.
+/// A blocked thread, and whether it was woken.
 #[derive(Default)]
 struct Sleeper {
     is_woken: Mutex<bool>,
@@ -23,11 +24,11 @@ impl Wake for Sleeper {
 }
 
 impl Account {
-    /// Reserves `bytes` as soon as they are to be had; the calling thread waits for that, in line with others, but no
-    /// longer than `patience`.
+    /// Reserves `bytes` as soon as they are available; blocks the calling thread until then, in the queue
+    /// with other waiters, but for no longer than `patience`.
     ///
     /// # Errors
-    /// `OverLimit`, with sizes, after that, or at once where so much is never to be had.
+    /// `OverLimit`, with sizes, after `patience`, or at once if that many bytes can never be granted.
     pub fn reserve_blocking(&self, bytes: usize, patience: Duration) -> Result<Reservation> {
         let sleeper = Arc::new(Sleeper::default());
         let waker = Waker::from(sleeper.clone());

@@ -1,4 +1,4 @@
-//! Who gets memory and who waits, alone and among tenants, and that random orders of both keep to the limit.
+//! Grants and waits, for one tenant and among several, and random sequences of both that keep to the limit.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
@@ -16,7 +16,7 @@ fn tenant(name: &str) -> TenantName {
     TenantName::new(name).unwrap()
 }
 
-/// Says whether it was woken.
+/// Records whether it was woken.
 #[derive(Default)]
 struct Flag(AtomicBool);
 
@@ -115,7 +115,7 @@ fn who_no_longer_waits_lets_others_pass_and_too_much_is_refused_at_once() {
     assert!(large.poll().is_pending() && medium.poll().is_pending());
     drop(large);
     assert!(medium.is_woken());
-    // Woken and dropped before it looked: nothing is lost.
+    // Granted, and dropped before it was polled: no memory is lost.
     drop(medium);
     assert_eq!(account.free(), LIMIT / 2);
     let Poll::Ready(Err(error)) = Polled::new(&account, LIMIT + 1).poll() else { panic!("it never fits") };
@@ -147,7 +147,7 @@ fn one_that_waits_for_its_tenants_part_does_not_keep_others_waiting() {
     let other = b.try_reserve(LIMIT / 4).unwrap();
     let (mut of_a, mut first, mut second) =
         (Polled::new(&a, LIMIT / 4), Polled::new(&b, LIMIT / 4), Polled::new(&b, LIMIT / 4));
-    // What comes behind it has at once what it could have.
+    // A waiter behind it gets at once what can be granted to it.
     assert!(of_a.poll().is_pending() && first.poll().is_ready() && !memory.line().is_stuck);
     let (taken, waiting) = (b.try_reserve(LIMIT / 128).unwrap(), second.poll());
     assert!(waiting.is_pending() && memory.line().waiting.len() == 2);
@@ -187,7 +187,7 @@ proptest! {
             prop_assert!(sum <= LIMIT && memory.usage().bytes_taken == 0);
             prop_assert!(!memory.line().is_stuck);
         }
-        // Nobody is forgotten: when all is given back, everybody who waits gets a turn.
+        // No waiter is forgotten: once everything is given back, each is granted its memory.
         held.clear();
         while !waiting.is_empty() {
             let before = waiting.len();

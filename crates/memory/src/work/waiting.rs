@@ -1,29 +1,29 @@
-//! Those who wait for memory, and stand in line for it.
+//! Waiting for memory for work: the future that holds a place in the queue.
 
 use super::{Account, Reservation, Waiter};
 use farpool_model::{Result, limits};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// A reservation to come. Dropped, it no longer stands in line.
+/// A future reservation. Dropping it gives up its place in the queue.
 #[derive(Debug)]
 #[must_use = "nothing is reserved before it is awaited"]
 pub struct Waiting {
     pub(super) account: Account,
     pub(super) bytes: usize,
-    /// Its place in line, once it has one.
+    /// Identifies its place in the queue; `None` before it waits.
     pub(super) ticket: Option<u64>,
 }
 
 impl Waiting {
-    /// What it waited for, once that is given to it.
+    /// Returns the reservation once it is granted.
     fn reserved(&self) -> Reservation {
         Reservation { account: self.account.clone(), bytes: self.bytes, taken: 0 }
     }
 }
 
 impl Future for Waiting {
-    /// `OverLimit` where so much is never to be had, or too many wait.
+    /// The reservation. `OverLimit` if that many bytes can never be granted, or too many reservations wait.
     type Output = Result<Reservation>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Reservation>> {
@@ -49,7 +49,8 @@ impl Future for Waiting {
             };
             this.ticket = Some(waiter.ticket);
             state.waiting.push_back(waiter);
-            // Those before it may wait for their tenants' parts only. Then it has what it wants at once.
+            // The waiters before it may wait only for their own tenants' fractions. Then this one is granted at
+            // once.
             let woken = memory.grant(&mut state);
             let granted = state.waiting.pop_back_if(|waiter| waiter.granted);
             drop(state);
@@ -82,7 +83,7 @@ impl Drop for Waiting {
             let place = state.waiting.iter().position(|waiter| waiter.ticket == ticket);
             place.and_then(|place| state.waiting.remove(place))
         };
-        // What had been given to it is dropped, and those behind it may be served now.
+        // A reservation that was granted already is given back, and the waiters behind it may be served now.
         if left.is_some_and(|waiter| waiter.granted) {
             drop(self.reserved());
         } else {

@@ -1,4 +1,4 @@
-//! What stacks of relations become, and what is refused.
+//! Which programs stacks of relations compose into, and which stacks are refused.
 
 use super::*;
 use crate::{AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Literal, Value};
@@ -23,7 +23,7 @@ fn program(stack: Stack) -> Result<Program> {
     stack.program(TableName::new("t").unwrap(), None, None)
 }
 
-/// Adds `column + column` of the last column, in its place.
+/// Replaces the last column by `column + column`.
 fn doubled(stack: &mut Stack, budget: &Allowance) -> Result<()> {
     let last = stack.width() - 1;
     stack.append(|columns| {

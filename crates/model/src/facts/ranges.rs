@@ -1,18 +1,18 @@
-//! The range that values keep within, in 128 bits, and what may fail because of it.
+//! Ranges of integer values, computed in 128 bits, and which operations may fail on them.
 
 use super::Facts;
 use crate::literal::integer_range;
 use crate::{ArithmeticOp, Expr, Value, schema};
 use arrow_schema::{DECIMAL128_MAX_SCALE, DataType, TimeUnit};
 
-/// The least and the greatest of some integers.
+/// The least and the greatest of a set of integers.
 pub(super) type Range = (i128, i128);
 
 /// Days before and after 1970 that calendar code can certainly represent: some 260,000 years.
 const CALENDAR_DAYS: i128 = 95_000_000;
 const SECONDS_PER_DAY: i128 = 86_400;
 
-/// Whether this node itself may fail, its children aside.
+/// Whether this node itself may fail, apart from its children.
 pub(super) fn node_may_fail(expr: &Expr, data_type: &DataType, children: &[&Facts]) -> bool {
     match (expr, children) {
         (Expr::Arithmetic(op, ..), [left, right]) => arithmetic_may_fail(*op, left, right, data_type),
@@ -44,7 +44,7 @@ fn arithmetic_may_fail(op: ArithmeticOp, left: &Facts, right: &Facts, result: &D
     }
     let exact = decimal_result(op, (l, scale(&left.data_type)), (r, scale(&right.data_type)));
     match op {
-        // A remainder is no larger than either side, and so has the digits of the narrower one.
+        // A remainder is no larger than either side, and so fits the digits of the narrower one.
         ArithmeticOp::Modulo => exact.is_none(),
         ArithmeticOp::Add | ArithmeticOp::Subtract | ArithmeticOp::Multiply | ArithmeticOp::Divide => {
             outside(exact, result)
@@ -52,7 +52,8 @@ fn arithmetic_may_fail(op: ArithmeticOp, left: &Facts, right: &Facts, result: &D
     }
 }
 
-/// The range of an operation on unscaled decimals with their scales; `None` if a step may leave 128 bits.
+/// Returns the range of an operation on unscaled decimals with their scales; `None` if a step may overflow
+/// 128 bits.
 fn decimal_result(op: ArithmeticOp, (l, s1): (Range, i16), (r, s2): (Range, i16)) -> Option<Range> {
     match op {
         ArithmeticOp::Add | ArithmeticOp::Subtract | ArithmeticOp::Modulo => {
@@ -113,7 +114,7 @@ fn cast_may_fail(from: &Facts, to: &DataType) -> bool {
     }
 }
 
-/// The range in the scale of another type, which rounds or truncates digits that it has no place for.
+/// Converts the range to the scale of another type, rounding or truncating the digits that do not fit it.
 fn rescaled(range: Range, from: &DataType, to: &DataType, rounds: bool) -> Option<Range> {
     match scale(to) - scale(from) {
         digits @ 0.. => times(range, ten_to(digits)?),
@@ -125,12 +126,12 @@ fn rescaled(range: Range, from: &DataType, to: &DataType, rounds: bool) -> Optio
     }
 }
 
-/// The range that the values of a node keep within where it does not fail.
+/// Returns the range of a node's values on rows where it does not fail.
 pub(super) fn range_of(expr: &Expr, data_type: &DataType, children: &[&Facts]) -> Option<Range> {
     let all = type_range(data_type)?;
     let within = |range: Option<Range>| {
         let cut = range.map(|(min, max)| (min.max(all.0), max.min(all.1)));
-        // Where every row fails nothing is left.
+        // Where every row fails no range is left.
         cut.filter(|(min, max)| min <= max).unwrap_or(all)
     };
     Some(match (expr, children) {
@@ -152,7 +153,7 @@ pub(super) fn range_of(expr: &Expr, data_type: &DataType, children: &[&Facts]) -
             within(value.range.and_then(|range| rescaled(range, &value.data_type, data_type, rounds)))
         }
         (Expr::Case { .. }, [_, values @ ..]) => {
-            // Every other part is a value, and so is the last.
+            // The children alternate between conditions and values, and the last is a value.
             let values = values.iter().step_by(2).chain(values.last()).filter(|v| v.data_type == *data_type);
             let ranges = values.map(|value| value.range).collect::<Option<Vec<Range>>>()?;
             ranges.into_iter().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?
@@ -169,7 +170,7 @@ fn negative((min, max): Range) -> Option<Range> {
     Some((max.checked_neg()?, min.checked_neg()?))
 }
 
-/// The values of a type that is held as integers; of a decimal those of its precision.
+/// The range of a type whose values are stored as integers; for a decimal that of its precision.
 fn type_range(data_type: &DataType) -> Option<Range> {
     match data_type {
         DataType::Decimal128(precision, _) => {
@@ -195,7 +196,7 @@ fn times(range: Range, factor: i128) -> Option<Range> {
     Some((range.0.checked_mul(factor)?, range.1.checked_mul(factor)?))
 }
 
-/// What lies no farther from zero; `None` with the least number of 128 bits, which has no negative.
+/// The range of values no farther from zero; `None` for the least 128-bit integer, which has no negative.
 fn symmetric(range: Range) -> Option<Range> {
     let most = range.0.checked_abs()?.max(range.1.checked_abs()?);
     Some((-most, most))

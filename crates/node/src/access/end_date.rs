@@ -1,4 +1,4 @@
-//! Until when a token is good: a day, whose end by UTC counts, or an instant.
+//! The end of a token's validity: the end of a day in UTC, or an instant.
 
 use farpool_model::{Error, Result};
 use serde::{Deserialize, Deserializer, de};
@@ -8,17 +8,17 @@ use toml::value::{Date, Datetime, Offset};
 
 const DAY_S: i64 = 86_400;
 
-/// See the file's comment.
+/// The moment at which a token expires, with the text that it was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndDate {
-    /// Seconds since 1970 from which on the token is worth nothing.
+    /// Seconds since 1970 from which on the token is no longer valid.
     end_s: u64,
-    /// As it was written.
+    /// The date as written in the file.
     written: Datetime,
 }
 
 impl EndDate {
-    /// Whether it has come, at a time in seconds since 1970.
+    /// Whether the token has expired at `now_s` seconds since 1970.
     pub fn is_over(&self, now_s: u64) -> bool {
         now_s >= self.end_s
     }
@@ -31,7 +31,7 @@ impl EndDate {
         let date = written.date.ok_or_else(wrong)?;
         let midnight_s = days_since_1970(date) * DAY_S;
         let end_s = match (written.time, written.offset) {
-            // All of the day.
+            // The token is valid until the end of the day.
             (None, None) => midnight_s + DAY_S,
             (Some(time), Some(offset)) => {
                 let offset_s = match offset {
@@ -41,10 +41,10 @@ impl EndDate {
                 let seconds = i64::from(time.second.unwrap_or(0));
                 midnight_s + i64::from(time.hour) * 3600 + i64::from(time.minute) * 60 + seconds - offset_s
             }
-            // Nobody knows whose clock is meant.
+            // A time without an offset is ambiguous.
             _ => return Err(wrong()),
         };
-        // What ended before 1970 has ended.
+        // An end before 1970 is stored as 0.
         Ok(EndDate { end_s: u64::try_from(end_s).unwrap_or(0), written })
     }
 }
@@ -53,7 +53,7 @@ impl EndDate {
 /// Algorithms", `days_from_civil`).
 fn days_since_1970(date: Date) -> i64 {
     let (month, day) = (i64::from(date.month), i64::from(date.day));
-    // Years that begin in March have their leap day last.
+    // Years that begin in March end with their leap day.
     let year = i64::from(date.year) - i64::from(month <= 2);
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;

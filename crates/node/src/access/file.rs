@@ -1,7 +1,7 @@
-//! The file that says who may connect: TOML with a table for each tenant and one for each token.
+//! The access file: TOML with a table for each tenant and one for each token.
 //!
-//! Invariant: a file with any mistake is refused as a whole, with the line and what to do; no text that could be a
-//! token is repeated.
+//! Invariant: a file with any mistake is rejected as a whole, with the line and advice; error messages never
+//! contain text that could be a token.
 
 use super::token::PREFIX;
 use super::{Access, EndDate, Grant, TenantLimits, TokenDigest};
@@ -16,11 +16,11 @@ use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
 
-/// What to do about most mistakes.
+/// Advice for most mistakes.
 const ADVICE: &str =
     "'farpool serve --help' shows what the file may have; `farpool token new` prints lines for it";
 
-/// The file as it is written.
+/// The file as deserialized, before validation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -54,7 +54,7 @@ struct TokenTable {
     until: Option<EndDate>,
 }
 
-/// `"4GiB"`, or a number of bytes.
+/// A size: `"4GiB"`, or a number of bytes.
 struct Size(usize);
 
 impl<'de> Deserialize<'de> for Size {
@@ -86,10 +86,10 @@ impl<'de> Deserialize<'de> for Right {
 }
 
 impl Access {
-    /// Reads a file.
+    /// Reads an access file.
     ///
     /// # Errors
-    /// `NotFound` or `Invalid` for the file as a whole; `Invalid` for what it says, with the line.
+    /// `NotFound` or `Invalid` when the file cannot be read; `Invalid` for mistakes in it, with the line.
     pub fn read(path: &Path) -> Result<Self> {
         let cannot = |error: std::io::Error| {
             let kind = match error.kind() {
@@ -118,10 +118,10 @@ impl Access {
         Access::parse(&text).map_err(|error| error.at(path.display()))
     }
 
-    /// Reads the text of such a file.
+    /// Parses the text of an access file.
     ///
     /// # Errors
-    /// `Invalid` with the line of what is wrong.
+    /// `Invalid` with the line of the mistake.
     pub fn parse(text: &str) -> Result<Self> {
         let file: File = toml::from_str(text).map_err(|error| {
             let message = without_tokens(error.message());
@@ -191,12 +191,12 @@ fn tokens(
     Ok(tokens)
 }
 
-/// A name as TOML wants it as a key.
+/// Returns a name as a TOML key, quoted if need be.
 pub fn toml_key(name: &str) -> String {
     let is_bare = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     match is_bare {
         true => name.to_string(),
-        // Names have no control characters, which alone would need more.
+        // Names have no control characters, the only others that would need escapes.
         false => format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\"")),
     }
 }
@@ -207,7 +207,7 @@ fn at_line(text: &str, span: Range<usize>, error: Error) -> Error {
     error.at(format!("line {}", 1 + before.iter().filter(|b| **b == b'\n').count()))
 }
 
-/// The text with whatever looks like a token in it cut short.
+/// Returns the text with everything that looks like a token shortened.
 fn without_tokens(text: &str) -> String {
     let mut parts = text.split(PREFIX);
     let mut out = parts.next().unwrap_or_default().to_string();

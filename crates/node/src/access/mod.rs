@@ -1,8 +1,8 @@
-//! Who may connect to a node, as whom, with which right, and what each tenant may take of it: what the file of
-//! `farpool serve --access` says.
+//! Access to a node: who may connect, for which tenant, with which right, and the limits of each tenant, as
+//! read from the file of `farpool serve --access`.
 //!
-//! Invariant: tokens are never kept, only their digests; which of them a client showed, if any, does not show in the
-//! time that it takes to find out.
+//! Invariant: only digests of tokens are kept; the time of a look-up does not reveal which token a client
+//! showed, or whether it is known.
 
 mod end_date;
 mod file;
@@ -17,45 +17,46 @@ use farpool_model::{Error, ErrorKind, Result, TenantName, limits};
 use std::collections::BTreeMap;
 use std::num::NonZero;
 
-/// See the file's comment.
+/// The tokens and tenant limits that a node enforces.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// `None`: whoever connects acts for the default tenant and may do everything.
+    /// `None`: no token is needed, and everybody acts for the default tenant with every right.
     tokens: Option<Vec<Grant>>,
     tenants: BTreeMap<TenantName, TenantLimits>,
 }
 
-/// What a client may do, and by what it came in.
+/// What a client may do, and the token that granted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Of the token that was shown; `None` where nobody is asked for one.
+    /// Digest of the client's token; `None` where no token is needed.
     digest: Option<TokenDigest>,
-    /// For people: what the token is called.
+    /// Name of the token, for display.
     pub name: Option<String>,
-    /// Whose tables it leads to.
+    /// The tenant whose tables are accessible.
     pub tenant: TenantName,
-    /// What it allows.
+    /// The right that the token grants.
     pub right: Right,
-    /// Until when.
+    /// When the token expires, if it does.
     pub until: Option<EndDate>,
 }
 
-/// What one tenant may take of a node. Without a bound of its own it has the bounds of the node.
+/// Limits of one tenant. Where a limit is not set, that of the node applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantLimits {
-    /// How many times the share of another it gets of the node's time.
+    /// Weight of the tenant in the division of the workers' time.
     pub weight: u32,
-    /// Bytes that its tables may take in the pool.
+    /// Maximum bytes of its tables in the pool.
     pub pool_bytes_max: Option<usize>,
-    /// Bytes of memory for work that it may have reserved.
+    /// Maximum bytes that it may have reserved of the memory for work.
     pub work_bytes_max: Option<usize>,
-    /// Programs that may run at once.
+    /// Maximum number of programs that run at the same time.
     pub programs_max: Option<NonZero<usize>>,
-    /// Programs that may wait for others to end; one more is refused. Where any number may run, none waits.
+    /// Maximum number of programs that wait for others to end; a further one is refused. Has no effect
+    /// without `programs_max`.
     pub programs_waiting_max: usize,
-    /// Bytes that the result of one program may have on its way to the client.
+    /// Maximum bytes that are sent as the result of one program.
     pub result_bytes_max: Option<u64>,
-    /// Connections at once.
+    /// Maximum number of concurrent connections.
     pub connections_max: Option<NonZero<usize>>,
 }
 
@@ -74,12 +75,12 @@ impl Default for TenantLimits {
 }
 
 impl Access {
-    /// Everybody may connect, acts for the default tenant and may do everything.
+    /// Lets everybody connect as the default tenant, with every right.
     pub fn of_everybody() -> Self {
         Access { tokens: None, tenants: BTreeMap::new() }
     }
 
-    /// Nobody may connect, until there are tokens.
+    /// Lets nobody connect until tokens are added.
     pub fn of_nobody() -> Self {
         Access { tokens: Some(Vec::new()), tenants: BTreeMap::new() }
     }
@@ -99,7 +100,7 @@ impl Access {
         self
     }
 
-    /// What a tenant may take.
+    /// The limits of a tenant.
     pub fn limits(&self, tenant: &TenantName) -> TenantLimits {
         self.tenants.get(tenant).cloned().unwrap_or_default()
     }
@@ -109,10 +110,10 @@ impl Access {
         self.tenants.keys()
     }
 
-    /// What whoever shows `token` may do, at a time in seconds since 1970.
+    /// Returns what the holder of `token` may do, at `now_s` seconds since 1970.
     ///
     /// # Errors
-    /// `Denied` when there is no token, it is unknown, or its time is over.
+    /// `Denied` when the token is missing, unknown or expired.
     pub fn admit(&self, token: Option<&str>, now_s: u64) -> Result<Grant> {
         let Some(tokens) = &self.tokens else {
             let (tenant, right) = (TenantName::default(), Right::Admin);
@@ -127,11 +128,11 @@ impl Access {
         Ok(grant.clone())
     }
 
-    /// Whether what was granted before still is.
+    /// Checks that an earlier grant still stands.
     ///
     /// # Errors
-    /// `Denied` when the token was removed or its time is over; `Unavailable` when it now allows something else, so
-    /// that its client connects anew.
+    /// `Denied` when the token was removed or has expired; `Unavailable` when it now grants something else,
+    /// so that its client reconnects.
     pub(crate) fn confirm(&self, grant: &Grant, now_s: u64) -> Result<()> {
         let found = match (&self.tokens, &grant.digest) {
             (None, _) => return Ok(()),
@@ -151,7 +152,7 @@ impl Access {
 }
 
 impl Grant {
-    /// How messages call the token.
+    /// The token's name as used in messages.
     fn label(&self) -> String {
         self.name.as_ref().map_or_else(|| "the token".to_string(), |name| format!("token {name:?}"))
     }
@@ -166,7 +167,7 @@ impl Grant {
     }
 }
 
-/// Looks at every token whatever was found, so that the time tells nothing.
+/// Compares with every token, so that the time does not depend on which matches.
 fn find<'t>(tokens: &'t [Grant], digest: &TokenDigest) -> Option<&'t Grant> {
     tokens.iter().fold(None, |found, grant| match &grant.digest {
         Some(known) if known.equals(digest) => Some(grant),

@@ -1,4 +1,4 @@
-//! What the file may say, what every mistake in it leads to, and what becomes of tokens.
+//! Tests of access files, of the error for each mistake, and of token checks.
 
 use super::*;
 
@@ -83,7 +83,7 @@ fn a_token_ends_when_it_is_removed_changed_or_over() {
     let removed = Access::of_nobody().confirm(&granted, 0).unwrap_err();
     assert_eq!(removed.kind, ErrorKind::Denied);
     assert!(removed.message.contains("removed"), "{removed}");
-    // Who came in when nobody was asked for a token has none to show.
+    // A grant that needed no token stays valid without one.
     let everybody = Access::of_everybody().admit(None, 0).unwrap();
     assert_eq!(Access::of_everybody().confirm(&everybody, 0), Ok(()));
     assert_eq!(access.confirm(&everybody, 0).unwrap_err().kind, ErrorKind::Denied);

@@ -1,6 +1,6 @@
-//! Tokens: 256 random bits each, of which a node knows the SHA-256 (FIPS 180-4) only.
+//! Tokens: 256 random bits each, of which a node stores only the SHA-256 (FIPS 180-4).
 //!
-//! There is nothing to guess in a token, so that its digest needs neither salt nor a slow function.
+//! Random tokens cannot be guessed, so that the digest needs neither salt nor a slow hash function.
 
 use farpool_model::{Error, Result};
 use serde::{Deserialize, Deserializer, de};
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use std::fmt::{self, Write};
 use subtle::ConstantTimeEq;
 
-/// What tokens begin with, so that people and scanners recognise them.
+/// Prefix of all tokens, so that people and scanners recognise them.
 pub(super) const PREFIX: &str = "fp_";
 
 /// The SHA-256 of a token.
@@ -16,15 +16,15 @@ pub(super) const PREFIX: &str = "fp_";
 pub struct TokenDigest([u8; 32]);
 
 impl TokenDigest {
-    /// That of a token as a client shows it.
+    /// Computes the digest of a token as sent by a client.
     pub fn of(token: &str) -> Self {
         TokenDigest(Sha256::digest(token.as_bytes()).into())
     }
 
-    /// Reads 64 hexadecimal digits.
+    /// Parses 64 hexadecimal digits.
     ///
     /// # Errors
-    /// `Invalid` for anything else. The text is not repeated: it may be a token.
+    /// `Invalid` for anything else. The message does not contain the text, which may be a token.
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = || {
             Error::invalid(
@@ -44,13 +44,13 @@ impl TokenDigest {
         Ok(TokenDigest(bytes))
     }
 
-    /// Equality in time that does not depend on the bytes.
+    /// Compares in time that does not depend on the bytes.
     pub(super) fn equals(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
 }
 
-/// The token that these random bytes make.
+/// Returns the token with these random bytes.
 pub fn new_token(random: [u8; 32]) -> String {
     let mut token = PREFIX.to_string();
     write_hex(&mut token, &random).map(|()| token).unwrap_or_default()
@@ -66,7 +66,7 @@ impl fmt::Display for TokenDigest {
     }
 }
 
-/// A part is enough to tell digests apart.
+/// Prints only a part of the digest, which is enough to tell digests apart.
 impl fmt::Debug for TokenDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_hex(f, &self.0[..4])

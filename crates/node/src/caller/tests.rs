@@ -1,4 +1,5 @@
-//! The table of verbs, walked: whoever lacks the right is refused, and nobody sees another tenant's things.
+//! Tests every verb of the table of rights: callers without the right are refused, and nobody sees another
+//! tenant's data.
 
 use super::*;
 use crate::clock::SystemClock;
@@ -8,7 +9,7 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field};
 use farpool_model::{Aggregate, AggregateFunction, ErrorKind, Output};
 
-/// Does what a verb stands for with the table `name`; what of others was seen or done.
+/// Performs a verb on the table `name`; an error means that it was refused or nothing was found.
 fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
     match verb {
         Verb::Describe => {
@@ -54,7 +55,7 @@ fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
             caller.create_view(view.clone(), true)?;
             let kept = caller.relation(view.name(), None);
             assert_eq!(kept, Ok(Some(Relation::View(view))));
-            // There is a table of the name, which only its tenant finds.
+            // The name is taken by a table, which only its own tenant sees.
             let taken = caller.create_view(View::new(name.clone(), "select 1").unwrap(), true);
             assert_eq!(taken.is_err(), caller.table(name, None).is_ok());
             caller.table(name, None).map(drop)
@@ -76,14 +77,14 @@ fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
             let spare = TableName::new("spare").unwrap();
             load(&caller.node.owner(tenant("bob")), &spare, LoadMode::Create)?;
             let dropped = caller.drop_table_of(&tenant("bob"), &spare);
-            // Whoever may not has not, and it makes way for the next.
+            // The table is left if the caller may not drop it; it is removed for the next caller.
             let left = caller.node.owner(tenant("bob")).drop_table(&spare);
             assert_eq!(left.is_ok(), dropped.is_err());
             dropped
         }
         Verb::Queries => caller.queries().map(drop),
         Verb::CancelQuery => match caller.cancel_query(1) {
-            // There is none; over a connection there is.
+            // A caller has no queries here; over a connection it has.
             Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
             outcome => outcome,
         },
@@ -139,7 +140,7 @@ fn every_verb_takes_its_right_and_reaches_the_callers_own_tables_only() {
                 true => assert_eq!(done, Ok(()), "{verb:?} with {right:?}"),
                 false => assert_eq!(done.unwrap_err().kind, ErrorKind::Denied, "{verb:?} with {right:?}"),
             }
-            // What another tenant has is not there, whatever the right; and it is still there afterwards.
+            // Another tenant's table is not found, whatever the right, and must still exist afterwards.
             let names_a_table =
                 !matches!(verb, Verb::Status | Verb::Queries | Verb::CancelQuery | Verb::LoadOutcome);
             if reach == Reach::Own && names_a_table && right >= least {
@@ -191,7 +192,7 @@ fn a_tenant_keeps_to_the_memory_it_may_have_from_one_moment_to_the_next() {
         };
         node.set_access(Access::of_everybody().with_limits(tenant("ann"), limits));
     };
-    // Less than a page.
+    // A limit below one page.
     within(1 << 20, 64 << 20);
     let full = load(&ann, &one, LoadMode::Create).unwrap_err();
     assert!(full.message.contains("quota"), "{full}");
@@ -202,7 +203,7 @@ fn a_tenant_keeps_to_the_memory_it_may_have_from_one_moment_to_the_next() {
     assert!(refused.message.contains("the tenant has"), "{refused}");
     assert_eq!(ann.tables().unwrap().len(), 1, "what is there stays");
     load(&node.owner(tenant("bob")), &two, LoadMode::Create).unwrap();
-    // Without limits of its own it has those of the node.
+    // Without limits of its own the tenant has those of the node.
     node.set_access(Access::of_everybody());
     load(&ann, &two, LoadMode::Create).unwrap();
     drop(ann.account().try_reserve(1 << 20).unwrap());

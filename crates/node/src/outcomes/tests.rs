@@ -1,4 +1,4 @@
-//! Ids are used once, and what is remembered is bounded.
+//! Tests that ids are used once, and that remembered outcomes are bounded.
 
 use super::*;
 use farpool_memory::WorkMemory;
@@ -31,7 +31,7 @@ impl Bench {
         recording
     }
 
-    /// What is answered now.
+    /// Returns what a request for the outcome is answered now, if it is.
     fn ask(&self, id: u128) -> Option<(LoadOutcome, Version)> {
         let told = Arc::new(Mutex::new(None));
         let (teller, now_ns) = (told.clone(), self.now_ns.load(Ordering::Relaxed));
@@ -72,7 +72,7 @@ fn a_load_that_is_asked_for_before_it_comes_does_not_begin_any_more() {
     assert_eq!(bench.ask(1).unwrap().0, LoadOutcome::NotLoaded);
     let Begun::Known(late) = bench.begin(1) else { panic!("it begins") };
     assert_eq!(late.outcome(), Some(LoadOutcome::NotLoaded));
-    // One that breaks off.
+    // A load that is dropped before its end.
     drop(bench.new_load(2));
     assert_eq!(bench.ask(2).unwrap().0, LoadOutcome::NotLoaded);
 }
@@ -108,7 +108,7 @@ fn outcomes_are_forgotten_when_they_are_old_or_too_many_and_their_memory_comes_b
     }
     assert_eq!(bench.bytes_used(), most * LOAD_OUTCOME_BYTES as u64);
     assert_eq!(bench.ask(10).unwrap(), (loaded(11), Version(10)));
-    // Of what is forgotten it is said how new it was.
+    // The answer includes the newest version whose load is forgotten.
     assert_eq!(bench.ask(9).unwrap(), (LoadOutcome::NotLoaded, Version(10)));
     bench.now_ns.store(LOAD_OUTCOME_MS * 1_000_000, Ordering::Relaxed);
     let under_way = bench.new_load(u128::MAX);
@@ -137,7 +137,7 @@ fn a_tenant_without_memory_forgets_its_own_oldest() {
         panic!("forgotten for another tenant")
     };
     assert_eq!(record.outcome(), Some(loaded(1)));
-    // Nothing is left that could be forgotten.
+    // All loads are under way, so no outcome can be forgotten to make room.
     let mut under_way = Vec::new();
     let error = loop {
         let id = LoadId(30 + under_way.len() as u128);
@@ -149,7 +149,7 @@ fn a_tenant_without_memory_forgets_its_own_oldest() {
         assert!(under_way.len() < 8);
     };
     assert_eq!(error.kind, ErrorKind::OverLimit);
-    // Nor is there memory for a reason.
+    // There is no memory for an error's text, either.
     under_way[0].settle(LoadOutcome::Failed(Error::invalid("x".repeat(4000))));
     let Some((LoadOutcome::Failed(error), _)) = bench.ask(30) else { panic!("no outcome") };
     assert_eq!(error.kind, ErrorKind::Invalid);

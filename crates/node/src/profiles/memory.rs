@@ -1,5 +1,5 @@
-//! Memory that a profile lacks and somebody waits for: in line with others, for a bounded time in all, however often
-//! the profile lacks some.
+//! Memory for a profile that a client waits for: waits in line with others, for a limited time in total,
+//! however often the profile lacks memory.
 
 use crate::admission::{PATIENCE, cannot_wait, waited};
 use farpool_memory::{Account, Reservation};
@@ -11,49 +11,49 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-/// See the file's comment. Dropped, nobody waits any more.
+/// Waits for memory on behalf of one profile. Dropping it ends the wait.
 pub(crate) struct ProfileMemory(Arc<Waited>);
 
 struct Waited {
     account: Account,
-    /// What waits; where there is none, nobody can.
+    /// The runtime that waits run on; without one, waiting fails.
     runtime: Option<Handle>,
-    /// Called when something has come of waiting.
+    /// Called when a wait has ended.
     wake: Box<dyn Fn() + Send + Sync>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Until when it may wait, once it has.
+    /// The end of the time for all waits, set by the first.
     deadline: Option<Instant>,
     waits: Option<AbortHandle>,
-    /// What has come of it.
+    /// Result of a wait that has ended, until it is taken.
     outcome: Option<Result<Reservation>>,
 }
 
 impl ProfileMemory {
-    /// Memory from `account`, for which `runtime` waits.
+    /// Creates waits for memory from `account`, on `runtime`.
     pub fn new(account: Account, runtime: Option<Handle>, wake: Box<dyn Fn() + Send + Sync>) -> Self {
         ProfileMemory(Arc::new(Waited { account, runtime, wake, state: Mutex::default() }))
     }
 
-    /// Whether [`ProfileMemory::give_to`] has something to say.
+    /// Whether [`ProfileMemory::give_to`] has a result to pass on.
     pub fn has_come(&self) -> bool {
         self.0.state.lock().outcome.is_some()
     }
 
-    /// Gives `profile` what has come of waiting.
+    /// Gives the memory that was waited for to `profile`, if any has come.
     ///
     /// # Errors
-    /// `OverLimit`, with sizes, when it was in vain.
+    /// `OverLimit`, with sizes, when the wait timed out.
     pub fn give_to(&self, profile: &AwaitedProfile) -> Result<()> {
         let outcome = self.0.state.lock().outcome.take();
         outcome.transpose()?.into_iter().for_each(|memory| profile.give(memory));
         Ok(())
     }
 
-    /// Waits for so many bytes, unless it does already.
+    /// Starts a wait for `bytes`, unless one is under way.
     pub fn wait_for(&self, bytes: usize) {
         let mut state = self.0.state.lock();
         if state.waits.is_some() || state.outcome.is_some() {

@@ -1,4 +1,5 @@
-//! Profiles at a node whose only worker is the test, by a clock on which each step is one column long.
+//! Tests of profiles at a node whose only worker is the test, with a clock by which each step does one
+//! column.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
@@ -14,7 +15,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::yield_now;
 
-/// A look at it takes as long as a step may.
+/// A clock that advances by the length of a step each time it is read.
 #[derive(Debug, Default)]
 struct Ticking(AtomicU64);
 
@@ -28,7 +29,7 @@ impl Clock for Ticking {
 }
 
 impl Ticking {
-    /// Rows that came have come long ago.
+    /// Advances the clock, so that rows do not count as having just come.
     fn pass(&self) {
         self.0.fetch_add(10_000_000_000, SeqCst);
     }
@@ -80,7 +81,7 @@ fn work(node: &Node, class: Class) -> bool {
     node.scheduler().try_work(class) == Attempt::Worked
 }
 
-/// Asks for statistics; what came of it will be there.
+/// Requests statistics; the result is stored once it is there.
 fn ask(caller: &Caller, table: &str) -> Arc<Mutex<Option<Result<TableStatistics>>>> {
     let answer = Arc::new(Mutex::new(None));
     let to = answer.clone();
@@ -157,12 +158,12 @@ fn requests_beyond_a_number_wait_for_their_turns_and_none_of_another_tenant_does
     let until = |(table, cancel): (&String, &Cancel)| ask(&ann.until(cancel.clone()), table);
     let answers: Vec<_> = tables.iter().zip(&cancels).map(until).collect();
     let of_bob = ask(&bob, "t");
-    // As many steps as begin each, and not enough for one to end.
+    // Enough steps to begin all profiles, not enough to finish one.
     (0..20).for_each(|_| assert!(work(&node, Class::Foreground)));
     let begun = |table: &String| info(&ann, table).rows_profiled != Some(0);
     let statistics = |table: &String| ann.known_statistics(&name(table), &[0]).unwrap();
     assert!(tables.iter().all(|table| statistics(table).columns[0].sketch.is_none() && !begun(table)));
-    // The first gives up, and the last has its turn before the others are through.
+    // The first request is cancelled, and the last gets its turn before the others are done.
     cancels[0].set();
     ann.wake();
     while answers[0].lock().is_none() {
@@ -171,7 +172,7 @@ fn requests_beyond_a_number_wait_for_their_turns_and_none_of_another_tenant_does
     assert_eq!(answers[0].lock().take().unwrap().unwrap_err().kind, ErrorKind::Cancelled);
     while work(&node, Class::Foreground) {}
     assert!(answers[1..].iter().chain([&of_bob]).all(|answer| answer.lock().take().unwrap().is_ok()));
-    // What the first one had begun is left to the background.
+    // The profile that the first request had begun is left to the background.
     assert!(!is_profiled(&ann, &tables[0]));
     while work(&node, Class::Background) {}
     assert!(is_profiled(&ann, &tables[0]));
@@ -192,12 +193,12 @@ fn two_who_wait_for_the_same_profile_both_get_it() {
     }
 }
 
-/// Takes all the memory that `caller` could have.
+/// Reserves all the memory that `caller` could use.
 fn take_all(caller: &Caller) -> Reservation {
     caller.account().try_reserve(caller.account().free()).unwrap()
 }
 
-/// Lets those go on that wait for memory.
+/// Lets the tasks that wait for memory run.
 async fn others_go_on() {
     for _ in 0..10 {
         yield_now().await;
@@ -263,7 +264,7 @@ fn profiles_that_lack_memory_rest_and_keep_nobody_from_going_on() {
         load(of, table, LoadMode::Create, 5);
     }
     clock.pass();
-    // One of them has begun.
+    // One of the profiles has begun.
     assert!(work(&node, Class::Background));
     let others = take_all(&ann);
     let rounds = (0..200).take_while(|_| work(&node, Class::Background)).count();
@@ -315,13 +316,13 @@ fn when_the_node_ends_who_waits_is_told() {
     assert!(work(&node, Class::Foreground) && work(&node, Class::Background));
     node.shutdown();
     assert_eq!(answer.lock().take().unwrap().unwrap_err().kind, ErrorKind::Unavailable);
-    // In this process, who has a thread can still have it made.
+    // In the same process, a caller can still compute the profile on its own thread.
     load(&ann, "v", LoadMode::Create, 5);
     assert_eq!(ann.statistics(&name("u")).unwrap().table.rows, 1_000);
     assert_eq!(node.scheduler().running(), 0);
 }
 
-/// Waits until a profile is there that nobody has asked for.
+/// Waits until a profile that was not requested is complete.
 fn await_profile(caller: &Caller, table: &str) {
     for _ in 0..60_000 {
         if is_profiled(caller, table) {

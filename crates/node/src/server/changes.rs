@@ -1,6 +1,7 @@
-//! Changes of the rows of a table: programs whose rows stay, and which end with a new version of their table.
+//! Changes of the rows of a table: programs that return no rows but end with a new version of their table.
 //!
-//! A change has an id, as a load has (`crate::outcomes`): a client that does not hear of its end can ask for it.
+//! A change has an id, like a load (`crate::outcomes`): a client that lost the answer can ask for the
+//! outcome.
 
 use super::connection::{Asked, Connection};
 use super::load::{ended_by_asking, made};
@@ -17,37 +18,39 @@ use farpool_wire::Response;
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 
-/// A change that a client asks for.
+/// A change that a client requests.
 pub(super) struct ChangeRequest {
     pub connection: Arc<Connection>,
     pub stream: u32,
     pub program: Arc<BoundProgram>,
-    /// How many rows it is to change.
+    /// Number of rows that the client expects to change.
     pub rows: u64,
 }
 
-/// A change that was begun.
+/// A change under way.
 pub(super) struct Change {
     request: ChangeRequest,
-    /// Of the client's request.
+    /// The caller of the client's request.
     caller: Caller,
     recording: Recording,
 }
 
-/// The end of a change.
+/// The sink of a change's run, which publishes the change at the end.
 pub(super) struct ChangeSink {
     run: Weak<Run>,
     open: Mutex<Option<(Change, Listed)>>,
 }
 
 impl ChangeRequest {
-    /// Has it carried out, or answered as the one that had its id before. `held` is what the request has.
+    /// Starts the change, or answers with the outcome of an earlier one with the same id. `held` is the
+    /// memory of the request.
     ///
     /// # Errors
-    /// What is wrong with it; those of [`Starting::begin`].
+    /// Mistakes in the change; those of [`Starting::begin`].
     pub fn begin(self, caller: &Caller, id: LoadId, asked: &Asked, held: &mut Reservation) -> Result<()> {
         let run = caller.start_change(&self.program)?;
-        // It needs no more of its client: who asks for its outcome waits for its end.
+        // Needs nothing more from its client, so a request for the outcome waits for its end rather than
+        // ending it.
         let recording = match caller.record_load(id, Box::new(|| {}))? {
             Begun::New(recording) => recording,
             Begun::Known(first) => {
@@ -60,7 +63,7 @@ impl ChangeRequest {
         Starting { connection, stream, run, wanted }.begin(caller, asked, held)
     }
 
-    /// Answers as the first change with the same id.
+    /// Answers with the outcome of the first change with the same id.
     fn repeat(&self, caller: &Caller, outcome: &LoadOutcome) {
         match outcome {
             LoadOutcome::Loaded(made) => {
@@ -81,7 +84,7 @@ impl ChangeSink {
 }
 
 impl Change {
-    /// Makes what came of `run` visible.
+    /// Publishes the row groups that `run` has made.
     fn publish(&self, run: &Run) -> Result<TableInfo> {
         self.caller.publish_change(&self.request.program, run.take_changed(), self.request.rows)
     }
@@ -110,7 +113,7 @@ impl Sink for ChangeSink {
         let ChangeRequest { connection, stream, .. } = &change.request;
         change.recording.settle(match &made_version {
             Ok(table) => LoadOutcome::Loaded(made(table)),
-            // What ends because its client is gone is nobody's failure.
+            // A change that ends because its client is gone is not recorded as a failure.
             Err(error) if error.kind == ErrorKind::Cancelled => LoadOutcome::NotLoaded,
             Err(error) => LoadOutcome::Failed(error.clone()),
         });

@@ -1,9 +1,9 @@
-//! One client's connection: reads requests, hands each to a stream of its own, and takes care that
-//! nothing of it outlives the connection.
+//! One client's connection: reads requests, gives each a stream of its own, and makes sure that no work
+//! outlives the connection.
 //!
 //! Invariants: the reader never waits for a request to be carried out, so that it sees at once when the
-//! client cancels, gives credit or goes away; a client that always has bytes under way gets no more than its
-//! turn on the thread that reads.
+//! client cancels, gives credit or disconnects; a client that sends without pause gets no more than its turn
+//! on the reading thread.
 
 use super::inbox::Inbox;
 use super::outbox::Outbox;
@@ -28,41 +28,41 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Bytes to read at a time: below, system calls cost more; above, the bytes leave the CPU caches.
+/// Bytes per read: below, system calls cost more; above, the bytes leave the CPU caches.
 const READ_BYTES: usize = 256 << 10;
 
-/// Bytes that one read takes while memory is short: enough for commands.
+/// Bytes per read while memory is short: enough for commands.
 const READ_BYTES_SHORT: usize = 16 << 10;
 
-/// Bytes that may lie unfinished on a connection while memory is short. With more it has to wait.
+/// Bytes of incomplete messages that a connection may hold while memory is short. Beyond that, reading waits.
 const HELD_BYTES_SHORT: usize = 64 << 10;
 
-/// Bytes of an answer from which on it is accounted for.
+/// Minimum size in bytes of an answer that is accounted for while it waits to be sent.
 const ANSWER_BYTES_MIN: u64 = 64 << 10;
 
-/// What the connection keeps for an open stream.
+/// The work of an open stream.
 pub(crate) enum Work {
-    /// A request that waits to be looked at, or is, or waits for memory.
+    /// A request that waits for a worker, is being carried out, or waits for memory.
     Request(Asked),
-    /// A program that runs.
+    /// A running program.
     Run(Arc<Run>),
     /// A load under way.
     Load(Arc<Inbox>),
-    /// An answer that waits to leave, and its memory.
+    /// An answer that waits to be sent, and its memory.
     Answer(#[expect(dead_code, reason = "held until it has left")] Reservation),
 }
 
-/// How a request learns that its answer is no longer wanted.
+/// Signals to a request that its answer is no longer wanted.
 #[derive(Clone, Default)]
 pub(crate) struct Asked {
-    /// For the work that is done for it.
+    /// Flag for work that is done for the request.
     pub cancel: Cancel,
-    /// For what waits.
+    /// Notification for tasks that wait on its behalf.
     pub gone: Arc<Notify>,
 }
 
 impl Work {
-    /// Stops what is under way.
+    /// Stops the work.
     fn abandon(self) {
         match self {
             Work::Request(asked) => {
@@ -76,19 +76,19 @@ impl Work {
     }
 }
 
-/// A connection whose client has said who it is.
+/// A connection whose client has been authenticated.
 pub(crate) struct Connection {
     pub caller: Caller,
     pub outbox: Outbox<Work>,
-    /// Programs that the client has had prepared and holds.
+    /// Prepared programs that the client keeps.
     pub shelf: Mutex<Shelf>,
-    /// Workers of the scheduler start waits on it; none where nothing serves the connection.
+    /// Runtime on which workers start waits; `None` where no runtime serves the connection.
     pub runtime: Option<Handle>,
     socket: Arc<dyn Socket>,
-    /// Bytes that have come and are no whole message yet.
+    /// Number of received bytes that do not form a whole message yet.
     incomplete: AtomicUsize,
-    /// Grows with everything that comes: with the bytes of each read, and with each frame, for frames that were read
-    /// at once may wait for their turns.
+    /// Grows by the bytes of each read and by one for each frame, since frames that came in one read may wait
+    /// for their turns.
     received: AtomicU64,
 }
 
@@ -109,7 +109,7 @@ impl Connection {
         })
     }
 
-    /// Answers on a stream, which ends with it.
+    /// Sends an answer on a stream and ends the stream.
     pub fn answer(&self, stream: u32, response: &Response) {
         match response.encode() {
             Ok(messages) => self.end(stream, messages),
@@ -125,8 +125,8 @@ impl Connection {
         }
     }
 
-    /// Stops what is under way on a stream and tells the client why, in place of whatever was to be sent. False
-    /// when the stream is not open.
+    /// Stops the work of a stream and sends the error to the client in place of what was queued. Returns
+    /// false when the stream is not open.
     pub fn give_up(&self, stream: u32, error: Error) -> bool {
         let Some(message) = Response::Error(error).encode().ok().and_then(|mut messages| messages.pop())
         else {
@@ -139,10 +139,10 @@ impl Connection {
         was_open
     }
 
-    /// Does a part of a request, on whichever thread. A panic is a bug in the node: it ends the request alone.
+    /// Does a part of a request, on any thread. A panic is a bug in the node: it ends only the request.
     ///
     /// # Errors
-    /// Those of `work`; `Internal` when there is no open stream on which to say so.
+    /// Those of `work`; `Internal` when there is no open stream to send the error on.
     pub fn guarded(&self, stream: u32, work: impl FnOnce() -> Result<()>) -> Result<()> {
         if let Ok(outcome) = catch_unwind(AssertUnwindSafe(work)) {
             return outcome;
@@ -152,28 +152,28 @@ impl Connection {
         if self.give_up(stream, error.clone()) { Ok(()) } else { Err(error) }
     }
 
-    /// Numbers that grow with what has come from the client and with what has left on its streams: when neither
-    /// does, the client may be gone.
+    /// Two counters, of what the client has sent and of what was sent to it: if neither grows, the client may
+    /// be gone.
     pub fn progress(&self) -> (u64, u64) {
         (self.received.load(Ordering::Relaxed), self.outbox.with(|lanes| lanes.bytes_left()))
     }
 
-    /// Stops whatever runs for the client; `last` tells it why.
+    /// Stops all work for the client; the error `last` is sent to it.
     pub fn close(&self, last: Option<Error>) {
         let last = last.and_then(|error| Response::Error(error).encode().ok());
         let works = self.outbox.close(last.and_then(|mut messages| messages.pop()));
         self.abandon(works);
     }
 
-    /// Stops what was under way on streams that are closed.
+    /// Stops the work of streams that are closed.
     fn abandon(&self, works: impl IntoIterator<Item = Work>) {
         let mut any = false;
         for work in works {
             any = true;
             work.abandon();
         }
-        // A program that has made all its rows cannot be cancelled any more; it may wait for room to end. A load may
-        // wait for rows, and a request for its turn.
+        // A program that has made all its rows cannot be cancelled any more, but may wait for room to end. A
+        // load may wait for rows, and a request for its turn. All of them are woken.
         if any {
             self.caller.wake();
         }
@@ -182,7 +182,7 @@ impl Connection {
     /// Serves requests until the client closes the connection.
     ///
     /// # Errors
-    /// What the client did wrong, so that the connection cannot go on.
+    /// A violation of the protocol after which the connection cannot go on.
     pub async fn serve(self: &Arc<Self>, mut buffer: BytesMut) -> Result<()> {
         let mut assembler = Assembler::new();
         let mut turn = Turn::new();
@@ -197,7 +197,7 @@ impl Connection {
                     turn = Turn::new();
                 }
             }
-            // What was answered on the spot leaves before the next wait.
+            // Answers made on this thread are sent before the next wait.
             self.outbox.flush();
             let unread = if buffer.is_empty() { 0 } else { buffer.capacity() };
             let incomplete = assembler.bytes_held() + unread;
@@ -210,10 +210,11 @@ impl Connection {
         }
     }
 
-    /// How much to read at once, when there is memory for it. `held` bytes have come and are no whole message yet.
+    /// Returns the number of bytes to read at once, after waiting for memory for them. `held` bytes have come
+    /// that do not form a whole message yet.
     ///
     /// # Errors
-    /// `OverLimit` when there was no memory for long: what has come so far is in the way of others.
+    /// `OverLimit` when memory was short for too long: what has come so far may be needed by others.
     async fn room_to_read(&self, held: usize) -> Result<usize> {
         let account = self.caller.account();
         if account.free() >= READ_BYTES {
@@ -228,12 +229,12 @@ impl Connection {
         }
     }
 
-    /// Whether the incomplete messages of the client take so much that others may need it.
+    /// Whether the client's incomplete messages take memory that others may need.
     pub fn is_in_the_way(&self) -> bool {
         self.incomplete.load(Ordering::Relaxed) > HELD_BYTES_SHORT
     }
 
-    /// Reads until the client closes the connection.
+    /// Reads and discards until the client closes the connection.
     pub async fn ignore_the_rest(&self) {
         let mut ignored = BytesMut::new();
         while self.read(&mut ignored, READ_BYTES_SHORT, &mut Turn::new()).await > 0 {
@@ -242,7 +243,7 @@ impl Connection {
         }
     }
 
-    /// Reads some bytes, about as many as are `wanted`; a connection that broke has ended. To wait begins a new turn.
+    /// Reads about `wanted` bytes; 0 at the end, also when the connection broke. Waiting begins a new turn.
     async fn read(&self, buffer: &mut BytesMut, wanted: usize, turn: &mut Turn) -> usize {
         loop {
             buffer.reserve(wanted);
@@ -254,7 +255,7 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     *turn = Turn::new();
-                    // A client that has nothing to say keeps no buffer.
+                    // An idle connection keeps no buffer.
                     if buffer.is_empty() {
                         *buffer = BytesMut::new();
                     }
@@ -282,12 +283,12 @@ impl Connection {
         Ok(())
     }
 
-    /// False for rows of a load that was refused: they need not be put together.
+    /// Whether a frame's message is to be assembled; not for rows of a load that was refused.
     fn is_wanted(&self, header: FrameHeader) -> bool {
         header.kind != FrameKind::LoadBatch || self.outbox.with(|lanes| lanes.work(header.stream).is_some())
     }
 
-    /// Carries a message to where it belongs. `assembler` forgets what it has of a stream that is cancelled.
+    /// Routes a message to its stream. Clears what `assembler` has of a stream that is cancelled.
     pub(super) fn receive(self: &Arc<Self>, message: Message, assembler: &mut Assembler) -> Result<()> {
         let stream = message.stream;
         if message.kind.is_keepalive() {
@@ -327,8 +328,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives rows, or their end, to the load on the stream. A load that was refused has ended already, and
-    /// what its client had sent by then means nothing.
+    /// Passes rows, or their end, to the load on the stream. A refused load has ended already; rows that its
+    /// client had sent by then are ignored.
     fn feed(&self, message: Message) -> Result<()> {
         let inbox = self.outbox.with(|lanes| match lanes.work(message.stream) {
             Some(Work::Load(inbox)) => Ok(Some(inbox.clone())),
@@ -344,7 +345,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends a stream with these messages.
+    /// Sends `messages` and ends the stream.
     pub fn end(&self, stream: u32, mut messages: Vec<Outgoing>) {
         let bytes: u64 = messages.iter().map(Outgoing::bytes_on_wire).sum();
         let Some(last) = messages.pop() else { return };
@@ -363,8 +364,8 @@ impl Connection {
             (before, load)
         });
         drop(before);
-        // Where a client uses a number again that it has cancelled, it may be the answer to what was cancelled: nobody
-        // else ends the load then.
+        // If a client reuses the number of a cancelled stream, these may be the answer to the cancelled
+        // request; the new load then must be closed here, as nothing else ends it.
         if let Some(inbox) = load.filter(|inbox| !inbox.is_closed()) {
             inbox.close();
             self.caller.wake();

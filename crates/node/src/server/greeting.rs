@@ -1,5 +1,5 @@
-//! The first words of a connection: is this a farpool client, do we share a version, whose is it? And how
-//! to part from somebody so that they can still read why.
+//! The start of a connection: detects whether the peer is a farpool client, agrees on a version, and
+//! authenticates it. Also closes refused connections so that the peer can still read the reason.
 
 use super::queries::Identity;
 use crate::node::{ConnectionGuard, Pass};
@@ -15,40 +15,40 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long somebody whose connection is closed may take to read why.
+/// How long a peer whose connection is closed may take to read the reason.
 pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Bytes to read at a time: a hello is small.
+/// Bytes per read: a hello is small.
 const READ_BYTES: usize = 4096;
 
-/// What became of a greeting.
+/// Result of a greeting.
 pub(super) enum Greeting {
-    /// A client.
+    /// An authenticated client.
     Welcome(Client),
-    /// Somebody to part from, with these last bytes.
+    /// A refused peer, the last bytes to send to it, and the reason.
     Refused(Arc<dyn Socket>, Vec<u8>, Error),
-    /// They left without a word.
+    /// The peer closed the connection before its hello.
     Gone,
 }
 
-/// A client that was let in.
+/// A client that was admitted.
 pub(super) struct Client {
     pub socket: Arc<dyn Socket>,
     pub caller: Caller,
-    /// For how long.
+    /// Tells when the connection must end.
     pub pass: Pass,
-    /// What it has sent after its hello.
+    /// Bytes received after the hello.
     pub received: BytesMut,
-    /// Its place among the connections of clients.
+    /// Counts the connection.
     pub guard: ConnectionGuard,
 }
 
-/// How far a greeting has come.
+/// Progress of a greeting.
 struct Stage {
-    /// The connection as it came, or TLS over it.
+    /// The connection as accepted, or TLS over it.
     socket: Arc<dyn Socket>,
     received: BytesMut,
-    /// Whether something else is being said: what came behind half of it would be taken for the rest.
+    /// Set while a message is being written: an error sent in the middle of it would be taken for its rest.
     is_answering: bool,
 }
 
@@ -66,8 +66,8 @@ pub(super) async fn greet(socket: Arc<dyn Socket>, node: &Arc<Node>) -> Greeting
     }
 }
 
-/// Sends `bytes`, and waits a moment for the other side to close: a socket that is closed with unread
-/// bytes in it takes the last ones sent with it.
+/// Sends `bytes`, then waits briefly for the peer to close: closing a socket that has unread input can
+/// discard the bytes sent last.
 pub(super) async fn part(socket: &dyn Socket, bytes: &[u8]) {
     let parting = async {
         socket.write_all(bytes).await?;
@@ -81,7 +81,7 @@ pub(super) async fn part(socket: &dyn Socket, bytes: &[u8]) {
     drop(timeout(FAREWELL, parting).await);
 }
 
-/// A message about the connection itself, after the preface.
+/// Encodes an error about the connection itself, preceded by the preface.
 pub(super) fn error_bytes(error: &Error) -> Vec<u8> {
     let mut bytes = PREFACE.to_vec();
     if let Ok(messages) = Response::Error(error.clone()).encode() {
@@ -117,7 +117,7 @@ async fn exchange(stage: &mut Stage, node: &Arc<Node>) -> io::Result<Greeting> {
 }
 
 impl Stage {
-    /// Waits until it shows what the peer takes the node for; `Incomplete` when it leaves before.
+    /// Reads until the protocol that the peer speaks is known; `Incomplete` when the peer closes before.
     async fn opening(&mut self) -> io::Result<Opening> {
         let mut requests = 0;
         loop {
@@ -134,7 +134,7 @@ impl Stage {
         }
     }
 
-    /// Speaks TLS from here on.
+    /// Switches the connection to TLS.
     async fn encrypt(&mut self, tls: &ServerTls) -> Result<()> {
         self.is_answering = true;
         let received = std::mem::take(&mut self.received);
@@ -143,7 +143,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits for the hello, and lets its client in.
+    /// Waits for the hello, and admits the client.
     async fn hello(&mut self, node: &Arc<Node>) -> io::Result<Greeting> {
         self.received.advance(PREFACE.len());
         let mut assembler = Assembler::new();
@@ -165,12 +165,12 @@ impl Stage {
         Ok(Greeting::Welcome(Client { socket, caller, pass, received, guard }))
     }
 
-    /// Parts from a client.
+    /// Refuses a farpool client.
     fn refuse(&self, error: Error) -> Greeting {
         Greeting::Refused(self.socket.clone(), error_bytes(&error), error)
     }
 
-    /// Parts from somebody else.
+    /// Refuses a peer that is not a farpool client.
     fn turn_away(&self, error: Error) -> Greeting {
         Greeting::Refused(self.socket.clone(), reply_to_stranger(&self.received), error)
     }
@@ -181,7 +181,7 @@ impl Stage {
     }
 }
 
-/// The first message. Before the hello, nothing larger than a hello is taken in.
+/// Returns the first message, once complete. Before the hello, nothing larger than a hello is accepted.
 fn next_message(received: &mut BytesMut, assembler: &mut Assembler) -> Result<Option<Message>> {
     while let Some((header, payload)) = split_frame(received)? {
         if header.stream != 0 || header.kind != farpool_wire::FrameKind::Hello {
@@ -194,7 +194,7 @@ fn next_message(received: &mut BytesMut, assembler: &mut Assembler) -> Result<Op
     Ok(None)
 }
 
-/// Lets a client in that may come in and for which there is a place.
+/// Admits a client if its token is valid and there is room for its connection.
 fn hello(
     message: &Message,
     socket: &dyn Socket,

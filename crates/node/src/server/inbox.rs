@@ -1,7 +1,7 @@
-//! The rows of one load that have come and wait to be decoded.
+//! The received rows of one load that wait to be decoded.
 //!
-//! Invariant: a client that keeps to its credit has at most a window and one message in here; one that
-//! does not is cut off. The memory of a window is the load's; what is beyond is reserved here.
+//! Invariant: a client that respects its credit has at most a window and one message in here; one that does
+//! not is disconnected. The memory of one window belongs to the load; anything beyond is reserved here.
 
 use farpool_memory::{Account, Reservation};
 use farpool_model::{Error, Result, limits};
@@ -12,23 +12,23 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-/// See the file's comment.
+/// The queue between a connection and one of its loads.
 pub(crate) struct Inbox {
     state: Mutex<State>,
 }
 
 struct State {
-    /// The task that takes the rows, once it was submitted.
+    /// The task that decodes the rows, once it was submitted.
     task: Option<TaskId>,
-    /// Of a create, its claim to the name of the table.
+    /// The claim to the table's name, if the load creates it.
     claim: Weak<Claim>,
     window: Window,
     rows: VecDeque<Message>,
-    /// For what waits beyond a window.
+    /// Memory for queued rows beyond a window.
     held: Reservation,
-    /// What has come of waiting for memory.
+    /// Result of a wait for memory.
     memory: Option<Result<Reservation>>,
-    /// Looks at which there were no more rows than at the one before.
+    /// Number of consecutive calls of [`Inbox::is_silent`] without new rows.
     looks_silent: u32,
     messages: u64,
     is_complete: bool,
@@ -36,28 +36,28 @@ struct State {
 }
 
 impl State {
-    /// Accounts for the rows that wait.
+    /// Reserves memory for the rows that wait.
     fn hold(&mut self) {
         let bytes: usize = self.rows.iter().map(|message| message.body.len()).sum();
         self.held.set(bytes.saturating_sub(limits::STREAM_WINDOW_BYTES));
     }
 }
 
-/// What comes next.
+/// Result of [`Inbox::take`].
 #[derive(Debug)]
 pub(crate) enum Taken {
     /// A message with rows.
     Rows(Message),
-    /// Nothing yet.
+    /// Nothing has come yet.
     Nothing,
     /// All rows have come.
     Complete,
-    /// The client cancelled or is gone.
+    /// The client cancelled or disconnected.
     Gone,
 }
 
 impl Inbox {
-    /// That of a new load.
+    /// Creates the inbox of a new load.
     pub fn new(account: &Account) -> Self {
         let state = State {
             task: None,
@@ -74,15 +74,15 @@ impl Inbox {
         Inbox { state: Mutex::new(state) }
     }
 
-    /// Says which task takes the rows.
+    /// Sets the task that decodes the rows.
     pub fn set_task(&self, task: TaskId) {
         self.state.lock().task = Some(task);
     }
 
-    /// Takes in rows, or their end. The task that is to be woken for it.
+    /// Adds rows, or their end. Returns the task to be woken.
     ///
     /// # Errors
-    /// When the client sends more than it has credit for, or goes on after the end.
+    /// When the client sends more than its credit, or goes on after the end.
     pub fn put(&self, message: Message) -> Result<Option<TaskId>> {
         let mut state = self.state.lock();
         if state.is_complete {
@@ -102,8 +102,8 @@ impl Inbox {
         Ok(state.task)
     }
 
-    /// Says which name the load is about to make a table of, so that others can have it as soon as the client is gone,
-    /// whenever a worker comes to see that.
+    /// Sets the claim of the load, so that the name is free as soon as the client disconnects, before a
+    /// worker ends the load.
     pub fn set_claim(&self, claim: &Arc<Claim>) {
         let is_closed = {
             let mut state = self.state.lock();
@@ -115,7 +115,7 @@ impl Inbox {
         }
     }
 
-    /// The client is gone.
+    /// Closes the inbox because the client cancelled or disconnected.
     pub fn close(&self) {
         let claim = {
             let mut state = self.state.lock();
@@ -128,18 +128,18 @@ impl Inbox {
         claim.into_iter().for_each(|claim| claim.give_up());
     }
 
-    /// Rows that were taken have been dealt with and make place for others.
+    /// Reopens the window by `bytes`, the size of rows that were taken and encoded.
     pub fn grant(&self, bytes: u64) -> Result<()> {
         self.state.lock().window.granted(bytes)
     }
 
-    /// Whether [`Inbox::take`] has something.
+    /// Whether [`Inbox::take`] has something to return.
     pub fn has_news(&self) -> bool {
         let state = self.state.lock();
         state.is_closed || state.is_complete || !state.rows.is_empty()
     }
 
-    /// What comes next.
+    /// Takes the next message.
     pub fn take(&self) -> Taken {
         let mut state = self.state.lock();
         if state.is_closed {
@@ -155,7 +155,7 @@ impl Inbox {
         }
     }
 
-    /// The load waited for memory, which it has now, or not.
+    /// Stores the result of the load's wait for memory. Returns the task to be woken.
     pub fn put_memory(&self, memory: Result<Reservation>) -> Option<TaskId> {
         let mut state = self.state.lock();
         if !state.is_closed {
@@ -164,17 +164,17 @@ impl Inbox {
         state.task
     }
 
-    /// What came of waiting for memory.
+    /// Takes the result of a wait for memory.
     pub fn take_memory(&self) -> Option<Result<Reservation>> {
         self.state.lock().memory.take()
     }
 
-    /// Whether [`Inbox::take_memory`] has something.
+    /// Whether [`Inbox::take_memory`] has a result.
     pub fn has_memory(&self) -> bool {
         self.state.lock().memory.is_some()
     }
 
-    /// Called every so often: whether nothing has come for `looks` such calls, with nothing left to take.
+    /// Called once per tick; returns whether nothing has come for `looks` calls and nothing is queued.
     pub fn is_silent(&self, looks: u32) -> bool {
         let mut state = self.state.lock();
         let messages = std::mem::take(&mut state.messages);
@@ -188,7 +188,7 @@ impl Inbox {
         self.state.lock().is_complete
     }
 
-    /// Whether the client cancelled or is gone.
+    /// Whether the client cancelled or disconnected.
     pub fn is_closed(&self) -> bool {
         self.state.lock().is_closed
     }

@@ -1,15 +1,16 @@
-//! The messages that wait to leave on one connection, a lane for each open stream, and whose turn it is.
+//! The messages queued to be sent on one connection, a queue for each open stream, and the order in which
+//! they are sent.
 //!
-//! Invariants: frames of one message leave in order and none comes between them on its stream; streams
-//! take turns frame by frame; a metered message starts only while its stream's window is open, so that at
-//! most one message more than the window is ever under way to a client that does not read. No IO here.
+//! Invariants: frames of one message are sent in order and nothing comes between them on their stream;
+//! streams take turns frame by frame; a metered message starts only while its stream's window is open, so
+//! that at most one message more than the window is in flight to a client that does not read. No IO here.
 
 use bytes::{Buf, Bytes};
 use farpool_model::{Error, Result, cast, limits};
 use farpool_wire::{FRAME_HEADER_BYTES, Outgoing, Window};
 use std::collections::{BTreeMap, VecDeque};
 
-/// A message and what of it has not left.
+/// A message and the part of it that has not been sent.
 #[derive(Debug)]
 struct Queued {
     metered: bool,
@@ -28,7 +29,7 @@ impl Queued {
         }
     }
 
-    /// Moves the next frame to `out` and gives its size.
+    /// Moves the next frame to `out`; returns its size in bytes.
     fn take_frame(&mut self, out: &mut Vec<Bytes>) -> usize {
         self.started = true;
         let Some(header) = self.pieces.pop_front() else { return 0 };
@@ -44,15 +45,15 @@ impl Queued {
     }
 }
 
-/// Bytes that may be queued on a stream before its program waits.
+/// Bytes queued on a stream beyond which its program pauses.
 const WINDOW_BYTES: u64 = limits::STREAM_WINDOW_BYTES as u64;
 
-/// Bytes queued on all streams of a connection beyond which it is crowded.
+/// Bytes queued on all streams of a connection beyond which the connection is crowded.
 const CROWDED_BYTES: u64 = 4 * WINDOW_BYTES;
 
 /// One open stream.
 struct Lane<W> {
-    /// None once the stream was given up: only the error that says so is still to leave.
+    /// `None` once the stream was given up: only the error is still to be sent.
     work: Option<W>,
     opened_ns: u64,
     queue: VecDeque<Queued>,
@@ -61,7 +62,7 @@ struct Lane<W> {
     waiting: bool,
     ended: bool,
     bytes_total: u64,
-    /// Calls of [`Lanes::tick`] since a frame left or the queue was empty.
+    /// Calls of [`Lanes::tick`] since a frame was sent or the queue was empty.
     ticks_still: u32,
 }
 
@@ -70,8 +71,8 @@ impl<W> Lane<W> {
         self.queue.front().is_some_and(|m| m.started || !m.metered || self.window.is_open())
     }
 
-    /// Whether a program should go on. While the client has to read first, or the connection as a whole
-    /// has much to send (`crowded`), only a stream with nothing queued has room: each may still move, so
+    /// Whether the stream's program may go on. While its window is closed, or the connection as a whole has
+    /// much to send (`crowded`), only a stream with nothing queued has room: each can still make progress, so
     /// that a client may read its streams in any order.
     fn has_room(&self, crowded: bool) -> bool {
         let full = self.queue.len() >= limits::QUEUED_BATCHES_MAX || self.bytes_queued >= WINDOW_BYTES;
@@ -79,7 +80,7 @@ impl<W> Lane<W> {
     }
 }
 
-/// All open streams of a connection. `W` is what the connection keeps for a stream.
+/// All open streams of a connection. `W` is the work of a stream.
 pub(crate) struct Lanes<W> {
     lanes: BTreeMap<u32, Lane<W>>,
     turns: VecDeque<u32>,
@@ -87,33 +88,33 @@ pub(crate) struct Lanes<W> {
     bytes_left: u64,
 }
 
-/// A stream that does not move.
+/// A stream on which nothing is being sent although something is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stalled {
     pub stream: u32,
-    /// Bytes that wait to leave on it, beside what its program holds.
+    /// Bytes queued on the stream, apart from what its program holds.
     pub bytes_queued: u64,
 }
 
-/// What leaves next.
+/// Frames to be sent next.
 #[derive(Default)]
 pub(crate) struct Picked {
     /// Headers and bodies, in order.
     pub segments: Vec<Bytes>,
-    /// Whether a stream that was full has room now.
+    /// Whether a stream that had no room has room now.
     pub room: bool,
 }
 
 impl<W> Lanes<W> {
-    /// No streams.
+    /// Creates an empty set of streams.
     pub fn new() -> Self {
         Lanes { lanes: BTreeMap::new(), turns: VecDeque::new(), bytes_queued: 0, bytes_left: 0 }
     }
 
-    /// Opens a stream for a request of `bytes_received`, when it is `now_ns`.
+    /// Opens a stream for a request of `bytes_received`, at time `now_ns`.
     ///
     /// # Errors
-    /// When the stream is open already, or too many are. Both are the client's mistake.
+    /// When the stream is open already, or too many are. Both violate the protocol.
     pub fn open(&mut self, stream: u32, bytes_received: u64, now_ns: u64, work: W) -> Result<()> {
         if self.lanes.len() >= limits::STREAMS_PER_CONNECTION_MAX {
             return Err(Error::over_limit(format!(
@@ -139,34 +140,34 @@ impl<W> Lanes<W> {
         Ok(())
     }
 
-    /// How many streams are open.
+    /// The number of open streams.
     pub fn len(&self) -> usize {
         self.lanes.len()
     }
 
-    /// Bytes that wait to leave, on all streams.
+    /// Bytes queued on all streams.
     pub fn bytes_queued(&self) -> u64 {
         self.bytes_queued
     }
 
-    /// What the connection keeps for a stream, while it is open and its last message is not yet queued.
+    /// The work of a stream, while it is open and its last message is not yet queued.
     pub fn work(&mut self, stream: u32) -> Option<&mut W> {
         self.lanes.get_mut(&stream).filter(|lane| !lane.ended)?.work.as_mut()
     }
 
-    /// What the connection keeps for each open stream, but for those whose last message is queued.
+    /// The work of each open stream whose last message is not yet queued.
     pub fn works(&self) -> impl Iterator<Item = (u32, &W)> {
         let open = self.lanes.iter().filter(|(_, lane)| !lane.ended);
         open.filter_map(|(stream, lane)| lane.work.as_ref().map(|work| (*stream, work)))
     }
 
-    /// When each stream was opened whose last message is not queued.
+    /// The opening time of each stream whose last message is not yet queued.
     pub fn opened(&self) -> impl Iterator<Item = (u32, u64)> {
         let open = self.lanes.iter().filter(|(_, lane)| !lane.ended);
         open.map(|(stream, lane)| (*stream, lane.opened_ns))
     }
 
-    /// Queues a message; false when the stream is not open (any more).
+    /// Queues a message; false when the stream is not open.
     pub fn push(&mut self, stream: u32, message: Outgoing) -> bool {
         let Some(lane) = self.lanes.get_mut(&stream).filter(|lane| !lane.ended) else { return false };
         let message = Queued::new(stream, message);
@@ -181,7 +182,7 @@ impl<W> Lanes<W> {
         true
     }
 
-    /// Queues the last message of a stream, which closes when it has left.
+    /// Queues the last message of a stream; the stream closes when it has been sent.
     pub fn end(&mut self, stream: u32, message: Outgoing) {
         if self.push(stream, message)
             && let Some(lane) = self.lanes.get_mut(&stream)
@@ -190,11 +191,11 @@ impl<W> Lanes<W> {
         }
     }
 
-    /// Opens the window of a stream by `bytes`; true when the stream has room now and had none. Credit for
-    /// a stream that has ended means nothing.
+    /// Opens the window of a stream by `bytes`; returns whether the stream had no room and now has. Credit
+    /// for a stream that has ended is ignored.
     ///
     /// # Errors
-    /// When the credit is absurd.
+    /// When the credit exceeds what the protocol allows.
     pub fn grant(&mut self, stream: u32, bytes: u64) -> Result<bool> {
         let crowded = self.is_crowded();
         let Some(lane) = self.lanes.get_mut(&stream) else { return Ok(false) };
@@ -212,20 +213,20 @@ impl<W> Lanes<W> {
         }
     }
 
-    /// Bytes of the stream, both ways, frames included; queued ones count as sent.
+    /// Bytes of the stream in both directions, including frames; queued ones count as sent.
     pub fn bytes_total(&self, stream: u32) -> u64 {
         self.lanes.get(&stream).map_or(0, |lane| lane.bytes_total)
     }
 
-    /// Closes a stream at once; what is queued does not leave any more.
+    /// Closes a stream at once and drops what is queued.
     pub fn remove(&mut self, stream: u32) -> Option<W> {
         let lane = self.lanes.remove(&stream)?;
         self.bytes_queued -= lane.bytes_queued;
         lane.work
     }
 
-    /// Ends a stream with `error` in place of what is queued, even in the middle of a message, and gives what
-    /// the connection kept for it; `None` when the stream is not open.
+    /// Ends a stream with `error` in place of what is queued, even in the middle of a message; returns its
+    /// work, or `None` when the stream is not open.
     pub fn give_up(&mut self, stream: u32, error: Outgoing) -> Option<W> {
         let lane = self.lanes.get_mut(&stream)?;
         let work = lane.work.take()?;
@@ -236,39 +237,39 @@ impl<W> Lanes<W> {
         Some(work)
     }
 
-    /// Time goes by: a call every so often, by which streams that do not move are found.
+    /// Advances time by a tick, from which streams that make no progress are found.
     pub fn tick(&mut self) {
         for lane in self.lanes.values_mut().filter(|lane| !lane.queue.is_empty()) {
             lane.ticks_still += 1;
         }
     }
 
-    /// The streams that have had something queued for `ticks` calls of [`Lanes::tick`] without a frame leaving:
-    /// their client gives no credit or does not read.
+    /// The streams that have had something queued for `ticks` calls of [`Lanes::tick`] without a frame being
+    /// sent: their client gives no credit or does not read.
     pub fn stalled(&self, ticks: u32) -> Vec<Stalled> {
         let stalled = self.lanes.iter().filter(|(_, lane)| lane.ticks_still >= ticks);
         stalled.map(|(stream, lane)| Stalled { stream: *stream, bytes_queued: lane.bytes_queued }).collect()
     }
 
-    /// Bytes that have left, on all streams.
+    /// Bytes sent, on all streams.
     pub fn bytes_left(&self) -> u64 {
         self.bytes_left
     }
 
-    /// Closes all streams at once.
+    /// Closes all streams at once and returns their work.
     pub fn drain(&mut self) -> Vec<W> {
         self.turns.clear();
         self.bytes_queued = 0;
         std::mem::take(&mut self.lanes).into_values().filter_map(|lane| lane.work).collect()
     }
 
-    /// Whether a program should go on making batches for the stream. True also when the stream is closed:
-    /// then nothing is queued and the program soon learns that it is cancelled.
+    /// Whether a program may go on making batches for the stream. Also true when the stream is closed: then
+    /// nothing is queued, and the program will soon notice that it is cancelled.
     pub fn has_room(&self, stream: u32) -> bool {
         self.lanes.get(&stream).is_none_or(|lane| lane.has_room(self.is_crowded()))
     }
 
-    /// Takes frames, a stream after the other, until they make `bytes_max`.
+    /// Takes frames from the streams in turn, until they amount to `bytes_max`.
     pub fn pick(&mut self, bytes_max: usize) -> Picked {
         let mut picked = Picked::default();
         let mut bytes = 0;
@@ -302,7 +303,7 @@ impl<W> Lanes<W> {
         let crowded = self.bytes_queued >= CROWDED_BYTES;
         picked.room |= (was_crowded && !crowded) || (!had_room && lane.has_room(crowded));
         if lane.ended && lane.queue.is_empty() {
-            // Closed before the bytes are out: the client may use the number again once it has them.
+            // Closed before the bytes are written: the client may reuse the number once it has them.
             self.lanes.remove(&stream);
         } else {
             self.take_place(stream);

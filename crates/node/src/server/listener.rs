@@ -1,4 +1,4 @@
-//! Where connections come from: TCP, or a channel of sockets for tests and simulations.
+//! Sources of connections: TCP, or a channel of sockets for tests and simulations.
 
 use farpool_wire::Socket;
 use std::io;
@@ -8,12 +8,12 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-/// How long to wait before accepting again when the system has no more sockets to give.
+/// Pause before accepting again when the system has no more sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A source of connections.
 pub trait Listener: Send {
-    /// The next connection. Dropping the future loses none.
+    /// Waits for the next connection. Dropping the future loses none.
     ///
     /// # Errors
     /// When no connection can be accepted at the moment; the next call may succeed.
@@ -24,7 +24,7 @@ impl Listener for TcpListener {
     async fn next(&mut self) -> io::Result<Arc<dyn Socket>> {
         loop {
             let (socket, peer) = self.accept().await?;
-            // Without this a small answer waits for the acknowledgement of the one before it.
+            // Otherwise a small answer would wait for the acknowledgement of the previous one.
             match socket.set_nodelay(true) {
                 Ok(()) => return Ok(Arc::new(socket)),
                 Err(error) => tracing::debug!(%peer, %error, "a connection ended at once"),
@@ -33,7 +33,7 @@ impl Listener for TcpListener {
     }
 }
 
-/// When all senders are gone no connection comes any more; those that are open go on.
+/// When all senders are dropped, no more connections come; those that are open go on.
 impl Listener for mpsc::UnboundedReceiver<Arc<dyn Socket>> {
     async fn next(&mut self) -> io::Result<Arc<dyn Socket>> {
         match self.recv().await {
@@ -43,7 +43,7 @@ impl Listener for mpsc::UnboundedReceiver<Arc<dyn Socket>> {
     }
 }
 
-/// The next connection; `on_failure` is called each time that none can be accepted.
+/// Waits for the next connection; calls `on_failure` each time that accepting fails.
 pub(super) async fn accept(listener: &mut impl Listener, on_failure: impl Fn()) -> Arc<dyn Socket> {
     loop {
         match listener.next().await {

@@ -1,12 +1,12 @@
-//! Loads: rows come in on a stream, are decoded and encoded by workers within the caller's share, and become a version
-//! of a table when all are there.
+//! Loads: rows come in on a stream, are decoded and encoded by workers within the caller's share, and become
+//! a version of a table when all have come.
 //!
-//! A load is a task of the scheduler. A step decodes one message, encodes one column of a row group, places a row
-//! group in the pool, works on the profiles of appends that this one would get too far ahead of, or makes the rows
-//! visible, those of an append with those of others that wait for it; several workers may encode at once, one decodes. Credit goes back to
-//! the client as its rows have been encoded, which is the whole of back-pressure: a client that falls silent occupies
-//! no thread. Rows that do not fill a row group yet cannot be encoded; there is one such row group for each load,
-//! whose bytes are bounded.
+//! A load is a task of the scheduler. A step decodes one message, encodes one column of a row group, places a
+//! row group in the pool, works on earlier profiles that an append would get too far ahead of, or makes the
+//! rows visible, those of an append together with those of others that wait. Several workers may encode at
+//! once, one decodes. Credit is given back to the client once its rows have been encoded, which is the only
+//! backpressure: a silent client occupies no thread. Rows that do not fill a row group cannot be encoded yet;
+//! there is one such row group for each load, and its bytes are bounded.
 
 use super::connection::{Connection, Work};
 use super::inbox::{Inbox, Taken};
@@ -28,20 +28,20 @@ use std::sync::Arc;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// How often rows are held that wait for their row group, or are encoded: as they came, and encoded.
+/// Number of copies of rows in memory until their row group is placed: as received, and encoded.
 const FORMS: usize = 2;
 
 /// Opens a stream for the load that `message` begins.
 ///
 /// # Errors
-/// When the client may not open the stream, so that the connection cannot go on. What is wrong with the
-/// load itself is answered on its stream.
+/// When the client may not open the stream, so that the connection cannot go on. Errors of the load itself
+/// are answered on its stream.
 pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()> {
     let account = connection.caller.account();
     let inbox = Arc::new(Inbox::new(account));
     let stream = message.stream;
     connection.outbox.open(stream, message.bytes_on_wire, Work::Load(inbox.clone()))?;
-    // The client may send as much before anybody has looked at the request.
+    // Reserved now, since the client may send a whole window before a worker has read the request.
     let held = match account.try_reserve(limits::STREAM_WINDOW_BYTES) {
         Ok(held) => held,
         Err(error) => {
@@ -59,7 +59,7 @@ pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()
         state: Mutex::new(state),
         outcome: Mutex::default(),
     };
-    // Rows that follow are put into the inbox by the thread that calls this: it knows the task by then.
+    // The rows that follow are put into the inbox by this same thread, after the task is known.
     inbox.set_task(connection.caller.submit_task(Arc::new(task)));
     Ok(())
 }
@@ -68,52 +68,53 @@ struct LoadTask {
     connection: Arc<Connection>,
     stream: u32,
     inbox: Arc<Inbox>,
-    /// Held for as long as it takes to buffer the rows of a message, at most.
+    /// Locked for no longer than it takes to buffer the rows of a message.
     state: Mutex<State>,
-    /// `None` when the client went away.
+    /// `None` when the client cancelled or disconnected.
     outcome: Mutex<Option<Result<TableInfo>>>,
 }
 
 struct State {
     phase: Phase,
-    /// Steps that workers are doing.
+    /// Number of steps in progress.
     in_hand: usize,
-    /// Messages whose credit was not given back, in order: the number of rows up to their end, and their bytes.
+    /// Messages whose credit was not given back, in order: the number of rows up to the end of each, and its
+    /// bytes.
     unpaid: VecDeque<(u64, u64)>,
-    /// The memory of rows, from where they come in to where they are in the pool.
+    /// Memory of rows from when they come in until they are in the pool.
     held: Reservation,
-    /// Bytes of it for the message that is being decoded.
+    /// The part of `held` for the message being decoded.
     decoding: usize,
-    /// Ends what waits for memory.
+    /// Aborts the wait for memory.
     waits: Option<AbortHandle>,
-    /// Of a load that has an id: where it is noted what becomes of it.
+    /// Where the outcome is recorded, if the load has an id.
     recording: Option<Recording>,
 }
 
 enum Phase {
-    /// What begins the load has not been looked at.
+    /// The request that begins the load has not been decoded.
     New(Message),
     /// Rows come in. Boxed, as are large variants everywhere.
     Open(Box<Open>),
-    /// All rows are encoded, but profiles are to be made before they are published.
+    /// All rows are encoded, but profiles have to be computed before they are published.
     Behind(Box<Open>, Arc<Behind>),
-    /// The rows wait for a version that has them.
+    /// The append waits in line for its version.
     InLine(Arc<Append>),
     /// A load with the same id was begun before; this one waits for its outcome.
     Again(Arc<Again>),
-    /// A worker decides how it goes on.
+    /// A worker has taken the state and decides how the load goes on.
     Taken,
 }
 
-/// A load that has the id of another one.
+/// A load with the id of an earlier one.
 struct Again {
     first: Arc<Record>,
     table: TableName,
-    /// That of the rows.
+    /// The schema of this load's rows.
     schema: SchemaRef,
 }
 
-/// Profiles of others that a load waits for.
+/// Profiles of earlier versions that a load waits for.
 struct Behind {
     profile: AwaitedProfile,
     memory: ProfileMemory,
@@ -121,17 +122,17 @@ struct Behind {
 
 struct Open {
     load: Load,
-    /// That of the messages.
+    /// The schema of the messages.
     schema: SchemaRef,
-    /// A worker decodes a message: those after it wait, for rows go in order.
+    /// Whether a worker decodes a message: later ones wait, since rows are kept in order.
     is_decoding: bool,
-    /// The message that is to be decoded when there is memory for it.
+    /// A message that waits for memory to be decoded.
     unread: Option<Message>,
-    /// The end of the rows was seen.
+    /// Whether the end of the rows was received.
     is_complete: bool,
 }
 
-/// What a worker is to do.
+/// The next step of a worker.
 enum Step {
     Begin(Message),
     Decode(Message, SchemaRef),
@@ -139,17 +140,17 @@ enum Step {
     KeepUp(Arc<Behind>),
     Commit(Box<Open>),
     Append(Arc<Append>),
-    /// Answer as the first load with this id.
+    /// Answer with the outcome of the first load with this id.
     Repeat(Arc<Again>),
-    /// The client is gone: what was loaded is dropped.
+    /// The client is gone: drop what was loaded.
     Abandon(Phase),
-    /// All is in other workers' hands.
+    /// Other workers have all the work.
     Nothing,
 }
 
 impl Task for LoadTask {
     fn readiness(&self) -> Readiness {
-        // Whoever holds the lock is about to find more to do.
+        // If the lock is taken, its holder is about to find more to do.
         let is_ready = self.state.try_lock().is_none_or(|state| state.has_step(&self.inbox));
         if is_ready { Readiness::Ready } else { Readiness::Waiting }
     }
@@ -166,14 +167,15 @@ impl Task for LoadTask {
     }
 
     fn finish(&self, end: End) {
-        // Whatever the outcome, the pages of a load that failed are free before anybody hears of it.
+        // Whatever the outcome, the pages of a failed load are freed before anyone learns of it.
         self.let_go();
         let outcome = self.outcome.lock().take();
         let recording = self.state.lock().recording.take();
         if let Some(recording) = recording {
             recording.settle(match (&outcome, &end.error) {
                 (Some(Ok(info)), _) => LoadOutcome::Loaded(made(info)),
-                // What fails behind a client that is gone may do so for that: its name is free for others.
+                // After the client disconnected, a failure may only follow from that (its name may have been
+                // claimed by another load), so it is not recorded as one.
                 _ if self.inbox.is_closed() => LoadOutcome::NotLoaded,
                 (Some(Err(error)), _) | (None, Some(error)) => LoadOutcome::Failed(error.clone()),
                 (None, None) => LoadOutcome::NotLoaded,
@@ -188,7 +190,7 @@ impl Task for LoadTask {
 }
 
 impl LoadTask {
-    /// Gives back pages and memory.
+    /// Frees pages and memory.
     fn let_go(&self) {
         let mut state = self.state.lock();
         let phase = mem::replace(&mut state.phase, Phase::Taken);
@@ -212,16 +214,16 @@ impl LoadTask {
             Step::KeepUp(behind) => {
                 let Behind { profile, memory } = &*behind;
                 match profiles::step(profile, memory, clock, || self.inbox.is_closed()) {
-                    // Whether there is a profile in the end does not concern the load.
+                    // The load does not depend on whether the profile succeeds.
                     Ok(Progress::Worked | Progress::Done) => {}
                     Ok(Progress::Busy) => return Ok(Progress::Busy),
-                    // Nor does it wait for one without end.
+                    // It does not wait for a profile without end, either.
                     Err(error) => profile.give_up(&error),
                 }
             }
             Step::Commit(open) => match open.load.profile_before(self.connection.caller.waker()) {
                 Some(profile) => self.fall_behind(open, profile),
-                // Its own turn comes later: until then others get in line, for the same version.
+                // Commits in a later step: until then other appends can join the line, for the same version.
                 None if open.load.is_append() => {
                     let append = open.load.append(self.connection.caller.waker())?;
                     self.state.lock().phase = Phase::InLine(Arc::new(append));
@@ -255,7 +257,7 @@ impl LoadTask {
         Ok(Progress::Worked)
     }
 
-    /// Has the load wait for a profile, which may wait for memory: it holds none meanwhile that others could have.
+    /// Makes the load wait for a profile, which may wait for memory: meanwhile the load reserves none.
     fn fall_behind(&self, open: Box<Open>, profile: AwaitedProfile) {
         let connection = &self.connection;
         let memory = connection.caller.profile_memory(connection.runtime.clone());
@@ -287,10 +289,10 @@ impl LoadTask {
         Ok(())
     }
 
-    /// Takes the id for this load, or gives the one that has it.
+    /// Registers the id for this load, or returns the record of an earlier load with it.
     fn record(&self, id: LoadId) -> Result<Option<Arc<Record>>> {
         let (connection, stream, inbox) = (Arc::downgrade(&self.connection), self.stream, self.inbox.clone());
-        // The rest of the rows would come after somebody has been told that there is none.
+        // After a client was told that the load has ended, the rest of its rows must not be accepted.
         let end = move || {
             if let Some(connection) = connection.upgrade().filter(|_| !inbox.is_complete()) {
                 connection.give_up(stream, ended_by_asking());
@@ -305,7 +307,7 @@ impl LoadTask {
         }
     }
 
-    /// What to answer to a load whose first one ended like this.
+    /// Returns the answer to this load, given the outcome of the first with its id.
     fn repeated(&self, again: &Again, outcome: LoadOutcome) -> Result<TableInfo> {
         match outcome {
             LoadOutcome::Loaded(made) => Ok(self.connection.caller.loaded(&again.table, &again.schema, made)),
@@ -329,7 +331,7 @@ impl LoadTask {
         })
     }
 
-    /// Books what came of a step, and gives credit back for what has been encoded by now.
+    /// Records the result of a step, and gives credit back for what has been encoded.
     fn settle(
         &self,
         book: impl FnOnce(&mut Open, &mut VecDeque<(u64, u64)>, &mut usize) -> Result<()>,
@@ -346,8 +348,8 @@ impl LoadTask {
         if bytes > 0 { self.grant(bytes) } else { Ok(()) }
     }
 
-    /// Reserves what decoding a message takes, and what becomes of its rows. Without so much memory the message waits,
-    /// for a bounded time, and this gives nothing.
+    /// Reserves memory to decode a message and for its rows. If memory is short, the message waits, up to a
+    /// time limit, and this returns `None`.
     fn reserve_for(&self, message: Message) -> Result<Option<Message>> {
         let rows = bytes_to_decode(&message.body)?.max(message.body.len());
         let wanted = message.body.len() + FORMS * rows;
@@ -389,7 +391,7 @@ impl LoadTask {
     }
 }
 
-/// The error of a load that its client has given up by asking for the outcome.
+/// The error of a load that its client has ended by asking for the outcome.
 pub(super) fn ended_by_asking() -> Error {
     Error::new(ErrorKind::Cancelled, "the load with this id was given up before all of its rows had come")
         .advise("nothing of it was loaded; load again, with another id")
@@ -400,7 +402,8 @@ pub(super) fn made(info: &TableInfo) -> LoadedVersion {
     LoadedVersion { version, rows, bytes_plain, bytes_encoded }
 }
 
-/// Removes the messages whose rows were encoded, or wait only because they do not fill a row group; their bytes.
+/// Removes the messages whose rows were encoded, or wait only for more rows to fill a row group; returns
+/// their bytes.
 fn take_paid(unpaid: &mut VecDeque<(u64, u64)>, load: &Load) -> u64 {
     let rows = if load.is_encoding() { load.rows_added() } else { load.rows_buffered() };
     let mut bytes = 0;
@@ -433,7 +436,7 @@ impl State {
     }
 
     fn take_step(&mut self, inbox: &Inbox) -> Step {
-        // What others are about to make visible is waited for: its outcome may be asked for.
+        // An append that is already part of a version under way is not dropped: its outcome may be asked for.
         let is_taken = |append: &Append| !append.leave();
         if inbox.is_closed() && !matches!(&self.phase, Phase::InLine(append) if is_taken(append)) {
             return Step::Abandon(mem::replace(&mut self.phase, Phase::Taken));
@@ -473,9 +476,10 @@ impl State {
 }
 
 impl Open {
-    /// What to do, `in_hand` other steps being done; `None` when the load can be committed.
+    /// Returns the next step, given that `in_hand` others are in progress; `None` when the load can be
+    /// committed.
     fn take_step(&mut self, inbox: &Inbox, in_hand: usize) -> Option<Step> {
-        // Rows that lie in memory come before those that would come on top of them.
+        // Encoding comes first: it frees the memory of rows before more are decoded.
         if let Some(piece) = self.load.next_piece() {
             return Some(Step::Encode(piece));
         }

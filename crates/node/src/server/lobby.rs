@@ -1,7 +1,8 @@
-//! Connections whose peers have not said who they are: a bounded number, counted apart from those of clients.
+//! The lobby: connections that have not been authenticated yet, limited in number and counted separately from
+//! clients.
 //!
-//! Invariant: a peer that says nothing takes nothing from clients. When the lobby is full, whoever has been in
-//! it for longest leaves: a client says hello within a round trip, a silent peer never does.
+//! Invariant: a silent peer takes no room from clients. When the lobby is full, the connection that has been
+//! in it for longest is closed: a client sends its hello within a round trip, a silent peer never does.
 
 use farpool_model::limits;
 use parking_lot::Mutex;
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// See the file's comment.
+/// The connections that have not been authenticated.
 #[derive(Debug, Default)]
 pub(super) struct Lobby {
     seats: Mutex<Seats>,
@@ -18,12 +19,12 @@ pub(super) struct Lobby {
 #[derive(Debug, Default)]
 struct Seats {
     last: u64,
-    /// By the order in which they came.
+    /// The connections by order of arrival.
     taken: BTreeMap<u64, Arc<Notify>>,
 }
 
 impl Lobby {
-    /// Takes a newcomer in, if need be in place of the one that came first.
+    /// Adds a connection, if need be in place of the oldest one.
     pub fn enter(self: &Arc<Self>) -> Seat {
         let evicted = Arc::new(Notify::new());
         let mut seats = self.seats.lock();
@@ -36,7 +37,7 @@ impl Lobby {
         Seat { lobby: self.clone(), number, evicted }
     }
 
-    /// Sends away the one that came first, if there is one.
+    /// Evicts the oldest connection, if there is one.
     pub fn evict_oldest(&self) {
         self.seats.lock().evict_oldest();
     }
@@ -50,7 +51,7 @@ impl Seats {
     }
 }
 
-/// A place in the lobby, free again when dropped.
+/// A place in the lobby, freed on drop.
 #[derive(Debug)]
 pub(super) struct Seat {
     lobby: Arc<Lobby>,
@@ -59,7 +60,7 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// Resolves when another one needs the place.
+    /// Resolves when this connection is evicted.
     pub async fn evicted(&self) {
         self.evicted.notified().await;
     }
@@ -82,7 +83,7 @@ mod tests {
         let mut seats: Vec<Seat> = (0..limits::GREETINGS_MAX).map(|_| lobby.enter()).collect();
         let evicted = |seat: &Seat| seat.evicted().now_or_never().is_some();
         assert!(!seats.iter().any(evicted));
-        // A place that was left goes to the next one.
+        // A place that was given up goes to the next one.
         seats.remove(5);
         seats.push(lobby.enter());
         assert!(!seats.iter().any(evicted));

@@ -1,24 +1,24 @@
-//! How fast the socket of a connection takes bytes.
+//! Measures how fast the socket of a connection takes bytes.
 //!
-//! Only times in which the socket was full say something: then the link, or the reader at its other end, is
-//! what everything waits for. Until that happens a guess stands in, by where the client is. Times are nanoseconds by
+//! Only periods in which the socket was full count: then the link, or the reader at its other end, is the
+//! bottleneck. Until then an estimate is used, which depends on where the client is. Times are nanoseconds of
 //! the node's clock.
 
-/// What a client on this machine takes (`cargo run -p farpool-node --example loopback`): the cost of a byte there
-/// is that of copying it in and out of the system, and of making an array of it.
+/// Estimated rate for a client on the same machine (`cargo run -p farpool-node --example loopback`): a byte
+/// costs the copies into and out of the system, and building an array of it.
 const LOOPBACK_BYTES_PER_S: f64 = 0.8e9;
 
-/// What a client elsewhere takes: a network of 10 Gbit/s.
+/// Estimated rate for a client on another machine: a network of 10 Gbit/s.
 const NETWORK_BYTES_PER_S: f64 = 1.25e9;
 
-/// Bytes after which a rate is taken: several times what the buffers of a socket swallow at once.
+/// Bytes after which a rate is computed: several times what the buffers of a socket absorb at once.
 const SAMPLE_BYTES: usize = 8 << 20;
 
-/// The measure of one connection.
+/// The measured rate of one connection.
 #[derive(Debug)]
 pub(super) struct Meter {
     bytes_per_s: f64,
-    /// Since when there has been something to write all the time.
+    /// The current period in which there has always been something to write.
     busy: Option<Busy>,
 }
 
@@ -30,17 +30,17 @@ struct Busy {
 }
 
 impl Meter {
-    /// That of a new connection to a client that is on this machine or elsewhere.
+    /// Creates the meter of a new connection; `is_near` says whether the client is on this machine.
     pub fn new(is_near: bool) -> Self {
         Meter { bytes_per_s: if is_near { LOOPBACK_BYTES_PER_S } else { NETWORK_BYTES_PER_S }, busy: None }
     }
 
-    /// What the socket takes, by the latest measurement.
+    /// Bytes per second that the socket takes, by the latest measurement.
     pub fn bytes_per_s(&self) -> f64 {
         self.bytes_per_s
     }
 
-    /// The socket took bytes, and there is more to write or not.
+    /// Records that the socket took `bytes`; `more` says whether there is more to write.
     pub fn wrote(&mut self, bytes: usize, more: bool, now_ns: u64) {
         let busy = self.busy.get_or_insert_with(|| Busy::since(now_ns));
         busy.bytes += bytes;
@@ -52,7 +52,7 @@ impl Meter {
         }
     }
 
-    /// The socket took no more.
+    /// Records that the socket was full.
     pub fn full(&mut self, now_ns: u64) {
         self.busy.get_or_insert_with(|| Busy::since(now_ns)).was_full = true;
     }
@@ -64,7 +64,7 @@ impl Meter {
         }
     }
 
-    /// Half of what was known and half of what was seen.
+    /// Averages the previous rate and the new one, with equal weights.
     fn add(&mut self, bytes: usize, ns: u64) {
         let seen = bytes as f64 / (ns.max(1) as f64 / 1e9);
         self.bytes_per_s = (self.bytes_per_s + seen) / 2.0;

@@ -1,7 +1,7 @@
-//! The node's socket: who is let in, and how everything ends.
+//! The node's server: accepts and authenticates connections, and shuts down in order.
 //!
-//! Each connection is a task that reads, writes and looks after it; what it is asked for is work for the node's worker
-//! threads. Nothing here scans.
+//! Each connection is an async task that reads, writes and supervises; its requests are work for the node's
+//! worker threads. No tables are scanned here.
 
 mod changes;
 mod connection;
@@ -45,10 +45,10 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 /// How long requests that are under way at a shutdown may take to finish.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// How often a connection looks whether its last request has been answered, while it waits to close.
+/// Interval at which a closing connection checks whether its last request has been answered.
 const IDLE_CHECK: Duration = Duration::from_millis(10);
 
-/// How far a server is from its end.
+/// Progress of a server's shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Serving,
@@ -58,11 +58,11 @@ enum Phase {
     Ending,
 }
 
-/// Serves clients until `shutdown` resolves; then takes no new ones, gives requests that are under way a
-/// moment to finish, and ends the rest. The node itself is left running.
+/// Serves clients until `shutdown` resolves; then accepts no new ones, gives requests under way a moment to
+/// finish, and ends the rest. The node itself is left running.
 ///
 /// # Errors
-/// None at present: what goes wrong with one connection ends that connection.
+/// None at present: an error of one connection ends that connection.
 pub async fn serve(
     node: Arc<Node>,
     listener: impl Listener,
@@ -71,8 +71,8 @@ pub async fn serve(
     serve_ticking(node, listener, shutdown, Duration::from_millis(pulse::TICK_MS)).await
 }
 
-/// Serves with ticks of length `tick`, by which keepalive and unread results are timed: tests let minutes pass in a
-/// moment.
+/// Serves with ticks of length `tick`, by which keepalive and unread results are timed: tests use short ones
+/// to let minutes pass in a moment.
 ///
 /// # Errors
 /// As [`serve`].
@@ -96,7 +96,7 @@ pub async fn serve_ticking(
             () = &mut shutdown => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             _ = ticks.tick() => node.forget_old_loads(),
-            // Without sockets left, those that have said nothing are the first to go.
+            // When the system has no sockets left, unauthenticated connections are closed first.
             socket = listener::accept(&mut listener, || lobby.evict_oldest()) => {
                 let (node, refusals) = (node.clone(), refusals.clone());
                 connections.spawn(handle(node, socket, lobby.enter(), refusals, phases.clone(), tick));
@@ -149,7 +149,7 @@ async fn handle(
     }
 }
 
-/// Serves the client; gives the error that ends the conversation, if one does.
+/// Serves the client; returns the error that ends the connection, if any.
 async fn converse(
     connection: &Arc<Connection>,
     pass: &mut Pass,
@@ -172,8 +172,8 @@ async fn converse(
     }
 }
 
-/// Tells the client, and waits for it to close: a socket that is closed with unread bytes in it takes the
-/// last ones sent with it.
+/// Sends the error to the client, and waits for it to close: closing a socket that has unread input can
+/// discard the bytes sent last.
 async fn say_why(connection: &Connection, error: Error) {
     connection.close(Some(error));
     while connection.outbox.write_all().await.is_ok() {
@@ -181,17 +181,17 @@ async fn say_why(connection: &Connection, error: Error) {
             connection.ignore_the_rest().await;
             return;
         }
-        // A worker is writing, and will leave what the socket does not take at once.
+        // A worker is still writing, and stops once the socket is full.
         sleep(IDLE_CHECK).await;
     }
 }
 
-/// Resolves when the server has come to `phase`.
+/// Resolves when the server has reached `phase`.
 async fn reached(phases: &mut watch::Receiver<Phase>, phase: Phase) {
     drop(phases.wait_for(|now| *now >= phase).await);
 }
 
-/// Resolves when the server is closing and nothing is under way on the connection.
+/// Resolves when the server is shutting down and nothing is under way on the connection.
 async fn drained(connection: &Connection, phases: &mut watch::Receiver<Phase>) {
     reached(phases, Phase::Draining).await;
     while !connection.outbox.is_idle() {
@@ -199,7 +199,7 @@ async fn drained(connection: &Connection, phases: &mut watch::Receiver<Phase>) {
     }
 }
 
-/// A connection that takes everything of its client with it when it goes, however that happens.
+/// A connection whose work is stopped when this is dropped, however it ends.
 struct Open(Arc<Connection>);
 
 impl Drop for Open {

@@ -1,9 +1,10 @@
-//! The sending side of a connection: whoever has something to send queues it and may write it itself.
+//! The sending side of a connection: any thread queues messages and may write them itself.
 //!
-//! One thread at a time writes; the others only queue, and the one that writes looks again before it
-//! stops, so that nothing is left behind. The end of a result, and what finds nothing else waiting, thus leaves
-//! from the worker that made it, without waiting for another thread to wake; what the socket does not take at
-//! once is left to the writer task. Writes are vectored and at most a frame or two long, which stays in the CPU caches.
+//! One thread at a time writes; the others only queue, and the writer checks the queue again before it stops,
+//! so that nothing is left behind. Thus the end of a result, and a message that finds nothing else waiting,
+//! are sent by the worker that made them, without waking another thread; what the socket does not take at
+//! once is left to the writer task. Writes are vectored and at most a frame or two long, which stays in the
+//! CPU caches.
 
 use super::lanes::Lanes;
 use super::meter::Meter;
@@ -16,13 +17,13 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Segments of one vectored write; the system takes 1024.
+/// Segments per vectored write; the system's limit is 1024.
 const SEGMENTS_PER_WRITE: usize = 128;
 
-/// Writes that a worker makes before it leaves the rest to the writer task.
+/// Number of writes that a worker makes before it leaves the rest to the writer task.
 const WRITES_BY_WORKER: usize = 2;
 
-/// Writes that the writer task makes before it lets others have the thread.
+/// Number of writes that the writer task makes before it yields.
 const WRITES_PER_TURN: usize = 16;
 
 /// The sending side of a connection.
@@ -43,8 +44,8 @@ struct State<W> {
     closed: bool,
 }
 
-/// What is to leave about the connection itself before anything else. Flags, not a queue: a peer that asks
-/// without end and reads nothing makes none.
+/// Frames about the connection itself, which are sent before anything else. Flags, not a queue: a peer that
+/// sends pings without end and reads nothing cannot make them grow.
 #[derive(Default)]
 struct Keepalive {
     ping: bool,
@@ -52,7 +53,7 @@ struct Keepalive {
 }
 
 impl Keepalive {
-    /// The frames, which are then out of the way.
+    /// Takes the frames and clears the flags.
     fn take(&mut self) -> Vec<Bytes> {
         let Keepalive { ping, pong } = std::mem::take(self);
         let wanted = [(ping, Response::Ping), (pong, Response::Pong)];
@@ -64,14 +65,15 @@ impl Keepalive {
 enum Progress {
     /// Nothing is left, or another thread is writing.
     Done,
-    /// The caller has made as many writes as it wanted, and there is more.
+    /// The caller's number of writes is used up, and there is more to write.
     More,
-    /// The socket takes no more at the moment.
+    /// The socket is full.
     Blocked,
 }
 
 impl<W> Outbox<W> {
-    /// An outbox for `socket`, timed by `clock`. `on_room` is called when a stream that was full has room again.
+    /// Creates an outbox for `socket`, timed by `clock`. `on_room` is called when a stream that had no room
+    /// has room again.
     pub fn new(socket: Arc<dyn Socket>, clock: Arc<dyn Clock>, on_room: Box<dyn Fn() + Send + Sync>) -> Self {
         let state = State {
             lanes: Lanes::new(),
@@ -84,23 +86,23 @@ impl<W> Outbox<W> {
         Outbox { socket, clock, state: Mutex::new(state), writer: Notify::new(), on_room }
     }
 
-    /// Looks at or changes the streams. Nothing leaves before [`Outbox::flush`] or [`Outbox::wake`].
+    /// Reads or changes the streams. Nothing is sent before [`Outbox::flush`] or [`Outbox::wake`].
     pub fn with<T>(&self, change: impl FnOnce(&mut Lanes<W>) -> T) -> T {
         change(&mut self.state.lock().lanes)
     }
 
-    /// Bytes that the socket takes in a second.
+    /// Bytes per second that the socket takes.
     pub fn bytes_per_s(&self) -> f64 {
         self.state.lock().meter.bytes_per_s()
     }
 
-    /// Asks the client whether it is there.
+    /// Sends a ping to the client.
     pub fn ping(&self) {
         self.state.lock().keepalive.ping = true;
         self.flush();
     }
 
-    /// Tells the client that the node is there, with the next [`Outbox::flush`].
+    /// Queues the answer to a ping; it is sent with the next [`Outbox::flush`].
     pub fn pong(&self) {
         self.state.lock().keepalive.pong = true;
     }
@@ -115,8 +117,8 @@ impl<W> Outbox<W> {
         state.lanes.open(stream, bytes_received, now_ns, work)
     }
 
-    /// Queues a message and has it sent: from this thread if nothing else waits, for the writer task would have to be
-    /// woken and the bytes brought to its core.
+    /// Queues a message and sends it: from this thread if nothing else waits, since the writer task would
+    /// have to be woken and the bytes brought to its core.
     pub fn push(&self, stream: u32, message: Outgoing) {
         let alone = self.with(|lanes| {
             let alone = lanes.bytes_queued() == 0;
@@ -129,22 +131,22 @@ impl<W> Outbox<W> {
         }
     }
 
-    /// Has the writer task send what is queued.
+    /// Makes the writer task send what is queued.
     pub fn wake(&self) {
         self.writer.notify_one();
     }
 
-    /// Sends from this thread what the socket takes at once; the writer task sends the rest.
+    /// Sends what the socket takes at once from this thread; the writer task sends the rest.
     pub fn flush(&self) {
         match self.write(WRITES_BY_WORKER) {
             Ok(Progress::Done) => {}
-            // The writer task meets the same failure and closes the connection.
+            // On an error the writer task gets the same error and closes the connection.
             Ok(Progress::More | Progress::Blocked) | Err(_) => self.wake(),
         }
     }
 
-    /// Closes all streams; gives what the connection kept for them. Nothing more leaves but what is half
-    /// written and, if there is one, a last message about the connection itself.
+    /// Closes all streams and returns their work. Nothing more is sent except the rest of a frame that is
+    /// half written and, if given, a last message about the connection itself.
     pub fn close(&self, last: Option<Outgoing>) -> Vec<W> {
         let mut state = self.state.lock();
         state.closed = true;
@@ -167,7 +169,7 @@ impl<W> Outbox<W> {
         }
     }
 
-    /// Sends all that is queued now, unless another thread is at it.
+    /// Sends all that is queued now, unless another thread is writing.
     pub async fn write_all(&self) -> io::Result<()> {
         loop {
             match self.write(WRITES_PER_TURN)? {
@@ -211,7 +213,7 @@ impl<W> Outbox<W> {
         }
     }
 
-    /// Becomes the one that writes, if there is something to write and nobody else does.
+    /// Makes the caller the writer, if there is something to write and no other thread writes.
     fn begin(&self) -> Option<VecDeque<Bytes>> {
         {
             let mut state = self.state.lock();
@@ -223,8 +225,8 @@ impl<W> Outbox<W> {
         self.next(0)
     }
 
-    /// What to write next after `bytes` were written; ends the caller's turn as the writer when there is
-    /// nothing.
+    /// Returns what to write next, after `bytes` were written; when there is nothing, the caller stops being
+    /// the writer.
     fn next(&self, bytes: usize) -> Option<VecDeque<Bytes>> {
         let mut room = false;
         let segments = {
@@ -247,8 +249,8 @@ impl<W> Outbox<W> {
         (!segments.is_empty()).then_some(segments)
     }
 
-    /// Ends the caller's turn as the writer, after it has written `bytes` and, perhaps, found the socket
-    /// full, and leaves `segments` to the next one.
+    /// Ends the caller's role as the writer after it has written `bytes`; `full` says whether the socket was
+    /// full. `segments` are left to the next writer.
     fn pause(&self, mut segments: VecDeque<Bytes>, bytes: usize, full: bool) {
         let now_ns = self.clock.now_ns();
         let mut state = self.state.lock();
@@ -262,7 +264,7 @@ impl<W> Outbox<W> {
     }
 }
 
-/// Writes the first segments and drops what was taken, whose bytes it gives.
+/// Writes the first segments and removes what was written; returns the number of bytes.
 fn write_some(socket: &dyn Socket, segments: &mut VecDeque<Bytes>) -> io::Result<usize> {
     let slices: Vec<IoSlice<'_>> =
         segments.iter().take(SEGMENTS_PER_WRITE).map(|segment| IoSlice::new(segment)).collect();

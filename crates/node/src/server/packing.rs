@@ -1,10 +1,10 @@
-//! In which form the rows of one result leave: plain Arrow batches or parcels.
+//! Chooses the form in which the rows of one result are sent: plain Arrow batches or parcels.
 //!
-//! Rows that come in the form that they have in the pool, be it whole row groups or what was picked out of
-//! them, leave in it: that costs the least time, and they are the fewest bytes. Rows that were decoded or
-//! computed are packed when the link to the client is so slow that the bytes saved are worth the time: that of
-//! packing, which is measured, and that of unpacking. Every result begins with a trial, which also gives small
-//! results their small messages.
+//! Rows that come encoded as they are in the pool, whether whole row groups or rows picked out of them, are
+//! sent so: that costs the least time and the fewest bytes. Rows that were decoded or computed are packed
+//! when the link to the client is so slow that the saved bytes are worth the time of packing, which is
+//! measured, and of unpacking. Every result begins with a trial, which also makes the messages of small
+//! results small.
 
 use arrow_array::RecordBatch;
 use farpool_columns::{Chunk, RowGroup, pack_array, pack_chunks};
@@ -13,20 +13,20 @@ use farpool_wire::{FrameKind, Outgoing, encode_batch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes of plain rows that are packed to see what comes of it.
+/// Bytes of plain rows that are packed as a trial.
 const TRIAL_BYTES: u64 = 256 << 10;
 
 /// Plain bytes that a client unpacks in a second (`cargo run -p farpool-node --example loopback` shows it).
 const UNPACKED_BYTES_PER_S: f64 = 4e9;
 
-/// The form of one result, and what has left so far.
+/// The form of one result, and counters of what has been sent.
 #[derive(Debug)]
 pub(super) struct Packing {
     clock: Arc<dyn Clock>,
     form: ResultForm,
     plain: Tally,
     packed: Tally,
-    /// What packing took and saved.
+    /// Time that packing took, and the bytes before and after it.
     packing_ns: AtomicU64,
     packing_bytes_plain: AtomicU64,
     packing_bytes: AtomicU64,
@@ -46,19 +46,19 @@ impl Tally {
 }
 
 impl Packing {
-    /// For a client that asks for `form`; what packing takes is measured by `clock`.
+    /// Creates the packing for a client that asks for `form`; the time of packing is measured by `clock`.
     pub fn new(form: ResultForm, clock: Arc<dyn Clock>) -> Self {
         let (plain, packed) = Default::default();
         let (packing_ns, packing_bytes_plain, packing_bytes) = Default::default();
         Packing { clock, form, plain, packed, packing_ns, packing_bytes_plain, packing_bytes }
     }
 
-    /// The messages for `batch`, over a link that takes `link_bytes_per_s`.
+    /// Encodes `batch` as messages, for a link that takes `link_bytes_per_s`.
     ///
     /// # Errors
     /// `OverLimit` when a row does not fit a message.
     pub fn batch(&self, batch: RecordBatch, link_bytes_per_s: f64) -> Result<Vec<Outgoing>> {
-        // Without columns there is nothing to pack.
+        // A batch without columns has nothing to pack.
         if batch.num_columns() == 0 || !self.packs(link_bytes_per_s) {
             return self.plain(&batch);
         }
@@ -70,7 +70,7 @@ impl Packing {
         Ok(messages)
     }
 
-    /// The messages for rows that leave in the form that they have. `schema` is that of the result.
+    /// Encodes rows that are still encoded as in the pool. `schema` is that of the result.
     ///
     /// # Errors
     /// As [`Packing::batch`].
@@ -80,7 +80,7 @@ impl Packing {
             self.packed.add(group.bytes_plain());
             return Ok(vec![message]);
         }
-        // Too large for one message: its rows leave in several.
+        // Too large for one message: its rows are sent as several plain batches.
         let mut messages = Vec::new();
         for start in (0..group.rows).step_by(limits::BATCH_ROWS) {
             let rows = start..group.rows.min(start + limits::BATCH_ROWS);
@@ -93,7 +93,7 @@ impl Packing {
         Ok(messages)
     }
 
-    /// Adds to the receipt in which form its rows left.
+    /// Writes to the receipt in which form the rows were sent.
     pub fn settle(&self, receipt: &mut Receipt) {
         let form = |tally: &Tally, form| if tally.messages.load(Relaxed) > 0 { form } else { Encoding::None };
         let of_plain = match self.form {
@@ -142,7 +142,7 @@ impl Packing {
     }
 }
 
-/// Whether the link takes longer for the bytes that packing saves than packing and unpacking take.
+/// Whether the link would take longer for the saved bytes than packing and unpacking take.
 fn pays(bytes_plain: u64, bytes_packed: u64, packing_ns: u64, link_bytes_per_s: f64) -> bool {
     let saved_s = bytes_plain.saturating_sub(bytes_packed) as f64 / link_bytes_per_s;
     let spent_s = packing_ns as f64 / 1e9 + bytes_plain as f64 / UNPACKED_BYTES_PER_S;
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn packing_pays_on_slow_links_only() {
-        // 3.2 times fewer bytes at 2 GB/s.
+        // Packed to 1/3.2 of the bytes, at 2 GB/s.
         let pays_at = |link_bytes_per_s| pays(1_000_000, 312_500, 500_000, link_bytes_per_s);
         assert!(pays_at(125e6) && pays_at(900e6), "networks of 1 and 7 Gbit/s");
         assert!(!pays_at(2.5e9), "loopback");

@@ -1,8 +1,9 @@
-//! The memory of plans while they are decoded and compiled: bounded from their bytes before they are read, and growing
-//! with what is made of them.
+//! The memory of plans while they are decoded and compiled: checked against a bound computed from the plan's
+//! bytes before it is read, and growing with the result.
 //!
-//! A small plan is among what a thread has in hand. A large one reserves step by step; where a step is not to be had,
-//! what was decoded is dropped, and the request waits for more than it asked for, for a bounded time in all.
+//! A small plan counts as part of a thread's working memory. A large one reserves in steps; if a step cannot
+//! be reserved, what was decoded is dropped, and the request waits for more than the step needs, up to a
+//! total time limit.
 
 use crate::admission::{PATIENCE, waited};
 use farpool_memory::Reservation;
@@ -10,37 +11,37 @@ use farpool_model::Result;
 use std::cell::{Cell, RefCell};
 use tokio::time::{Instant, timeout_at};
 
-/// Bytes of a plan that a thread has in hand without a reservation: those of usual plans of some kilobytes.
+/// Bytes of a plan that need no reservation: usual plans have some kilobytes.
 const IN_HAND_BYTES: usize = 256 << 10;
 
-/// Bytes by which a reservation for a larger one grows.
+/// Bytes by which the reservation of a larger plan grows.
 const STEP_BYTES: usize = 256 << 10;
 
-/// The part of the memory for work up to which a plan waits for twice as much as it has asked for: it asks again and
-/// again otherwise.
+/// Divisor of the memory for work: up to that part, a plan waits for twice as much as it lacked, since it
+/// would otherwise have to wait again and again.
 const AHEAD_PART: usize = 4;
 
-/// What one request holds: its message, and its plan while a worker is at it.
+/// The memory of one request: its message, and its plan while a worker handles it.
 pub(super) struct PlanMemory {
     message_bytes: usize,
     held: RefCell<Reservation>,
-    /// Bytes that were not to be had.
+    /// Bytes that could not be reserved.
     lacked: Cell<Option<usize>>,
-    /// Until when it may wait, once it has.
+    /// The end of the time for all waits, set by the first.
     deadline: Option<Instant>,
 }
 
 impl PlanMemory {
-    /// That of a request whose message is `held`.
+    /// Creates the memory of a request; `held` is that of its message.
     pub fn new(held: Reservation) -> Self {
         let message_bytes = held.bytes();
         PlanMemory { message_bytes, held: RefCell::new(held), lacked: Cell::new(None), deadline: None }
     }
 
-    /// Sees to it that a plan may take `bytes`.
+    /// Makes sure that a plan may take `bytes`.
     ///
     /// # Errors
-    /// `OverLimit`, with sizes, when so many are not to be had now.
+    /// `OverLimit`, with sizes, when so much is not available now.
     pub fn hold(&self, bytes: usize) -> Result<()> {
         let mut held = self.held.borrow_mut();
         let wanted = bytes.saturating_sub(IN_HAND_BYTES).next_multiple_of(STEP_BYTES);
@@ -51,10 +52,10 @@ impl PlanMemory {
         held.try_grow(more).inspect_err(|_| self.lacked.set(Some(wanted)))
     }
 
-    /// A reservation of `bytes`, in which those of the plan go on.
+    /// Returns a reservation of `bytes`, into which that of the plan is moved.
     ///
     /// # Errors
-    /// `OverLimit`, with sizes, when so many are not to be had now.
+    /// `OverLimit`, with sizes, when so much is not available now.
     pub fn keep(&mut self, bytes: usize) -> Result<Reservation> {
         let held = self.held.get_mut();
         let of_plan = held.bytes() - self.message_bytes;
@@ -63,15 +64,16 @@ impl PlanMemory {
         Ok(kept)
     }
 
-    /// What is held when there is nothing of the plan any more, or what has become of it is held by others.
+    /// Returns the reservation without that of the plan, once the plan was dropped or its result has a
+    /// reservation of its own.
     pub fn without_plan(&mut self) -> &mut Reservation {
         let held = self.held.get_mut();
         held.set(self.message_bytes);
         held
     }
 
-    /// Gives back what the plan had if it lacked memory, so that it is to be decoded once more when there is enough;
-    /// how many bytes that is.
+    /// If the plan lacked memory, gives back what it had and returns how many bytes to wait for before it is
+    /// decoded again.
     pub fn wait_wanted(&mut self) -> Option<usize> {
         let lacked = self.lacked.take()?;
         let limit = self.held.get_mut().account().memory().limit();
@@ -79,10 +81,10 @@ impl PlanMemory {
         Some(lacked.max((2 * lacked).min(limit / AHEAD_PART)))
     }
 
-    /// Waits for so many bytes, but no longer than requests wait for memory all in all.
+    /// Waits for `bytes`, but no longer than requests wait for memory in total.
     ///
     /// # Errors
-    /// `OverLimit`, with sizes, after that, or at once when so much is never to be had.
+    /// `OverLimit`, with sizes, after that, or at once when so much can never be reserved.
     pub async fn wait(&mut self, bytes: usize) -> Result<()> {
         let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
         let held = self.held.get_mut();
@@ -120,7 +122,7 @@ mod tests {
         memory.hold(IN_HAND_BYTES + STEP_BYTES).unwrap();
         memory.hold(10).unwrap();
         assert_eq!(account.free(), LIMIT - MESSAGE - STEP_BYTES);
-        // What is kept takes the place of what it was made of.
+        // The kept reservation includes that of the plan.
         let kept = memory.keep(STEP_BYTES + 7).unwrap();
         assert_eq!((kept.bytes(), account.free()), (STEP_BYTES + 7, LIMIT - MESSAGE - STEP_BYTES - 7));
         assert_eq!((memory.without_plan().bytes(), memory.wait_wanted()), (MESSAGE, None));
@@ -138,7 +140,7 @@ mod tests {
         let error = memory.wait(bytes).await.unwrap_err();
         assert!(error.message.contains("2.5 MiB"), "{error:?}");
         assert_eq!(begun.elapsed(), PATIENCE);
-        // All its waiting together.
+        // The time limit is for all waits together.
         assert!(memory.wait(bytes).await.is_err());
         assert_eq!(begun.elapsed(), PATIENCE);
         drop(others);

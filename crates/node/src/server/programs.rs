@@ -1,5 +1,5 @@
-//! Programs of clients: each gets its turn among those of its tenant, then its memory, perhaps after it has waited for
-//! both, and then its workers.
+//! Starts programs of clients: each gets its turn among those of its tenant, then its memory, perhaps after
+//! waiting for both, and then runs on the workers.
 
 use super::changes::{Change, ChangeSink};
 use super::connection::{Asked, Connection, Work};
@@ -17,10 +17,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// How long a program may wait for its turn.
+/// The longest time that a program waits for its turn.
 const PATIENCE: Duration = Duration::from_millis(limits::PROGRAM_WAIT_MS_MAX);
 
-/// A program that is to run on a stream.
+/// A program to be run for a stream.
 pub(super) struct Starting {
     pub connection: Arc<Connection>,
     pub stream: u32,
@@ -28,20 +28,21 @@ pub(super) struct Starting {
     pub wanted: Wanted,
 }
 
-/// What a client wants of a program.
+/// The kind of result that a client wants of a program.
 pub(super) enum Wanted {
-    /// Its rows, in this form; `answer` is said before them.
+    /// Its rows, in the form `results`; `answer` is sent before them.
     Rows { answer: Response, results: ResultForm },
-    /// That it changes the rows of its table.
+    /// A change of the table's rows.
     Change(Change),
 }
 
 impl Starting {
-    /// Has the run go on if it is its turn and there is memory for it, else when that is so; its sink ends the stream.
-    /// `held` is what the request has.
+    /// Starts the run at once if its turn and memory are available, else as soon as they are; its sink ends
+    /// the stream. `held` is the memory of the request.
     ///
     /// # Errors
-    /// `Busy` when too many programs of the tenant wait; `OverLimit` when there is not even memory for it to wait.
+    /// `Busy` when too many programs of the tenant wait; `OverLimit` when there is no memory even for the
+    /// program to wait.
     pub fn begin(self, caller: &Caller, asked: &Asked, held: &mut Reservation) -> Result<()> {
         let queries = caller.node().queries();
         let listed = queries.add(Query::new(&self.connection, self.stream, &self.run));
@@ -51,7 +52,7 @@ impl Starting {
         if turn.has_come() && caller.admit_now(&self.run)? {
             return self.submit(caller, turn, listed);
         }
-        // While it waits, there is its program.
+        // A waiting program holds memory for its plan.
         held.try_grow(self.run.need()?.program)?;
         let held = held.split(held.bytes());
         let (caller, gone) = (caller.clone(), asked.gone.clone());

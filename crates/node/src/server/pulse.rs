@@ -1,8 +1,8 @@
-//! What happens to a connection as time goes by: a client that is silent is asked whether it is there, one that
-//! does not answer is given up, and so is a result that is not read.
+//! Timeouts of a connection: a silent client is pinged, one that does not answer is disconnected, and a
+//! result that is not read is given up.
 //!
-//! Time comes in ticks, so that nothing is stamped on the way of bytes; all periods are exact to a tick.
-//! Invariant: a client that answers, or still takes bytes of its results, is never given up as dead.
+//! Time is counted in ticks, so that the hot path takes no timestamps; all periods are exact to a tick.
+//! Invariant: a client that answers, or still reads its results, is never disconnected as dead.
 
 use super::connection::{Connection, Work};
 use super::lanes::Stalled;
@@ -11,25 +11,26 @@ use std::future::pending;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Milliseconds of a tick: short beside the periods below, and a thousand connections wake a core a few hundred
-/// times a second for it.
+/// Milliseconds per tick: short compared with the periods below, while a thousand connections wake a core
+/// only a few hundred times a second.
 pub(super) const TICK_MS: u64 = 5_000;
 
-/// Ticks of silence after which a client is asked whether it is there.
+/// Ticks of silence after which a client is pinged.
 const ASK_TICKS: u64 = limits::CLIENT_PING_AFTER_MS / TICK_MS;
 
-/// Ticks of silence after which it is given up.
+/// Ticks of silence after which a client is disconnected.
 const GONE_TICKS: u64 = ASK_TICKS + limits::PONG_MS_MAX / TICK_MS;
 
-/// Ticks that a result may wait to be read.
+/// Ticks after which a result that is not read is given up.
 const UNREAD_TICKS: u32 = (limits::UNREAD_MS_MAX / TICK_MS) as u32;
 
-/// Ticks after which what does not move is in the way of those who wait for memory.
+/// Ticks without progress after which something is given up while others wait for memory.
 const SHORT_TICKS: u32 = 2;
 
 const _: () = assert!(ASK_TICKS > 0 && GONE_TICKS > ASK_TICKS && UNREAD_TICKS as u64 > GONE_TICKS);
 
-/// Looks after a connection until its client is gone, which the error then says. `tick` is how long a tick lasts.
+/// Supervises a connection until its client must be disconnected; returns the reason. `tick` is the length of
+/// a tick.
 pub(super) async fn watch_over(connection: &Connection, tick: Duration) -> Error {
     let mut silence = Silence::default();
     loop {
@@ -48,7 +49,7 @@ pub(super) async fn watch_over(connection: &Connection, tick: Duration) -> Error
     }
 }
 
-/// Ends the requests of a client that take longer than it allows; runs for as long as it is polled.
+/// Ends the requests of a client that exceed its timeout; runs for as long as it is polled.
 pub(super) async fn end_late_requests(connection: &Connection) {
     let Some(timeout) = connection.caller.timeout() else { return pending().await };
     let limit_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
@@ -59,13 +60,13 @@ pub(super) async fn end_late_requests(connection: &Connection) {
         for (stream, _) in open.iter().filter(|(_, opened_ns)| left_ns(*opened_ns) == 0) {
             connection.give_up(*stream, Error::timed_out("the request", timeout));
         }
-        // All have the same time, so that none that is opened meanwhile is late before.
+        // All requests have the same timeout, so that one opened meanwhile is not due before these.
         let left = open.iter().map(|(_, opened_ns)| left_ns(*opened_ns)).filter(|left| *left > 0).min();
         sleep(left.map_or(timeout, Duration::from_nanos)).await;
     }
 }
 
-/// Ends programs whose clients give no credit or do not read: they hold tables and groups for nobody.
+/// Ends programs whose clients give no credit or do not read, since they hold tables and groups in vain.
 fn give_up_unread(connection: &Connection, is_short: bool) {
     let stalled = connection.outbox.with(|lanes| {
         lanes.tick();
@@ -100,7 +101,7 @@ fn give_up_silent_loads(connection: &Connection, is_short: bool) {
     }
 }
 
-/// The error of whoever holds memory for nothing while others wait for it.
+/// The error for work that held memory without progress while others waited for it.
 fn needed(what: &str) -> Error {
     let seconds = u64::from(SHORT_TICKS) * TICK_MS / 1000;
     Error::over_limit(format!("{what} for {seconds} s, while others waited for the memory that it takes"))
@@ -112,16 +113,16 @@ fn gone() -> Error {
     Error::unavailable(format!("the client does not answer: nothing came from it for {seconds} s"))
 }
 
-/// What is known of a peer.
+/// Liveness of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pulse {
     Alive,
-    /// It has been silent for a while: ask.
+    /// Silent for a while: send a ping.
     Unknown,
     Gone,
 }
 
-/// For how long a peer has been silent.
+/// Measures how long a peer has been silent.
 #[derive(Debug, Default)]
 struct Silence {
     progress: (u64, u64),
@@ -129,7 +130,7 @@ struct Silence {
 }
 
 impl Silence {
-    /// A tick, with what has come of [`Connection::progress`] by then.
+    /// Counts a tick; `progress` is that of [`Connection::progress`] at the tick.
     fn tick(&mut self, progress: (u64, u64)) -> Pulse {
         if std::mem::replace(&mut self.progress, progress) != progress {
             self.ticks = 0;

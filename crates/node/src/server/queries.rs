@@ -1,7 +1,7 @@
-//! The programs of clients that are under way at a node: whose each is, how far it has come, and how to stop it.
+//! The programs of clients under way at a node: who runs each, how far it is, and how to stop it.
 //!
-//! Invariant: a program is listed from the moment it was accepted until its last message is queued, however that
-//! comes about. Nothing is called under the lock of the list.
+//! Invariant: a program is listed from the moment it was accepted until its last message is queued, however
+//! it ends. Nothing is called under the lock of the list.
 
 use super::connection::Connection;
 use farpool_model::{Error, QueryInfo, QueryState, TenantName};
@@ -11,37 +11,38 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// See the file's comment.
+/// The list of programs under way.
 #[derive(Default)]
 pub(crate) struct Queries {
     last: AtomicU64,
     open: Mutex<BTreeMap<u64, Arc<Query>>>,
 }
 
-/// Who a client is, for whoever looks at what it does.
+/// The identity of a client, for display.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
-    /// What its token is called.
+    /// Name of its token.
     pub token: Option<String>,
-    /// What it says it is.
+    /// Name that the client gave of itself.
     pub client: String,
-    /// Where it is.
+    /// Its network address.
     pub peer: String,
 }
 
-/// One program.
+/// A program under way.
 pub(crate) struct Query {
     pub tenant: TenantName,
     identity: Arc<Identity>,
     run: Arc<Run>,
     started_ns: u64,
-    /// Where it answers. Does not keep the connection: who lists programs is not to end one.
+    /// The connection that the result is sent to. Weak: listing programs must not keep a connection open or
+    /// end it.
     connection: Weak<Connection>,
     stream: u32,
     state: Mutex<QueryState>,
 }
 
-/// A program on the list, for as long as this lives.
+/// An entry of the list, removed on drop.
 pub(crate) struct Listed {
     queries: Arc<Queries>,
     id: u64,
@@ -49,7 +50,7 @@ pub(crate) struct Listed {
 }
 
 impl Query {
-    /// A program that waits for its turn.
+    /// Creates the entry of a program that waits for its turn.
     pub fn new(connection: &Arc<Connection>, stream: u32, run: &Arc<Run>) -> Self {
         let caller = &connection.caller;
         Query {
@@ -63,7 +64,7 @@ impl Query {
         }
     }
 
-    /// Ends it with `error` in place of what was to come; false when it has ended.
+    /// Stops the program and sends `error` in place of the rest of its result; false when it has ended.
     pub fn stop(&self, error: Error) -> bool {
         self.connection.upgrade().is_some_and(|connection| connection.give_up(self.stream, error))
     }
@@ -103,7 +104,7 @@ impl Queries {
         Listed { queries: self.clone(), id, query }
     }
 
-    /// What is under way of `tenant`, or of all tenants, in the order in which it was asked for.
+    /// Lists the programs of `tenant`, or of all tenants, in the order of their requests.
     pub fn list(&self, tenant: Option<&TenantName>, now_ns: u64) -> Vec<QueryInfo> {
         let open: Vec<(u64, Arc<Query>)> = {
             let open = self.open.lock();
@@ -113,20 +114,20 @@ impl Queries {
         open.into_iter().map(|(id, query)| query.info(id, now_ns)).collect()
     }
 
-    /// Takes a program off the list whose last message is queued, before it has noticed that itself.
+    /// Removes a program from the list: its last message is queued, though it may not have noticed yet.
     pub fn remove(&self, id: u64) {
-        // What it holds of the run is let go when the lock is, not under it.
+        // The entry, which holds the run, is dropped after the lock is released.
         let _removed = self.open.lock().remove(&id);
     }
 
-    /// The program with this number, while it is under way.
+    /// Returns the program with this number, while it is under way.
     pub fn get(&self, id: u64) -> Option<Arc<Query>> {
         self.open.lock().get(&id).cloned()
     }
 }
 
 impl Listed {
-    /// It now does this.
+    /// Sets the displayed state of the program.
     pub fn set_state(&self, state: QueryState) {
         *self.query.state.lock() = state;
     }

@@ -1,14 +1,14 @@
-//! The log of those who were not let in, which a stranger cannot fill.
+//! Logs refused connections, at a limited rate so that strangers cannot fill the log.
 
 use parking_lot::Mutex;
 
-/// Refusals that are logged one by one in each period.
+/// Number of refusals logged individually per period.
 const LINES_PER_PERIOD: u32 = 20;
 
 /// Nanoseconds of a period: a minute.
 const PERIOD_NS: u64 = 60_000_000_000;
 
-/// See the file's comment.
+/// The log of refusals.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(Mutex<Period>);
 
@@ -19,23 +19,23 @@ struct Period {
     kept_back: u64,
 }
 
-/// What to log of one refusal.
+/// What to log for a refusal.
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
-    /// It, and how many of the period before were kept back.
+    /// The refusal, and how many of the previous period were suppressed.
     Whole { kept_back: u64 },
     /// Nothing.
     KeptBack,
 }
 
 impl Refusals {
-    /// Logs that `peer` was refused for a reason, when it is `now_ns`, unless many were just before.
+    /// Logs that `peer` was refused, at time `now_ns`, unless the limit of the period is reached.
     pub fn log(&self, peer: &str, reason: &str, now_ns: u64) {
         let Line::Whole { kept_back } = self.0.lock().next(now_ns) else { return };
         if kept_back > 0 {
             tracing::warn!(kept_back, "connections were refused that are not listed here");
         }
-        // Both may have what a peer sent in them.
+        // Debug format escapes them: both may contain text sent by the peer.
         tracing::warn!(?peer, error = ?reason, "a connection was refused");
     }
 }

@@ -1,7 +1,7 @@
-//! Requests that have an answer, and programs.
+//! Requests that are answered with messages, and programs.
 //!
-//! Invariant: nothing of a request is decoded on the thread that reads the socket; that is work for the scheduler,
-//! within the caller's share.
+//! Invariant: no part of a request is decoded on the thread that reads the socket; that is work for the
+//! scheduler, within the caller's share.
 
 use super::changes::ChangeRequest;
 use super::connection::{Asked, Connection, Work};
@@ -21,19 +21,19 @@ use farpool_wire::{FrameKind, Message, Outgoing, Request, Response, substrait};
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// What came of a request that was looked at.
+/// Result of carrying out a request.
 enum Outcome {
-    /// The last message of its stream, or several.
+    /// The answer, which ends the stream.
     Answer(Vec<Outgoing>),
-    /// Something was started that will answer.
+    /// Something was started that will answer later.
     Started,
-    /// What the rows of a table hold is to be found out first.
+    /// The statistics have to be computed first.
     Statistics(Box<AwaitedStatistics>),
-    /// It is to be looked at again when there is so much memory for its plan.
+    /// Memory for the plan is short: try again once so many bytes are available.
     Waits(Box<Looked>, usize),
 }
 
-/// A request that a worker is to look at.
+/// A request for a worker to carry out.
 struct Looked {
     connection: Arc<Connection>,
     message: Message,
@@ -41,11 +41,11 @@ struct Looked {
     memory: PlanMemory,
 }
 
-/// Opens a stream for the request in `message`, and has it looked at.
+/// Opens a stream for the request in `message`, and submits it to the workers.
 ///
 /// # Errors
-/// When the client may not open the stream, so that the connection cannot go on. What is wrong with the
-/// request itself is answered on its stream.
+/// When the client may not open the stream, so that the connection cannot go on. Errors of the request itself
+/// are answered on its stream.
 pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()> {
     let asked = Asked::default();
     let stream = message.stream;
@@ -55,14 +55,15 @@ pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()
         connection.fail(stream, Error::invalid(format!("{kind} does not belong here")));
         return Ok(());
     }
-    // What has come is there, whether there is room for it or not; the next bytes are read when there is.
+    // The bytes have already come, so they are accounted for even beyond the limit; reading more waits for
+    // room.
     let memory = PlanMemory::new(connection.caller.account().take(message.body.len()));
     Looked { connection: connection.clone(), message, asked, memory }.look();
     Ok(())
 }
 
 impl Looked {
-    /// Has a worker carry the request out, or begin with it.
+    /// Submits the request to a worker, which carries it out or starts it.
     fn look(self) {
         let (to, stream) = (self.connection.clone(), self.message.stream);
         let caller = self.connection.caller.until(self.asked.cancel.clone());
@@ -85,7 +86,8 @@ impl Looked {
         }
     }
 
-    /// Looks again once there are `bytes` for its plan, unless the client has given it up by then.
+    /// Submits the request again once `bytes` are available for its plan, unless the client has cancelled it
+    /// by then.
     fn wait_for(mut self, bytes: usize) {
         let (connection, stream) = (self.connection.clone(), self.message.stream);
         let Some(runtime) = &connection.runtime else { return connection.fail(stream, cannot_wait()) };
@@ -104,7 +106,7 @@ impl Looked {
     }
 }
 
-/// Whether a message of this kind asks for something by itself.
+/// Whether a message of this kind is a request of its own.
 fn is_request(kind: FrameKind) -> bool {
     use FrameKind::{
         AlterTable, CancelQuery, ChangeRows, CreateView, Drop, DropView, Execute, LoadOutcome, Prepare,
@@ -139,7 +141,7 @@ fn carry_out(
     let begin = |run, answer, results, memory: &mut PlanMemory| {
         let (connection, stream) = (connection.clone(), message.stream);
         let wanted = Wanted::Rows { answer, results };
-        // The program is among what the run needs.
+        // The run reserves memory for the program itself.
         Starting { connection, stream, run, wanted }.begin(caller, asked, memory.without_plan())
     };
     let response = match Request::decode(message, None)? {
@@ -225,8 +227,8 @@ fn carry_out(
     response.encode().map(Outcome::Answer)
 }
 
-/// Answers with what the rows of a table hold, once it has been found out. It may be long, so that to write it is work
-/// for a step as well.
+/// Sends the statistics of a table, once they have been computed. They may be long, so encoding them is a job
+/// of its own.
 fn tell_statistics(connection: Arc<Connection>, caller: Caller, stream: u32, statistics: AwaitedStatistics) {
     let asker = caller.clone();
     caller.submit_statistics(statistics, connection.runtime.clone(), move |outcome| match outcome {
@@ -241,13 +243,14 @@ fn tell_statistics(connection: Arc<Connection>, caller: Caller, stream: u32, sta
     });
 }
 
-/// What was prepared under a handle.
+/// Returns the prepared program of a handle.
 fn kept(connection: &Connection, handle: u32) -> Result<Arc<BoundProgram>> {
     let kept = connection.shelf.lock().get(handle);
     kept.ok_or_else(|| Error::stale(format!("nothing is kept under handle {handle}")))
 }
 
-/// Keeps what was prepared on a stream, for which there is `held`, unless the client has given the stream up.
+/// Stores a program prepared on a stream, with the memory `held` for it, unless the client has cancelled the
+/// stream.
 fn keep(connection: &Connection, stream: u32, program: BoundProgram, held: Reservation) {
     connection.shelf.lock().put(stream, program, held);
     if connection.outbox.with(|lanes| lanes.work(stream).is_none()) {
@@ -262,7 +265,7 @@ fn shape(results: ResultForm) -> Shape {
     }
 }
 
-/// What is answered to whoever prepares or runs a plan.
+/// The response to a client that prepares or runs a plan.
 fn answers(program: &BoundProgram) -> Response {
     let (prepared, table_schema) = (Prepared::clone(program.prepared()), program.table().schema.clone());
     Response::Prepared { prepared, table_schema }
@@ -280,7 +283,7 @@ fn prepare(
     let schema_of = |name: &TableName| {
         let source = source(caller, connection, name, expected)?;
         let schema = source.schema.clone();
-        // A plan reads one table; were it looked up twice, the first look counts.
+        // A plan reads one table; if it is looked up twice, the first result counts.
         drop(found.set((name.clone(), source)));
         Ok(schema)
     };
@@ -292,14 +295,14 @@ fn prepare(
     caller.prepare(&program, version, table)
 }
 
-/// A table that a plan reads, before it is known of which version.
+/// A table that a plan reads, before the version is chosen.
 struct Source {
     schema: SchemaRef,
     /// The newest version, if it has this schema.
     newest: Option<(Version, Arc<Table>)>,
 }
 
-/// The table as it is; or, if that has other columns than those expected, as a program that the client holds reads it.
+/// Returns the table; if its columns differ from those expected, as a program that the client holds reads it.
 fn source(
     caller: &Caller,
     connection: &Connection,
@@ -321,8 +324,8 @@ fn source(
 }
 
 impl Source {
-    /// The version that `program` names, or the newest. One that is not the newest is there as long as a program that
-    /// the client holds reads it.
+    /// Returns the version that `program` names, or the newest. An older version exists only as long as a
+    /// program that the client holds reads it.
     fn version(self, connection: &Connection, program: &Program) -> Result<(Version, Arc<Table>)> {
         let is_wanted = |version: Version| program.version.is_none_or(|wanted| wanted == version);
         match (self.newest, program.version) {
@@ -333,7 +336,7 @@ impl Source {
                 let held = connection.shelf.lock().table(&program.table, is_it);
                 match (held, newest) {
                     (Some(held), _) => Ok((wanted, held)),
-                    // The answer says which version there is.
+                    // The answer tells the client which version is the newest.
                     (None, Some(newest)) => Ok(newest),
                     (None, None) => Err(other_columns(&program.table)),
                 }
@@ -347,7 +350,7 @@ fn other_columns(table: &TableName) -> Error {
     Error::stale(format!("table {:?} has other columns by now", table.as_str()))
 }
 
-/// The conditions in a plan over the table of a program that is kept.
+/// Decodes the conditions of a plan over the table of a stored program.
 fn read_conditions(kept: &BoundProgram, plan: &[u8], memory: &PlanMemory) -> Result<Option<Expr>> {
     let schema_of = |name: &TableName| match *name == kept.prepared().effective.table {
         true => Ok(kept.table().schema.clone()),

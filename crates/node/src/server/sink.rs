@@ -1,4 +1,4 @@
-//! Where a program's batches become messages: in the worker that made them.
+//! Encodes a program's batches into messages, in the worker that made them.
 
 use super::connection::Connection;
 use super::packing::Packing;
@@ -14,24 +14,24 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-/// The stream of a program that runs.
+/// The sink of a running program, which sends to a stream.
 pub(super) struct StreamSink {
     connection: Arc<Connection>,
     stream: u32,
     run: Weak<Run>,
     schema: SchemaRef,
     packing: Packing,
-    /// Bytes of rows that were made so far, and how many may be.
+    /// Bytes of rows sent so far, and their maximum.
     bytes: AtomicU64,
     bytes_max: u64,
-    /// Among the programs that are under way, until it ends.
+    /// The entry in the list of programs, until the end.
     listed: Mutex<Option<Listed>>,
-    /// Why a batch could not be sent.
+    /// The error of a batch that could not be sent.
     failure: Mutex<Option<Error>>,
 }
 
 impl StreamSink {
-    /// A sink for the batches of `run`, whose client asks for `form`.
+    /// Creates a sink for the batches of `run`, whose client asks for `form`.
     pub fn new(
         connection: Arc<Connection>,
         stream: u32,
@@ -54,7 +54,7 @@ impl StreamSink {
         }
     }
 
-    /// Sends what `make` makes, unless nobody waits for it any more.
+    /// Sends the messages that `make` returns, unless the stream was closed.
     fn send(&self, make: impl FnOnce() -> Result<Vec<Outgoing>>) {
         let outbox = &self.connection.outbox;
         if outbox.with(|lanes| lanes.work(self.stream).is_none()) {
@@ -66,8 +66,10 @@ impl StreamSink {
         }
     }
 
+    /// Counts the bytes of `messages` and returns them.
+    ///
     /// # Errors
-    /// `OverLimit` when these are more than the result may have.
+    /// `OverLimit` when the result exceeds its maximum.
     fn count(&self, messages: Vec<Outgoing>) -> Result<Vec<Outgoing>> {
         let more: u64 = messages.iter().map(Outgoing::bytes_on_wire).sum();
         let bytes = self.bytes.fetch_add(more, Relaxed) + more;
@@ -102,7 +104,7 @@ impl Sink for StreamSink {
 
     fn finish(&self, outcome: Result<Receipt>) {
         drop(self.listed.lock().take());
-        // A result without one of its batches is not a result, even if the program came to its end.
+        // A result that lacks a batch is an error, even if the program ran to its end.
         let failure = self.failure.lock().take();
         match failure.map_or(outcome, Err) {
             Ok(mut receipt) => {

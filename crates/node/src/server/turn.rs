@@ -1,31 +1,31 @@
-//! How much one connection may do on a thread that reads before others get it.
+//! Turns of connections on a reading thread: how much one may do before others get it.
 //!
-//! A client that always has bytes under way never has to wait, and would keep the thread for itself. Turns are
+//! A client that sends without pause never makes the thread wait, and would keep it for itself. Turns are
 //! counted in bytes and frames, not in time, so that the same bytes always make the same turns.
 
 use farpool_wire::{FrameHeader, FrameKind};
 
-/// What a turn has: a read of the socket, and at most 64 frames. Smaller ones would have loads change tasks
+/// Bytes of a turn: one read of the socket, and at most 64 frames. Shorter turns would switch between loads
 /// all the time.
 const TURN_BYTES: usize = 256 << 10;
 
-/// What a frame costs beside its bytes: to look at the smallest takes about as long as to copy so many.
+/// Bytes counted for a frame beside its own: handling the smallest takes about as long as copying that many.
 const FRAME_BYTES: usize = 4 << 10;
 
-/// What is left of a turn.
+/// The rest of a turn.
 #[derive(Debug)]
 pub(super) struct Turn {
     bytes_left: usize,
 }
 
 impl Turn {
-    /// A whole turn.
+    /// Begins a turn.
     pub fn new() -> Self {
         Turn { bytes_left: TURN_BYTES }
     }
 
-    /// A frame was taken. A request that is answered on the spot is the last of its turn: what it takes is not
-    /// known from its bytes.
+    /// Counts a frame. A request that is answered on this thread ends the turn, since its cost is not known
+    /// from its bytes.
     pub fn took(&mut self, header: FrameHeader) {
         let cost = match header.kind {
             FrameKind::Cancel | FrameKind::Credit | FrameKind::Ping | FrameKind::Pong => FRAME_BYTES,
@@ -36,7 +36,7 @@ impl Turn {
         self.bytes_left = self.bytes_left.saturating_sub(cost);
     }
 
-    /// Whether it is somebody else's turn.
+    /// Whether the turn is used up.
     pub fn is_over(&self) -> bool {
         self.bytes_left == 0
     }

@@ -1,13 +1,13 @@
-//! Arrow messages made by hand, whose counts and lengths say anything.
+//! Arrow messages made by hand, with arbitrary counts and lengths.
 
 use arrow_ipc::{Buffer, FieldNode, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder};
 use flatbuffers::FlatBufferBuilder;
 
-/// What buffers begin at multiples of.
+/// Alignment of buffers.
 const ALIGNMENT: usize = 64;
 
-/// A batch that says that it has `rows` rows, in columns of these `(rows, NULLs)`; of `buffers`, each with the length
-/// that it says it has; `variadic` are the numbers of buffers behind views.
+/// Encodes a batch that claims `rows` rows, with a `(rows, NULLs)` for each column; each of `buffers` comes
+/// with the length that it claims; `variadic` are the numbers of data buffers of views.
 pub fn batch(rows: i64, columns: &[(i64, i64)], buffers: &[(Vec<u8>, i64)], variadic: &[i64]) -> Vec<u8> {
     let mut body = Vec::new();
     let mut places = Vec::new();

@@ -1,4 +1,4 @@
-//! What a raw client can do to a node and to others' connections, and that it comes to nothing.
+//! Attacks of raw clients on a node and on others' connections: none of them has an effect.
 
 #![expect(clippy::disallowed_methods, reason = "attackers have threads of their own: a flood must not pause")]
 
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-/// Clients that send the same bytes over and over, from threads of their own, until dropped.
+/// Clients that send the same bytes repeatedly, each from its own thread, until dropped.
 struct Flood {
     stop: Arc<AtomicBool>,
     bytes_sent: Arc<AtomicU64>,
@@ -31,7 +31,7 @@ impl Flood {
             let (stop, sent, bytes) = (stop.clone(), bytes_sent.clone(), bytes.to_vec());
             std::thread::spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    // The node may well end the connection: then it goes on with another.
+                    // The node may end the connection: then the flood continues on another.
                     drop(flood_once(address, &bytes, &stop, &sent));
                 }
             })
@@ -55,7 +55,7 @@ impl Drop for Flood {
 fn flood_once(address: SocketAddr, bytes: &[u8], stop: &AtomicBool, sent: &AtomicU64) -> std::io::Result<()> {
     let mut socket = TcpStream::connect(address)?;
     socket.write_all(&hello())?;
-    // Answers are taken in, so that nothing but the node itself slows the flood down.
+    // Answers are read, so that only the node itself slows the flood down.
     let mut reader = socket.try_clone()?;
     let reading = std::thread::spawn(move || {
         let mut buffer = vec![0; 64 << 10];
@@ -71,13 +71,13 @@ fn flood_once(address: SocketAddr, bytes: &[u8], stop: &AtomicBool, sent: &Atomi
     outcome
 }
 
-/// The same request on so many streams, a stream after the other.
+/// The same request on `streams` streams, one after the other.
 fn on_streams(streams: u32, request: &Request) -> Vec<u8> {
     (1..=streams).flat_map(|stream| frames(stream, request)).collect()
 }
 
-/// The honest client's queries all get their answers, and the node has taken in far more of the flood than
-/// fits in buffers.
+/// Checks that all queries of an honest client are answered, and that the node has read far more of the flood
+/// than fits in buffers.
 async fn beside(server: &Server, what: &str, bytes: &[u8]) {
     let pool = server.connect().await;
     let flood = Flood::start(server.address, 4, bytes);
@@ -87,15 +87,15 @@ async fn beside(server: &Server, what: &str, bytes: &[u8]) {
         for below in 0..50 {
             assert_eq!(counted(&pool, "t", below).await.unwrap().0, below, "beside a flood of {what}");
         }
-        // A newcomer is let in too.
+        // New clients are admitted, too.
         assert_eq!(server.connect().await.tables().await.unwrap().len(), 1);
     };
     tokio::time::timeout(PATIENCE, honest).await.unwrap_or_else(|_| panic!("no answers beside {what}"));
-    // The honest client may be done before they have their next.
+    // The honest client may be done before the attackers have their next turn.
     eventually("the attackers get their turns", || flood.bytes_sent() > before).await;
 }
 
-/// What comes of an attack, while an honest client gets its answers.
+/// Returns the result of an attack, while an honest client gets its answers.
 async fn beside_an_honest_client<T>(server: &Server, what: &str, attack: impl Future<Output = T>) -> T {
     let pool = server.connect().await;
     let honest = async {
@@ -139,7 +139,8 @@ async fn programs_that_are_cancelled_at_once_stop_nobody() {
 async fn requests_without_a_reader_end_their_connection() {
     let server = Server::start().await;
     let raw = Raw::connect(&server).await;
-    // Answers that nobody reads fill the socket; then requests are open, and then too many of them.
+    // Answers that are not read fill the socket; then requests stay open, and then there are too many of
+    // them.
     let requests = on_streams(5_000, &Request::Status);
     let flood = async { while raw.socket.write_all(&requests).await.is_ok() {} };
     tokio::time::timeout(PATIENCE, flood).await.expect("the node takes requests without end");
@@ -154,7 +155,7 @@ async fn strangers_leave_clients_their_places() {
     let mut clients = Vec::new();
     for round in 0..2_000_u32 {
         let stranger = local.dial();
-        // Some say nothing, others begin to.
+        // Some send nothing, others the beginning of a preface.
         if round % 2 == 0 {
             stranger.write_all(&PREFACE[..round as usize % PREFACE.len()]).await.unwrap();
         }
@@ -168,7 +169,7 @@ async fn strangers_leave_clients_their_places() {
         assert_eq!(client.next().await.unwrap().kind, FrameKind::StatusInfo);
     }
     assert_eq!(local.connections(), clients.len() as u64, "strangers do not count");
-    // Those that came first were sent away, those that came last are still waited for.
+    // The first strangers were evicted, the last ones are still connected.
     let mut buffer = bytes::BytesMut::new();
     let sent_away = strangers.len() - limits::GREETINGS_MAX;
     for stranger in &mut strangers[..sent_away] {
@@ -226,7 +227,7 @@ async fn half_a_frame_is_not_waited_for_without_end() {
     let mut raw = local.connect().await;
     raw.socket.write_all(&header(FrameKind::Execute, 100_000)).await.unwrap();
     raw.socket.write_all(&[7; 10]).await.unwrap();
-    // It is asked whether it is there, does not answer, and is told why it has to go.
+    // The client gets a ping, does not answer, and is told why it is disconnected.
     assert_eq!(raw.next_of_any_kind().await.unwrap().kind, FrameKind::Ping);
     let message = raw.next_of_any_kind().await.unwrap();
     let Response::Error(error) = Response::decode(&message, None).unwrap() else { panic!() };
@@ -275,7 +276,7 @@ async fn a_number_that_is_used_again_leaves_nothing_behind() {
             rows_hint: None,
             id: None,
         };
-        // The answer to what was cancelled comes when a load has its number.
+        // The answer to the cancelled request comes when a load uses its number.
         let all = [execute("none"), Request::Cancel, begin].map(|request| frames(1, &request)).concat();
         raw.socket.write_all(&all).await.unwrap();
         raw.send(2, &Request::Status).await;
@@ -284,7 +285,7 @@ async fn a_number_that_is_used_again_leaves_nothing_behind() {
     eventually("nothing is held", || server.node.status().work_bytes_used == 0).await;
 }
 
-/// The other end lives but neither reads nor writes, as if it had vanished without a word.
+/// The other end lives but neither reads nor writes, as if it had vanished.
 #[tokio::test]
 async fn a_peer_that_vanishes_in_the_middle_of_a_result_takes_its_programs_along() {
     let local = Local::fast();
@@ -306,7 +307,7 @@ async fn a_result_that_is_not_read_ends_with_an_error_and_its_connection_goes_on
     let mut raw = local.connect().await;
     raw.load(1, "t", 300_000).await;
     raw.execute(3, "t").await;
-    // It answers when it is asked, takes what comes and gives no credit.
+    // The client answers pings and reads, but gives no credit.
     let error = loop {
         let message = raw.next().await.expect("the connection goes on");
         match message.kind {
@@ -344,7 +345,8 @@ async fn who_does_not_finish_in_time_at_a_shutdown_is_told() {
     let mut raw = local.connect().await;
     raw.load(1, "t", 300_000).await;
     raw.execute(3, "t").await;
-    // Its result waits for credit, which does not come. A request that had not been read would be nobody's.
+    // Its result waits for credit, which does not come. A request that the node has not read would have no
+    // effect.
     eventually("it is under way", || local.programs_running() == 1).await;
     local.stop.take().unwrap().send(()).unwrap();
     let error = loop {

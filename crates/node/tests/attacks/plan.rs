@@ -1,4 +1,4 @@
-//! Substrait plans made by hand, byte by byte: with what no honest writer would put into them.
+//! Substrait plans made by hand, byte by byte, with contents that no honest encoder would produce.
 
 use farpool_wire::Request;
 
@@ -15,7 +15,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// A message of fields that have a length.
+/// Encodes a message of length-delimited fields.
 fn message(fields: &[Field]) -> Vec<u8> {
     let mut message = Vec::new();
     for (number, bytes) in fields {
@@ -26,12 +26,12 @@ fn message(fields: &[Field]) -> Vec<u8> {
     message
 }
 
-/// A field that is a number; negative ones take ten bytes.
+/// Encodes a field with an integer; negative ones take ten bytes.
 fn number(field: u32, value: i64) -> Vec<u8> {
     [varint(u64::from(field << 3)), varint(value as u64)].concat()
 }
 
-/// A reference to a column of what is below.
+/// A reference to column `index` of the input.
 pub fn field(index: i64) -> Vec<u8> {
     let place = message(&[(2, number(1, index))]);
     message(&[(2, message(&[(1, place)]))])
@@ -59,7 +59,7 @@ pub fn cast_to_decimal(precision: i64, scale: i64, input: Vec<u8>) -> Vec<u8> {
     message(&[(11, message(&[(1, message(&[(24, decimal)])), (2, input)]))])
 }
 
-/// A call of the function declared with this number.
+/// A call of the function with this anchor.
 pub fn call(function: i64, arguments: &[Vec<u8>]) -> Vec<u8> {
     let arguments: Vec<Field> =
         arguments.iter().map(|argument| (4, message(&[(3, argument.clone())]))).collect();
@@ -71,12 +71,13 @@ pub fn table() -> Vec<u8> {
     message(&[(1, message(&[(7, message(&[(1, b"t".to_vec())]))]))])
 }
 
-/// The rows of `input` for which a condition holds.
+/// A filter of the rows of `input`.
 pub fn filter(condition: Vec<u8>, input: Vec<u8>) -> Vec<u8> {
     message(&[(2, message(&[(2, input), (3, condition)]))])
 }
 
-/// `expressions` behind the columns of `input`; of all these, the ones at the places in `mapping`.
+/// A projection that appends `expressions` to the columns of `input`; `mapping` selects from all of these by
+/// index.
 pub fn project(expressions: Vec<Vec<u8>>, mapping: Option<Vec<i64>>, input: Vec<u8>) -> Vec<u8> {
     let mut fields: Vec<Field> = Vec::new();
     if let Some(mapping) = mapping {
@@ -88,7 +89,7 @@ pub fn project(expressions: Vec<Vec<u8>>, mapping: Option<Vec<i64>>, input: Vec<
     message(&[(7, message(&fields))])
 }
 
-/// A plan of the relation `top`, with functions that get the numbers from 1 on.
+/// A plan of the relation `top`, with functions that get the anchors from 1 on.
 pub fn plan(top: Vec<u8>, functions: &[&str]) -> Request {
     let mut fields = vec![(3, message(&[(1, top)]))];
     for (anchor, name) in (1..).zip(functions) {

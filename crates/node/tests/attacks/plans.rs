@@ -1,4 +1,5 @@
-//! Plans that ask for much more work than they have bytes, or for what may fail where it must not.
+//! Plans that request far more work than their size suggests, or computations that could fail where they must
+//! not.
 
 use super::beside_an_honest_client;
 use super::plan::{self, call, cast_to_decimal, decimal, field, filter, plan, project, table, text};
@@ -12,20 +13,20 @@ use farpool_transfer::Pool;
 use farpool_wire::{FrameKind, Request, Response};
 use std::sync::Arc;
 
-/// What a node does with the plan of a request.
+/// The node's answer to the plan of a request.
 #[derive(Debug)]
 struct Done {
     prepared: Prepared,
     rows: u64,
 }
 
-/// Sends a request of a raw client, which is to be answered, while an honest client gets its answers.
+/// Sends a request of a raw client, which must be answered, while an honest client gets its answers.
 async fn asked(server: &Server, what: &str, request: &Request) -> Result<Done, Error> {
     let attack = async {
         let mut raw = Raw::connect(server).await;
         raw.send(1, request).await;
         let answer = answer(&mut raw).await;
-        // Whatever it was, the connection goes on.
+        // Whatever the answer, the connection goes on.
         raw.send(2, &Request::Status).await;
         assert_eq!(raw.next().await.expect("an answer").kind, FrameKind::StatusInfo, "after {what}");
         answer
@@ -101,7 +102,7 @@ async fn patterns_are_compiled_within_bounds() {
     let patterns = (0..1000).map(|i| call(1, &[field(2), text(&format!(r"\w{{30}}{i}"))])).collect();
     let places = (4..1004).collect();
     let many = plan(project(patterns, Some(places), table()), &["regexp_is_match"]);
-    // Those beyond the bound are left to the client.
+    // Patterns beyond the bound are left to the client.
     let done = asked(&server, "1000 large patterns", &many).await.unwrap();
     assert!(
         done.prepared.answers.iter().any(|answer| answer.answer != Answer::Exact),
@@ -170,7 +171,7 @@ async fn decimals_of_any_scale_are_taken_or_refused() {
             }
         }
     }
-    // Sums and products between the extremes.
+    // Sums and products of decimals with extreme scales.
     for (left, right) in [(38, -38), (-38, 38), (38, 38)] {
         let product = call(1, &[decimal(38, left), cast_to_decimal(38, right, field(0))]);
         let request = plan(project(vec![product], Some(vec![4]), table()), &["multiply"]);
@@ -181,7 +182,7 @@ async fn decimals_of_any_scale_are_taken_or_refused() {
     }
 }
 
-/// The filter keeps away the rows for which the cast fails; a node that cannot filter must not cast.
+/// The filter removes the rows for which the cast fails; a node that cannot filter must not cast.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_may_fail_is_not_done_behind_a_filter_that_was_refused() {
     let server = server().await;
@@ -195,12 +196,12 @@ async fn what_may_fail_is_not_done_behind_a_filter_that_was_refused() {
     let weak: Vec<_> = done.prepared.answers.iter().filter(|answer| answer.answer != Answer::Exact).collect();
     assert!(weak.len() >= 2, "the filter and what may fail behind it: {:?}", done.prepared.answers);
     assert_eq!(done.rows, 1000, "all rows go to whoever can filter them");
-    // Without a filter it fails, as it does everywhere.
+    // Without a filter the cast fails.
     let failing = Program { filter: None, ..program };
     is_refused(&server, "a cast that fails", request(&failing), ErrorKind::Invalid).await;
 }
 
-/// Keys that lie in one place of a hash table without a key of its own: they differ in high bits only.
+/// Keys that would collide in a hash table without a random seed: they differ in high bits only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_that_collide_elsewhere_do_not_here() {
     let server = server().await;

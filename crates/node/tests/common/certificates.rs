@@ -1,17 +1,17 @@
-//! An authority of the test run, and what it signs.
+//! A certificate authority of the test run, and certificates signed by it.
 
 use farpool_transfer::ClientTls;
 use farpool_wire::ServerTls;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::sync::LazyLock;
 
-/// An authority.
+/// A certificate authority.
 pub struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// The one that clients of these tests trust.
+/// The authority that clients of these tests trust.
 pub static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -21,21 +21,21 @@ pub static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| {
 });
 
 impl Authority {
-    /// A certificate for `name` and its key, in PEM.
+    /// Returns a certificate for `name` and its key, in PEM.
     pub fn sign(&self, name: &str) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new([name.to_string()]).unwrap();
         (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
     }
 
-    /// What a node with a certificate for `name` needs.
+    /// The configuration of a node with a certificate for `name`.
     pub fn node(&self, name: &str) -> ServerTls {
         let (certificate, key) = self.sign(name);
         let chain = ServerTls::chain(certificate.as_bytes()).unwrap();
         ServerTls::new(chain, ServerTls::key(key.as_bytes()).unwrap()).unwrap()
     }
 
-    /// Clients that trust it.
+    /// The configuration of clients that trust this authority.
     pub fn clients(&self) -> ClientTls {
         ClientTls::trusting(self.pem.as_bytes()).unwrap()
     }

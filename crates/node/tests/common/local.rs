@@ -1,4 +1,4 @@
-//! A node that is reached through pipes in memory, for which minutes may pass in a moment.
+//! A node that is reached through pipes in memory, with a clock on which minutes pass in a moment.
 
 use super::Raw;
 use farpool_model::Result;
@@ -11,11 +11,11 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Bytes that a pipe holds in each direction: fewer than a window, as a socket of the system.
+/// Capacity of a pipe in each direction: less than a window, like a socket of the system.
 const PIPE_BYTES: usize = 256 << 10;
 
-/// A tick of a node whose minutes pass in a moment. In tests of one thread no tick comes while a client has
-/// something to do, however slow the machine is.
+/// Length of a tick where minutes pass in a moment. In single-threaded tests no tick comes while a client has
+/// work to do, however slow the machine is.
 const FAST_TICK: Duration = Duration::from_millis(5);
 
 /// A node that serves pipes.
@@ -31,7 +31,7 @@ impl Local {
         Local::ticking(Duration::from_secs(5))
     }
 
-    /// A node for tests of one thread: ten minutes pass in less than a second.
+    /// A node for single-threaded tests: ten minutes pass in less than a second.
     pub fn fast() -> Self {
         Local::ticking(FAST_TICK)
     }
@@ -42,7 +42,7 @@ impl Local {
         Local::of(node, tick)
     }
 
-    /// Has a node serve.
+    /// Starts serving `node`.
     pub fn of(node: Arc<Node>, tick: Duration) -> Self {
         let (sockets, listener) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -51,7 +51,7 @@ impl Local {
         Local { node, serving, stop: Some(stop), sockets }
     }
 
-    /// The client's end of a new connection, on which nothing has been said.
+    /// Returns the client's end of a new connection, on which nothing has been sent.
     pub fn dial(&self) -> Arc<dyn Socket> {
         let (client, node) = pipe(PIPE_BYTES);
         self.sockets.send(Arc::new(node)).unwrap();

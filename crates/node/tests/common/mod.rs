@@ -1,4 +1,4 @@
-//! A node on a port of its own, small tables, and the programs that the tests run.
+//! A node on a port of its own, small tables, and programs for the tests.
 
 mod certificates;
 mod local;
@@ -28,10 +28,10 @@ pub use certificates::AUTHORITY;
 pub use local::Local;
 pub use raw::{Raw, canonical_batch, execute, frames, hello};
 
-/// How long anything may take before a test is taken to hang.
+/// Time after which a test is considered hung.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A node that serves.
+/// A running server with its node.
 pub struct Server {
     pub node: Arc<Node>,
     pub address: SocketAddr,
@@ -53,7 +53,7 @@ impl Server {
         Self::of(address, NodeConfig { memory_bytes, workers: 2, access, ..NodeConfig::default() }).await
     }
 
-    /// One with so much memory for work.
+    /// A server whose memory for work is `bytes`.
     pub async fn working_within(bytes: usize) -> Self {
         let work = WorkMemory::new(bytes);
         let config = NodeConfig { memory_bytes: 256 << 20, workers: 2, work, ..NodeConfig::default() };
@@ -71,7 +71,7 @@ impl Server {
         Server { node, address, is_encrypted: false, serving, stop: Some(stop) }
     }
 
-    /// The same server, which speaks TLS from now on.
+    /// Enables TLS on the server.
     pub fn encrypted(mut self) -> Self {
         self.node.set_tls(AUTHORITY.node("127.0.0.1"));
         self.is_encrypted = true;
@@ -96,7 +96,7 @@ impl Server {
         RemotePool::connect(&self.url(), ClientOptions { token, tls, ..ClientOptions::default() }).await
     }
 
-    /// Ends the server without letting anybody finish.
+    /// Ends the server without letting requests finish.
     pub async fn kill(&mut self) {
         self.serving.abort();
         while !self.serving.is_finished() {
@@ -170,7 +170,7 @@ pub async fn load(pool: &dyn Pool, table: &str, mode: LoadMode, rows: i64) -> Re
     pool.load(&name(table), mode, batch(0, 0).schema(), rows_hint, stream(batches(rows))).await
 }
 
-/// All columns of all rows.
+/// A program that returns all columns of all rows.
 pub fn scan(table: &str) -> Program {
     Program::scan(name(table), &batch(0, 0).schema(), &[0, 1, 2, 3])
 }
@@ -180,7 +180,8 @@ pub fn canonical_schema() -> SchemaRef {
     farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap()
 }
 
-/// The rows with an id below `below`, without their columns: what removes them.
+/// A program that selects the rows with an id below `below` and computes no columns, so that a change removes
+/// them.
 pub fn removing(table: &str, below: i64) -> Program {
     Program { output: Output::Rows(Vec::new()), ..count_and_sum(table, below) }
 }
@@ -225,7 +226,7 @@ pub fn count_by_tens(table: &str) -> Program {
     }
 }
 
-/// All batches of an execution.
+/// Collects all batches of an execution.
 pub async fn collect(mut execution: Execution) -> Result<Vec<RecordBatch>> {
     let mut batches = Vec::new();
     for stream in &mut execution.streams {
@@ -248,12 +249,12 @@ pub fn integers(batches: &[RecordBatch], column: usize) -> Vec<i64> {
     all
 }
 
-/// What [`count_and_sum`] gives.
+/// Returns the result of [`count_and_sum`].
 pub async fn counted(pool: &dyn Pool, table: &str, below: i64) -> Result<(i64, Option<i64>)> {
     counted_by(pool, &count_and_sum(table, below)).await
 }
 
-/// What a program gives that is one of [`count_and_sum`].
+/// Returns the result of a program like [`count_and_sum`].
 pub async fn counted_by(pool: &dyn Pool, program: &Program) -> Result<(i64, Option<i64>)> {
     let batches = run(pool, program).await?;
     let sum = batches[0].column(1).as_primitive::<Int64Type>();

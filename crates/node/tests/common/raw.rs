@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// A client without manners of its own.
+/// A client that does only what a test tells it, within the protocol or not.
 pub struct Raw {
     pub socket: Arc<dyn Socket>,
     buffer: BytesMut,
@@ -24,7 +24,7 @@ impl Raw {
         Raw::over(Arc::new(TcpStream::connect(server.address).await.unwrap())).await
     }
 
-    /// Says hello over `socket`, which must be welcome.
+    /// Sends a hello over `socket`, which must be accepted.
     pub async fn over(socket: Arc<dyn Socket>) -> Self {
         Raw::with_token(socket, None).await
     }
@@ -38,7 +38,7 @@ impl Raw {
         raw
     }
 
-    /// A client that has not said anything.
+    /// A client that has not sent anything.
     pub fn silent(socket: Arc<dyn Socket>) -> Self {
         Raw { socket, buffer: BytesMut::new(), assembler: Assembler::new() }
     }
@@ -58,7 +58,7 @@ impl Raw {
         self.send(stream, &execute(table)).await;
     }
 
-    /// Loads a table of `rows` rows as [`batch`] has them, keeping to the credit.
+    /// Loads a table of `rows` rows of [`batch`], respecting the credit.
     pub async fn load(&mut self, stream: u32, table: &str, rows: i64) {
         let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
         let table = TableName::new(table).unwrap();
@@ -87,13 +87,14 @@ impl Raw {
         }
     }
 
-    /// The next message, unless the node says nothing for a while or hangs up. Half a second without a word shows that
-    /// the node waits only where it has no work left to do: on a busy machine any message may take longer.
+    /// Returns the next message, unless the node sends nothing for a while or disconnects. Half a second of
+    /// silence proves that the node waits only where it has no work left: on a busy machine any message may
+    /// take longer.
     pub async fn next_soon(&mut self) -> Option<Message> {
         timeout(Duration::from_millis(500), self.next()).await.unwrap_or(None)
     }
 
-    /// The next message that is no `Ping`, which is answered; `None` when the node hangs up.
+    /// Returns the next message other than `Ping`, which is answered; `None` when the node disconnects.
     pub async fn next(&mut self) -> Option<Message> {
         loop {
             let message = self.next_of_any_kind().await?;
@@ -104,7 +105,7 @@ impl Raw {
         }
     }
 
-    /// The next message; `None` when the node hangs up.
+    /// Returns the next message; `None` when the node disconnects.
     pub async fn next_of_any_kind(&mut self) -> Option<Message> {
         loop {
             while let Some((header, payload)) = split_frame(&mut self.buffer).unwrap() {
@@ -135,7 +136,7 @@ fn hello_with(token: Option<&str>) -> Vec<u8> {
     [&PREFACE[..], &frames(0, &hello)].concat()
 }
 
-/// A scan of all columns, plain.
+/// A request to scan all columns, with plain results.
 pub fn execute(table: &str) -> Request {
     let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
     let plan = substrait::encode_program(&scan(table), &schema).unwrap();
@@ -148,7 +149,7 @@ pub fn frames(stream: u32, request: &Request) -> Vec<u8> {
     messages.into_iter().flat_map(|message| message.frames(stream)).flatten().collect()
 }
 
-/// As [`batch`], in the types that go over the wire.
+/// As [`batch`], with the types used on the wire.
 pub fn canonical_batch(start: i64, end: i64) -> RecordBatch {
     let batch = batch(start, end);
     let schema = farpool_model::schema::canonical_schema(&batch.schema()).unwrap();

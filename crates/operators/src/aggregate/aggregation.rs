@@ -1,6 +1,6 @@
-//! What is asked: the keys, arguments, conditions and accumulators of an aggregation, each distinct one once.
+//! The compiled form of an aggregation: keys, arguments, conditions and accumulators, each distinct one once.
 //!
-//! Knows none of the ways, which all read it.
+//! It is independent of the ways, all of which read it.
 
 use super::store::Store;
 use crate::evaluate::Compiled;
@@ -15,8 +15,8 @@ use farpool_statistics::States;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A compiled aggregation. Its last two fields say how groups and accumulators are held, which all workers and ways
-/// have in common.
+/// A compiled aggregation. Its last two fields depend on the table and say how groups and accumulators are
+/// stored, the same for all workers and ways.
 pub(crate) struct Aggregation {
     pub(super) keys: Vec<Key>,
     pub(super) key_types: Vec<DataType>,
@@ -31,10 +31,10 @@ pub(crate) struct Aggregation {
     pub(super) schema: SchemaRef,
     pub(super) paths: Paths,
     pub(super) hash_key: HashKey,
-    /// For each accumulator, whether it only counts rows to tell whether there are any, and there are. Known of a
-    /// table; without one, of none.
+    /// For each accumulator, whether it counts rows only to tell whether a group has any, and every group is
+    /// known to have some. False for all accumulators without a table.
     pub(super) present: Vec<bool>,
-    /// How the keys lie in 64 bits, if they do in the table.
+    /// How the keys are packed into 64 bits, if those of the table fit.
     pub(super) packing: Option<Arc<Packing>>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Key {
     pub(super) lane: Option<LaneId>,
 }
 
-/// What is aggregated.
+/// The argument of an aggregate.
 #[derive(Debug)]
 pub(crate) struct Argument {
     pub(super) compiled: Compiled,
@@ -63,7 +63,7 @@ pub(crate) struct Condition {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Accumulator {
     pub(super) kind: Kind,
-    /// `None` counts rows, or is for a state.
+    /// `None` for a count of rows, or for a state.
     pub(super) argument: Option<usize>,
     pub(super) condition: Option<usize>,
 }
@@ -73,34 +73,34 @@ pub(crate) enum Kind {
     Count,
     Sum,
     Fold(Fold),
-    /// A state, of the arguments that are listed at this place.
+    /// A state, by its index in `states`.
     State(usize),
 }
 
-/// What a state is of.
+/// A state of a sketch or of moments, and its arguments.
 #[derive(Debug)]
 pub(crate) struct StateOf {
     pub(super) function: StateFunction,
     pub(super) arguments: Vec<usize>,
     pub(super) types: Vec<DataType>,
-    /// Without groups.
+    /// States of the function for no groups.
     pub(super) empty: States,
 }
 
-/// How a result is made of accumulators.
+/// How the result of an aggregate is computed from accumulators.
 #[derive(Debug)]
 pub(crate) struct AggregateResult {
     pub(super) accumulation: Accumulation,
-    /// The accumulator of the value.
+    /// The accumulator that holds the value.
     pub(super) value: usize,
-    /// The accumulator that counts what went into it; 0 means NULL.
+    /// The accumulator that counts the values; the result is NULL where it is 0.
     pub(super) count: usize,
     pub(super) argument_type: DataType,
     pub(super) data_type: DataType,
     pub(super) name: String,
 }
 
-/// While compiling: what is known, with the expressions that it came from.
+/// An aggregation under construction, with the expressions by which equal parts are found.
 struct Builder<'a> {
     known: Columns<'a>,
     schema: &'a Schema,
@@ -163,22 +163,23 @@ impl Aggregation {
         })
     }
 
-    /// This aggregation, with only these paths allowed.
+    /// Returns this aggregation restricted to these paths.
     pub(crate) fn with_paths(self, paths: Paths) -> Self {
         Aggregation { paths, ..self }
     }
 
-    /// Has the hashes of groups depend on `hash_key`.
+    /// Sets the key of the hashes of groups.
     pub(crate) fn set_hash_key(&mut self, hash_key: HashKey) {
         self.hash_key = hash_key;
     }
 
-    /// No groups yet (without keys: one).
+    /// Returns an empty table of groups (without keys: with one group).
     pub(super) fn groups(&self) -> Groups {
         Groups::new(&self.key_types, self.packing.as_ref(), self.hash_key)
     }
 
-    /// Whether an accumulator only counts rows to tell whether there are any, and in `groups` there are.
+    /// Whether an accumulator counts rows only to tell whether a group has any, and every group has rows in
+    /// `groups`.
     pub(super) fn is_present(&self, accumulator: usize, groups: &[&RowGroup]) -> bool {
         let counts = |r: &AggregateResult| r.count_shown() == Some(accumulator);
         let Accumulator { kind, argument, condition } = self.accumulators[accumulator];
@@ -193,7 +194,7 @@ impl Aggregation {
             && !self.results.iter().any(counts)
     }
 
-    /// What a state is of; `None` for another accumulator.
+    /// The state of an accumulator; `None` if it is not one of a state.
     pub(super) fn state_of(&self, accumulator: &Accumulator) -> Option<&StateOf> {
         match accumulator.kind {
             Kind::State(place) => self.states.get(place),
@@ -205,7 +206,7 @@ impl Aggregation {
         accumulator.argument.map(|a| self.arguments[a].compiled.data_type())
     }
 
-    /// An accumulator each, without groups.
+    /// Returns a store for each accumulator, without groups.
     pub(super) fn stores(&self) -> Vec<Store> {
         let store = |(a, present): (&Accumulator, &bool)| match (a.kind, self.argument_type(a)) {
             (Kind::State(place), _) => Store::States(self.states[place].empty.emptied()),
@@ -219,7 +220,7 @@ impl Aggregation {
 }
 
 impl AggregateResult {
-    /// The accumulator whose count of rows shows in the result; `None` if at most whether there are any does.
+    /// The accumulator whose exact count is needed for the result; `None` if at most its being 0 matters.
     pub(super) fn count_shown(&self) -> Option<usize> {
         match self.accumulation {
             Accumulation::Count => Some(self.value),

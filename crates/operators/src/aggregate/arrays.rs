@@ -1,4 +1,4 @@
-//! Accumulators from decoded arrays: what every way can do that has decoded what it cannot take from elsewhere.
+//! Updates accumulators from decoded arrays; every way uses this for what it cannot read in encoded form.
 
 use super::aggregation::{Aggregation, Condition, StateOf};
 use super::store::{Input, Store};
@@ -13,13 +13,13 @@ use farpool_statistics::States;
 use std::collections::BTreeSet;
 
 impl Aggregation {
-    /// For each condition, the rows of `frame` for which it is true.
+    /// Evaluates each condition over `frame`; returns the rows for which it is true.
     pub(super) fn condition_masks(&self, frame: &Frame) -> Result<Vec<BooleanArray>> {
         let mask = |c: &Condition| Ok(truth(&c.compiled.array(frame)?));
         self.conditions.iter().map(mask).collect()
     }
 
-    /// Adds the rows of `frame`, whose groups are `groups`, to the accumulators that `takes` names.
+    /// Adds the rows of `frame`, whose groups are `groups`, to the accumulators for which `takes` is true.
     pub(super) fn add_arrays(
         &self,
         frame: &Frame,
@@ -42,7 +42,7 @@ impl Aggregation {
             };
             let argument = &self.arguments[index].compiled;
             if let (Some(mask), true) = (mask, argument.is_fallible()) {
-                // It must not run on the rows that its condition leaves out.
+                // The argument must not be evaluated on rows that its condition excludes.
                 let array = argument.array(&frame.filter(mask, argument.columns())?)?;
                 let groups = groups.map(|groups| filtered(groups, mask)).transpose()?;
                 store.update(&Input { array: &array, groups: groups.as_deref(), mask: None })?;

@@ -1,7 +1,7 @@
-//! How much memory the groups of one worker can take, from what is known about the table.
+//! Upper bounds of the memory that the groups of one worker take, from what is known about the table.
 //!
-//! Invariant: what is given is never less than what [`super::partial::Partial::bytes`] can come to, so that
-//! an aggregation with a bound below its budget never has to let go of groups early.
+//! Invariant: a bound is never less than what [`super::partial::Partial::bytes`] can become, so that an
+//! aggregation whose bound is within its budget never has to let groups leave early.
 
 use super::aggregation::{Accumulator, Aggregation, Key, Kind, StateOf};
 use super::extent::bounds_of;
@@ -14,21 +14,21 @@ use farpool_model::cast::usize_saturating;
 use farpool_model::{Result, limits, schema};
 use farpool_statistics::States;
 
-/// Bytes of tables that are still empty.
+/// Bytes of tables without groups.
 const BYTES_EMPTY: usize = 64 << 10;
 
-/// How often a value of one row may be kept in the state of a sketch: as the least, as the greatest, and as a
-/// frequent one.
+/// How many times the state of a sketch may keep the value of one row: as the least, as the greatest, and as
+/// a frequent one.
 const VALUES_KEPT_OF_A_ROW: usize = 3;
 
 /// Bytes of the values that one sketch of strings keeps.
 const BYTES_OF_TEXTS: usize = limits::SKETCH_TOP_MAX as usize * limits::SKETCH_VALUE_BYTES_MAX;
 
-/// A vector that grows may hold twice what is in it.
+/// Capacity of a growing vector relative to its length, at most.
 const GROWTH: usize = 2;
 
-/// The most bytes that the groups of `aggregation` over `groups` take in one worker; `None` when that cannot
-/// be told.
+/// The most bytes that the groups of `aggregation` over `groups` take in one worker; `None` when no bound is
+/// known.
 pub(super) fn bytes_of_groups(
     aggregation: &Aggregation,
     radix: Option<&Shape>,
@@ -40,7 +40,8 @@ pub(super) fn bytes_of_groups(
     let count = aggregation.keys.iter().map(domain).fold(1, usize::saturating_mul).min(rows);
     let mut fixed = Groups::bytes_per_group(&aggregation.key_types, aggregation.packing.is_some());
     let mut texts = 0_usize;
-    // Packed strings are held with the program; a lone one is in as many groups as it is, others in any number.
+    // Packed strings are stored with the program. A string that is the only key is stored once per group;
+    // with other keys it may be in any number of groups.
     let in_keys = aggregation.keys.iter().filter(|_| aggregation.packing.is_none());
     for key in in_keys.filter(|key| schema::is_bytes(key.compiled.data_type())) {
         let distinct = aggregation.keys.len() == 1;
@@ -48,7 +49,7 @@ pub(super) fn bytes_of_groups(
     }
     for state in aggregation.accumulators.iter().filter_map(|a| aggregation.state_of(a)) {
         fixed = fixed.saturating_add(States::bytes_per_group(state.function, &state.types).ok()?.1);
-        // The least and the greatest value and the frequent ones, each of which is of one row.
+        // A sketch keeps the least and the greatest value and the frequent ones, each taken from one row.
         for argument in state.arguments.iter().map(|a| &aggregation.arguments[*a].compiled) {
             if schema::is_bytes(argument.data_type()) {
                 let bytes = text_bytes(argument, groups, false)?.saturating_mul(VALUES_KEPT_OF_A_ROW);
@@ -70,7 +71,7 @@ pub(super) fn bytes_of_groups(
     Some(empty.saturating_add(count.saturating_mul(fixed)).saturating_add(texts.saturating_mul(GROWTH)))
 }
 
-/// The most bytes that states without groups take; `None` when they cannot be told.
+/// The most bytes that the states take without keys, when there is one group; `None` when no bound is known.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -84,7 +85,7 @@ pub(super) fn bytes_of_states(states: &[StateOf]) -> Result<Option<usize>> {
     Ok(Some(bytes))
 }
 
-/// Bytes of the states of a batch of groups that are new.
+/// Bytes of the states of as many new groups as a batch has rows.
 pub(super) fn bytes_of_new_states(states: &[StateOf]) -> Option<usize> {
     let each =
         states.iter().map(|s| States::bytes_per_group(s.function, &s.types).ok().map(|(least, _)| least));
@@ -92,7 +93,7 @@ pub(super) fn bytes_of_new_states(states: &[StateOf]) -> Option<usize> {
     Some(each.saturating_mul(limits::BATCH_ROWS))
 }
 
-/// Whether every sum of decimals keeps within 38 digits whatever rows of `groups` it is of.
+/// Whether the sum of each decimal argument fits 38 digits over any subset of the rows of `groups`.
 pub(super) fn sums_fit(aggregation: &Aggregation, groups: &[&RowGroup]) -> bool {
     let rows: usize = groups.iter().map(|group| group.rows).sum();
     let intervals = aggregation.lanes.intervals(|column| bounds_of(groups, column));
@@ -100,7 +101,7 @@ pub(super) fn sums_fit(aggregation: &Aggregation, groups: &[&RowGroup]) -> bool 
         let (Kind::Sum, Some(argument)) = (accumulator.kind, accumulator.argument) else { return true };
         let argument = &aggregation.arguments[argument];
         match argument.compiled.data_type() {
-            // A row count and a value of 64 bits: 127 bits, of which 38 digits are a little less.
+            // A row count times a value of 64 bits takes at most 127 bits, a little more than 38 digits hold.
             _ if argument.lane.is_some_and(|lane| intervals[lane].is_some()) => rows < 1 << 62,
             DataType::Decimal128(precision, _) => {
                 let digits = rows.max(1).ilog10() + 1;
@@ -112,7 +113,7 @@ pub(super) fn sums_fit(aggregation: &Aggregation, groups: &[&RowGroup]) -> bool 
     aggregation.accumulators.iter().all(fits)
 }
 
-/// The values that a key can have, NULL included.
+/// An upper bound of the number of distinct values of a key, NULL included.
 fn domain_of(key: &Key, intervals: &[Option<(i64, i64)>], groups: &[&RowGroup]) -> Option<usize> {
     if *key.compiled.data_type() == DataType::Boolean {
         return Some(3);
@@ -128,7 +129,7 @@ fn domain_of(key: &Key, intervals: &[Option<(i64, i64)>], groups: &[&RowGroup]) 
     groups.iter().map(values).sum::<Option<usize>>()?.checked_add(1)
 }
 
-/// Bytes of the strings of a column: of those that differ, or of all.
+/// Bytes of a column's strings: if `distinct`, of those that differ, where a dictionary tells.
 fn text_bytes(of: &Compiled, groups: &[&RowGroup], distinct: bool) -> Option<usize> {
     let column = of.as_column()?;
     let bytes = |group: &&RowGroup| {
@@ -146,7 +147,7 @@ fn bytes_per_group(accumulator: &Accumulator, argument: Option<&DataType>) -> us
             // 128 bits and a carry.
             (Kind::Sum, false) => 24,
             (Kind::Fold(_), false) => 16,
-            // States tell themselves.
+            // States report their bytes themselves.
             (Kind::State(_), _) => 0,
         }
 }

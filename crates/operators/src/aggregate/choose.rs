@@ -1,7 +1,7 @@
-//! The one chooser: which way a row group goes, and why.
+//! Chooses the way that aggregates a row group, and says why.
 //!
-//! The ways are tried in the order in which they pay, the cheapest first; each tells by itself whether it can be taken.
-//! What holds for the whole table was found out before ([`FittedAggregation`]).
+//! Ways are tried from the cheapest to the most expensive; each decides itself whether it is applicable. What
+//! depends on the whole table was decided when the aggregation was fitted to it ([`FittedAggregation`]).
 
 use super::dense::DenseRows;
 use super::fitted::FittedAggregation;
@@ -14,49 +14,50 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 use std::fmt;
 
-/// How the rows of a row group are aggregated.
+/// The way in which the rows of a row group are aggregated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Zone maps tell the result; no row is read.
+    /// From zone maps alone; no row is read.
     Zones,
     /// Into one array for the whole table, indexed by the keys.
     Whole,
     /// Into arrays for a row group, indexed by the codes of its keys.
     Fused,
-    /// The fused way without keys: on packed columns.
+    /// The fused way for an aggregation without keys, computed on packed columns.
     Totals,
-    /// Lanes and codes where they are there, the rest decoded; groups are found as [`KeyForm`] says.
+    /// From lanes and codes where they are available, the rest decoded; groups are looked up by [`KeyForm`].
     Mixed(KeyForm),
-    /// Everything decoded.
+    /// From decoded arrays only.
     General,
 }
 
-/// A way that was chosen.
+/// The way that was chosen for a row group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChosenWay {
     /// The way.
     pub way: Way,
-    /// Whether rows are partitioned once there are many groups.
+    /// Whether rows are partitioned by the hash of their keys once there are many groups.
     pub partitions: bool,
-    /// Why it is this one and none that comes before it.
+    /// Why this way was chosen and none that is tried before it.
     pub reason: String,
 }
 
-/// A way for a row group, with what it needs to run.
+/// The way chosen for a row group, with the data that it needs to run.
 pub(crate) enum Choice<'a> {
     Zones(Vec<Known<'a>>),
-    /// No row can add anything to what the worker's table has.
+    /// The worker's table already has every group, so no row can change it.
     Complete,
     Whole(DenseRows<'a>),
     Fused(DenseRows<'a>),
-    /// Because the fused way is not fit.
+    /// With the reason why the fused way is not applicable.
     Mixed(Unfit),
-    /// Because nothing else is allowed.
+    /// Only the general way is allowed.
     General,
 }
 
 impl FittedAggregation {
-    /// The way for `group`, of which every row passes the filter or some do, for a worker that has `table`.
+    /// Chooses the way for `group`. `every_row` tells whether all of its rows pass the filter; `table` is the
+    /// worker's array of the whole-table way.
     ///
     /// # Errors
     /// `Internal` when the row group is of another table.
@@ -82,7 +83,7 @@ impl FittedAggregation {
         Ok(fused::bind(asked, group)?.map_or_else(Choice::Mixed, Choice::Fused))
     }
 
-    /// The way for `group`, and why.
+    /// Returns the way for `group` and the reason for it.
     ///
     /// # Errors
     /// As [`FittedAggregation::choose`].
@@ -108,7 +109,7 @@ impl FittedAggregation {
         Ok(ChosenWay { way, partitions, reason })
     }
 
-    /// Whether `group` can go the fused way.
+    /// Whether the fused way is applicable to `group`.
     #[cfg(test)]
     pub(crate) fn fuses(&self, group: &RowGroup) -> bool {
         fused::bind(&self.aggregation, group).is_ok_and(|rows| rows.is_ok())

@@ -1,18 +1,19 @@
-//! The rows that something is chosen for, a row group or all of a table, and what their zone maps say.
+//! The rows that a way is chosen for, of a row group or a whole table, as their zone maps describe them.
 
 use crate::lanes::LaneId;
 use farpool_columns::RowGroup;
 
-/// Some rows, as far as they matter to what is computed of them.
+/// Number of rows, NULLs and value bounds of a row group or a table.
 pub(crate) struct Extent<'e> {
     pub(super) rows: u64,
-    /// Whether a column has NULLs there.
+    /// Whether a column has NULLs in these rows.
     pub(super) nullable: &'e dyn Fn(usize) -> bool,
-    /// The least and greatest value of a lane, if it can be used there.
+    /// The least and greatest value of a lane; `None` if the lane is not valid for these rows.
     pub(super) interval: &'e dyn Fn(LaneId) -> Option<(i64, i64)>,
 }
 
-/// The bounds of a column, of whose chunks some may be all NULL; `None` when a chunk does not hold integers.
+/// Bounds of a column over `groups`, ignoring chunks that are all NULL; `None` when a chunk does not hold
+/// integers.
 pub(super) fn bounds_of(groups: &[&RowGroup], column: usize) -> Option<(i64, i64)> {
     let mut bounds: Option<(i64, i64)> = None;
     for group in groups {

@@ -1,4 +1,4 @@
-//! From accumulators to results.
+//! Computes results from accumulators.
 
 use super::aggregation::{AggregateResult, Aggregation};
 use super::store::{Store, Sums};
@@ -141,7 +141,7 @@ fn means(
     Ok(Arc::new(groups.map(mean).collect::<Float64Array>()))
 }
 
-/// The mean of decimals, scaled up by `factor`.
+/// The mean of decimals, multiplied by `factor`.
 fn average_of(sums: &Sums, group: usize, count: i64, factor: i128) -> Option<i128> {
     match sums.exact(group) {
         Some(sum) => mean_of_decimals(sum, count, factor),

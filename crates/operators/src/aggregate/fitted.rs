@@ -1,4 +1,5 @@
-//! What is known of the row groups that an aggregation will read, found out once before any of them is read.
+//! An aggregation fitted to the row groups that it will read: what zone maps and dictionaries tell is
+//! evaluated once, before any row group is read.
 
 use super::aggregation::Aggregation;
 use super::extent::{bounds_of, nullable};
@@ -11,23 +12,24 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 use std::sync::Arc;
 
-/// Bytes up to which the states of a batch's new groups may always grow: a few times what its arrays take.
+/// A batch's new groups may always have states of this many bytes: a few times what the arrays of a batch
+/// take.
 const STATE_BYTES_MIN: usize = 16 << 20;
 
 const NO_TABLE: Unfit = Unfit("the table is not known");
 const NO_KEYS: Unfit = Unfit("there are no keys");
 const NOT_ALLOWED: Unfit = Unfit("only the plain way is allowed");
 
-/// An aggregation, and what is known of what it reads.
+/// An aggregation, and what is known of the row groups that it reads.
 pub(crate) struct FittedAggregation {
     pub(super) aggregation: Aggregation,
-    /// The whole-table way, or why it cannot be taken.
+    /// The whole-table way, or why it is not applicable.
     pub(super) whole: Fit<Whole>,
-    /// How rows are partitioned once there are many groups, if they may be.
+    /// How rows are partitioned once there are many groups; `None` if they never are.
     pub(super) radix: Option<Shape>,
-    /// Bytes that the groups of one worker can take, if that is known.
+    /// Upper bound of the bytes that the groups of one worker take, if one is known.
     bytes_bound: Option<usize>,
-    /// Whether every sum of decimals keeps within 38 digits whatever rows it is of.
+    /// Whether the sum of each decimal argument fits 38 digits over any subset of the rows.
     sums_fit: bool,
 }
 
@@ -48,7 +50,8 @@ impl FittedAggregation {
         })
     }
 
-    /// An aggregation that reads the row groups `groups` and no others. A worker may hold `bytes_max`.
+    /// An aggregation that reads exactly the row groups `groups`, with `bytes_max` bytes for the groups of a
+    /// worker.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -81,18 +84,18 @@ impl FittedAggregation {
         Partial::new(&self.aggregation)
     }
 
-    /// Bytes that the groups of one worker can take, if that is known.
+    /// Upper bound of the bytes that the groups of one worker take, if one is known.
     pub(crate) fn bytes_bound(&self) -> Option<usize> {
         self.bytes_bound
     }
 
-    /// Whether every sum of decimals keeps within 38 digits whatever rows it is of.
+    /// Whether the sum of each decimal argument fits 38 digits over any subset of the rows.
     pub(crate) fn sums_fit(&self) -> bool {
         self.sums_fit
     }
 
-    /// Whether there is room in `bytes` for the states of new groups of a whole batch, after which groups that
-    /// outgrow their room leave.
+    /// Whether `bytes` has room for the states of as many new groups as a batch has rows: groups beyond the
+    /// limit can leave only after the batch.
     pub(crate) fn states_fit(&self, bytes: usize) -> bool {
         let each = bound::bytes_of_new_states(&self.aggregation.states);
         each.is_some_and(|each| each <= bytes.max(STATE_BYTES_MIN))
@@ -115,14 +118,15 @@ impl FittedAggregation {
         self.radix.is_some()
     }
 
-    /// Whether row groups go the whole-table way.
+    /// Whether row groups take the whole-table way.
     #[cfg(test)]
     pub(crate) fn is_whole(&self) -> bool {
         self.whole.is_ok()
     }
 }
 
-/// How rows of many groups are partitioned, if there may be as many and what is computed of them allows it.
+/// How rows are partitioned; `None` if there cannot be enough groups for it to pay, or the aggregation does
+/// not allow it.
 fn radix(aggregation: &Aggregation, groups: &[&RowGroup], bytes_max: usize) -> Option<Shape> {
     let rows: usize = groups.iter().map(|group| group.rows).sum();
     if rows <= aggregation.paths.groups_direct_max {

@@ -5,10 +5,10 @@
 
 use farpool_columns::{Kernel, Level, Simd};
 
-/// Sums side by side: four registers of eight.
+/// Number of partial sums: four vector registers of eight values each.
 const SUMS: usize = 32;
 
-/// The sum of the values whose bit is set in `valid`; of all without it.
+/// Sums the values whose bit is set in `valid`, or all of them if it is `None`.
 pub(super) fn sum<T: Copy + Into<f64>>(values: &[T], valid: Option<&[u64]>) -> f64 {
     Level::best().run(Sum { values, valid })
 }
@@ -33,7 +33,7 @@ impl<T: Copy + Into<f64>> Kernel for Sum<'_, T> {
                 sums.iter_mut().zip(rest).for_each(|(sum, value)| *sum += (*value).into());
             }
             Some(valid) => {
-                // What lies under a clear bit may be NaN: it is left out, not multiplied by 0.
+                // A value whose bit is clear may be NaN: it is replaced by 0, not multiplied by it.
                 let bits = |index: usize| valid[index / 2] >> (index % 2 * SUMS);
                 for (index, values) in whole.iter().enumerate() {
                     let bits = bits(index);

@@ -1,11 +1,11 @@
-//! Folds of integers: how a value is combined with what a group holds already.
+//! Folds of integers: how a value is combined with the value that a group holds.
 //!
 //! [`for_fold`] selects the operation once, outside of the loop over rows, so that each loop is compiled for one
 //! operation.
 
 use farpool_model::{BitOp, Fold, Pick};
 
-/// An integer that folds are computed on: of a lane, or of an accumulator.
+/// An integer type on which folds are computed: that of a lane, or of an accumulator.
 pub(crate) trait Integer {
     const LEAST: Self;
     const GREATEST: Self;
@@ -27,7 +27,7 @@ impl Integer for i128 {
     const ONES: i128 = -1;
 }
 
-/// What a group without values holds: the fold of it and a value is the value.
+/// The neutral element of `fold`, which a group without values holds.
 pub(super) fn neutral<I: Integer>(fold: Fold) -> I {
     match fold {
         Fold::Pick(Pick::Least) => I::GREATEST,
@@ -37,8 +37,9 @@ pub(super) fn neutral<I: Integer>(fold: Fold) -> I {
     }
 }
 
-/// Evaluates `$body` with `$combine` bound to the function of two integers that `$fold` stands for. Of integers any
-/// value is as cheap to pick as the greatest, which needs no mark of whether there is one.
+/// Evaluates `$body` with `$combine` bound to the function of two integers that `$fold` stands for. Picking
+/// any integer is implemented as picking the greatest, which costs the same and needs no flag of whether
+/// there is a value.
 macro_rules! for_fold {
     ($fold:expr, $combine:ident => $body:expr) => {{
         use farpool_model::{BitOp, Fold, Pick};
@@ -69,7 +70,7 @@ macro_rules! for_fold {
 
 pub(super) use for_fold;
 
-/// The fold of two integers: for single values. Loops use [`for_fold`].
+/// Folds two integers; for single values. Loops use [`for_fold`].
 pub(super) fn combine(fold: Fold, held: i128, value: i128) -> i128 {
     for_fold!(fold, of_two => of_two(held, value))
 }

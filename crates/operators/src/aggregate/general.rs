@@ -1,4 +1,4 @@
-//! The general way: decoded arrays, for everything; the plain twin of all others.
+//! The general way: aggregates decoded arrays; supports everything and is the plain twin of all other ways.
 
 use super::aggregation::Aggregation;
 use super::partial::Partial;

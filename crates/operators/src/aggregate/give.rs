@@ -1,4 +1,4 @@
-//! Groups on their way to the result: split into partitions, and emitted in batches.
+//! Emission of groups: splits them into partitions, and emits them in batches.
 
 use super::aggregation::Aggregation;
 use super::store::Store;
@@ -11,7 +11,7 @@ use farpool_model::cast::u32_checked;
 use farpool_model::{Result, limits};
 use std::ops::ControlFlow;
 
-/// The groups of a partial by the top bits of their hash, for `tasks` tasks, a power of two.
+/// Splits `groups` into one list for each of `tasks` tasks (a power of two), by the top bits of their hash.
 pub(super) fn partitions(groups: &Groups, tasks: usize) -> Vec<Vec<u32>> {
     let all = 0..u32_checked(groups.len());
     if tasks == 1 {
@@ -23,7 +23,7 @@ pub(super) fn partitions(groups: &Groups, tasks: usize) -> Vec<Vec<u32>> {
     partitions
 }
 
-/// Lets the groups `wanted` go; breaks off when `emit` does.
+/// Emits the results of the groups `wanted`; stops when `emit` breaks.
 ///
 /// # Errors
 /// `Invalid` when a sum does not fit its type.
@@ -45,7 +45,7 @@ pub(super) fn give(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Batches of a few rows, which wait for others: each that leaves costs a message.
+/// Combines small batches before they are emitted, because each emitted batch costs a message.
 #[derive(Default)]
 pub(crate) struct Batches {
     held: Vec<RecordBatch>,
@@ -54,7 +54,7 @@ pub(crate) struct Batches {
 }
 
 impl Batches {
-    /// Takes a batch; lets those that wait go if they are many.
+    /// Takes a batch; emits the pending ones first if the batch would make them too many.
     pub(super) fn add(&mut self, batch: RecordBatch, emit: &mut Emit<'_>) -> ControlFlow<()> {
         if self.rows + batch.num_rows() > limits::BATCH_ROWS && self.flush(emit).is_break() {
             return ControlFlow::Break(());
@@ -64,12 +64,12 @@ impl Batches {
         ControlFlow::Continue(())
     }
 
-    /// Lets the last go.
+    /// Emits the pending batches.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
     pub(super) fn finish(mut self, emit: &mut Emit<'_>) -> Result<()> {
-        // There is nothing more to break off.
+        // Nothing follows, so a break needs no handling.
         let _ = self.flush(emit);
         self.error.map_or(Ok(()), Err)
     }

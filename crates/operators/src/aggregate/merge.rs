@@ -1,8 +1,7 @@
-//! Bringing the partial aggregations of all workers together.
+//! Merges the partial aggregations of all workers.
 //!
-//! Groups are split by the top bits of their hash into partitions that have nothing to do with one another,
-//! so that as many threads as there are may merge; few groups are not worth splitting. A lone partial has
-//! each group once and needs no table.
+//! Groups are split by the top bits of their hash into independent partitions, which any number of threads
+//! may merge; few groups are not split. A single partial has each group once and needs no table.
 
 use super::fitted::FittedAggregation;
 use super::give::{give, partitions};
@@ -13,17 +12,17 @@ use crate::project::Emit;
 use farpool_model::Result;
 use farpool_model::cast::u32_checked;
 
-/// Groups of one task, about: merging them takes about a millisecond.
+/// Approximate number of groups per task: merging them takes about a millisecond.
 const GROUPS_PER_TASK: usize = 8 << 10;
 
-/// Tasks that there are at most: each has a list of groups for each worker.
+/// The most tasks: each has a list of groups for each worker.
 const TASKS_MAX: usize = 4096;
 
-/// Partial aggregations on their way to the result.
+/// The partial aggregations of all workers, prepared for merging.
 pub(crate) struct Merging {
-    /// Of the whole-table way, which then has all.
+    /// The arrays of the whole-table way, which then hold all groups.
     whole: Option<WholeTables>,
-    /// Of the radix way, likewise.
+    /// The partitions of the radix way, which then hold all groups.
     radix: Option<Partitions>,
     partials: Vec<Partial>,
     /// For each partial, its groups by partition.
@@ -74,7 +73,7 @@ impl Merging {
         self.tasks
     }
 
-    /// Merges one partition and lets its groups go.
+    /// Merges one partition and emits its groups.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.

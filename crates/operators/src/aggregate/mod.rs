@@ -12,25 +12,27 @@
 //! different aggregates are computed once: `sum(x)`, `avg(x)` and `count(x)` share all they can.
 //!
 //! # The ways
-//! There are several ways through a row group, which give the same; [`choose`] tries them in this order and says why
-//! (`docs/grouping.md` has a picture of them, and what each is worth):
+//! Several ways through a row group give the same result; [`choose`] tries them in this order and says why it
+//! chose one (`docs/grouping.md` has a diagram of them, and what each gains):
 //! 1. [`zones`]: without keys or filter, from zone maps alone.
 //! 2. [`whole`]: into one array indexed by the keys, when the zone maps of the table give them a domain that is not
 //!    too large.
-//! 3. [`fused`]: on packed lanes with group numbers of the row group, when its domain is small.
-//! 4. [`mixed`]: from lanes and codes where they are there, the rest decoded; groups are looked up in a hash table,
-//!    and [`radix`] partitions rows first once there are many.
+//! 3. [`fused`]: on packed lanes with group numbers within the row group, when the domain of its keys is
+//!    small.
+//! 4. [`mixed`]: from lanes and codes where they are available, the rest decoded; groups are looked up in a
+//!    hash table, and [`radix`] partitions rows first once there are many groups.
 //! 5. [`general`]: on decoded arrays, for everything; the plain twin that tests compare the others with.
 //!
 //! # The files
 //! Each depends only on those above it.
-//! - what is asked: [`aggregation`]; accumulators and results: [`store`], [`fold`], [`floats`], [`finish`]; how groups
-//!   leave: [`give`];
-//! - what ways share: [`extent`], [`unfit`], [`valid`], [`arrays`], [`packing`], [`dense`];
-//! - the ways; between them [`partial`], what one worker holds;
-//! - what is known of a table once and for all: [`fitted`], with [`bound`], which bounds the memory;
-//! - [`choose`], and [`run`], which carries the choice out and lets groups go that have no room ([`spill`]);
-//! - [`merge`], which brings the workers' partials together.
+//! - the compiled aggregation: [`aggregation`]; accumulators and results: [`store`], [`fold`], [`floats`],
+//!   [`finish`]; how groups leave: [`give`];
+//! - code shared by ways: [`extent`], [`unfit`], [`valid`], [`arrays`], [`packing`], [`dense`];
+//! - the ways; they share [`partial`], the state of one worker;
+//! - what is known of a whole table: [`fitted`], with [`bound`], which bounds the memory;
+//! - [`choose`], and [`run`], which runs the chosen way and lets groups that exceed the memory leave
+//!   ([`spill`]);
+//! - [`merge`], which merges the workers' partials.
 //!
 //! A *lane* is a column or an expression as 64-bit integers ([`crate::lanes`]), and nothing else here. Rows are
 //! *partitioned* by the hash of their keys. Rows that are not selected go to the *discard group* of an array.

@@ -1,4 +1,4 @@
-//! Whether the keys of a table fit 64 bits together, and where each of them lies there.
+//! Decides whether the keys of a table fit 64 bits together, and the position of each.
 
 use super::aggregation::Aggregation;
 use super::extent::{bounds_of, nullable};
@@ -10,11 +10,12 @@ use farpool_model::literal::integer_range;
 use farpool_model::{Result, limits, schema};
 use std::sync::Arc;
 
-/// Rows for each string in the dictionaries of a key from which on these are numbered for the whole table: there is
-/// less to be saved in small tables.
+/// Least number of rows per dictionary string of a key for the strings to be numbered for the whole table: in
+/// small tables numbering saves too little.
 const ROWS_PER_TEXT_MIN: usize = 32;
 
-/// How the keys of `aggregation` are packed, if the zone maps and dictionaries of `groups` say that they fit 64 bits.
+/// How the keys of `aggregation` are packed; `None` if, by the zone maps and dictionaries of `groups`, they
+/// may not fit 64 bits.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -34,7 +35,7 @@ pub(super) fn of(aggregation: &Aggregation, groups: &[&RowGroup]) -> Result<Opti
             (None, None) => bounds_of_type(&data_type),
         };
         let Some(bounds) = bounds else { return Ok(None) };
-        // What is computed may be NULL where no column is.
+        // A computed key may be NULL even where no column is.
         let nullable = nullable || (column.is_none() && interval.is_none());
         known.push((KeyBounds { data_type, bounds, nullable, texts: None }, texts.unwrap_or_default()));
     }
@@ -52,7 +53,8 @@ fn bounds_of_type(data_type: &DataType) -> Option<(i64, i64)> {
     match data_type {
         DataType::Boolean => Some((0, 1)),
         DataType::Float32 => Some((0, i64::from(u32::MAX))),
-        // The least of all bits are those of -0.0, which is the key 0.0: that leaves a place for NULL.
+        // The least bit pattern is that of -0.0, which is the same key as 0.0, so it is free to stand for
+        // NULL.
         DataType::Float64 => Some((i64::MIN + 1, i64::MAX)),
         other => {
             let (min, max) = integer_range(other)?;
@@ -61,7 +63,7 @@ fn bounds_of_type(data_type: &DataType) -> Option<(i64, i64)> {
     }
 }
 
-/// The dictionaries of a column, if they are small and all row groups that have strings have one.
+/// The dictionaries of a column; `None` if a row group with strings has none, or they are too large.
 fn dictionaries(groups: &[&RowGroup], column: usize) -> Option<Vec<ArrayRef>> {
     let chunks =
         groups.iter().map(|group| &group.chunks[column]).filter(|chunk| chunk.null_count() < chunk.rows());

@@ -1,4 +1,5 @@
-//! What one worker holds between steps: groups and accumulators, in the form of whatever ways it took.
+//! The partial aggregation of one worker, kept between steps: groups and accumulators, in the form of the
+//! ways taken.
 
 use super::aggregation::Aggregation;
 use super::radix::Radix;
@@ -10,23 +11,23 @@ use crate::group::Groups;
 pub(crate) struct Partial {
     pub(super) groups: Groups,
     pub(super) stores: Vec<Store>,
-    /// The groups of the rows of a batch.
+    /// Scratch: the group of each row of a batch.
     pub(super) ids: Vec<u32>,
     /// The groups of the whole-table way, which then holds all.
     pub(super) whole: Option<WholeTable>,
-    /// What the radix way holds, once there were many groups.
+    /// The partitions of the radix way, once there are many groups.
     pub(super) radix: Option<Radix>,
     pub(super) spill: SpillState,
 }
 
-/// How a worker keeps within its memory.
+/// How a worker keeps its groups within their memory.
 #[derive(Debug)]
 pub(crate) struct SpillState {
     /// Bytes that the groups may take.
     pub(super) room: usize,
     /// Rows since the table was empty.
     pub(super) rows: u64,
-    /// Rows that pass by before the next attempt at grouping.
+    /// Rows that still bypass grouping before it is tried again.
     pub(super) bypass: u64,
 }
 
@@ -37,7 +38,7 @@ impl Default for SpillState {
 }
 
 impl Partial {
-    /// Nothing yet of `aggregation`.
+    /// Creates the empty partial of `aggregation`.
     pub(crate) fn new(aggregation: &Aggregation) -> Self {
         let mut partial = Partial {
             groups: aggregation.groups(),
@@ -57,7 +58,7 @@ impl Partial {
         self.group_bytes() + whole + self.ids.capacity() * 4
     }
 
-    /// Bytes that groups take that can be let go.
+    /// Bytes of the groups that can leave early.
     pub(super) fn group_bytes(&self) -> usize {
         let radix = self.radix.as_ref().map_or(0, Radix::bytes);
         self.groups.bytes() + self.stores.iter().map(Store::bytes).sum::<usize>() + radix
@@ -68,12 +69,12 @@ impl Partial {
         self.groups.len() == 0 && self.radix.as_ref().is_none_or(Radix::is_empty)
     }
 
-    /// Lets the groups take `bytes` from now on; more leave early.
+    /// Limits the groups to `bytes` from now on; when they exceed it, they leave early.
     pub(crate) fn set_room(&mut self, bytes: usize) {
         self.spill.room = bytes;
     }
 
-    /// Gives each group its place in every accumulator.
+    /// Grows every accumulator to the number of groups.
     pub(super) fn make_room(&mut self) {
         let groups = self.groups.len();
         self.stores.iter_mut().for_each(|store| store.resize(groups));

@@ -1,4 +1,5 @@
-//! One row group, or a part of one, by the way that was chosen for it; and what happens between its batches.
+//! Runs an aggregation over one row group, or a part of one, by the way chosen for it, and lets groups leave
+//! between batches.
 
 use super::choose::Choice;
 use super::dense::DenseRows;
@@ -16,29 +17,29 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 use farpool_model::cast::u64_from;
 
-/// What is kept of a row group from step to step.
+/// State of an aggregation on one row group, kept from step to step.
 #[derive(Debug, Default)]
 pub(crate) struct Memo {
     conditions: Vec<FilterMemo>,
     counts: CountsMemo,
-    /// Groups for which there was no room.
+    /// Groups that exceeded the memory and have not all left yet.
     leaving: Option<Leaving>,
 }
 
-/// How many rows of a row group there were.
+/// Row counts of an aggregation step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Passed {
-    /// That passed the filter.
+    /// Rows that passed the filter.
     pub(crate) rows: u64,
-    /// That left as they were, without having been grouped.
+    /// Rows that left without having been grouped.
     pub(crate) bypassed: u64,
-    /// Whether the zone maps told all there was to know.
+    /// Whether no row had to be read.
     pub(crate) unread: bool,
 }
 
 impl FittedAggregation {
-    /// Adds the rows of some batches of a row group, of which `memo` is. Groups that outgrow their room leave
-    /// through `emit`.
+    /// Adds the rows of some batches of a row group; `memo` is that of the same row group. Groups that exceed
+    /// their memory leave through `emit`.
     ///
     /// # Errors
     /// `Invalid` when an expression fails on one of them.
@@ -101,7 +102,8 @@ impl FittedAggregation {
         Ok(Passed { rows: passed, ..Passed::default() })
     }
 
-    /// What the conditions ask dictionaries; false if the step is over before that is done.
+    /// Evaluates the conditions on the dictionaries of `group`; returns false if the step ends before that is
+    /// done.
     fn ask_dictionaries(&self, group: &RowGroup, memo: &mut Memo, pace: &mut dyn Pace) -> Result<bool> {
         let conditions = &self.aggregation.conditions;
         memo.conditions.resize_with(conditions.len(), FilterMemo::default);
@@ -113,7 +115,8 @@ impl FittedAggregation {
         Ok(true)
     }
 
-    /// The mixed way or the general way, whose groups may have to leave, or rows to bypass grouping, after any batch.
+    /// Runs the mixed way or the general way. After any batch groups may leave early, and rows may bypass
+    /// grouping.
     fn run_batches(
         &self,
         batches: &mut Batches<'_>,
@@ -147,7 +150,7 @@ impl FittedAggregation {
             partial.spill.rows += rows;
             memo.leaving = self.spill(partial);
             if memo.leaving.is_some() {
-                // It knows the numbers of groups that leave.
+                // The binding holds numbers of groups that have left.
                 mixed = self.mixed(group, &mut memo.counts)?;
             }
         }
@@ -157,7 +160,7 @@ impl FittedAggregation {
         Ok(passed)
     }
 
-    /// The mixed way, if more than the general way is allowed.
+    /// Binds the mixed way; `None` if only the general way is allowed.
     fn mixed<'a>(&'a self, group: &'a RowGroup, counts: &mut CountsMemo) -> Result<Option<Mixed<'a>>> {
         if !self.aggregation.paths.fused {
             return Ok(None);
@@ -165,7 +168,7 @@ impl FittedAggregation {
         Mixed::bind(&self.aggregation, self.radix.as_ref(), group, counts).map(Some)
     }
 
-    /// Makes room for the rows of a batch that are partitioned; false if the step is over before that is done.
+    /// Makes room for partitioning the rows of a batch; returns false if the step ends before that is done.
     fn make_room(&self, partial: &mut Partial, pace: &mut dyn Pace) -> Result<bool> {
         match (&mut partial.radix, &self.radix) {
             (Some(radix), Some(shape)) => radix.make_room(&self.aggregation, shape, pace),
@@ -175,7 +178,8 @@ impl FittedAggregation {
 }
 
 impl Memo {
-    /// Whether everything that was counted has been taken in, and all groups are gone that had no room.
+    /// Whether all counts have been added to their sketches, and all groups that exceeded the memory have
+    /// left.
     pub(crate) fn is_done(&self) -> bool {
         self.leaving.is_none() && self.counts.is_done()
     }

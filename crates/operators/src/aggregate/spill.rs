@@ -1,13 +1,13 @@
-//! What happens when the groups of a worker outgrow its memory (Ibex, sections 4 and 5: bypass tuples).
+//! Handling of groups that outgrow the memory of a worker (Ibex, sections 4 and 5: bypass tuples).
 //!
-//! The worker lets all its groups go as partial results and begins anew: in sorted or clustered input that
-//! ends groups that are complete or nearly so, where a table that keeps what came first would fill up once
-//! and let everything later pass by. When a table that filled up shows that there are about as many groups
-//! as rows, grouping is given up for a while and each row leaves as a group of its own; then it is tried
-//! again, for the input may have changed.
+//! The worker emits all its groups as parts and starts again with an empty table. In sorted or clustered
+//! input the groups that leave are complete or nearly so, whereas a table that keeps the first groups would
+//! fill up once and let all later rows bypass it. When a table that filled up had about as many groups as
+//! rows, grouping is suspended for a while and each row leaves as a group of its own; then it is tried again,
+//! for the input may have changed.
 //!
-//! Invariant: the partial results and single rows that leave, merged by key (counts and sums by adding,
-//! values by folding), are the result.
+//! Invariant: the parts and single rows that leave give the result when they are merged by key (counts and
+//! sums by adding, values by folding).
 
 use super::aggregation::Key;
 use super::fitted::FittedAggregation;
@@ -29,22 +29,22 @@ use farpool_model::{Result, limits};
 use std::fmt;
 use std::sync::Arc;
 
-/// A table that was filled by fewer rows per group than this (as a fraction) hardly reduces.
+/// A table that filled up with fewer rows per group than this (a fraction) hardly reduces its input.
 const ROWS_PER_GROUP_MIN: (u64, u64) = (5, 4);
 
-/// How many times as many rows as filled the table pass by before grouping is tried again: what is lost by
-/// trying stays small.
+/// Rows that bypass grouping before it is tried again, as a multiple of the rows that filled the table: it
+/// bounds the cost of trying.
 const BYPASS_FACTOR: u64 = 16;
 
-/// Groups that a worker lets go, over as many steps as that takes. They go with the row group whose rows were too
-/// many, which is not done before they are gone.
+/// Groups that leave early, over as many steps as needed. They belong to the row group whose rows exceeded
+/// the memory; it is not done before they have left.
 pub(crate) struct Leaving {
     groups: Groups,
     stores: Vec<Store>,
     radix: Option<Radix>,
-    /// How many of `groups` are gone.
+    /// Number of `groups` that have left.
     given: usize,
-    /// Rows that made them.
+    /// Number of rows in these groups.
     rows: u64,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Debug for Leaving {
 }
 
 impl FittedAggregation {
-    /// Takes the groups of a worker that take more than their room; they leave by [`FittedAggregation::let_go`].
+    /// Takes all groups of a worker if they exceed their memory; they leave by [`FittedAggregation::let_go`].
     pub(super) fn spill(&self, partial: &mut Partial) -> Option<Leaving> {
         if partial.group_bytes() <= partial.spill.room
             || self.aggregation.keys.is_empty()
@@ -76,7 +76,7 @@ impl FittedAggregation {
         })
     }
 
-    /// Lets groups go that a worker had no room for; false if the step is over before all are gone.
+    /// Emits the groups of `leaving`; returns false if the step ends before all have left.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
@@ -106,7 +106,7 @@ impl FittedAggregation {
             all += radix.given();
         }
         let (many, per) = ROWS_PER_GROUP_MIN;
-        // A row that passes by as a group of its own takes a whole state.
+        // A row that bypasses grouping would carry a whole state, so rows with states never do.
         if self.aggregation.states.is_empty() && u64_from(all) * many > *rows * per {
             partial.spill.bypass = *rows * BYPASS_FACTOR;
         }
@@ -114,7 +114,7 @@ impl FittedAggregation {
         Ok(true)
     }
 
-    /// Lets the selected rows of a batch go, each as a group of its own.
+    /// Emits the selected rows of a batch, each as a group of its own.
     ///
     /// # Errors
     /// `Invalid` when an expression fails on one of them.
@@ -136,7 +136,7 @@ impl FittedAggregation {
     }
 }
 
-/// The keys as tables of groups give them: -0.0 is 0.0.
+/// Replaces -0.0 by 0.0 in keys, as tables of groups do.
 fn one_zero(keys: &ArrayRef) -> ArrayRef {
     match keys.data_type() {
         DataType::Float32 => {

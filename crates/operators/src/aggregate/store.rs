@@ -1,7 +1,7 @@
 //! Accumulators: the running values of all groups, a vector per accumulator.
 //!
-//! Whether a sum or a fold has seen any value is told by the count that goes with it, not here; a group without
-//! values holds the neutral element.
+//! Whether a sum or fold has seen any value is told by the count that belongs to it; a group without values
+//! holds the neutral element.
 
 use super::floats;
 use super::fold::{combine, for_fold, neutral};
@@ -18,7 +18,7 @@ use std::cmp::Ordering;
 /// The running values of one accumulator.
 #[derive(Debug)]
 pub(crate) enum Store {
-    /// At least 1 in every group, and nobody asks for more.
+    /// A count that is at least 1 in every group, and of which only that matters.
     Present,
     Count(Vec<i64>),
     /// Exact sums of integers.
@@ -42,25 +42,25 @@ pub(crate) enum Store {
     States(States),
 }
 
-/// Exact sums of integers: of 64 bits until one overflows; then of 128 bits and, once one of those has
-/// overflowed, the signed number of times that each did.
+/// Exact sums of integers: in 64 bits until one overflows, then in 128 bits; once one of those has
+/// overflowed, `carries` has the signed number of overflows of each.
 #[derive(Debug)]
 pub(crate) enum Sums {
     Narrow(Vec<i64>),
     Wide { low: Vec<i128>, carries: Vec<i64> },
 }
 
-/// Some values and the groups that they belong to.
+/// Values to add, and their groups.
 pub(crate) struct Input<'a> {
     pub(super) array: &'a ArrayRef,
-    /// A group per row; `None` when all belong to group 0.
+    /// The group of each row; `None` when all rows belong to group 0.
     pub(super) groups: Option<&'a [u32]>,
     /// Rows that count; `None` for all.
     pub(super) mask: Option<&'a BooleanArray>,
 }
 
 impl Store {
-    /// Counts of no groups.
+    /// Creates counts for no groups.
     pub(super) fn counts() -> Store {
         Store::Count(Vec::new())
     }
@@ -85,22 +85,22 @@ impl Store {
         }
     }
 
-    /// Counts that are known.
+    /// Creates a store with these counts.
     pub(super) fn of_counts(counts: Vec<i64>) -> Store {
         Store::Count(counts)
     }
 
-    /// Sums that are known.
+    /// Creates a store with these sums.
     pub(super) fn of_sums(sums: Vec<i64>) -> Store {
         Store::Sum(Sums::Narrow(sums))
     }
 
-    /// Folds of integers that are known.
+    /// Creates a store with these folds of integers.
     pub(super) fn of_folds(values: Vec<i128>, fold: Fold) -> Store {
         Store::IntFold { values, fold }
     }
 
-    /// Makes room for `groups` groups.
+    /// Grows the store to `groups` groups; new ones have no values.
     pub(super) fn resize(&mut self, groups: usize) {
         match self {
             Store::Present => {}
@@ -128,7 +128,7 @@ impl Store {
         }
     }
 
-    /// Adds `rows` rows to the counts.
+    /// Adds `rows` rows to the counts of their groups.
     pub(super) fn count_rows(&mut self, rows: usize, groups: Option<&[u32]>, mask: Option<&BooleanArray>) {
         let counts = match self {
             Store::Present => return,
@@ -186,8 +186,8 @@ impl Store {
         Ok(())
     }
 
-    /// Adds integers on lanes, each to its group (without groups, to 0), or counts them. `valid` has a bit
-    /// for each row that counts.
+    /// Adds integers on lanes to their groups (without `groups`, to group 0), or counts them. Rows whose bit
+    /// in `valid` is clear are skipped.
     pub(super) fn update_lanes(&mut self, groups: Option<&[u32]>, values: &[i64], valid: Option<&[u64]>) {
         let group = |row: usize| groups.map_or(0, |g| g[row] as usize);
         match self {
@@ -208,7 +208,7 @@ impl Store {
         }
     }
 
-    /// Adds an integer that stands for several rows: a partial count, sum or fold.
+    /// Adds an integer that is already aggregated over several rows: a partial count, sum or fold.
     pub(super) fn add_partial(&mut self, group: usize, value: i64) {
         match self {
             Store::Present => {}
@@ -223,7 +223,7 @@ impl Store {
         }
     }
 
-    /// Takes one value into account, a bound of this accumulator's argument.
+    /// Folds one value into a group. The value is a bound of the accumulator's argument, from a zone map.
     pub(super) fn keep(&mut self, group: usize, value: &Literal) {
         match (self, value.value()) {
             (Store::IntFold { values, fold }, Value::Int(value)) => {
@@ -275,10 +275,10 @@ impl Store {
         Ok(())
     }
 
-    /// The states.
+    /// Returns the states of this store.
     ///
     /// # Errors
-    /// `Internal` when there are none.
+    /// `Internal` when the store is not one of states.
     pub(super) fn states(&mut self) -> Result<&mut States> {
         match self {
             Store::States(states) => Ok(states),
@@ -378,7 +378,7 @@ impl Sums {
         }
     }
 
-    /// The sum of a group, whatever it is.
+    /// The sum of a group in 256 bits.
     pub(super) fn wide(&self, group: usize) -> i256 {
         match self {
             Sums::Narrow(sums) => i256::from_i128(i128::from(sums[group])),
@@ -429,7 +429,7 @@ impl Input<'_> {
         Ok(())
     }
 
-    /// The sum of the values that count.
+    /// Sums the values of rows that count.
     fn sum_of_floats(&self) -> Result<f64> {
         let valid = self.valid().map(|valid| crate::bits::of_buffer(&valid));
         let valid = valid.as_deref();
@@ -470,7 +470,8 @@ fn each_row(rows: usize, valid: Option<&[u64]>, f: impl FnMut(usize)) {
     }
 }
 
-/// The last float of the order in which floats are picked: NaN is greatest, whatever its sign.
+/// The neutral element of a pick of floats: the last in the order of the pick, in which NaN is the greatest
+/// whatever its sign.
 fn neutral_float(pick: Pick) -> f64 {
     match pick {
         Pick::Least => f64::NAN,
@@ -478,7 +479,7 @@ fn neutral_float(pick: Pick) -> f64 {
     }
 }
 
-/// Any float is as cheap to pick as the greatest, as it is of integers.
+/// Keeps the value that is picked. Picking any float is implemented as picking the greatest, as for integers.
 #[inline]
 fn keep_float(kept: &mut f64, value: f64, pick: Pick) {
     let wanted = match pick {
@@ -490,7 +491,7 @@ fn keep_float(kept: &mut f64, value: f64, pick: Pick) {
     }
 }
 
-/// Total order, except that NaN is greatest whatever its sign.
+/// Orders floats by their total order, except that NaN is the greatest whatever its sign.
 fn order(left: f64, right: f64) -> Ordering {
     match (left.is_nan(), right.is_nan()) {
         (false, false) => left.total_cmp(&right),
@@ -498,8 +499,8 @@ fn order(left: f64, right: f64) -> Ordering {
     }
 }
 
-/// Keeps the picked one of two values; returns by how many bytes the kept one grew. Of strings the first is the
-/// cheapest to pick: no other is compared or copied.
+/// Keeps the value that is picked; returns by how many bytes the kept one grew. Picking any string keeps the
+/// first, so that no other is compared or copied.
 fn keep_bytes(kept: &mut Option<Box<[u8]>>, value: &[u8], pick: Pick) -> isize {
     let replaces = match (kept.as_deref(), pick) {
         (None, _) => true,

@@ -1,4 +1,4 @@
-//! Which rows have a value: those where none of the columns that an expression reads is NULL.
+//! Finds the rows in which none of the columns that an expression reads is NULL.
 
 use crate::bits;
 use crate::lanes::RowSet;

@@ -1,18 +1,20 @@
-//! The zones way, which reads no row: counts and picks of a row group that passes as a whole, from its zone maps.
+//! The zones way, which reads no rows: counts and picks of a row group whose rows all pass, from its zone
+//! maps.
 
 use super::aggregation::{Accumulator, Aggregation, Kind};
 use super::store::Store;
 use farpool_columns::RowGroup;
 use farpool_model::{Fold, Literal, Pick};
 
-/// What the zone maps of a row group tell of an accumulator.
+/// The value of an accumulator over a row group, from its zone maps.
 pub(crate) enum Known<'g> {
     Count(i64),
-    /// `None` of no values.
+    /// The picked value; `None` if there are no values.
     Pick(Option<&'g Literal>),
 }
 
-/// What the zone maps of `group` tell of each accumulator over all its rows; `None` when they do not tell all.
+/// Returns the value of each accumulator over all rows of `group`; `None` when zone maps do not tell all of
+/// them.
 pub(super) fn known<'g>(aggregation: &Aggregation, group: &'g RowGroup) -> Option<Vec<Known<'g>>> {
     if !aggregation.keys.is_empty() {
         return None;
@@ -20,7 +22,7 @@ pub(super) fn known<'g>(aggregation: &Aggregation, group: &'g RowGroup) -> Optio
     aggregation.accumulators.iter().map(|accumulator| known_of(aggregation, accumulator, group)).collect()
 }
 
-/// Adds all rows of a row group, of which `known` is.
+/// Adds the values of a row group to the accumulators of group 0.
 pub(super) fn add(known: Vec<Known<'_>>, stores: &mut [Store]) {
     for (store, known) in stores.iter_mut().zip(known) {
         match known {

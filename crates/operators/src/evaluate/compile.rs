@@ -1,4 +1,4 @@
-//! An expression with everything prepared that does not depend on rows.
+//! Compilation of an expression: everything that does not depend on rows is prepared once.
 
 use super::frame::{Evaluated, Frame};
 use super::members::Members;
@@ -32,7 +32,7 @@ pub(super) enum Node {
     IsNull(Box<Compiled>),
     InList(Box<Compiled>, Members),
     InFilter(Vec<Compiled>, KeyFilter),
-    /// Text that LIKE is asked of, with what the pattern wants in it.
+    /// LIKE with a pattern of literal pieces, and the string that it is applied to.
     Pieces(Box<Compiled>, Pieces),
     Regex(Box<Compiled>, Pattern),
     Arithmetic(ArithmeticOp, Box<Compiled>, Box<Compiled>, Overflow),
@@ -44,12 +44,12 @@ pub(super) enum Node {
     },
 }
 
-/// Whether results of arithmetic have to be checked.
+/// Whether an arithmetic operation checks for overflow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Overflow {
-    /// Bounds rule it out.
+    /// Bounds rule overflow out; nothing is checked.
     Impossible,
-    /// It is an error.
+    /// Overflow is an error.
     Checked,
 }
 
@@ -57,7 +57,8 @@ impl Compiled {
     /// Compiles `expr` over `columns`.
     ///
     /// # Errors
-    /// `Invalid` when it is not well typed or has an opaque part; `OverLimit` when it is nested too deeply.
+    /// `Invalid` when the expression is not well typed or has an opaque part; `OverLimit` when it is nested
+    /// too deeply.
     pub(crate) fn new<'a>(expr: &Expr, columns: impl Into<Columns<'a>>) -> Result<Compiled> {
         Compiled::at(expr, columns.into(), 0)
     }
@@ -95,7 +96,7 @@ impl Compiled {
         kernels::evaluate(self, frame)
     }
 
-    /// The values over `frame` as an array.
+    /// Evaluates the expression over `frame` as an array of all rows.
     pub(crate) fn array(&self, frame: &Frame) -> Result<ArrayRef> {
         self.evaluate(frame)?.into_array(frame.rows())
     }
@@ -125,12 +126,12 @@ impl Compiled {
         &self.facts.data_type
     }
 
-    /// The columns that it reads, sorted.
+    /// The columns that the expression reads, sorted.
     pub(crate) fn columns(&self) -> &[usize] {
         &self.columns
     }
 
-    /// The column that it is, if it is nothing else.
+    /// The column, if the expression is nothing but a column.
     pub(crate) fn as_column(&self) -> Option<usize> {
         match self.node {
             Node::Column(index) => Some(index),
@@ -138,19 +139,19 @@ impl Compiled {
         }
     }
 
-    /// Whether it may fail on some values.
+    /// Whether evaluation may fail on some values.
     pub(crate) fn is_fallible(&self) -> bool {
         self.facts.may_fail
     }
 }
 
-/// `literal` as an array of length one.
+/// Converts `literal` to an array of length one.
 #[cfg(test)]
 pub(crate) fn scalar_of(literal: &farpool_model::Literal) -> Result<ArrayRef> {
     scalar::of_literal(literal)
 }
 
-/// The node of `expr`, whose children are compiled, in the order of [`Expr::children`].
+/// Builds the node of `expr` from its compiled children, in the order of [`Expr::children`].
 fn node_of(expr: &Expr, children: Vec<Compiled>, overflow: Overflow) -> Result<Node> {
     Ok(match expr {
         Expr::Column(index) => Node::Column(*index),
@@ -209,7 +210,7 @@ fn boxed<const COUNT: usize>(children: Vec<Compiled>) -> Result<[Box<Compiled>; 
     children.try_into().map_err(|_| Error::internal("a node with other children than its own"))
 }
 
-/// In the order of the query otherwise.
+/// Moves the parts that may fail behind the others; otherwise keeps the order of the query.
 fn infallible_first(mut parts: Vec<Compiled>) -> Vec<Compiled> {
     parts.sort_by_key(Compiled::is_fallible);
     parts

@@ -1,4 +1,4 @@
-//! What expressions are evaluated over, and what they give.
+//! Input and output of the general evaluator: frames of decoded columns, and evaluated expressions.
 
 use crate::failure;
 use arrow_array::{Array, ArrayRef, BooleanArray, Datum};
@@ -50,12 +50,12 @@ impl Frame {
 pub(crate) enum Evaluated {
     /// A value per row.
     Array(ArrayRef),
-    /// One value.
+    /// One value for all rows, in an array of length one.
     Scalar(ArrayRef),
 }
 
 impl Evaluated {
-    /// As an array of `rows` values.
+    /// Expands the values to an array of `rows` values.
     pub(crate) fn into_array(self, rows: usize) -> Result<ArrayRef> {
         match self {
             Evaluated::Array(array) => Ok(array),
@@ -67,14 +67,14 @@ impl Evaluated {
         }
     }
 
-    /// The array behind it, whatever its length.
+    /// The array of the values; of length one for a scalar.
     pub(crate) fn inner(&self) -> &ArrayRef {
         match self {
             Evaluated::Array(array) | Evaluated::Scalar(array) => array,
         }
     }
 
-    /// `array` as the result of an operation on values like `inputs`: a scalar if they all were.
+    /// Wraps `array`, the result of an operation on `inputs`: a scalar if all inputs are scalars.
     pub(crate) fn like(inputs: &[&Evaluated], array: ArrayRef) -> Evaluated {
         if inputs.iter().all(|i| matches!(i, Evaluated::Scalar(_))) {
             Evaluated::Scalar(array)

@@ -1,4 +1,4 @@
-//! Evaluation, a kernel for each kind of node.
+//! Evaluation of compiled expressions, with a kernel for each kind of node.
 
 use super::compile::{Compiled, Node, Overflow};
 use super::frame::{Evaluated, Frame};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 type Kernel<T> = fn(&dyn Datum, &dyn Datum) -> Result<T, ArrowError>;
 
-/// The values of `compiled` over `frame`, which has at least one row.
+/// Evaluates `compiled` over `frame`, which has at least one row.
 pub(super) fn evaluate(compiled: &Compiled, frame: &Frame) -> Result<Evaluated> {
     match &compiled.node {
         Node::Column(index) => Ok(Evaluated::Array(frame.column(*index)?.clone())),
@@ -93,7 +93,8 @@ pub(super) fn evaluate(compiled: &Compiled, frame: &Frame) -> Result<Evaluated> 
     }
 }
 
-/// Whether the values of each row together may be a key of `filter`; NULL where any of them is.
+/// Tests for each row whether the combination of its values may be a key of `filter`; NULL where any value is
+/// NULL.
 fn may_have(filter: &KeyFilter, values: &[ArrayRef]) -> Result<ArrayRef> {
     let hashes = keys::of_rows(values)?;
     let hits = BooleanBuffer::collect_bool(hashes.len(), |row| filter.contains(hashes[row]));
@@ -103,7 +104,7 @@ fn may_have(filter: &KeyFilter, values: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(BooleanArray::new(hits, nulls)))
 }
 
-/// Whether each string has what is looked for; NULLs are not looked at.
+/// Applies `is_match` to each string that is not NULL.
 fn matches(array: &ArrayRef, is_match: impl Fn(&str) -> bool) -> BooleanArray {
     let strings = array.as_string_view();
     let nulls = strings.nulls().filter(|nulls| nulls.null_count() > 0);
@@ -111,7 +112,7 @@ fn matches(array: &ArrayRef, is_match: impl Fn(&str) -> bool) -> BooleanArray {
     BooleanArray::new(BooleanBuffer::collect_bool(strings.len(), test), nulls.cloned())
 }
 
-/// Floats with -0.0 as 0.0: SQL takes them for equal, Arrow's comparisons do not.
+/// Replaces -0.0 by 0.0 in floats: they are equal in SQL, but not in Arrow's comparisons.
 fn one_zero(values: Evaluated) -> Evaluated {
     let map = |array: &ArrayRef| -> Option<ArrayRef> {
         Some(match array.data_type() {
@@ -151,7 +152,7 @@ fn compare_kernel(op: CompareOp) -> Kernel<BooleanArray> {
     }
 }
 
-/// The kernel for values whose results surely fit, which has no check in its loop.
+/// Returns the kernel without overflow checks, for operands whose results are known to fit.
 fn unchecked(op: ArithmeticOp) -> Kernel<ArrayRef> {
     match op {
         ArithmeticOp::Add => numeric::add_wrapping,
@@ -183,7 +184,7 @@ fn connect(parts: &[Compiled], frame: &Frame, absorbing: bool) -> Result<Evaluat
     Ok(Evaluated::Array(Arc::new(result)))
 }
 
-/// The rows that do not hold `absorbing` yet.
+/// Returns the rows whose value is not `absorbing` yet.
 fn undecided(decided: &BooleanArray, absorbing: bool) -> BooleanArray {
     let values = if absorbing { decided.values().clone() } else { !decided.values() };
     let decided = match decided.nulls() {
@@ -201,7 +202,7 @@ fn on_undecided(part: &Compiled, frame: &Frame, mask: &BooleanArray, fill: bool)
     Ok(scatter(mask, values.as_boolean(), fill))
 }
 
-/// The values of the rows where `mask` is true, in their places; `fill` elsewhere.
+/// Places `values`, one for each row where `mask` is true, at those rows; other rows get `fill`.
 fn scatter(mask: &BooleanArray, values: &BooleanArray, fill: bool) -> BooleanArray {
     let place = |source: &BooleanBuffer, fill: bool| {
         let mut out = BooleanBufferBuilder::new(mask.len());
@@ -215,7 +216,8 @@ fn scatter(mask: &BooleanArray, values: &BooleanArray, fill: bool) -> BooleanArr
 
 type Branches = [(Compiled, Compiled)];
 
-/// CASE whose parts cannot fail: all of them over all rows, put together from the last to the first.
+/// Evaluates a CASE whose parts cannot fail: each part over all rows, combined from the last branch to the
+/// first.
 fn case_at_once(
     case: &Compiled,
     branches: &Branches,
@@ -234,7 +236,7 @@ fn case_at_once(
     result.into_array(frame.rows())
 }
 
-/// CASE with parts that may fail: each runs only on the rows that reach it.
+/// Evaluates a CASE with parts that may fail: each part only on the rows that reach it.
 fn case_by_rows(
     case: &Compiled,
     branches: &Branches,

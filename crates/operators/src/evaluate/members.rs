@@ -14,17 +14,17 @@ use farpool_columns::IntegerSet;
 use farpool_model::{Error, KeySet, Literal, Result, Value, with_integer};
 use hashbrown::HashSet;
 
-/// Values between the least and the greatest integer of a list up to which it gets a bitmap: 1 MiB of
+/// Greatest span, from the least to the greatest integer of a list, for which a bitmap is built: 1 MiB of
 /// bits, which stay in the L2 cache.
 const BITMAP_VALUES_MAX: i128 = 8 << 20;
 
-/// Integers up to which a list is scanned rather than looked up.
+/// Longest list of integers that is scanned instead of looked up.
 const SCANNED_MAX: usize = 8;
 
-/// The integers of a list, or of a set of keys, which has too many to be written out.
+/// The integers of a list, or of a key set, which is too large to be written out as a list.
 #[derive(Clone, Debug)]
 enum Ints {
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     Listed(Vec<i128>),
     Keys(KeySet),
 }
@@ -35,7 +35,7 @@ pub(crate) struct Members {
     ints: Ints,
     /// The integers as a bitmap, if they lie close enough together.
     set: Option<IntegerSet>,
-    /// Bits of the widened floats.
+    /// Bits of the floats, widened to `f64`.
     floats: HashSet<u64, ahash::RandomState>,
     bytes: HashSet<Vec<u8>, ahash::RandomState>,
     bools: [bool; 2],
@@ -84,14 +84,14 @@ impl Members {
         Members { set: Some(bitmap), ints: Ints::Keys(set.clone()), ..Members::new(&[]) }
     }
 
-    /// Whether each value is a member, in SQL's logic.
+    /// Tests each value for membership, with SQL's three-valued logic.
     pub(crate) fn test(&self, array: &ArrayRef) -> Result<BooleanArray> {
         let hits = self.hits(array)?;
         let nulls = array.logical_nulls();
         if !self.has_null {
             return Ok(BooleanArray::new(hits, nulls));
         }
-        // A miss is NULL when the list has one; what remains is true or NULL.
+        // A list with a NULL makes each miss NULL, so a row is either true or NULL.
         let valid = match nulls {
             Some(nulls) => &hits & nulls.inner(),
             None => hits.clone(),
@@ -148,12 +148,13 @@ impl Members {
         }
     }
 
-    /// The integers of the list as a bitmap, if they lie close enough together.
+    /// The integers as a bitmap, if they lie close enough together.
     pub(crate) fn set(&self) -> Option<&IntegerSet> {
         self.set.as_ref()
     }
 
-    /// The integers from `min` to `max` as closed ranges; `None` when there are more than `most` of these.
+    /// Returns the members from `min` to `max` as closed ranges; `None` when there are more than `most`
+    /// ranges.
     pub(crate) fn runs(&self, min: i64, max: i64, most: usize) -> Option<Vec<(i128, i128)>> {
         let (low, high) = (i128::from(min), i128::from(max));
         match &self.ints {
@@ -171,7 +172,7 @@ impl Members {
     }
 }
 
-/// Sorted integers as closed ranges; `None` when there are more than `most` of these.
+/// Combines sorted integers into closed ranges; `None` when there are more than `most` ranges.
 fn runs_of(ints: impl Iterator<Item = i128>, most: usize) -> Option<Vec<(i128, i128)>> {
     let mut runs: Vec<(i128, i128)> = Vec::new();
     for value in ints {
@@ -186,7 +187,7 @@ fn runs_of(ints: impl Iterator<Item = i128>, most: usize) -> Option<Vec<(i128, i
     Some(runs)
 }
 
-/// The bitmap of sorted integers, unless they are few or too far apart.
+/// Builds the bitmap of sorted integers; `None` when they are few or too far apart.
 fn set_of(ints: &[i128]) -> Option<IntegerSet> {
     let span = ints.last()?.checked_sub(*ints.first()?)?;
     if ints.len() <= SCANNED_MAX || span >= BITMAP_VALUES_MAX {

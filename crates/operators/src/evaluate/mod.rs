@@ -6,7 +6,7 @@
 //! values (division by zero, a cast that does not fit), never on a row that an earlier condition of an AND,
 //! OR or CASE has ruled out.
 //!
-//! It is the plain twin of everything that works on encoded data: when in doubt, this is what is meant.
+//! This is the plain twin of every operator on encoded data, and defines what they must return.
 
 mod compile;
 mod frame;

@@ -1,24 +1,24 @@
 //! LIKE patterns of literal pieces with `%` between them: each piece is searched for behind the one before.
 //!
-//! Taking the first place of each piece is enough, because whatever comes behind a later place also comes
-//! behind an earlier one; only the last piece, if no `%` follows, must stand at the end. Arrow's kernel makes
-//! a regular expression of such a pattern, which measured at less than half the speed of `memmem`.
+//! Taking the first match of each piece is enough: whatever follows a later match also follows the first one.
+//! Only the last piece, if no `%` follows it, must match at the end. Arrow's kernel makes a regular
+//! expression of such a pattern, which measured at less than half the speed of `memmem`.
 
 use memchr::memmem::Finder;
 
 /// The pieces of a pattern.
 #[derive(Clone, Debug)]
 pub(super) struct Pieces {
-    /// What the text starts with.
+    /// Prefix of the text.
     start: Vec<u8>,
-    /// What comes behind it, in this order.
+    /// Pieces that follow the prefix, in this order.
     middle: Vec<Finder<'static>>,
-    /// What the text ends with; `None` when it has to be `start` and nothing else.
+    /// Suffix of the text; `None` for a pattern without `%`, where the text must equal `start`.
     end: Option<Vec<u8>>,
 }
 
 impl Pieces {
-    /// The pieces of `pattern`; `None` when it has a `_`.
+    /// Splits `pattern` into pieces; `None` when it has a `_`.
     pub(super) fn of(pattern: &str) -> Option<Pieces> {
         let mut pieces = vec![String::new()];
         let mut chars = pattern.chars();

@@ -1,4 +1,4 @@
-//! Constants and lane values as Arrow arrays of a canonical type.
+//! Conversion between literals or integers and Arrow arrays of canonical types.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
@@ -11,7 +11,7 @@ use arrow_schema::DataType;
 use farpool_model::{Error, Literal, Result, Value, with_integer};
 use std::sync::Arc;
 
-/// An array of length one.
+/// Converts `literal` to an array of length one.
 pub(super) fn of_literal(literal: &Literal) -> Result<ArrayRef> {
     Ok(match literal.value() {
         Value::Null => new_null_array(literal.data_type(), 1),
@@ -44,8 +44,8 @@ pub(crate) fn literal_at(array: &ArrayRef, row: usize) -> Result<Literal> {
     Literal::new(value, array.data_type().clone())
 }
 
-/// An array of an integer-like type. The values lie within the type's range; those under a NULL do not
-/// matter, and are cut to the type's width.
+/// Builds an array of an integer-like type. `values` lie within the type's range, except those under a NULL,
+/// which are truncated to the type's width.
 pub(crate) fn array_of_ints(
     data_type: &DataType,
     values: impl Iterator<Item = i128>,

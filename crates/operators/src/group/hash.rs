@@ -1,11 +1,11 @@
-//! The hash behind tables of groups and partitions of rows.
+//! The hash function of tables of groups and of partitions of rows.
 //!
-//! Who chooses the keys of a table must not choose where they lie in a hash table: keys that collide under a hash that
-//! is known would make every look-up a walk over all groups. So the hash has a key of its own, which nobody outside the
-//! process knows. It is an argument like all randomness: the order in which groups come out depends on it, and a
+//! The hash is keyed, and the key is not known outside the process. With a hash that is known, whoever
+//! chooses the keys of a table could make them collide, and every look-up would walk over all groups. The
+//! hash key is an argument, like all randomness: the order in which groups leave depends on it, and a
 //! simulation repeats a run by its seed.
 
-/// What a hash depends on beside its value: the same for all tables of a program, whose groups are merged by hash.
+/// Key of the hash: the same for all tables of groups of a program, since their groups are merged by hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashKey {
     mask: u64,
@@ -13,26 +13,27 @@ pub struct HashKey {
 }
 
 impl Default for HashKey {
-    /// One that is known: for data that nobody chose to do harm.
+    /// A fixed, known key, for data that is trusted.
     fn default() -> Self {
         HashKey { mask: 0x9e37_79b9_7f4a_7c15, factor: 0xe703_7ed1_a0b4_28db }
     }
 }
 
 impl HashKey {
-    /// The key that `seed` gives, which is secret if the seed is.
+    /// Derives a key from `seed`; it is secret if the seed is.
     pub fn new(seed: u64) -> Self {
         let mask = mixed(seed.wrapping_add(0x9e37_79b9_7f4a_7c15));
         HashKey { mask, factor: mixed(mask ^ seed.rotate_left(32)) | 1 }
     }
 
-    /// A well mixed hash of a key: the top bits name partitions, the low bits slots.
+    /// Returns a well mixed hash of a key of 64 bits: the top bits select the partition, the low bits the
+    /// slot.
     #[inline]
     pub(crate) fn of_int(self, key: i64) -> u64 {
         self.fold(key.cast_unsigned())
     }
 
-    /// A hash of a row of words; equal for equal rows in all tables.
+    /// Returns the hash of a row of words; equal rows have equal hashes in all tables with this key.
     pub(super) fn of_row(self, row: &[i64]) -> u64 {
         row.iter().fold(0, |hash, word| self.fold(hash ^ word.cast_unsigned()))
     }

@@ -1,11 +1,11 @@
-//! Groups of keys of 64 bits, in an open-addressing table ([`super::slots`]).
+//! Table of groups for keys of 64 bits, with open addressing ([`super::slots`]).
 
 use super::hash::HashKey;
 use super::slots::Slots;
 use farpool_columns::working;
 use farpool_model::cast::u32_checked;
 
-/// A table of groups.
+/// Maps keys of 64 bits to group numbers.
 pub(crate) struct IntTable {
     slots: Slots<u32>,
     /// The key of each group.
@@ -14,7 +14,8 @@ pub(crate) struct IntTable {
 }
 
 impl IntTable {
-    /// The most bytes per group, once there are some: the vector of keys and the slots, just grown.
+    /// The most bytes per group of a table that is not empty: the vector of keys and the slots, right after
+    /// growing.
     pub(super) const BYTES_PER_GROUP: usize = 2 * size_of::<i64>() + Slots::<u32>::BYTES_PER_GROUP;
 
     /// An empty table.
@@ -22,7 +23,7 @@ impl IntTable {
         IntTable { slots: Slots::new(), keys: Vec::new(), hash_key }
     }
 
-    /// Makes room for `groups` groups in a table that is empty.
+    /// Reserves room for `groups` groups if the table is empty.
     pub(super) fn expect(&mut self, groups: usize) {
         if self.keys.is_empty() && self.slots.expect(groups) {
             working::reserve(&mut self.keys, groups);
@@ -39,7 +40,7 @@ impl IntTable {
         self.slots.bytes() + self.keys.capacity() * size_of::<i64>()
     }
 
-    /// Adds the group of each key to `ids`.
+    /// Appends the group of each key to `ids`, adding groups that are new.
     pub(super) fn intern(&mut self, keys: &[i64], ids: &mut Vec<u32>) {
         let first = ids.len();
         let hash_key = self.hash_key;
@@ -51,7 +52,8 @@ impl IntTable {
         }
     }
 
-    /// Adds the numbers here of the groups `wanted` of `other` to `ids`.
+    /// Appends to `ids` the number in this table of each group of `wanted`, a group of `other`; adds groups
+    /// that are new.
     pub(super) fn intern_groups(&mut self, other: &Self, wanted: &[u32], ids: &mut Vec<u32>) {
         ids.extend(wanted.iter().map(|group| self.insert(other.key(*group))));
     }
@@ -85,14 +87,15 @@ mod tests {
 
     const KEYS: usize = 4096;
 
-    /// Keys that all have the same slot in a table of twice as many slots, under the key that is known.
+    /// Keys that all have the same slot under the default hash key, in a table with twice as many slots as
+    /// keys.
     fn colliding() -> Vec<i64> {
         let slots = 2 * KEYS as u64;
         let collides = |key: &i64| HashKey::default().of_int(*key).is_multiple_of(slots);
         (0..).filter(collides).take(KEYS).collect()
     }
 
-    /// What looking all of the groups up costs, in steps from slot to slot.
+    /// Cost of looking up all groups, in steps from slot to slot.
     fn steps(hash_key: HashKey, keys: &[i64]) -> usize {
         let mut table = IntTable::new(hash_key);
         let mut ids = Vec::new();

@@ -6,8 +6,8 @@
 //! [`Groups::bytes`]. Parallelism: none of its own; tables of different workers hash alike, so that they can
 //! be merged partition by partition. Errors: only on a bug in this crate.
 //!
-//! Keys that together take 64 bits, as the zone maps and dictionaries of a table have it, are one integer
-//! ([`packed`]); all others are rows of words ([`rows`]) in a table of those ([`row_table`]).
+//! Keys that together fit 64 bits, according to the zone maps and dictionaries of a table, are packed into
+//! one integer ([`packed`]); all others are stored as rows of words ([`rows`]) in a [`row_table`].
 
 mod hash;
 mod ints;
@@ -33,16 +33,17 @@ pub(crate) use values::{KeyValues, lanes_of_array};
 
 /// The groups seen so far.
 pub(crate) enum Groups {
-    /// No keys: one group.
+    /// No keys: a single group.
     Single,
-    /// Keys of 64 bits together.
+    /// Keys that together fit 64 bits.
     Packed(PackedTable),
-    /// All others.
+    /// All other keys.
     Rows(Box<RowTable>),
 }
 
 impl Groups {
-    /// No groups yet (without keys: one), of keys of these canonical types, packed if `packing` is given.
+    /// Creates a table without groups (without keys: with one) for keys of these canonical types, packed if
+    /// `packing` is given.
     pub(crate) fn new(types: &[DataType], packing: Option<&Arc<Packing>>, hash_key: HashKey) -> Groups {
         match packing {
             _ if types.is_empty() => Groups::Single,
@@ -51,7 +52,7 @@ impl Groups {
         }
     }
 
-    /// Makes room for `groups` groups where there are none yet.
+    /// Reserves room for `groups` groups if there are none yet.
     pub(crate) fn expect(&mut self, groups: usize) {
         match self {
             Groups::Single => {}
@@ -78,7 +79,7 @@ impl Groups {
         }
     }
 
-    /// The most bytes that a group of keys of these types adds to [`Groups::bytes`], strings aside.
+    /// The most bytes that a group with keys of these types adds to [`Groups::bytes`], without its strings.
     pub(crate) fn bytes_per_group(types: &[DataType], packed: bool) -> usize {
         match types {
             [] => 0,
@@ -100,7 +101,7 @@ impl Groups {
         }
     }
 
-    /// As [`Groups::intern`], for keys that are all arrays.
+    /// Like [`Groups::intern`], for keys that are all arrays.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -110,7 +111,7 @@ impl Groups {
         self.intern(&keys, rows, ids)
     }
 
-    /// Replaces `ids` by the group of each packed key.
+    /// Replaces `ids` by the group of each packed key; adds groups that are new.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -123,7 +124,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Replaces `out` by the keys of `rows` rows in the form in which [`Groups::intern_rows`] takes them.
+    /// Replaces `out` by the keys of `rows` rows, encoded for [`Groups::intern_rows`].
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -134,7 +135,8 @@ impl Groups {
         }
     }
 
-    /// Replaces `ids` by the group of each row of words, whose hashes are at hand.
+    /// Replaces `ids` by the group of each encoded row, given the hashes of the rows; adds groups that are
+    /// new.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -152,7 +154,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Replaces `ids` by the numbers here of the groups `wanted` of `other`, adding those that are new.
+    /// Replaces `ids` by the number in this table of each group of `wanted`, a group of `other`; adds groups
+    /// that are new.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -169,7 +172,7 @@ impl Groups {
         Ok(())
     }
 
-    /// The hash of a group; equal for equal keys in all tables.
+    /// The hash of a group's keys; equal keys have equal hashes in all tables with the same hash key.
     pub(crate) fn hash(&self, group: u32) -> u64 {
         match self {
             Groups::Single => 0,

@@ -1,9 +1,9 @@
-//! Groups of keys that all together take 64 bits: each key is a field of one code.
+//! Table of groups for keys that together fit 64 bits: each key is a bit field of one code.
 //!
 //! A field holds the distance of the key from its least value in the table, in as many bits as the greatest
-//! distance needs; NULL, where it occurs, has the distance after the greatest. A string has the number of
-//! [`TextCodes`], a float its bits. Two keys are equal where their codes are, so that several keys cost no
-//! more than one.
+//! distance needs. NULL, where it occurs, is the distance after the greatest. The value of a string is its
+//! number in [`TextCodes`], that of a float its bits. Two keys are equal exactly if their codes are, so
+//! several keys cost no more than one.
 
 use super::hash::HashKey;
 use super::ints::IntTable;
@@ -15,13 +15,13 @@ use arrow_schema::DataType;
 use farpool_model::Result;
 use std::sync::Arc;
 
-/// Where each key lies in a code.
+/// The position of each key in a code.
 #[derive(Debug)]
 pub(crate) struct Packing {
     fields: Vec<Field>,
 }
 
-/// One key.
+/// The bit field of one key.
 #[derive(Debug)]
 struct Field {
     data_type: DataType,
@@ -29,26 +29,26 @@ struct Field {
     /// The value of distance 0.
     min: i64,
     shift: u32,
-    /// The bits of a distance, not yet shifted.
+    /// Mask of the field, before it is shifted.
     mask: u64,
-    /// The distance that stands for NULL, if there are any.
+    /// The distance that stands for NULL, if the key can be NULL.
     null: Option<u64>,
 }
 
-/// What is known of a key in a whole table.
+/// What is known of a key over the whole table.
 #[derive(Debug)]
 pub(crate) struct KeyBounds {
     pub(crate) data_type: DataType,
-    /// The least and the greatest value on a lane, or number of a string.
+    /// The least and greatest value on a lane; for strings, the least and greatest number.
     pub(crate) bounds: (i64, i64),
     /// Whether it can be NULL.
     pub(crate) nullable: bool,
-    /// The strings, if they are ones.
+    /// The numbers of the strings, for a key of strings.
     pub(crate) texts: Option<TextCodes>,
 }
 
 impl Packing {
-    /// A place for each key; `None` when they take more than 64 bits.
+    /// Assigns a field to each key; `None` when the keys take more than 64 bits.
     pub(crate) fn of(keys: impl Iterator<Item = KeyBounds>) -> Option<Packing> {
         let mut fields = Vec::new();
         let mut shift = 0;
@@ -59,7 +59,7 @@ impl Packing {
             if shift + bits > u64::BITS {
                 return None;
             }
-            // A key of one value takes no bits: it may lie anywhere.
+            // A key with a single value takes no bits, so its position does not matter.
             let (at, mask) = if bits == 0 { (0, 0) } else { (shift, u64::MAX >> (u64::BITS - bits)) };
             fields.push(Field { data_type, texts, min, shift: at, mask, null });
             shift += bits;
@@ -67,12 +67,13 @@ impl Packing {
         Some(Packing { fields })
     }
 
-    /// The numbers of the strings of a key, if it is one of strings.
+    /// The numbers of a key's strings, for a key of strings.
     pub(crate) fn texts(&self, key: usize) -> Option<&TextCodes> {
         self.fields[key].texts.as_ref()
     }
 
-    /// The values of a key as [`Packing::add_values`] takes them; anything under a NULL.
+    /// Returns the values of a key as [`Packing::add_values`] takes them; the value under a NULL is
+    /// unspecified.
     ///
     /// # Errors
     /// `Internal` for a string that the table did not have.
@@ -80,17 +81,17 @@ impl Packing {
         self.texts(key).map_or_else(|| lanes_of_array(array), |texts| texts.numbers(array))
     }
 
-    /// Adds the values of one key to the codes; `codes` have been 0 there.
+    /// Writes the values of one key into its field of `codes`, which must be 0 there.
     pub(crate) fn add_values(&self, key: usize, values: &[i64], codes: &mut [i64]) {
         let Field { min, shift, mask, .. } = self.fields[key];
         let pairs = codes.iter_mut().zip(values);
-        // What lies under a NULL may be anything.
+        // The mask keeps an arbitrary value under a NULL within the field.
         pairs.for_each(|(code, value)| {
             *code |= ((value.wrapping_sub(min).cast_unsigned() & mask) << shift).cast_signed();
         });
     }
 
-    /// Makes one key of the codes of some rows NULL, whatever it was.
+    /// Sets the field of one key to NULL in some rows, whatever it held.
     pub(crate) fn set_nulls(&self, key: usize, rows: impl Iterator<Item = usize>, codes: &mut [i64]) {
         let Field { shift, mask, null, .. } = self.fields[key];
         let null = (null.unwrap_or(0) << shift).cast_signed();
@@ -98,7 +99,7 @@ impl Packing {
         rows.for_each(|row| codes[row] = codes[row] & others | null);
     }
 
-    /// The keys in some codes, an array per key.
+    /// Unpacks `codes` into an array per key.
     fn arrays(&self, codes: &[i64]) -> Result<Vec<ArrayRef>> {
         self.fields.iter().map(|field| field.array(codes)).collect()
     }
@@ -110,7 +111,7 @@ impl Field {
         let nulls = self.null.map(|null| distances.clone().map(|d| d != null).collect::<NullBuffer>());
         let nulls = nulls.filter(|n| n.null_count() > 0);
         if let Some(texts) = &self.texts {
-            // That of NULL is none of a string.
+            // The distance of NULL is not the number of a string.
             let number = |distance| if Some(distance) == self.null { 0 } else { distance as u32 };
             return texts.array(distances.map(number).collect(), nulls);
         }
@@ -119,7 +120,7 @@ impl Field {
     }
 }
 
-/// A table of groups.
+/// Maps packed keys to group numbers.
 pub(crate) struct PackedTable {
     packing: Arc<Packing>,
     pub(super) table: IntTable,
@@ -131,7 +132,7 @@ impl PackedTable {
         PackedTable { packing, table: IntTable::new(hash_key) }
     }
 
-    /// Adds the group of each row to `ids`.
+    /// Appends the group of each row to `ids`, adding groups that are new.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -139,7 +140,7 @@ impl PackedTable {
         let mut codes = vec![0; rows];
         for (index, key) in keys.iter().enumerate() {
             match key {
-                // A decimal lies within the bounds of the table, which are of 64 bits.
+                // A decimal fits one lane: it lies within the bounds of the table, which are of 64 bits.
                 KeyValues::Array(array) => {
                     self.packing.add_values(index, &self.packing.lanes_of(index, array)?, &mut codes);
                 }

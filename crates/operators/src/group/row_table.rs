@@ -1,6 +1,5 @@
-//! Groups of keys that are held as rows of words ([`super::rows`]).
-//!
-//! The table is open-addressing ([`super::slots`]).
+//! Table of groups for keys that are stored as rows of words ([`super::rows`]), with open addressing
+//! ([`super::slots`]).
 
 use super::hash::HashKey;
 use super::rows::{Layout, Rows};
@@ -12,17 +11,17 @@ use farpool_columns::working;
 use farpool_model::Result;
 use farpool_model::cast::u32_checked;
 
-/// Rows that are looked up at a time: what they were compared with first stays in the L1 cache until it is
-/// compared.
+/// Rows that are looked up in one pass: few enough that the rows of candidate groups, which the pass reads
+/// first, are still in the L1 cache when they are compared.
 const ROWS_AT_A_TIME: usize = 256;
 
-/// Groups from which on their rows may not be in the caches.
+/// Number of groups from which on their rows may not fit the caches.
 const GROUPS_TOUCHED: usize = 4096;
 
-/// Words up to which rows are compared in place: a call costs as much as some comparisons.
+/// Longest row, in words, that is compared inline: a call costs as much as some comparisons.
 const WORDS_IN_PLACE: usize = 4;
 
-/// A table of groups.
+/// Maps rows of words to group numbers.
 pub(crate) struct RowTable {
     layout: Layout,
     rows: Blocks,
@@ -31,7 +30,7 @@ pub(crate) struct RowTable {
     scratch: Rows,
 }
 
-/// Where the keys of a group are.
+/// Position and hash of the row of a group's keys.
 struct Group {
     block: u32,
     start: u32,
@@ -51,7 +50,7 @@ impl RowTable {
         }
     }
 
-    /// Makes room for `groups` groups in a table that is empty.
+    /// Reserves room for `groups` groups if the table is empty.
     pub(super) fn expect(&mut self, groups: usize) {
         if self.groups.is_empty() && self.slots.expect(groups) {
             working::reserve(&mut self.groups, groups);
@@ -63,21 +62,22 @@ impl RowTable {
         self.groups.len()
     }
 
-    /// Bytes held, but for those of a batch.
+    /// Bytes held, without the scratch memory of a batch.
     pub(super) fn bytes(&self) -> usize {
         self.rows.capacity * size_of::<i64>()
             + self.groups.capacity() * size_of::<Group>()
             + self.slots.bytes()
     }
 
-    /// The most bytes that a group of keys of `types` adds, strings aside: vectors and slots, just grown.
+    /// The most bytes that a group with keys of `types` adds, without its strings: vectors and slots right
+    /// after growing.
     pub(super) fn bytes_per_group(types: &[DataType]) -> usize {
         2 * Layout::new(types, HashKey::default()).bytes()
             + 2 * size_of::<Group>()
             + Slots::<Tagged>::BYTES_PER_GROUP
     }
 
-    /// Replaces `out` by the keys of `rows` rows as rows of this table.
+    /// Replaces `out` by the keys of `rows` rows, encoded in the layout of this table.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -85,7 +85,7 @@ impl RowTable {
         self.layout.encode(keys, rows, out)
     }
 
-    /// Adds the group of each of `rows` rows to `ids`.
+    /// Appends the group of each of `rows` rows to `ids`, adding groups that are new.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -97,17 +97,18 @@ impl RowTable {
         Ok(())
     }
 
-    /// Adds the numbers here of the groups `wanted` of `other` to `ids`.
+    /// Appends to `ids` the number in this table of each group of `wanted`, a group of `other`; adds groups
+    /// that are new.
     pub(super) fn intern_groups(&mut self, other: &Self, wanted: &[u32], ids: &mut Vec<u32>) {
         for wanted in wanted.chunks(ROWS_AT_A_TIME) {
             let hashes: Vec<u64> = wanted.iter().map(|group| other.hash(*group)).collect();
-            // They lie far apart.
+            // The rows of the wanted groups are far apart: read them ahead.
             other.touch(wanted);
             self.look_up(&hashes, |row| other.row(wanted[row]), ids);
         }
     }
 
-    /// Adds the group of each row, whose hashes are at hand, to `ids`.
+    /// Appends the group of each row to `ids`, given the hashes of the rows; adds groups that are new.
     pub(super) fn look_up<'r>(
         &mut self,
         hashes: &[u64],
@@ -145,8 +146,8 @@ impl RowTable {
         self.rows.row(&self.groups[group as usize])
     }
 
-    /// Reads the beginnings of rows, where there are some: comparisons, each with a branch behind it, would
-    /// overlap few of the misses of what they compare with.
+    /// Reads the first word of each group's row, to overlap cache misses: comparisons, each followed by a
+    /// branch, would overlap few of them. Does nothing in a table of few groups.
     fn touch(&self, groups: &[u32]) {
         if self.groups.len() < GROUPS_TOUCHED {
             return;
@@ -177,14 +178,14 @@ fn equal(left: &[i64], right: &[i64]) -> bool {
     left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left == right)
 }
 
-/// Rows in blocks that stay where they are: one vector would be copied, and new memory cleared for it, each
-/// time that it grows. Less than half of what is held is unused, but for the first block.
+/// Rows in blocks that never move. A single vector would be copied, and new memory cleared, each time that it
+/// grows. Less than half of the memory held is unused, except for the first block.
 #[derive(Default)]
 struct Blocks {
     blocks: Vec<Vec<i64>>,
     /// The block that is being filled.
     current: usize,
-    /// Words of all of them.
+    /// Capacity of all blocks, in words.
     capacity: usize,
 }
 
@@ -192,10 +193,11 @@ impl Blocks {
     const WORDS_MIN: usize = 128;
     const WORDS_MAX: usize = 1 << 20;
 
-    /// A row longer than such a part of a block has one of its own: little of the others is then left over.
+    /// A row longer than this part of a block gets a block of its own, so that little of other blocks is left
+    /// unused.
     const PART_OF_A_BLOCK: usize = 8;
 
-    /// Keeps a row: in which block, and where it begins there.
+    /// Appends a row; returns its block and its start in the block.
     fn push(&mut self, row: &[i64]) -> (u32, u32) {
         let room = self.blocks.get(self.current).map(|block| block.capacity() - block.len());
         let block = match room {
@@ -213,7 +215,7 @@ impl Blocks {
         &self.blocks[group.block as usize][group.start as usize..][..group.words as usize]
     }
 
-    /// A new block for a row of `length` words.
+    /// Adds a block for a row of `length` words; returns its position.
     fn make_room(&mut self, length: usize) -> usize {
         let wanted = (self.capacity / 2).clamp(Self::WORDS_MIN, Self::WORDS_MAX);
         let alone = length > wanted / Self::PART_OF_A_BLOCK;

@@ -1,10 +1,10 @@
-//! Keys as rows of words of 64 bits, one behind another, for keys that do not make one integer.
+//! Keys encoded as rows of 64-bit words, for keys that do not fit one integer.
 //!
-//! A row begins with the lanes of its keys: a key of up to 64 bits takes one lane, a decimal two, a string
-//! one with the number of its bytes ([`NULL_TEXT`] for NULL). Then come lanes with a bit for each other key
-//! that is NULL, whose own lanes are 0, and the bytes of the strings, each filled up with zeros to whole
-//! words. Rows are equal where their keys are, a hash needs no types, and a partition of rows is read from
-//! front to back.
+//! A row begins with the lanes of its keys: one lane for a key of up to 64 bits, two for a decimal, one with
+//! the length in bytes for a string ([`NULL_TEXT`] for NULL). Then come lanes with a NULL bit for each key
+//! that is not a string, whose own lanes are 0 if it is NULL, and the bytes of the strings, each padded with
+//! zeros to whole words. Rows are equal exactly if their keys are, hashing needs no types, and a partition of
+//! rows is read sequentially.
 
 use super::hash::HashKey;
 use super::values::{KeyValues, array_of_lanes};
@@ -19,13 +19,13 @@ use std::sync::Arc;
 
 const WORD: usize = size_of::<i64>();
 
-/// The length of a string that is NULL.
+/// The length that stands for a NULL string.
 const NULL_TEXT: i64 = -1;
 
-/// Where the keys lie in a row.
+/// The positions of the keys in a row.
 pub(super) struct Layout {
     keys: Vec<Key>,
-    /// Lanes: the strings come behind them.
+    /// Number of lanes of a row; the strings follow them.
     lanes: usize,
     hash_key: HashKey,
 }
@@ -38,9 +38,9 @@ struct Key {
 
 enum Kind {
     Text,
-    /// The lane and the bit that tell of NULL.
+    /// A key on one lane: the lane and the bit of its NULL flag.
     Narrow(usize, u32),
-    /// The first lane of a key on two, and the bit that tells of NULL.
+    /// A key on two lanes: the lane and the bit of its NULL flag.
     Wide(usize, u32),
 }
 
@@ -48,7 +48,7 @@ enum Kind {
 #[derive(Default)]
 pub(crate) struct Rows {
     words: Vec<i64>,
-    /// Where each row begins, and the last ends.
+    /// The start of each row in `words`, and the end of the last one.
     starts: Vec<usize>,
     hashes: Vec<u64>,
 }
@@ -64,14 +64,14 @@ impl Rows {
         &self.hashes
     }
 
-    /// Words of all rows.
+    /// Number of words of all rows.
     pub(crate) fn words(&self) -> usize {
         self.words.len()
     }
 }
 
 impl Layout {
-    /// Of keys of these canonical types.
+    /// Creates the layout of keys of these canonical types.
     pub(super) fn new(types: &[DataType], hash_key: HashKey) -> Self {
         let lanes_of = |t: &DataType| if matches!(t, DataType::Decimal128(..)) { 2 } else { 1 };
         let null_lane: usize = types.iter().map(lanes_of).sum();
@@ -91,10 +91,10 @@ impl Layout {
         Layout { keys, lanes: null_lane + bits.div_ceil(u64::BITS) as usize, hash_key }
     }
 
-    /// The most bytes of a row, but for those of its strings.
+    /// The most bytes of a row, without the bytes of its strings.
     pub(super) fn bytes(&self) -> usize {
         let texts = self.keys.iter().filter(|key| matches!(key.kind, Kind::Text)).count();
-        // A string may fill up a word that it began.
+        // One word per string for the padding.
         (self.lanes + texts) * WORD
     }
 
@@ -118,7 +118,7 @@ impl Layout {
         for (key, values) in self.keys.iter().zip(keys) {
             key.fill_lanes(values, out)?;
         }
-        // Where the next string of each row goes.
+        // The position of the next string of each row.
         let mut cursors: Vec<usize> = Vec::new();
         for (index, (key, values)) in texts().enumerate() {
             if index == 0 {
@@ -170,7 +170,7 @@ impl Layout {
 }
 
 impl Key {
-    /// Writes the lanes of a key that is no string.
+    /// Writes the lanes of a key, unless it is a string.
     fn fill_lanes(&self, values: &KeyValues<'_>, out: &mut Rows) -> Result<()> {
         let Rows { words, starts, .. } = out;
         let starts = &starts[..starts.len() - 1];
@@ -210,7 +210,7 @@ fn text_array<'a>(values: &'a KeyValues<'_>) -> Result<&'a ArrayRef> {
     }
 }
 
-/// Adds the words of each string to the length of its row.
+/// Adds the length in words of each string to the length of its row.
 fn add_lengths(array: &ArrayRef, lengths: &mut [usize]) {
     fn add<T: ByteViewType>(array: &GenericByteViewArray<T>, lengths: &mut [usize]) {
         let words = |view: &u128| (*view as u32 as usize).div_ceil(WORD);
@@ -229,7 +229,7 @@ fn add_lengths(array: &ArrayRef, lengths: &mut [usize]) {
     }
 }
 
-/// Writes each string to its cursor, and its length to its lane.
+/// Writes each string at its row's cursor, and its length to its lane.
 fn fill_texts(array: &ArrayRef, lane: usize, out: &mut Rows, cursors: &mut [usize]) {
     fn fill<T: ByteViewType>(
         array: &GenericByteViewArray<T>,
@@ -260,7 +260,7 @@ fn nulls_of<T: ByteViewType>(array: &GenericByteViewArray<T>) -> Option<&NullBuf
     arrow_array::Array::nulls(array).filter(|nulls| nulls.null_count() > 0)
 }
 
-/// Writes a string to words that it fills, the last one perhaps with zeros behind.
+/// Writes a string to the words that it takes, the last one padded with zeros.
 #[inline]
 fn write(text: &[u8], words: &mut [i64]) {
     let (whole, rest) = text.as_chunks::<WORD>();
@@ -272,7 +272,7 @@ fn write(text: &[u8], words: &mut [i64]) {
     }
 }
 
-/// The bytes behind the last whole word. Copying so few would be a call.
+/// Returns the bytes after the last whole word as a word. Copying so few bytes would be a call.
 #[inline]
 fn last_word(text: &[u8], rest: &[u8]) -> i64 {
     if let Some(bytes) = text.last_chunk::<WORD>() {
@@ -281,7 +281,7 @@ fn last_word(text: &[u8], rest: &[u8]) -> i64 {
     rest.iter().rev().fold(0, |word, byte| word << 8 | i64::from(*byte))
 }
 
-/// The strings of a key; moves the cursors behind them.
+/// Decodes the strings of a key; advances the cursors past them.
 fn text_array_of<'r>(
     key: &Key,
     rows: impl Iterator<Item = &'r [i64]> + Clone,

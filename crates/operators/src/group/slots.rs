@@ -1,9 +1,9 @@
-//! The slots of an open-addressing table: which group a hash leads to.
+//! The slots of an open-addressing hash table that maps keys to group numbers.
 //!
-//! Rows of a batch are looked up in two passes. The first follows no chain: it reads one slot per row, so that the
-//! processor overlaps the cache misses of many rows. The second compares keys, and follows the chains of those that
-//! are not where they would be alone. Measured at 1 M groups, open addressing with overlapped misses took a third of
-//! the time of a `hashbrown` map.
+//! Rows of a batch are looked up in two passes. The first reads one slot per row and follows no probe
+//! sequence, so that the processor overlaps the cache misses of many rows. The second compares keys, and
+//! probes on for those that are not at their home slot. Measured at 1 M groups, open addressing with
+//! overlapped misses took a third of the time of a `hashbrown` map.
 //!
 //! Slots hold no keys: many more of them fit a cache.
 
@@ -15,7 +15,7 @@ pub(super) const NONE: u32 = u32::MAX;
 
 const SLOTS_MIN: usize = 256;
 
-/// What a slot holds of a group.
+/// Content of a slot.
 pub(super) trait Slot: Copy {
     /// A slot without a group.
     const FREE: Self;
@@ -30,7 +30,7 @@ pub(super) trait Slot: Copy {
     fn may_have(self, hash: u64) -> bool;
 }
 
-/// Only the group: where keys are compared as fast as anything that stood beside it.
+/// Only the group number: for keys that are as fast to compare as a tag would be.
 impl Slot for u32 {
     const FREE: Self = NONE;
 
@@ -84,21 +84,22 @@ impl Slot for Tagged {
     }
 }
 
-/// Slots, a power of two, of which at most half are taken.
+/// The slots of a table: a power of two, at most half of them taken.
 pub(super) struct Slots<S> {
     slots: Vec<S>,
 }
 
 impl<S: Slot> Slots<S> {
-    /// The most bytes per group, once there are some: slots just grown.
+    /// The most bytes per group of a table that is not empty: slots right after growing.
     pub(super) const BYTES_PER_GROUP: usize = 4 * size_of::<S>();
 
-    /// Slots of no group.
+    /// Creates slots that are all free.
     pub(super) fn new() -> Self {
         Slots { slots: working::filled(S::FREE, SLOTS_MIN) }
     }
 
-    /// Makes room for `groups` groups in slots that are all free; whether there was too little.
+    /// Grows the slots for `groups` groups if they are too few; returns whether they were. All of them must
+    /// be free.
     pub(super) fn expect(&mut self, groups: usize) -> bool {
         let slots = (groups * 2).next_power_of_two();
         let more = slots > self.slots.len();
@@ -113,8 +114,8 @@ impl<S: Slot> Slots<S> {
         self.slots.capacity() * size_of::<S>()
     }
 
-    /// Adds to `groups` which group each key may have, by the slot where it would be alone; [`NONE`] where it has
-    /// another or none.
+    /// Appends to `groups`, for each hash, the group in its home slot if that may have the key, else
+    /// [`NONE`].
     #[inline]
     pub(super) fn first_looks(&self, hashes: impl Iterator<Item = u64>, groups: &mut Vec<u32>) {
         let mask = self.slots.len() - 1;
@@ -124,8 +125,8 @@ impl<S: Slot> Slots<S> {
         }));
     }
 
-    /// The group whose key has `hash` and of which `is_it` is true, or, where there is none, `next`, which has its slot
-    /// from now on. Then [`Self::make_room`] is called.
+    /// Returns the group whose key has `hash` and for which `is_it` is true. If there is none, stores `next`
+    /// in a free slot and returns it; the caller must then call [`Self::make_room`].
     #[inline]
     pub(super) fn find_or_take(&mut self, hash: u64, next: u32, is_it: impl Fn(u32) -> bool) -> u32 {
         let mask = self.slots.len() - 1;
@@ -143,7 +144,7 @@ impl<S: Slot> Slots<S> {
         }
     }
 
-    /// Doubles the slots if more than half of them are taken by the groups whose hashes are `hashes`.
+    /// Doubles the number of slots if more than half of them are taken. `hashes` are those of all groups.
     #[inline]
     pub(super) fn make_room(&mut self, hashes: impl ExactSizeIterator<Item = u64>) {
         if hashes.len() * 2 > self.slots.len() {
@@ -167,7 +168,8 @@ impl<S: Slot> Slots<S> {
 
 #[cfg(test)]
 impl<S: Slot> Slots<S> {
-    /// Slots between where groups would be alone and where they are: what looking all of them up costs.
+    /// Sum of the distances between the home slot and the actual slot of each group: the cost of looking up
+    /// all of them.
     pub(super) fn steps(&self, hash_of: impl Fn(u32) -> u64) -> usize {
         let mask = self.slots.len() - 1;
         let taken = self.slots.iter().enumerate().filter(|(_, slot)| slot.group() != NONE);
@@ -180,7 +182,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Interns `keys`, whose hashes are few, as tables do, and compares with a list that is searched.
+    /// Interns `keys`, whose hashes are few, as tables of groups do, and compares with a linear search.
     fn agrees_with_a_search<S: Slot>(keys: &[u16], bits: u32) {
         // Hashes that collide in the slot, in the tag and in both.
         let hash = |key: u16| u64::from(key & ((1 << bits) - 1)) | u64::from(key % 3) << 32;

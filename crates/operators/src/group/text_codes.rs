@@ -1,4 +1,4 @@
-//! Numbers for the few strings that a whole table has in one column.
+//! Numbers for the strings of a column that has few distinct ones in the whole table.
 
 use crate::failure;
 use ahash::RandomState;
@@ -12,16 +12,17 @@ use farpool_model::cast::u32_checked;
 use farpool_model::{Error, Result};
 use hashbrown::HashMap;
 
-/// The strings, each with its number.
+/// Maps strings to numbers and back.
 #[derive(Debug)]
 pub(crate) struct TextCodes {
-    /// By number.
+    /// The strings, indexed by number.
     values: ArrayRef,
     numbers: HashMap<Vec<u8>, u32, RandomState>,
 }
 
 impl TextCodes {
-    /// The strings of `arrays`, which are of the same type and have no NULLs; `None` without any.
+    /// Numbers the distinct strings of `arrays`, which have one type and no NULLs; `None` if there are no
+    /// arrays.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -43,7 +44,7 @@ impl TextCodes {
         Ok(Some(TextCodes { values, numbers }))
     }
 
-    /// How many there are.
+    /// Number of distinct strings.
     pub(crate) fn len(&self) -> usize {
         self.values.len()
     }
@@ -51,7 +52,7 @@ impl TextCodes {
     /// The number of each string of an array; 0 for NULL.
     ///
     /// # Errors
-    /// `Internal` for a string that is not among them.
+    /// `Internal` for a string that has no number.
     pub(crate) fn numbers(&self, array: &ArrayRef) -> Result<Vec<i64>> {
         let number = |row: usize| match self.numbers.get(bytes_at(array, row)) {
             _ if array.is_null(row) => Ok(0),

@@ -1,5 +1,5 @@
-//! Keys between Arrow arrays and 64-bit lanes: floats by their bits, booleans as 0 and 1, a decimal on two
-//! lanes where it has to be.
+//! Conversion of keys between Arrow arrays and 64-bit lanes: floats by their bits, booleans as 0 and 1,
+//! decimals on one or two lanes.
 
 use crate::evaluate::array_of_ints;
 use arrow_array::cast::AsArray;
@@ -11,11 +11,11 @@ use farpool_model::{Error, Result, with_integer};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The values of one key for the rows of a batch, in the form in which they are at hand.
+/// The values of one key for the rows of a batch.
 pub(crate) enum KeyValues<'a> {
-    /// Of any type.
+    /// Values of any type, decoded.
     Array(ArrayRef),
-    /// Of an integer-like type.
+    /// Values of an integer-like type, on a lane.
     Lane {
         /// A value per row.
         values: &'a [i64],
@@ -34,7 +34,7 @@ impl KeyValues<'_> {
         nulls.filter(|n| n.null_count() > 0)
     }
 
-    /// Keys of up to 64 bits.
+    /// The values of a key of up to 64 bits, one lane each.
     pub(super) fn narrow(&self) -> Result<Cow<'_, [i64]>> {
         match self {
             KeyValues::Array(array) => lanes_of_array(array).map(Cow::Owned),
@@ -42,7 +42,7 @@ impl KeyValues<'_> {
         }
     }
 
-    /// Decimal keys.
+    /// The values of a decimal key.
     pub(super) fn wide(&self) -> impl Iterator<Item = i128> + '_ {
         let (wide, narrow) = match self {
             KeyValues::Array(array) => (&array.as_primitive::<Decimal128Type>().values()[..], [].as_slice()),
@@ -52,14 +52,14 @@ impl KeyValues<'_> {
     }
 }
 
-/// The keys of an array on lanes; anything under a NULL, and the low half of a decimal.
+/// Converts an array to one lane per key: for a decimal, the low 64 bits; under a NULL, an unspecified value.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
 pub(crate) fn lanes_of_array(array: &ArrayRef) -> Result<Vec<i64>> {
     Ok(match array.data_type() {
         DataType::Boolean => array.as_boolean().values().iter().map(i64::from).collect(),
-        // Adding 0.0 makes -0.0 the same key.
+        // Adding 0.0 turns -0.0 into 0.0, so that both are the same key.
         DataType::Float32 => {
             let values = array.as_primitive::<Float32Type>().values();
             values.iter().map(|v| i64::from((v + 0.0).to_bits())).collect()
@@ -76,7 +76,7 @@ pub(crate) fn lanes_of_array(array: &ArrayRef) -> Result<Vec<i64>> {
     })
 }
 
-/// Keys as lanes hold them as an array of their type.
+/// Converts keys from lanes to an array of `data_type`.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.

@@ -23,7 +23,7 @@ impl RowSet<'_> {
     }
 }
 
-/// The nodes of [`Lanes`] that hold for one row group.
+/// The nodes of [`Lanes`], bound to one row group where they are valid for it.
 pub(crate) struct BoundLanes<'a> {
     lanes: &'a Lanes,
     nodes: Vec<Option<Bound<'a>>>,
@@ -46,7 +46,7 @@ pub(crate) struct LaneBuffers {
 }
 
 impl Lanes {
-    /// Binds every node that can hold for `group`.
+    /// Binds every node that is valid for `group`.
     pub(crate) fn bind<'a>(&'a self, group: &'a RowGroup) -> BoundLanes<'a> {
         let mut bound = BoundLanes { lanes: self, nodes: Vec::with_capacity(self.nodes.len()) };
         for lane in &self.nodes {
@@ -56,8 +56,8 @@ impl Lanes {
         bound
     }
 
-    /// For each node the least and greatest value that it can have where the columns keep within
-    /// `columns`; `None` for those that cannot hold there.
+    /// For each node, the least and greatest value that it can have when each column keeps within its bounds
+    /// in `columns`; `None` for nodes that are not valid then.
     pub(crate) fn intervals(&self, columns: impl Fn(usize) -> Option<(i64, i64)>) -> Vec<Option<(i64, i64)>> {
         let mut intervals = Vec::with_capacity(self.nodes.len());
         for lane in &self.nodes {
@@ -79,17 +79,17 @@ impl<'a> BoundLanes<'a> {
         Some(Bound { min, max, column })
     }
 
-    /// The least and greatest value that the node can have in this row group, if it is bound.
+    /// The least and greatest value of the node in this row group; `None` if it is not bound.
     pub(crate) fn interval(&self, id: LaneId) -> Option<(i64, i64)> {
         self.nodes[id].map(|b| (b.min, b.max))
     }
 
-    /// The packed column that the node is, if it is nothing else.
+    /// The packed integers of the column, if the node is nothing but a column.
     pub(crate) fn integers(&self, id: LaneId) -> Option<Integers<'a>> {
         self.nodes[id].and_then(|b| b.column)
     }
 
-    /// Makes the values of the `wanted` nodes, all bound, over `rows`.
+    /// Evaluates the `wanted` nodes, all of them bound, over `rows`.
     pub(crate) fn evaluate(&self, wanted: &[LaneId], rows: RowSet<'_>, buffers: &mut LaneBuffers) {
         buffers.values.resize_with(self.nodes.len(), Vec::new);
         buffers.done.clear();
@@ -211,17 +211,18 @@ impl<'a> BoundLanes<'a> {
 }
 
 impl LaneBuffers {
-    /// The values of a node that was evaluated.
+    /// The values of a node after its evaluation.
     pub(crate) fn values(&self, id: LaneId) -> &[i64] {
         &self.values[id]
     }
 
-    /// A buffer for anything, until the next evaluation.
+    /// A scratch buffer, valid until the next evaluation.
     pub(crate) fn scratch(&mut self) -> &mut Vec<i64> {
         &mut self.scratch
     }
 
-    /// A cleared bitmap of `words` words; to be given back.
+    /// Takes a cleared bitmap of `words` words from the spare ones; to be returned by
+    /// [`LaneBuffers::give_bits`].
     pub(crate) fn take_bits(&mut self, words: usize) -> Vec<u64> {
         let mut bits = self.bits.pop().unwrap_or_default();
         bits.clear();
@@ -229,7 +230,7 @@ impl LaneBuffers {
         bits
     }
 
-    /// Takes a bitmap back.
+    /// Keeps a bitmap for later calls of [`LaneBuffers::take_bits`].
     pub(crate) fn give_bits(&mut self, bits: Vec<u64>) {
         self.bits.push(bits);
     }
@@ -275,7 +276,7 @@ fn interval(
     Some((i64::try_from(min).ok()?, i64::try_from(max).ok()?))
 }
 
-/// The values of a packed column over `rows`.
+/// Reads the values of a packed column at `rows`.
 fn load(integers: &Integers<'_>, rows: RowSet<'_>, out: &mut Vec<i64>) {
     match rows {
         RowSet::Range(start, end) => integers.unpack(start..end, out),

@@ -1,11 +1,11 @@
-//! Which expressions can run on lanes, as nodes that are shared between expressions.
+//! Compilation of expressions that can run on lanes into nodes, which expressions share.
 
 use arrow_schema::{DataType, Schema};
 use farpool_model::literal::integer_range;
 use farpool_model::{ArithmeticOp, Expr, limits, schema};
 use std::collections::HashMap;
 
-/// The position of a node; operands stand before their operations.
+/// The position of a node; operands come before the operations that use them.
 pub(crate) type LaneId = usize;
 
 /// The nodes of all expressions of a plan; equal sub-expressions are one node.
@@ -15,7 +15,7 @@ pub(crate) struct Lanes {
     places: HashMap<Lane, LaneId>,
 }
 
-/// An operation together with the range that its result must keep within to mean what the expression says.
+/// An operation, and the range within which its result is what the expression means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lane {
     pub(super) op: LaneOp,
@@ -35,7 +35,8 @@ pub(super) enum LaneOp {
 const ANY: (i128, i128) = (i128::MIN, i128::MAX);
 
 impl Lanes {
-    /// The node of `expr`, or `None` when it cannot run on lanes. `expr` is well typed over `schema`.
+    /// Adds `expr`, which is well typed over `schema`, and returns its node; `None` when it cannot run on
+    /// lanes.
     pub(crate) fn add(&mut self, expr: &Expr, schema: &Schema) -> Option<LaneId> {
         let data_type = expr.data_type(schema).ok()?;
         if !schema::is_integer_like(&data_type) {
@@ -84,7 +85,8 @@ impl Lanes {
         self.node(op, range)
     }
 
-    /// Casts that keep the value: between integers, from integers to decimals, to decimals of larger scale.
+    /// Adds a cast that keeps the value: between integers, from integers to decimals, to decimals of larger
+    /// scale.
     fn cast(&mut self, inner: LaneId, from: &DataType, to: &DataType) -> Option<LaneId> {
         let number = |t: &DataType| t.is_integer() || matches!(t, DataType::Decimal128(..));
         if !number(from) || !number(to) || (to.is_integer() && !from.is_integer()) {
@@ -110,7 +112,7 @@ impl Lanes {
         self.node(LaneOp::Multiply(inner, factor), ANY)
     }
 
-    /// `None` when there are too many already.
+    /// Returns the node of an operation, adding it if it is new; `None` when there are too many nodes.
     fn node(&mut self, op: LaneOp, range: (i128, i128)) -> Option<LaneId> {
         let lane = Lane { op, range };
         if let Some(known) = self.places.get(&lane) {

@@ -37,7 +37,7 @@ impl<F: Fn(i64, i64) -> i64> Kernel for Zip<'_, F> {
     }
 }
 
-/// Clears the bits of rows whose lanes do not compare in this way.
+/// Clears the bits of rows for which `left op right` is false.
 pub(crate) fn retain_compared(op: CompareOp, left: &[i64], right: &[i64], alive: &mut [u64]) {
     let (left, right, at_most) = match op {
         CompareOp::LtEq => (left, right, true),
@@ -49,13 +49,13 @@ pub(crate) fn retain_compared(op: CompareOp, left: &[i64], right: &[i64], alive:
             return Level::best().run(Retain { left, right, key: |l, r| (l ^ r, 0), inside, alive });
         }
     };
-    // With the top bit turned over, numbers with sign compare as those without.
+    // Flipping the sign bit makes signed order the same as unsigned order.
     let key = |l: i64, r: i64| (l ^ i64::MIN, r ^ i64::MIN);
     Level::best().run(Retain { left, right, key, inside: at_most, alive });
 }
 
-/// Keeps the rows where the first of a pair's keys is at most the second, as numbers without sign (or,
-/// unless `inside`, is not).
+/// Keeps the rows where the first of the pair's keys is at most the second, compared as unsigned numbers;
+/// unless `inside`, keeps the others.
 struct Retain<'a, F> {
     left: &'a [i64],
     right: &'a [i64],

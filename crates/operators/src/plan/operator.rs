@@ -1,5 +1,5 @@
-//! The operator that makes the result: rows, groups, or the first rows in an order. What a worker holds of it, and how
-//! what all workers hold is merged.
+//! The operator that produces the result (rows, groups, or a top-k), the state that each worker has of it,
+//! and how these states are merged.
 
 use super::{Input, Paths, Verdict};
 use crate::aggregate::{Aggregation, FittedAggregation, Merging, Partial};
@@ -13,30 +13,31 @@ use farpool_model::{Columns, Error, Output, Program, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What makes the result of the rows that pass the filter.
+/// Produces the result from the rows that pass the filter.
 pub(super) enum Operator {
     Rows(Projection),
-    /// Groups, and which of them leave if not all do.
+    /// Aggregation, and a top-k of its groups if the program has one.
     Aggregate(Box<FittedAggregation>, Option<Top>),
     Top(Box<TopRows>),
 }
 
-/// What a worker holds of an operator.
+/// State of a worker, by kind of operator.
 pub(super) enum Held {
     Rows(Pending),
     Aggregate(Box<Partial>),
     Top(Candidates),
 }
 
-/// What all workers held, on its way to the result in independent tasks.
+/// The states of all workers, prepared for merging in independent tasks.
 pub(super) enum MergeWork {
-    /// Each task takes its own.
+    /// One task for each worker's pending rows.
     Rows(Vec<Mutex<Pending>>),
     Aggregate(Box<Merging>, Option<Collector>),
     Top(Vec<RecordBatch>),
 }
 
-/// What an operator reads, and how it may do that.
+/// What an operator is compiled for: the table's schema and columns, the filter, the row groups, and the fast
+/// paths allowed.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
     pub(super) schema: &'a SchemaRef,
@@ -50,7 +51,7 @@ impl Operator {
     /// The operator of `program`, whose result has `schema`.
     ///
     /// # Errors
-    /// `Invalid` or `OverLimit` when the program is not well typed or needs what no operator does.
+    /// `Invalid` or `OverLimit` when the program is not well typed or no operator supports what it asks for.
     pub(super) fn new(program: &Program, source: Source<'_>, schema: &SchemaRef) -> Result<Operator> {
         let schema = schema.clone();
         Ok(match (&program.output, Top::of(program)?) {
@@ -81,7 +82,7 @@ impl Operator {
         if let Operator::Top(top) = self { Some(top) } else { None }
     }
 
-    /// The table columns that it reads of rows that pass the filter.
+    /// The table columns that the operator reads of rows that pass the filter.
     pub(super) fn columns(&self) -> &[usize] {
         match self {
             Operator::Rows(projection) => projection.columns(),
@@ -90,7 +91,7 @@ impl Operator {
         }
     }
 
-    /// What a worker holds at first, in a run whose workers share `threshold`.
+    /// Returns the empty state of a worker, in a run whose workers share `threshold`.
     pub(super) fn new_held(&self, threshold: &Arc<Threshold>) -> Held {
         match self {
             Operator::Rows(projection) => Held::Rows(projection.pending()),
@@ -99,7 +100,7 @@ impl Operator {
         }
     }
 
-    /// Takes what all workers hold; `schema` is that of the result.
+    /// Prepares the states of all workers for merging; `schema` is that of the result.
     pub(super) fn merge(&self, held: impl Iterator<Item = Held>, schema: &SchemaRef) -> MergeWork {
         match self {
             Operator::Rows(_) => {
@@ -129,7 +130,7 @@ impl Operator {
         }
     }
 
-    /// Runs one task of merging.
+    /// Runs one merge task.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
@@ -151,7 +152,7 @@ impl Operator {
 }
 
 impl Held {
-    /// Bytes held.
+    /// Bytes that the state takes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Held::Rows(pending) => pending.bytes(),
@@ -172,7 +173,7 @@ impl MergeWork {
     }
 }
 
-/// The aggregation with what is known of the row groups that pass `filter`.
+/// Fits the aggregation to the row groups that `filter` does not rule out.
 fn fitted(mut aggregation: Aggregation, source: Source<'_>) -> Result<FittedAggregation> {
     match source.input {
         #[cfg(test)]

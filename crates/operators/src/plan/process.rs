@@ -1,4 +1,4 @@
-//! One row group, or a part of one, through a plan.
+//! Runs a plan over one row group, or a part of one.
 
 use super::operator::{Held, Operator};
 use super::{Plan, State, Verdict};
@@ -10,36 +10,37 @@ use farpool_columns::RowGroup;
 use farpool_model::schema::is_bytes;
 use farpool_model::{Error, Result, cast, limits};
 
-/// Rows that a batch has at least where they may be long: what is done once for each batch takes some microseconds.
+/// Least number of rows of a batch that reads strings. Smaller batches would not pay: each has a fixed cost
+/// of some microseconds.
 pub(crate) const PART_ROWS: usize = 64;
 
-/// What processing a row group, or a part of one, cost.
+/// Work that was done on a row group, or a part of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Rows that were looked at.
+    /// Rows processed, whether they passed or not.
     pub rows_in: u64,
     /// Rows that passed the filter.
     pub rows_passed: u64,
-    /// Rows that left without having been grouped, for want of room.
+    /// Rows that left ungrouped (bypass): memory for groups was full, and grouping hardly reduced them.
     pub rows_bypassed: u64,
     /// Encoded bytes of the column chunks that were read, each counted by the first part that reads it.
     pub bytes_read: u64,
 }
 
-/// What running some batches came to.
+/// Outcome of running some batches.
 #[derive(Default)]
 struct Scanned<'a> {
     /// Rows that passed the filter.
     passed: u64,
     bypassed: u64,
-    /// Whether nothing had to be read.
+    /// Whether zone maps told everything, so that no column was read.
     unread: bool,
     /// Table columns that were read, but for those of the filter.
     columns: &'a [usize],
 }
 
 impl Plan {
-    /// Runs the plan over one row group; rows leave through `emit` until it breaks.
+    /// Runs the plan over one row group. Rows leave through `emit`; once it breaks, no more are produced.
     ///
     /// # Errors
     /// `Invalid` when an expression fails on a value.
@@ -47,8 +48,8 @@ impl Plan {
         self.process_part(group, &mut Progress::default(), state, &mut Unpaced, emit)
     }
 
-    /// Runs the plan over as much of the rest of the row group as `pace` allows: `progress` says what has been done of
-    /// it, and that it is done once `emit` breaks.
+    /// Runs the plan over as much of the rest of the row group as `pace` allows. `progress` tells where to
+    /// begin, and is updated; when `emit` breaks, the row group counts as done.
     ///
     /// # Errors
     /// As [`Plan::process`].
@@ -90,8 +91,8 @@ impl Plan {
         })
     }
 
-    /// As [`Plan::process_part`]; but where many rows pass and the result is nothing but columns as they are,
-    /// the rows come back as one row group, in the form that they have in the pool.
+    /// Like [`Plan::process_part`], except that when the result consists of plain columns and many rows pass,
+    /// they are returned as one row group of encoded chunks instead of leaving through `emit`.
     ///
     /// # Errors
     /// As [`Plan::process`].
@@ -138,7 +139,7 @@ impl Plan {
             progress.picked.pick(group, &columns, pace)?
         } else {
             let mut selections = progress.picked.selections(group);
-            // Nothing is left of the row group that could be broken off.
+            // The row group is done either way, so a break needs no handling.
             let _ = projection.push_all(group, || Ok(selections.next()), pending, emit)?;
             progress.is_done = true;
             None
@@ -187,8 +188,9 @@ impl Plan {
         }
     }
 
-    /// Rows that a batch of `group` has at least. Strings may be long, and to look at each take long: a block of them
-    /// would be too much for a step. What is done with numbers is done with whole blocks anyway.
+    /// Returns the least number of rows of a batch of `group`. With string columns it is less than a block:
+    /// each string may take long, so a whole block would be too much for a step. Kernels for numbers work on
+    /// whole blocks anyway.
     fn batch_rows_min(&self, group: &RowGroup) -> usize {
         let of_filter = self.filter.as_deref().map_or(&[][..], Filter::columns);
         let mut columns = of_filter.iter().chain(self.compiled.output.columns());
@@ -198,7 +200,8 @@ impl Plan {
         }
     }
 
-    /// The encoded bytes of `columns` and of the filter's, those that no earlier part of the row group read.
+    /// Returns the encoded bytes of `columns` and of the columns of `filter` that no earlier part of the row
+    /// group has read.
     fn count_bytes(
         &self,
         progress: &mut Progress,

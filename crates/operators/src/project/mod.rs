@@ -1,4 +1,4 @@
-//! Projection: the rows that passed leave with the columns that were asked for (Farview, section 5.2).
+//! Projection: rows that passed leave with the requested columns (Farview, section 5.2).
 //!
 //! Contract. Input: selections of batches of a row group. Output: record batches of the result schema,
 //! of about [`limits::BATCH_ROWS`] rows however few rows of each row group pass; without columns, batches
@@ -20,23 +20,23 @@ use farpool_model::{Columns, NamedExpr, Result, cast, limits};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-/// What a caller gives rows to; it says whether it wants more.
+/// Receives batches of the result; breaks when no more rows are wanted.
 pub(crate) type Emit<'a> = dyn FnMut(RecordBatch) -> ControlFlow<()> + 'a;
 
-/// The compiled columns of a result.
+/// The compiled output columns of a program without aggregation.
 #[derive(Debug)]
 pub(crate) struct Projection {
     outputs: Vec<Compiled>,
     columns: Vec<usize>,
     schema: SchemaRef,
-    /// Rows that are enough for the whole query.
+    /// Limit on the rows of the whole result; `u64::MAX` for none.
     limit: u64,
 }
 
-/// Rows of one worker that wait until a batch is full.
+/// Rows of one worker that are not emitted yet because they do not fill a batch.
 pub(crate) struct Pending {
     batches: Option<BatchCoalescer>,
-    /// Without columns there is only this.
+    /// Number of pending rows of a result without columns.
     rows: usize,
     indices: Vec<u32>,
 }
@@ -64,13 +64,14 @@ impl Projection {
         &self.columns
     }
 
-    /// The column that each output is, if there are outputs and all are columns.
+    /// The table column that each output is; `None` if there are no outputs or one of them is computed.
     pub(crate) fn plain_columns(&self) -> Option<Vec<usize>> {
         let columns: Option<Vec<usize>> = self.outputs.iter().map(Compiled::as_column).collect();
         columns.filter(|columns| !columns.is_empty())
     }
 
-    /// The column that each output is, where all rows of a row group may leave at once: nothing asks for fewer.
+    /// Like [`Projection::plain_columns`], but `None` for a result with a limit, where not all rows of a row
+    /// group may leave.
     pub(crate) fn columns_at_once(&self) -> Option<Vec<usize>> {
         if self.limit == u64::MAX { self.plain_columns() } else { None }
     }
@@ -85,11 +86,11 @@ impl Projection {
         Pending { batches, rows: 0, indices: Vec::new() }
     }
 
-    /// Takes the selected rows of batches of `group`, one after the other; how many there were, and whether more
-    /// are wanted.
+    /// Takes the selected rows of all batches of `group` that `next` returns. Returns their number, and
+    /// whether more rows are wanted.
     ///
     /// # Errors
-    /// `Invalid` when an expression fails on one of them, and those of `next`.
+    /// `Invalid` when an expression fails on a selected row, and the errors of `next`.
     pub(crate) fn push_all(
         &self,
         group: &RowGroup,
@@ -107,7 +108,7 @@ impl Projection {
         Ok((passed, self.gather(group, pending, emit)?))
     }
 
-    /// Takes the selected rows of one batch of `group`.
+    /// Takes the selected rows of one batch of `group`; where they are few, only their row numbers.
     fn push(
         &self,
         group: &RowGroup,
@@ -134,7 +135,7 @@ impl Projection {
         self.give_full(pending, emit)
     }
 
-    /// Decodes the rows of `group` that were only noted down so far.
+    /// Decodes the rows of `group` of which only the row numbers were kept so far.
     fn gather(
         &self,
         group: &RowGroup,
@@ -151,10 +152,10 @@ impl Projection {
         self.give_full(pending, emit)
     }
 
-    /// Lets the rows go that still wait.
+    /// Emits the pending rows.
     ///
     /// # Errors
-    /// None in practice.
+    /// Fails only on a bug in this crate.
     pub(crate) fn finish(&self, pending: &mut Pending, emit: &mut Emit<'_>) -> Result<ControlFlow<()>> {
         if let Some(batches) = &mut pending.batches {
             batches.finish_buffered_batch().map_err(failure::of_kernel)?;
@@ -196,7 +197,7 @@ impl Projection {
 }
 
 impl Pending {
-    /// Whether rows wait.
+    /// Whether no rows are pending.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows == 0 && self.batches.as_ref().is_none_or(BatchCoalescer::is_empty)
     }

@@ -1,8 +1,9 @@
 //! A filter bound to the chunks of one row group: each predicate in the form that fits its chunk.
 //!
-//! A filter is asked only where it is true, and that needs no third truth value: an AND is true where all
-//! its parts are, a NOT where its part is false, an AND is false where any of its parts is, and so on down
-//! to the leaves. So negation is moved down to them here, and NULL rows, which are neither, drop out there.
+//! A filter is asked only for the rows for which it is true, which needs no third truth value: an AND is true
+//! where all its parts are, a NOT where its part is false, an AND is false where any of its parts is, and so
+//! on down to the leaves. So binding pushes negation down to the leaves; rows that are NULL, for which a leaf
+//! is neither true nor false, are dropped there.
 
 use super::compile::{Filter, Form, Leaf, Predicate};
 use super::keys::BoundKeys;
@@ -16,8 +17,8 @@ use arrow_buffer::BooleanBuffer;
 use farpool_columns::{Chunk, Dictionary, Floats, IntegerSet, Integers, RowGroup, Texts};
 use farpool_model::{CompareOp, Result};
 
-/// Runs of matching codes or values up to which each run is compared on the packed lanes; above, they are
-/// looked up in a bitmap. One comparison costs a quarter of a look-up on 16-bit lanes.
+/// Most runs of matching codes or values that are compared on the packed lanes one by one; more are looked up
+/// in a bitmap. One comparison costs a quarter of a look-up on 16-bit lanes.
 const RUNS_MAX: usize = 3;
 
 /// A filter bound to one row group.
@@ -27,29 +28,29 @@ pub(crate) struct BoundFilter<'a> {
     pub(super) group: &'a RowGroup,
 }
 
-/// Where a predicate, or its negation, is true.
+/// The rows for which a predicate, or its negation, is true.
 pub(super) enum Bound<'a> {
-    /// Everywhere or nowhere.
+    /// All rows, or none.
     Known(bool),
-    /// Where all are.
+    /// Rows in which all parts are true.
     All(Vec<Bound<'a>>, &'a Order),
-    /// Where any is.
+    /// Rows in which any part is true.
     Any(Vec<Bound<'a>>, &'a Order),
-    /// Where the chunk is NULL, or is not.
+    /// Rows that are NULL in the chunk if the flag is set, else the rows that are not.
     Null(&'a Chunk, bool),
-    /// Where the test has this outcome.
+    /// Rows for which the test has this outcome.
     Leaf(Test<'a>, bool),
 }
 
-/// A test of a row's values; a row without a value is skipped.
+/// A test of a row's values; rows that are NULL never pass, whichever outcome is wanted.
 pub(super) enum Test<'a> {
-    /// Codes or values within any of some closed ranges.
+    /// Codes or values that lie in one of some closed ranges.
     Ranges {
         integers: Integers<'a>,
         ranges: Vec<(i128, i128)>,
         chunk: &'a Chunk,
     },
-    /// Codes of a set.
+    /// Dictionary codes that are in a set.
     Codes {
         codes: Integers<'a>,
         set: IntegerSet,
@@ -62,7 +63,7 @@ pub(super) enum Test<'a> {
     },
     /// Values whose hash is in a filter of keys.
     Keys(BoundKeys<'a>),
-    /// Strings in which a pattern is found.
+    /// Strings that match a pattern.
     Texts {
         texts: Texts<'a>,
         chunk: &'a Chunk,
@@ -89,10 +90,10 @@ pub(super) enum Test<'a> {
 }
 
 impl Filter {
-    /// Binds the filter to the chunks of `group`, with what [`Filter::ask_dictionaries`] found out.
+    /// Binds the filter to the chunks of `group`. `memo` holds what [`Filter::ask_dictionaries`] found.
     ///
     /// # Errors
-    /// `Invalid` when a predicate fails on NULL; in practice never.
+    /// `Invalid` when a predicate fails on NULL, which does not happen for well-typed filters.
     pub(crate) fn bind<'a>(&'a self, group: &'a RowGroup, memo: &'a FilterMemo) -> Result<BoundFilter<'a>> {
         let lanes = self.lanes.bind(group);
         let root = bind(&self.root, true, group, &lanes, &mut memo.known())?;
@@ -100,7 +101,7 @@ impl Filter {
     }
 }
 
-/// Where `predicate` is `wanted`.
+/// Binds `predicate`, or its negation if `wanted` is false.
 fn bind<'a>(
     predicate: &'a Predicate,
     wanted: bool,
@@ -129,14 +130,15 @@ fn bind<'a>(
     })
 }
 
-/// What is known of a leaf once it meets its chunk.
+/// Outcome of binding a leaf to its chunk.
 enum Outcome<'a> {
-    /// No row is NULL, and all give the same.
+    /// The test has this outcome for all rows, none of which is NULL.
     Known(bool),
     Test(Test<'a>),
 }
 
-/// `matches` are the values of the leaf's dictionary for which it holds, if that tells.
+/// Binds a leaf. `matches` tells for each value of the leaf's dictionary whether the leaf holds for it, if
+/// that decides.
 fn bind_leaf<'a>(
     leaf: &'a Leaf,
     group: &'a RowGroup,
@@ -214,7 +216,7 @@ fn in_range<'a>(integers: Integers<'a>, low: i128, high: i128, chunk: &'a Chunk)
     Outcome::Test(Test::Ranges { integers, ranges: vec![(low, high)], chunk })
 }
 
-/// Lists with few members inside the chunk's bounds become ranges; long ones are looked up.
+/// Tests membership in a list: by ranges if it has few members within the chunk's bounds, else by look-up.
 fn in_members<'a>(integers: Integers<'a>, members: &'a Members, chunk: &'a Chunk) -> Outcome<'a> {
     match members.runs(integers.min(), integers.max(), RUNS_MAX) {
         Some(runs) if runs.is_empty() && chunk.null_count() == 0 => Outcome::Known(false),
@@ -223,8 +225,8 @@ fn in_members<'a>(integers: Integers<'a>, members: &'a Members, chunk: &'a Chunk
     }
 }
 
-/// A predicate that holds for the values `matches` of a dictionary, as ranges or a set of codes. `None` when it is
-/// not NULL for NULL: then codes do not tell.
+/// Tests a predicate that holds for the values `matches` of a dictionary, by ranges or a set of codes. `None`
+/// when the predicate is not NULL for NULL: then codes do not decide.
 fn in_dictionary<'a>(
     predicate: &Compiled,
     column: usize,
@@ -251,7 +253,7 @@ fn in_dictionary<'a>(
     }))
 }
 
-/// The runs of true values as closed ranges of their positions.
+/// Returns the runs of set bits as closed ranges of positions.
 fn runs(values: &BooleanBuffer) -> Vec<(i128, i128)> {
     let slices = values.set_slices();
     slices.map(|(start, end)| (start as i128, end as i128 - 1)).collect()

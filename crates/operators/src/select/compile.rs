@@ -1,4 +1,4 @@
-//! A filter as a tree of predicates, each in the form that needs the least work.
+//! Compilation of a filter into a tree of predicates, each in its cheapest form.
 
 use super::texts::Texts;
 use crate::evaluate::{Compiled, Members};
@@ -15,24 +15,24 @@ pub(crate) struct Filter {
     pub(super) root: Predicate,
     pub(super) lanes: Lanes,
     columns: Vec<usize>,
-    /// Patterns that may still get an automaton.
+    /// Number of patterns that may still be compiled to an automaton.
     automata_left: usize,
 }
 
-/// A predicate: how it is computed, and what it costs relative to others. Clones share their leaves.
+/// A predicate on rows. Clones share their leaves.
 #[derive(Clone, Debug)]
 pub(super) enum Predicate {
-    /// The verdict for all rows.
+    /// A constant for all rows; `None` for NULL.
     Known(Option<bool>),
     And(Parts),
     Or(Parts),
     Not(Box<Predicate>),
     IsNull(usize),
-    /// A condition on values, with its plain form for chunks that it does not fit.
+    /// A condition on values, with its general form for chunks that the encoded form does not support.
     Leaf(Arc<Leaf>),
 }
 
-/// The parts of an AND or OR, the cheapest first, and the cost of each.
+/// The parts of an AND or OR with their costs, the cheapest first.
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
     pub(super) parts: Vec<Predicate>,
@@ -44,7 +44,7 @@ pub(super) struct Leaf {
     pub(super) form: Form,
     /// The condition for the general evaluator.
     pub(super) general: Compiled,
-    /// What the zone map is asked.
+    /// The condition that zone maps can decide, if there is one.
     pub(super) zone: Option<ZoneTest>,
 }
 
@@ -57,18 +57,18 @@ pub(super) enum Form {
     Float { column: usize, op: CompareOp, literal: f64 },
     /// Membership in a sorted list of integers.
     Members { column: usize, members: Members },
-    /// Columns whose hash, of their values together, is looked for in a filter of keys.
+    /// A filter of keys that is probed with the hash of these columns' values.
     Keys { columns: Vec<usize>, filter: KeyFilter },
-    /// Any condition on one string or binary column: asked once for each value of a dictionary. A pattern also
-    /// runs over strings as they lie.
+    /// Any condition on one string or binary column, evaluated once for each value of a dictionary. A pattern
+    /// can also run over compressed strings.
     Bytes { column: usize, texts: Option<Texts> },
     /// A comparison of two integer expressions on lanes.
     Lanes { op: CompareOp, left: LaneId, right: LaneId },
-    /// None.
+    /// No encoded form: the general evaluator decides.
     General,
 }
 
-/// A condition that a zone map can answer.
+/// A condition that a zone map may decide.
 #[derive(Clone, Debug)]
 pub(super) enum ZoneTest {
     Compare {
@@ -76,7 +76,7 @@ pub(super) enum ZoneTest {
         op: CompareOp,
         literal: Literal,
     },
-    /// The least and greatest member; NULL is not in the list.
+    /// Membership in a list without NULL, by its least and greatest member.
     Members {
         column: usize,
         min: Literal,
@@ -88,7 +88,7 @@ impl Filter {
     /// Compiles `expr`, a boolean over `columns`.
     ///
     /// # Errors
-    /// `Invalid` when it is not well typed or has an opaque part.
+    /// `Invalid` when the expression is not well typed or has an opaque part.
     pub(crate) fn new<'a>(expr: &Expr, columns: impl Into<Columns<'a>>) -> Result<Filter> {
         let all = Filter {
             root: Predicate::And(Parts::new(Vec::new())),
@@ -99,7 +99,8 @@ impl Filter {
         all.compile(expr, columns.into(), |_, root| root)
     }
 
-    /// This filter AND `conditions`. Only these are compiled: all else is shared with this filter.
+    /// Returns the conjunction of this filter and `conditions`. Only the conditions are compiled; the rest is
+    /// shared.
     ///
     /// # Errors
     /// As [`Filter::new`].
@@ -107,7 +108,7 @@ impl Filter {
         self.compile(conditions, schema.into(), |before, added| conjunction(vec![before.clone(), added]))
     }
 
-    /// The filter whose root `combine` makes of this one's and of `expr`.
+    /// Compiles `expr`, and lets `combine` make the new root from the old one and the compiled predicate.
     fn compile(
         &self,
         expr: &Expr,
@@ -123,19 +124,19 @@ impl Filter {
         Ok(Filter { root, lanes, columns: columns.into_iter().collect(), automata_left })
     }
 
-    /// This filter without its encoded forms and zone tests: everything goes to the general evaluator.
+    /// Removes encoded forms and zone tests, so that the general evaluator decides everything.
     pub(crate) fn plain(mut self) -> Filter {
         self.root.make_plain();
         self
     }
 
-    /// The columns that it reads, sorted.
+    /// The columns that the filter reads, sorted.
     pub(crate) fn columns(&self) -> &[usize] {
         &self.columns
     }
 }
 
-/// The cost of what must not run on rows that others rule out.
+/// Cost of a predicate that may fail: it runs last, only on rows that the others leave.
 const FALLIBLE: u32 = u32::MAX;
 
 impl Predicate {
@@ -155,7 +156,8 @@ impl Predicate {
         }
     }
 
-    /// Cheap predicates run first. The order of those that may fail is kept.
+    /// The relative cost by which predicates are ordered. Predicates that may fail keep the order of the
+    /// query.
     fn cost(&self) -> u32 {
         match self {
             Predicate::Known(_) => 0,
@@ -191,12 +193,12 @@ impl Parts {
     }
 }
 
-/// What is made while a filter is compiled.
+/// State of the compilation of a filter.
 struct Compiler<'a> {
     known: Columns<'a>,
     schema: &'a Schema,
     lanes: Lanes,
-    /// Patterns that may still get an automaton.
+    /// Number of patterns that may still be compiled to an automaton.
     automata_left: usize,
 }
 
@@ -234,7 +236,7 @@ impl Compiler<'_> {
     fn compare(&mut self, expr: &Expr, op: CompareOp, left: &Expr, right: &Expr) -> Result<Predicate> {
         let (op, column, literal) = match (left, right) {
             (_, Expr::Literal(l)) | (Expr::Literal(l), _) if l.is_null() => {
-                // NULL whatever the other side is, unless computing it fails.
+                // NULL whatever the other side is, unless its evaluation may fail.
                 let general = self.leaf(expr, Form::General, None)?;
                 return Ok(if general.cost() == FALLIBLE { general } else { Predicate::Known(None) });
             }
@@ -257,7 +259,7 @@ impl Compiler<'_> {
                 if inside {
                     return Ok(range);
                 }
-                // The leaf is the negation of what is asked, and so must be its plain form.
+                // The leaf is the negation of the condition, and so must be its general form.
                 let equal =
                     Expr::compare(CompareOp::Eq, Expr::Column(column), Expr::Literal(literal.clone()));
                 let zone = ZoneTest::Compare { column, op: CompareOp::Eq, literal: literal.clone() };
@@ -307,7 +309,7 @@ impl Compiler<'_> {
     }
 }
 
-/// The integers for which `v op value` holds, as a closed range, or (`false`) for which it does not.
+/// Returns a closed range, and whether `v op value` holds for the integers inside it (`true`) or outside.
 fn range_of(op: CompareOp, value: i128) -> (i128, i128, bool) {
     const EMPTY: (i128, i128, bool) = (1, 0, true);
     match op {
@@ -340,7 +342,7 @@ fn zone_of(expr: &Expr, schema: &Schema) -> Option<ZoneTest> {
     Some(ZoneTest::Members { column, min: min.clone(), max: max.clone() })
 }
 
-/// Where all of the parts hold.
+/// Builds the predicate that holds where all parts hold.
 fn conjunction(parts: Vec<Predicate>) -> Predicate {
     Predicate::And(Parts::new(merge_ranges(flatten(parts))))
 }
@@ -353,7 +355,7 @@ fn flatten(parts: Vec<Predicate>) -> Vec<Predicate> {
     flat.collect()
 }
 
-/// One range per column instead of one per bound: `a >= 1 AND a < 5` reads the column once.
+/// Merges the ranges of each column: `a >= 1 AND a < 5` then reads the column once.
 fn merge_ranges(parts: Vec<Predicate>) -> Vec<Predicate> {
     let mut merged: Vec<Predicate> = Vec::with_capacity(parts.len());
     let mut places: HashMap<usize, usize> = HashMap::new();
@@ -376,7 +378,7 @@ fn merge_ranges(parts: Vec<Predicate>) -> Vec<Predicate> {
 }
 
 impl Predicate {
-    /// The column that it is a range of, if it is one.
+    /// The column, if the predicate is a range of one.
     fn range_column(&self) -> Option<usize> {
         match self {
             Predicate::Leaf(leaf) => match leaf.form {
@@ -389,7 +391,7 @@ impl Predicate {
 }
 
 impl Leaf {
-    /// Makes this range that of both.
+    /// Narrows this range to its intersection with `other`.
     fn narrow(&mut self, other: Leaf) {
         if let (Form::Range { low, high, .. }, Form::Range { low: least, high: greatest, .. }) =
             (&mut self.form, other.form)

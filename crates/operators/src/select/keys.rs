@@ -1,4 +1,4 @@
-//! A filter of keys bound to the chunks of a row group: rows are hashed as they lie.
+//! A filter of keys bound to the chunks of a row group: hashes are computed from encoded values.
 //!
 //! Invariant: the hash of a row is that of [`farpool_statistics::keys::of_rows`] over the decoded columns.
 
@@ -9,17 +9,17 @@ use farpool_model::KeyFilter;
 use farpool_statistics::keys;
 use std::ops::Range;
 
-/// Rows of a batch for each that is asked about, from which on only the latter are read. Reading a row by
-/// itself takes a few times as long as its share of a block.
+/// Where at most one row of a batch in this many is asked about, only those rows are gathered; otherwise all
+/// rows are read. Gathering a row takes a few times as long as reading it as part of a block.
 const GATHERED_MIN: usize = 8;
 
-/// The columns whose values together are looked for, and in what.
+/// The columns whose values are hashed together, and the filter that is probed.
 pub(super) struct BoundKeys<'a> {
     columns: Vec<(&'a Chunk, Source<'a>)>,
     filter: &'a KeyFilter,
 }
 
-/// Where the hashes of a column come from.
+/// How the hashes of a column are computed.
 enum Source<'a> {
     Integers(Integers<'a>),
     /// Codes, and the hash of each value of the dictionary.
@@ -27,7 +27,7 @@ enum Source<'a> {
 }
 
 impl<'a> BoundKeys<'a> {
-    /// `None` when a chunk has to be decoded to be hashed.
+    /// Binds the filter; `None` when a chunk would have to be decoded to be hashed.
     pub(super) fn new(columns: &[usize], filter: &'a KeyFilter, group: &'a RowGroup) -> Option<Self> {
         let source = |column: &usize| {
             let chunk = &*group.chunks[*column];
@@ -49,8 +49,8 @@ impl<'a> BoundKeys<'a> {
         self.columns.iter().map(|(chunk, _)| *chunk)
     }
 
-    /// Clears the bits of the rows of `range` that may be a key; if `wanted`, of those that are none. What a
-    /// row with a NULL gives is unspecified.
+    /// Clears the bits of the rows of `range` that may be a key; if `wanted`, of those that are not. The
+    /// outcome of a row with a NULL is unspecified.
     pub(super) fn retain(
         &self,
         range: Range<usize>,
@@ -74,7 +74,8 @@ impl<'a> BoundKeys<'a> {
         buffers.give_bits(hashes);
     }
 
-    /// Clears the bits of rows that are out, when only `count` rows, of those from `start` on, are asked about.
+    /// Like [`Self::retain`] for a batch of which only `count` rows, numbered from `start`, have their bit
+    /// set: only these are read.
     fn retain_few(
         &self,
         start: usize,
@@ -94,7 +95,8 @@ impl<'a> BoundKeys<'a> {
         buffers.give_bits(hashes);
     }
 
-    /// The hashes of some rows: `read` replaces its second argument by their integers.
+    /// Computes the hashes of some rows. `read` replaces its second argument by the rows' values in the
+    /// first.
     fn hash(&self, hashes: &mut [u64], values: &mut Vec<i64>, read: impl Fn(&Integers<'_>, &mut Vec<i64>)) {
         for (place, (_, source)) in self.columns.iter().enumerate() {
             let put =
@@ -106,7 +108,7 @@ impl<'a> BoundKeys<'a> {
                 }
                 Source::Dictionary(codes, known) => {
                     read(codes, values);
-                    // A NULL row has some code; a dictionary of NULLs only has no value.
+                    // A NULL row has an arbitrary code; the dictionary of a chunk of NULLs has no values.
                     let next = |code: i64| known.get(code as usize).copied().unwrap_or(0);
                     hashes.iter_mut().zip(&*values).for_each(|(hash, code)| put(hash, next(*code)));
                 }

@@ -1,6 +1,7 @@
-//! What a filter has found out about a row group, kept from step to step: binding the filter again is then cheap.
+//! Results of a filter on a row group that are kept from step to step, so that binding the filter again is
+//! cheap.
 //!
-//! Invariant: conditions and junctions are numbered as a walk over the filter meets them, parents first.
+//! Invariant: conditions and ANDs and ORs are numbered in the order of a pre-order walk over the filter.
 
 use super::compile::{Filter, Form, Leaf, Predicate};
 use super::order::Order;
@@ -13,18 +14,18 @@ use farpool_columns::{Dictionary, RowGroup};
 use farpool_model::{Error, Result, limits};
 use std::slice::Iter;
 
-/// See the file's comment.
+/// State of a filter on one row group, kept from step to step.
 #[derive(Debug, Default)]
 pub(crate) struct FilterMemo {
-    /// The order of the parts of each AND and OR, learnt so far.
+    /// For each AND and OR, the order of its parts as learnt so far.
     orders: Vec<Order>,
-    /// For each condition the values of a dictionary for which it holds, where it is asked for those.
+    /// For each condition that is evaluated on a dictionary, the values for which it holds.
     matches: Vec<Option<Matches>>,
-    /// Conditions before this one need not be looked at again.
+    /// Number of conditions that are done; they need not be visited again.
     asked: usize,
 }
 
-/// The values of a dictionary for which a condition holds.
+/// The values of a dictionary for which a condition holds, as far as they were evaluated.
 #[derive(Debug)]
 struct Matches {
     bits: BooleanBufferBuilder,
@@ -32,18 +33,18 @@ struct Matches {
     has_null: bool,
 }
 
-/// A memo while its filter is bound.
+/// Cursor over a memo while its filter is bound.
 pub(super) struct Known<'a> {
     orders: Iter<'a, Order>,
     matches: Iter<'a, Option<Matches>>,
 }
 
 impl Filter {
-    /// Asks the values of the dictionaries of `group`, if the filter has conditions on them, and takes down the
-    /// answers for [`Filter::bind`]. False if the step is over before that is done.
+    /// Evaluates the filter's conditions on the dictionaries of `group` and keeps the results for
+    /// [`Filter::bind`]. Returns false if the step ends before that is done.
     ///
     /// # Errors
-    /// `Invalid` when a condition fails on a value; in practice never.
+    /// `Invalid` when a condition fails on a value, which conditions on dictionaries do not.
     pub(crate) fn ask_dictionaries(
         &self,
         group: &RowGroup,
@@ -73,7 +74,7 @@ impl Filter {
 }
 
 impl Leaf {
-    /// The dictionary, of which column, whose values are asked instead of the rows.
+    /// The column, and the dictionary whose values the condition is evaluated on instead of rows.
     pub(super) fn dictionary<'a>(&self, group: &'a RowGroup) -> Option<(usize, Dictionary<'a>)> {
         let column = match &self.form {
             Form::Bytes { column, .. } => *column,
@@ -85,7 +86,8 @@ impl Leaf {
     }
 }
 
-/// Asks the values that were not asked yet; false if the step is over before all were.
+/// Evaluates the condition on the values that are not done yet; returns false if the step ends before all
+/// are.
 fn ask(
     leaf: &Leaf,
     column: usize,
@@ -110,7 +112,7 @@ fn ask(
 }
 
 impl FilterMemo {
-    /// From the first number on.
+    /// Returns a cursor at the first AND or OR and the first condition.
     pub(super) fn known(&self) -> Known<'_> {
         Known { orders: self.orders.iter(), matches: self.matches.iter() }
     }
@@ -122,7 +124,7 @@ impl<'a> Known<'a> {
         self.orders.next().ok_or_else(|| Error::internal("a junction of another filter"))
     }
 
-    /// The values for which the next condition holds; `None` if no dictionary tells.
+    /// Returns the values for which the next condition holds; `None` if no dictionary decides it.
     pub(super) fn matches(&mut self) -> Result<Option<BooleanBuffer>> {
         let matches = self.matches.next().ok_or_else(|| Error::internal("a condition of another filter"))?;
         let told = matches.as_ref().filter(|matches| !matches.has_null);

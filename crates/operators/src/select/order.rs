@@ -6,7 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 
-/// The order of some parts.
+/// Evaluation order of the parts of one AND or OR.
 #[derive(Debug)]
 pub(super) struct Order {
     places: RefCell<Vec<usize>>,
@@ -15,33 +15,33 @@ pub(super) struct Order {
 
 #[derive(Debug)]
 struct Part {
-    /// Relative to the others; `u32::MAX` of a part that may fail.
+    /// Relative to the other parts; `u32::MAX` for a part that may fail.
     cost: u32,
     asked: Cell<u64>,
     decided: Cell<u64>,
 }
 
 impl Order {
-    /// Parts by their costs, as [`super::compile::Parts`] has them.
+    /// Creates the order of parts with these costs, which are sorted as in [`super::compile::Parts`].
     pub(super) fn new(costs: Vec<u32>) -> Order {
         let part = |cost| Part { cost, asked: Cell::new(0), decided: Cell::new(0) };
         let places = RefCell::new((0..costs.len()).collect());
         Order { places, parts: costs.into_iter().map(part).collect() }
     }
 
-    /// The part to ask as the `turn`-th.
+    /// The part to evaluate at position `turn`.
     pub(super) fn part(&self, turn: usize) -> usize {
         self.places.borrow()[turn]
     }
 
-    /// Takes down that a part was asked for some rows and decided some of them.
+    /// Records that a part was evaluated on `asked` rows and decided `decided` of them.
     pub(super) fn learn(&self, part: usize, asked: usize, decided: usize) {
         let part = &self.parts[part];
         part.asked.set(part.asked.get() + asked as u64);
         part.decided.set(part.decided.get() + decided as u64);
     }
 
-    /// Puts the parts in order by what was learnt.
+    /// Sorts the parts by their current ranks.
     pub(super) fn settle(&self) {
         self.places.borrow_mut().sort_by(|a, b| self.parts[*a].rank().total_cmp(&self.parts[*b].rank()));
     }
@@ -52,7 +52,7 @@ impl Part {
         if self.cost == u32::MAX {
             return f64::INFINITY;
         }
-        // Half of them, until more is known.
+        // A prior of one half until enough rows were seen.
         let share = (self.decided.get() as f64 + 32.0) / (self.asked.get() as f64 + 64.0);
         f64::from(self.cost) / share
     }

@@ -1,4 +1,4 @@
-//! A bound filter over one batch: a bitmap of rows from which each predicate takes those that fail it.
+//! Evaluates a bound filter over one batch: each predicate clears its failing rows in a bitmap.
 
 use super::bind::{Bound, BoundFilter, Test};
 use crate::bits;
@@ -12,7 +12,7 @@ use farpool_model::{CompareOp, Result};
 use std::ops::Range;
 
 impl BoundFilter<'_> {
-    /// The rows of `within` that pass; only those are looked at.
+    /// Returns the rows of `within` that pass; no other rows are evaluated.
     ///
     /// # Errors
     /// `Invalid` when the filter fails on one of the rows.
@@ -24,7 +24,7 @@ impl BoundFilter<'_> {
     }
 }
 
-/// One evaluation over one batch.
+/// Evaluation of a filter over one batch.
 struct Run<'r, 'a> {
     filter: &'r BoundFilter<'a>,
     range: Range<usize>,
@@ -51,7 +51,7 @@ impl Run<'_, '_> {
                 order.settle();
             }
             Bound::Any(parts, order) => {
-                // Rows move from those that are open to those that were found.
+                // Rows that match move from `alive` to `found`.
                 let mut found = self.buffers.take_bits(alive.len());
                 let mut hits = self.buffers.take_bits(alive.len());
                 let mut asked = bits::count(alive);
@@ -89,7 +89,7 @@ impl Run<'_, '_> {
                         integers.retain_within(*low, *high, false, start, alive);
                     }
                 } else if wanted {
-                    // Within any of them is not outside all.
+                    // A row within any of the ranges is one that is not outside all of them.
                     let mut outside = self.buffers.take_bits(alive.len());
                     outside.copy_from_slice(alive);
                     for (low, high) in ranges {
@@ -141,7 +141,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Clears the bits of rows whose value is NULL; unless `valid`, of those whose value is not.
+    /// Clears the bits of rows that are NULL or, if `valid` is false, of those that are not.
     fn retain_valid(&self, chunk: &Chunk, valid: bool, alive: &mut [u64]) {
         let validity = if chunk.null_count() > 0 { chunk.validity(self.range.clone()) } else { None };
         let Some(validity) = validity else {
@@ -192,7 +192,7 @@ impl Run<'_, '_> {
     }
 }
 
-/// Writes the bits of `packed`, one per set bit of `places`, where those are.
+/// Scatters the bits of `packed`, one per set bit of `places`, to the positions of those bits.
 fn spread(packed: &[u64], places: &[u64], out: &mut [u64]) {
     out.fill(0);
     let mut next = 0;

@@ -1,8 +1,8 @@
-//! LIKE patterns and regular expressions on one string column as automata, for strings that lie one after
-//! another: their codes are looked at one by one, whatever the pattern, and nothing is decompressed.
+//! LIKE patterns and regular expressions on one string column, compiled to automata that run over the codes
+//! of compressed strings one by one; nothing is decompressed.
 //!
-//! Limits: patterns whose automaton has too many states, or asks for a look at the characters around (`\b` beyond
-//! ASCII), are left to the general evaluator.
+//! Limits: patterns whose automaton has too many states, or needs look-around (`\b` beyond ASCII), are left
+//! to the general evaluator.
 
 use farpool_columns::Automaton as Bytes;
 use farpool_model::{Expr, Pattern};
@@ -13,13 +13,13 @@ use regex_automata::{Anchored, Input};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-/// Bytes that making an automaton may take: some milliseconds.
+/// Memory limit for building an automaton, which bounds the build to some milliseconds.
 const BUILD_BYTES_MAX: usize = 1 << 20;
 
-/// States before those that mean the same are made one.
+/// Most states of an automaton before equivalent states are merged.
 const STATES_MAX: usize = 1000;
 
-/// A pattern, made an automaton when it first meets strings that it can run over.
+/// A pattern whose automaton is built when it first meets strings that it can run over.
 #[derive(Clone, Debug)]
 pub(super) struct Texts {
     regex: String,
@@ -27,7 +27,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// What `expr` looks for if it is a pattern on a column. Binary columns have none.
+    /// Returns the pattern of `expr`, if it is one on a column. Patterns on binary columns are not supported.
     pub(super) fn of(expr: &Expr) -> Option<Texts> {
         let (value, regex) = match expr {
             Expr::Like { value, pattern, case_insensitive: false } => {
@@ -42,13 +42,13 @@ impl Texts {
         matches!(**value, Expr::Column(_)).then(|| Texts { regex, automaton: OnceLock::new() })
     }
 
-    /// The automaton, if there is one.
+    /// The automaton; `None` if the pattern exceeds a limit.
     pub(super) fn automaton(&self) -> Option<&Bytes> {
         self.automaton.get_or_init(|| automaton_of(&self.regex)).as_ref()
     }
 }
 
-/// An automaton that says yes at the end of a text in which `regex` matches anywhere.
+/// Builds an automaton that accepts a text if `regex` matches anywhere in it; `None` if it exceeds a limit.
 fn automaton_of(regex: &str) -> Option<Bytes> {
     let config = dense::Config::new()
         .start_kind(StartKind::Unanchored)
@@ -68,14 +68,15 @@ fn automaton_of(regex: &str) -> Option<Bytes> {
     Bytes::new(classes[0], next, accepts)
 }
 
-/// State 0 is the first, 1 the one in which a match has been seen.
+/// For each state, the next state by byte, and whether it accepts at the end of the text. State 0 is the
+/// start, state 1 the one after a match.
 type Explored = (Vec<[u16; 256]>, Vec<bool>);
 
-/// The states that can be reached, a match being the last of them; whether each accepts at the end of the text.
+/// Explores the reachable states and numbers them; all match states become state 1.
 fn explore<A: Automaton>(dfa: &A) -> Option<Explored> {
     let start = dfa.start_state_forward(&Input::new("").anchored(Anchored::No)).ok()?;
     let mut numbers: HashMap<StateID, u16> = HashMap::from([(start, 0)]);
-    // The place of the match state is taken.
+    // Reserves the number of the match state.
     let mut states = vec![start, start];
     let (mut next, mut accepts) = (Vec::new(), Vec::new());
     let mut at = 0;
@@ -92,7 +93,7 @@ fn explore<A: Automaton>(dfa: &A) -> Option<Explored> {
             if dfa.is_quit_state(state) || states.len() > STATES_MAX {
                 return None;
             }
-            // A match shows one byte later than it ends.
+            // The match state is reached one byte after the end of the match.
             *to = if dfa.is_match_state(state) {
                 1
             } else {
@@ -109,7 +110,8 @@ fn explore<A: Automaton>(dfa: &A) -> Option<Explored> {
     Some((next, accepts))
 }
 
-/// For each state the class of those that mean the same (Moore's algorithm); `None` of more than 256 classes.
+/// Returns the equivalence class of each state (Moore's algorithm); `None` if there are more than 256
+/// classes.
 fn equivalent(next: &[[u16; 256]], accepts: &[bool]) -> Option<Vec<u8>> {
     let mut classes: Vec<u8> = accepts.iter().map(|accepts| u8::from(*accepts)).collect();
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! What zone maps say about a filter.
+//! Decides a filter for a whole row group by its zone maps.
 //!
 //! Invariant: `None` only if no row can pass, `All` only if every row does; NULL counts as not passing.
 //! Each predicate yields the set of outcomes that its rows may have, a superset of those they do have.
@@ -9,7 +9,7 @@ use farpool_columns::{RowGroup, ZoneMap};
 use farpool_model::{CompareOp, Literal, Value};
 use std::cmp::Ordering;
 
-/// Which outcomes rows may have.
+/// The truth values that a predicate may have in a row group.
 #[derive(Clone, Copy, Debug)]
 struct Outcomes {
     yes: bool,
@@ -20,7 +20,7 @@ struct Outcomes {
 const ANY: Outcomes = Outcomes { yes: true, no: true, null: true };
 
 impl Filter {
-    /// What the zone maps of `group` say.
+    /// Returns the verdict of the zone maps of `group`.
     pub(crate) fn verdict(&self, group: &RowGroup) -> Verdict {
         let outcomes = outcomes(&self.root, group);
         match outcomes {
@@ -89,8 +89,8 @@ fn of_leaf(leaf: &Leaf, group: &RowGroup) -> Outcomes {
     }
 }
 
-/// The outcomes of a condition that is NULL for NULL, from what it says (may be true, may be false) about
-/// values between the least and the greatest.
+/// Returns the outcomes of a condition that is NULL for NULL. `says` gets the least and greatest value and
+/// tells whether the condition may be true and may be false between them.
 fn on_values(
     zone: &ZoneMap,
     rows: usize,
@@ -109,7 +109,7 @@ fn on_values(
     }
 }
 
-/// A zero bound, whatever its sign, as `zero`: a zone map may not tell them apart, comparisons do.
+/// Replaces a bound that is zero by `zero`: a zone map may not tell 0.0 and -0.0 apart, but comparisons do.
 fn with_zero(bound: &Literal, zero: f64) -> Literal {
     match bound.value() {
         Value::Float(v) if *v == 0.0 => {

@@ -1,4 +1,4 @@
-//! The random comparison, and cases that it reaches too seldom.
+//! The random comparison, and cases that it covers too rarely.
 
 use super::random::{self, Random};
 use super::{POOL, TestTable, check, compile, fixed_cases, naive, run, sorted};
@@ -35,7 +35,7 @@ proptest! {
     }
 }
 
-/// The comparison is worth nothing if most programs fail, or none takes the fast paths.
+/// Checks that the comparison is meaningful: enough programs succeed, and enough take the fast paths.
 #[test]
 fn random_programs_run_and_reach_the_fast_paths() {
     let (mut programs, mut run, mut groups, mut fused) = (0, 0, 0, 0);
@@ -243,7 +243,7 @@ fn a_handful_of_groups_adds_up_on_every_level() {
         Field::new("v", DataType::Int64, true),
         Field::new("w", DataType::Int32, true),
     ]));
-    // One that has no NULLs and begins below 0; one with NULLs; one of one value.
+    // Row group 0 has no NULLs and values from below 0, row group 1 has NULLs, row group 2 a single value.
     let group = |number: i64| -> Vec<ArrayRef> {
         let key = |r: i64| Some((r * 7919 + number) % 13 - 4).filter(|_| number != 1 || r % 9 != 0);
         vec![

@@ -1,4 +1,5 @@
-//! What is known of expressions before any row is read, against what Arrow's kernels then do.
+//! Tests facts that are derived from expressions before any row is read against the behaviour of Arrow's
+//! kernels.
 
 use super::{TestTable, compile_with};
 use crate::evaluate::{Compiled, Frame, array_of_ints};
@@ -75,7 +76,7 @@ fn casts_may_fail_exactly_where_arrows_kernel_does_on_some_value() {
             }
             let may_fail = cast.may_fail(&schema).unwrap();
             let fails = extremes(&from).into_iter().any(|value| !succeeds(&cast, &schema, &[value]));
-            // Which zones are known depends on how Arrow was built.
+            // Whether a time zone is known depends on how Arrow was built.
             let exact = fails || is_zoned(&from) || is_zoned(&to);
             assert!(if may_fail { exact } else { !fails }, "{from} as {to}: may fail {may_fail}, {fails}");
         }
@@ -166,7 +167,8 @@ fn what_bounds_rule_out_does_not_fail() {
     }
 }
 
-/// The stack that threads usually have: what a plan makes must not be deep, whether it is compiled, evaluated or dropped.
+/// Runs `body` on a stack of the usual size of a thread's: plans must not be nested too deeply to be
+/// compiled, evaluated or dropped on it.
 #[expect(clippy::disallowed_methods, reason = "the stack of a thread is what is tested")]
 fn on_a_threads_stack(body: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(body).unwrap();

@@ -27,8 +27,8 @@ const DOUBLE_NOT_NULL: usize = 6;
 const SINGLE: usize = 7;
 const DECIMAL: usize = 8;
 
-/// Three row groups, whose dictionaries share some strings: that of the second is of one string, and that of the
-/// third, perhaps, of none.
+/// Three row groups whose dictionaries share some strings: that of the second has one string, and that of the
+/// third may have none.
 fn table(random: &mut Random) -> TestTable {
     let field = |name: &str, t| Field::new(name, t, true);
     let schema = Schema::new(vec![
@@ -55,7 +55,7 @@ fn table(random: &mut Random) -> TestTable {
             .into_iter()
             .map(|text| text.and_then(name));
         let names: StringViewArray = names.collect();
-        // Zeros at the end make other keys.
+        // Trailing zeros make different keys.
         let bytes: BinaryViewArray = each(10, 4).into_iter().map(|b| b.map(|b| vec![0; b])).collect();
         let long = |text: usize| format!("{text} {}", "long ".repeat(text % 40));
         let many: StringViewArray = each(5, 300)
@@ -120,7 +120,7 @@ fn fitted(program: &Program, table: &TestTable) -> FittedAggregation {
 
 #[test]
 fn keys_of_all_kinds_agree_with_the_interpreter() {
-    // With the keys that all together take 64 bits.
+    // For each set of keys, whether they fit 64 bits together.
     let cases: [(&[usize], bool); 12] = [
         (&[FEW], true),
         (&[FEW, INT], true),
@@ -185,7 +185,8 @@ fn strings_that_are_put_aside_again_and_again_come_out_once() {
         Field::new("k", DataType::Int64, true),
         Field::new("v", DataType::Int64, true),
     ]);
-    // One in some hundred strings is so long that a batch of them takes more room than partitions are made with.
+    // One in some hundred strings is so long that a batch of them needs more room than the partitions
+    // initially have.
     let key = |row: usize| row * 7919 % 30_011;
     let text = |key: usize| match key % 701 {
         0 => None,

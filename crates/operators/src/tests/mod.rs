@@ -1,6 +1,6 @@
 //! Random programs over random tables, against an interpreter that works row by row on plain values.
 //!
-//! Every case runs with the fast paths on and off; all three must agree.
+//! Every case runs with the fast paths on and off; both must agree with the interpreter.
 
 mod cases;
 mod facts;
@@ -33,15 +33,15 @@ pub(crate) static POOL: LazyLock<Arc<Pool>> =
     LazyLock::new(|| Pool::new(PoolConfig { bytes_limit: 512 << 20 }).expect("memory for tests"));
 
 impl Paths {
-    /// None.
+    /// No fast path.
     const NONE: Paths = Paths { encoded: false, fused: false, ..Paths::ALL };
-    /// Only predicates.
+    /// Only predicates on encoded values and zone maps.
     const ENCODED: Paths = Paths { fused: false, ..Paths::ALL };
-    /// All, and rows are partitioned as soon as they may be.
+    /// All fast paths, with rows partitioned as early as possible.
     const PARTITIONED: Paths = Paths { groups_direct_max: 0, ..Paths::ALL };
 }
 
-/// A table as the operators see it and as the interpreter does.
+/// A table in the form of the operators and in that of the interpreter.
 pub(crate) struct TestTable {
     pub(crate) schema: SchemaRef,
     pub(crate) groups: Vec<RowGroup>,
@@ -58,7 +58,7 @@ impl TestTable {
     }
 }
 
-/// The rows of some arrays.
+/// Converts arrays to rows of plain values.
 pub(crate) fn rows_of(arrays: &[ArrayRef], rows: usize) -> Vec<Vec<Value>> {
     (0..rows).map(|row| arrays.iter().map(|a| value_at(a, row)).collect()).collect()
 }
@@ -87,12 +87,12 @@ pub(crate) fn compile(program: &Program, schema: &SchemaRef) -> Result<Plan> {
     compile_with(program, schema, Paths::ALL)
 }
 
-/// A plan for any table with this schema, with a choice of paths.
+/// Compiles a plan for any table with this schema, with the fast paths `paths`.
 pub(crate) fn compile_with(program: &Program, schema: &SchemaRef, paths: Paths) -> Result<Plan> {
     Plan::compile_with(program, schema, Input::Any, paths)
 }
 
-/// Runs a program with `workers` states that take row groups in turn.
+/// Runs a program with `workers` states, which take turns at row groups.
 pub(crate) fn run(
     program: &Program,
     table: &TestTable,
@@ -102,24 +102,24 @@ pub(crate) fn run(
     run_plan(&compile_with(program, &table.schema, paths)?, table, workers, usize::MAX)
 }
 
-/// As [`run`], by a plan that is fitted to the table.
+/// Like [`run`], with a plan that is fitted to the table.
 pub(crate) fn run_fitted(program: &Program, table: &TestTable, workers: usize) -> Result<Vec<Vec<Value>>> {
     run_plan(&fitted(program, table, 1 << 30)?, table, workers, usize::MAX)
 }
 
-/// A plan for the table, for workers that have `bytes_max` each.
+/// Compiles a plan for the table, with `bytes_max` bytes for each worker.
 pub(crate) fn fitted(program: &Program, table: &TestTable, bytes_max: usize) -> Result<Plan> {
     fitted_with(program, table, bytes_max, Paths::ALL)
 }
 
-/// As [`fitted`], with a choice of paths.
+/// Like [`fitted`], with the fast paths `paths`.
 fn fitted_with(program: &Program, table: &TestTable, bytes_max: usize, paths: Paths) -> Result<Plan> {
     let groups: Vec<&RowGroup> = table.groups.iter().collect();
     let memory = Memory { bytes_max, workers: 1, hash_key: HashKey::new(5) };
     Plan::compile_with(program, &table.schema, Input::Known(&groups, memory), paths)
 }
 
-/// Runs a plan with `workers` states that take row groups in turn and have `room` for groups each.
+/// Runs a plan with `workers` states, which take turns at row groups and each have `room` bytes for groups.
 pub(crate) fn run_plan(
     plan: &Plan,
     table: &TestTable,
@@ -129,7 +129,7 @@ pub(crate) fn run_plan(
     run_steps(plan, table, workers, room, &mut Steps::whole())
 }
 
-/// As [`run_plan`], in steps that end where `steps` has it; the states take the steps in turn.
+/// Like [`run_plan`], in steps that end as `steps` says; the states take turns at steps.
 pub(crate) fn run_steps(
     plan: &Plan,
     table: &TestTable,
@@ -175,8 +175,8 @@ pub(crate) fn run_steps(
     Ok(batches.iter().flat_map(|b| rows_of(b.columns(), b.num_rows())).collect())
 }
 
-/// Random programs from fixed seeds: sums of floats have no defined order, and for one table in some 10 000
-/// another order shows.
+/// Test cases from fixed seeds: sums of floats have no defined order, and for one table in some 10 000 the
+/// order changes the result.
 pub(crate) fn fixed_cases() -> ProptestConfig {
     ProptestConfig {
         cases: 400,
@@ -186,7 +186,7 @@ pub(crate) fn fixed_cases() -> ProptestConfig {
     }
 }
 
-/// All ways, on every level of instructions, must give the rows of the interpreter, in any order.
+/// Checks that all ways, on every level of instructions, return the rows of the interpreter, in any order.
 pub(crate) fn check(program: &Program, table: &TestTable) {
     let expected = match naive::run(program, &table.schema, &table.rows) {
         Ok(expected) => sorted(expected),
@@ -230,9 +230,9 @@ pub(crate) fn check(program: &Program, table: &TestTable) {
     }
 }
 
-/// A program that fails with `expected` when each expression sees every row may fail or not: which rows an expression
-/// sees is not defined that far. Where it fails, it does for the same kind of reason; where it does not, all expressions
-/// had values for the rows that they saw, and all ways give the same rows.
+/// Checks a program that fails with `expected` when each expression is evaluated on every row. It may fail or
+/// succeed, since it is not defined on which rows expressions are evaluated. If it fails, it must be with an
+/// error of the same kind; if it succeeds, all ways must return the same rows.
 fn check_failing(program: &Program, table: &TestTable, expected: &Error) {
     let ways = [
         ("all paths", run(program, table, Paths::ALL, 1)),
@@ -253,7 +253,7 @@ fn check_failing(program: &Program, table: &TestTable, expected: &Error) {
     }
 }
 
-/// Plans of the program to which all of its filter, or a part, was added later.
+/// Plans of the program to which all of its filter, or a part of it, is added after compilation.
 fn narrowed(program: &Program, table: &TestTable) -> Vec<(Result<Plan>, &'static str)> {
     let Some(filter) = &program.filter else { return Vec::new() };
     let split = |first: Option<Expr>, added: &Expr| {
@@ -274,7 +274,7 @@ fn narrowed(program: &Program, table: &TestTable) -> Vec<(Result<Plan>, &'static
     plans
 }
 
-/// Rows as text, so that NaN equals NaN and there is an order.
+/// Converts rows to sorted text, in which NaN equals NaN.
 pub(crate) fn sorted(rows: Vec<Vec<Value>>) -> Vec<String> {
     let text = |value: &Value| match value {
         // Neither the sign nor the payload of a computed NaN is defined.

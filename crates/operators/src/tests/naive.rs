@@ -1,4 +1,5 @@
-//! Programs row by row on plain values: slow, and as close to the text of the model as can be.
+//! An interpreter of programs, row by row on plain values: slow, and as close to the definitions of the model
+//! as possible.
 
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Schema};
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 
 type Row = [Value];
 
-/// The rows that a program gives.
+/// Returns the rows of the result of `program`.
 pub(super) fn run(program: &Program, schema: &Schema, rows: &[Vec<Value>]) -> Result<Vec<Vec<Value>>> {
     let mut kept = Vec::new();
     for row in rows {
@@ -61,13 +62,13 @@ fn name(value: &Value) -> String {
 
 fn canonical(value: Value) -> Value {
     match value {
-        // Adding 0.0 makes -0.0 the same value.
+        // Adding 0.0 turns -0.0 into 0.0.
         Value::Float(v) => Value::Float(v + 0.0),
         other => other,
     }
 }
 
-/// A filter's AND stops at the first part that does not hold, those that may fail being last.
+/// Evaluates a filter: an AND stops at the first part that does not hold; parts that may fail come last.
 fn passes(filter: &Expr, row: &Row, schema: &Schema) -> Result<bool> {
     if let Expr::And(parts) = filter {
         for part in ordered(parts, schema) {
@@ -86,7 +87,7 @@ fn ordered<'a>(parts: &'a [Expr], schema: &Schema) -> Vec<&'a Expr> {
     parts
 }
 
-/// The value of an expression for one row.
+/// Evaluates an expression for one row.
 pub(super) fn eval(expr: &Expr, row: &Row, schema: &Schema) -> Result<Value> {
     Ok(match expr {
         Expr::Column(index) => row[*index].clone(),
@@ -217,7 +218,7 @@ fn like(text: &[char], pattern: &[char]) -> bool {
     }
 }
 
-/// The value, if the type holds it.
+/// Returns the value if the type can hold it.
 fn fit(value: i128, data_type: &DataType) -> Result<i128> {
     let (min, max) = match data_type {
         DataType::Decimal128(digits, _) => {
@@ -271,7 +272,7 @@ fn arithmetic(
     }
 }
 
-/// One value through Arrow's kernel, which is what the model refers to.
+/// Casts one value by Arrow's kernel, which defines casts in the model.
 fn cast(value: Value, from: &DataType, to: &DataType) -> Result<Value> {
     let literal = Literal::new(value, from.clone())?;
     let array = crate::evaluate::scalar_of(&literal)?;
@@ -280,7 +281,8 @@ fn cast(value: Value, from: &DataType, to: &DataType) -> Result<Value> {
     Ok(super::value_at(&cast.map_err(|e| Error::invalid(e.to_string()))?, 0))
 }
 
-/// The state of all values at once. Random programs make none of binaries: what is of binaries merges.
+/// Returns the state of all values. Random programs make no states of binaries, so such arguments are states
+/// to be merged.
 fn state(a: &Aggregate, function: StateFunction, values: &[Vec<Value>], schema: &Schema) -> Result<Value> {
     let types = a.arguments.iter().map(|e| e.data_type(schema)).collect::<Result<Vec<_>>>()?;
     if types == [DataType::BinaryView] {
@@ -349,7 +351,8 @@ fn aggregate(a: &Aggregate, rows: &[&Vec<Value>], schema: &Schema) -> Result<Val
             let wanted = if function == AggregateFunction::Min { Ordering::Less } else { Ordering::Greater };
             let key = |v: &Value| if let Value::Float(f) = v { f.is_nan() } else { false };
             let order = |l: &Value, r: &Value| match (key(l), key(r)) {
-                // Extremes tell zeros apart, unlike comparisons: otherwise the order of rows would show.
+                // Unlike comparisons, minimum and maximum distinguish zeros by sign: otherwise they would
+                // depend on the order of rows.
                 (false, false) => match (l, r) {
                     (Value::Float(l), Value::Float(r)) => l.total_cmp(r),
                     _ => compare(l, r).unwrap(),
@@ -368,7 +371,7 @@ fn aggregate(a: &Aggregate, rows: &[&Vec<Value>], schema: &Schema) -> Result<Val
             if function == AggregateFunction::Avg && a.data_type == DataType::Float64 {
                 return Ok(Value::Float(sum.unwrap() as f64 / values.len() as f64));
             }
-            // Sums of more than 128 bits have their own case.
+            // Sums of more than 128 bits have a test case of their own.
             let sum = sum.ok_or_else(|| Error::invalid("sum"))?;
             let result = if function == AggregateFunction::Avg {
                 let factor = 10_i128.pow((scale(&a.data_type) - scale(&argument)) as u32);

@@ -13,7 +13,7 @@ use farpool_model::{
 use farpool_statistics::keys;
 use std::sync::Arc;
 
-/// A small generator of its own, so that a seed means the same for ever (xorshift64*).
+/// A small generator of its own, so that seeds keep their meaning (xorshift64*).
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
@@ -64,10 +64,10 @@ fn types() -> Vec<DataType> {
     ]
 }
 
-/// Patterns for the texts that there are.
+/// Patterns that match some of the generated strings.
 const REGEXES: [&str; 9] = ["a", "^a", "b+c|1$", "^$", "", r"\d{3}", "(long )+a.*7", "(?i)ß|É", r"^[^a-z]*$"];
 
-/// How the values of a column are spread.
+/// Distribution of the values of a column.
 #[derive(Clone, Copy)]
 enum Spread {
     One,
@@ -173,7 +173,7 @@ trait FiniteIf {
 }
 
 impl FiniteIf for Value {
-    /// Whole numbers of quarters, whose sums are exact.
+    /// Replaces the value, if `finite`, by a multiple of one quarter, whose sums are exact.
     fn finite_if(self, finite: bool, random: &mut Random) -> Value {
         if finite { Value::Float(random.below(40) as f64 / 4.0 - 5.0) } else { self }
     }
@@ -183,7 +183,7 @@ fn int(random: &mut Random, data_type: &DataType, spread: Spread) -> i128 {
     let (min, max) = match data_type {
         DataType::Decimal128(38, _) => (-10_i128.pow(37), 10_i128.pow(37)),
         DataType::Decimal128(p, _) => (1 - 10_i128.pow(u32::from(*p)), 10_i128.pow(u32::from(*p)) - 1),
-        // Beyond these days and instants Arrow's calendar does not go.
+        // Arrow's calendar is limited to these days and instants.
         DataType::Date32 => (-700_000, 900_000),
         DataType::Timestamp(..) => (-60_000_000_000_000_000, 70_000_000_000_000_000),
         other => integer_range(other).unwrap(),
@@ -239,7 +239,7 @@ fn any(random: &mut Random, schema: &Schema) -> Expr {
     expression(random, schema, &data_type, 2)
 }
 
-/// Anything whose bits are defined: see [`condition`].
+/// Any expression whose bits are defined: see [`condition`].
 fn key(random: &mut Random, schema: &Schema) -> Expr {
     let expr = any(random, schema);
     let computed = !matches!(expr, Expr::Column(_) | Expr::Literal(_));
@@ -256,7 +256,7 @@ fn aggregate(random: &mut Random, schema: &Schema, keys: &[NamedExpr], index: us
     let filter = random.chance(25).then(|| condition(random, schema, 1));
     let mut argument = any(random, schema);
     if function == AnyValue {
-        // Of values that are the same in all rows of a group; -0.0 and 0.0 are not.
+        // The argument must be the same in all rows of a group; -0.0 and 0.0 are not.
         let is_exact = |key: &&NamedExpr| !key.expr.data_type(schema).unwrap().is_floating();
         match keys.iter().find(is_exact) {
             Some(key) => argument = key.expr.clone(),
@@ -282,7 +282,8 @@ fn aggregate(random: &mut Random, schema: &Schema, keys: &[NamedExpr], index: us
     }
 }
 
-/// A state whose bits are defined: sums of floats are not, nor which values are kept as frequent.
+/// An aggregate of a state whose bits are defined: sums of floats are not, nor is the set of values kept as
+/// frequent.
 fn state(random: &mut Random, schema: &Schema, index: usize) -> Aggregate {
     use StateFunction::{Moments, Sketch};
     let filter = random.chance(25).then(|| condition(random, schema, 1));
@@ -316,7 +317,7 @@ fn state(random: &mut Random, schema: &Schema, index: usize) -> Aggregate {
     Aggregate { name, function: function.into(), arguments, filter, data_type: DataType::BinaryView }
 }
 
-/// Membership in a set of keys like the column's values; in a list where they lie too far apart.
+/// Tests membership in a set of keys like the column's values; in a list if they are too far apart for a set.
 fn key_set(random: &mut Random, value: Expr, data_type: &DataType) -> Expr {
     let keys: Vec<Literal> = (0..1 + random.below(40)).map(|_| literal(random, data_type, 0)).collect();
     let numbers = keys.iter().map(|key| key.as_int().and_then(|key| i64::try_from(key).ok()));
@@ -386,7 +387,7 @@ pub(crate) fn condition(random: &mut Random, schema: &Schema, depth: usize) -> E
             pattern: Pattern::new(random.pick(&REGEXES), random.chance(30)).expect("a pattern"),
         },
         5 => {
-            // The sign of a NaN that is computed is not defined, and a comparison would show it.
+            // The sign of a computed NaN is not defined, and a comparison would depend on it.
             let depth = if data_type.is_floating() { 0 } else { 2 };
             let (left, right) = (
                 expression(random, schema, &data_type, depth),
@@ -466,7 +467,7 @@ fn expression(random: &mut Random, schema: &Schema, data_type: &DataType, depth:
     }
 }
 
-/// Decimals of one type are added, or multiplied with others, and cast back.
+/// A sum or product of decimals, cast back to `data_type`.
 fn decimal(random: &mut Random, schema: &Schema, data_type: &DataType, depth: usize) -> Expr {
     let other = random.pick(&[DataType::Decimal128(15, 2), DataType::Decimal128(12, 4), data_type.clone()]);
     let left = expression(random, schema, data_type, depth - 1);

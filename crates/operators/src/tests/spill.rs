@@ -1,4 +1,5 @@
-//! Groups that leave in parts because their room is small: merged, they are what the interpreter gives.
+//! Tests groups that leave in parts for lack of memory: merged, they must equal the result of the
+//! interpreter.
 
 use super::steps::Steps;
 use super::{TestTable, fitted_with, naive, run_steps, sorted};
@@ -42,7 +43,7 @@ pub(crate) fn check_parts(program: &Program, table: &TestTable, workers: usize, 
     }
 }
 
-/// One row for each group, of rows that may be parts of groups.
+/// Merges rows that may be parts of the same group into one row per group.
 fn merged(in_parts: &Program, table_schema: &Schema, parts: &[Vec<Value>]) -> Result<Vec<Vec<Value>>> {
     let Output::Aggregate { keys, aggregates } = &in_parts.output else { return Ok(parts.to_vec()) };
     let schema = in_parts.result_schema(table_schema)?;
@@ -142,7 +143,7 @@ fn parts_of_groups_merge_to_the_groups() {
     }
 }
 
-/// The part of the rows that pass by, in percent, where each worker has `room`.
+/// The percentage of rows that bypass grouping if each worker has `room` bytes for groups.
 fn bypassed(program: &Program, table: &TestTable, room: usize) -> u64 {
     let groups: Vec<&RowGroup> = table.groups.iter().collect();
     let memory = Memory { bytes_max: 0, workers: 1, hash_key: HashKey::new(5) };
@@ -195,7 +196,7 @@ fn many_rows() -> (TestTable, HashMap<String, i128>) {
     let spread = |n: i64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64.cast_signed()) >> 20;
     let mut sums = HashMap::new();
     let mut group = |group: i64| -> Vec<ArrayRef> {
-        // One key in three rows, so that partitions differ in size.
+        // A third of the rows have the same key, so that partitions differ in size.
         let key = |r: i64| {
             (r % 1000 != 7).then(|| spread(if r % 3 == 0 { 1 } else { (group * rows + r) % 50_021 }))
         };
@@ -224,7 +225,7 @@ fn rows_that_are_put_aside_again_and_again_come_out_once() {
         Value::Bool(key) => format!("Some({key})"),
         _ => "None".to_string(),
     };
-    // As little room as partitions are made with: it is used up several times.
+    // The least room that partitions can have: it is used up several times.
     let plan = fitted_with(&program, &table, 64 << 20, Paths::PARTITIONED).unwrap();
     for (workers, room, is_whole) in [(1, usize::MAX, true), (3, usize::MAX, true), (2, 4 << 20, false)] {
         let mut got: HashMap<String, i128> = HashMap::new();

@@ -1,4 +1,5 @@
-//! Steps that end anywhere in a row group: the result, the rows and the bytes are those of whole row groups.
+//! Tests steps that end anywhere in a row group: the result, and the counts of rows and bytes, must equal
+//! those of whole row groups.
 
 use super::random::{self, Random};
 use super::{TestTable, compile, naive, run_plan, run_steps};
@@ -14,7 +15,7 @@ use proptest::prelude::*;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Steps of whole row groups, or such as end at random. Each does something.
+/// A pace of whole row groups, or of steps that end at random. Each step does some work.
 #[derive(Debug)]
 pub(crate) struct Steps {
     random: Option<Random>,
@@ -27,12 +28,12 @@ impl Steps {
         Steps { random: None, has_begun: false }
     }
 
-    /// As chance has it.
+    /// Steps that end at random.
     pub(crate) fn random(seed: u64) -> Steps {
         Steps { random: Some(Random::new(seed)), has_begun: false }
     }
 
-    /// The next step begins.
+    /// Begins the next step.
     pub(crate) fn begin(&mut self) {
         self.has_begun = false;
     }
@@ -51,7 +52,7 @@ impl Pace for Steps {
     }
 }
 
-/// The shortest steps that there can be.
+/// The shortest steps possible.
 struct Short {
     has_begun: bool,
 }
@@ -66,7 +67,7 @@ impl Pace for Short {
     }
 }
 
-/// Numbers, and strings of which there are `texts`, in one row group.
+/// One row group of numbers, and of strings of which `texts` are distinct.
 fn table(rows: usize, texts: usize) -> TestTable {
     let fields = [Field::new("n", DataType::Int64, true), Field::new("s", DataType::Utf8View, true)];
     let text = |r: usize| (!r.is_multiple_of(97)).then(|| format!("{} of many texts", r * 7919 % texts));
@@ -87,7 +88,7 @@ fn like(pattern: &str) -> Expr {
     Expr::Regex { value, pattern: Pattern::new(pattern, false).unwrap() }
 }
 
-/// The shortest steps in which `program` gets through the only row group, and those of them that look at no row.
+/// Runs `program` in the shortest steps; returns the number of steps, and of those that processed no rows.
 fn steps_of(program: &Program, table: &TestTable) -> (usize, usize) {
     let plan = compile(program, &table.schema).unwrap();
     let (mut state, mut progress) = (plan.new_state(), Progress::default());
@@ -118,7 +119,8 @@ fn a_dictionary_is_asked_once_however_many_steps_there_are() {
     };
     let counted =
         |aggregate: &Aggregate| Output::Aggregate { keys: Vec::new(), aggregates: vec![aggregate.clone()] };
-    // 5000 values are five pieces, the last of which begins the step that looks at the first rows.
+    // 5000 dictionary values are evaluated in five pieces; the step of the last piece also processes the
+    // first rows.
     let filtered = program(Some(like("[13]7 of")), counted(&Aggregate { filter: None, ..count.clone() }));
     let parts = 20 * limits::BLOCK_ROWS / PART_ROWS;
     assert_eq!(steps_of(&filtered, &table), (4 + parts, 4));
@@ -178,7 +180,7 @@ proptest! {
                     }
                     Some(progress.bytes_read())
                 };
-                // What fails may do so on any row.
+                // A failing expression may fail on any row.
                 if let (Some(whole), Some(parts)) = (bytes(&mut Steps::whole()), bytes(&mut steps)) {
                     prop_assert_eq!(whole, parts, "{:#?}", program);
                 }

@@ -14,12 +14,13 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// The rows that leave, and the row groups that were looked into; as a run does it, with `workers` in turn.
+/// Returns the rows of the result, and the number of row groups that were read; `workers` take turns, as in a
+/// run.
 fn run(program: &Program, table: &TestTable, paths: Paths, workers: usize) -> (Vec<Vec<Value>>, usize) {
     run_steps(program, table, paths, workers, &mut Steps::whole())
 }
 
-/// As [`run`], in steps that end where `steps` has it.
+/// Like [`run`], in steps that end as `steps` says.
 fn run_steps(
     program: &Program,
     table: &TestTable,
@@ -96,7 +97,7 @@ fn check(program: &Program, table: &TestTable) {
     }
 }
 
-/// An order of a random program: not by floats that are computed, the sign of whose NaNs is not defined.
+/// Adds an order to a random program, except by computed floats, since the sign of their NaNs is not defined.
 fn ordered(random: &mut Random, mut program: Program, schema: &Schema) -> Option<Program> {
     let plain = |named: &NamedExpr| {
         let float = named.expr.data_type(schema).is_ok_and(|t| t.is_floating());
@@ -158,7 +159,8 @@ fn ascending(column: usize) -> SortKey {
     SortKey { column, descending: false, nulls_first: false }
 }
 
-/// Row groups in which `a` counts up and `s` says the same, `f` alternates between zeros.
+/// Row groups in which `a` counts up, `s` is the same number as text, and `f` alternates between zeros of
+/// both signs.
 fn counting(groups: usize, rows: usize) -> TestTable {
     let schema = Arc::new(Schema::new(vec![
         Field::new("a", DataType::Int64, true),

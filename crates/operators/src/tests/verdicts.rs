@@ -1,4 +1,4 @@
-//! What zone maps say is never wrong.
+//! Tests that verdicts of zone maps are never wrong.
 
 use super::random::{self, Random};
 use super::{compile, naive, run, sorted};
@@ -30,7 +30,7 @@ proptest! {
                 let rows = &table.rows[first..first + group.rows];
                 first += group.rows;
                 let passes = |row: &Vec<Value>| naive::eval(&filter, row, &table.schema).map(|v| v == Value::Bool(true));
-                // A row on which the filter fails did not pass, but neither did it show the verdict wrong.
+                // A row on which the filter fails did not pass, but does not contradict the verdict either.
                 let passed: Vec<bool> = rows.iter().filter_map(|row| passes(row).ok()).collect();
                 match plan.verdict(group) {
                     Verdict::None => prop_assert!(passed.iter().all(|p| !p), "None, but {filter}"),

@@ -1,4 +1,4 @@
-//! The whole-table way against the interpreter, over domains large enough for it.
+//! Tests the whole-table way against the interpreter, over domains that are large enough for it.
 
 use super::random::Random;
 use super::{TestTable, check};
@@ -16,8 +16,8 @@ fn int(value: i64) -> Expr {
     Expr::Literal(Literal::new(Value::Int(value.into()), DataType::Int64).unwrap())
 }
 
-/// Three row groups: two keys of some hundred values with and without NULLs, one boolean, values near the
-/// ends of what leaves sums within 64 bits. Whole columns of a row group may be NULL or constant.
+/// Three row groups: two keys of some hundred values with and without NULLs, a boolean, and values near the
+/// limit for sums to fit 64 bits. Whole columns of a row group may be NULL or constant.
 fn table(random: &mut Random) -> TestTable {
     let field = |name: &str, t| Field::new(name, t, true);
     let schema = Schema::new(vec![

@@ -1,7 +1,7 @@
-//! The rows of one worker that are among the first so far.
+//! The rows of one worker that may still be among the first k.
 //!
-//! Invariant: rows of row groups that are done are whole; those of the row group that is being scanned are
-//! keys and row numbers, and get the rest before it goes.
+//! Invariant: candidates of earlier steps have all their columns; those of the current step are keys and row
+//! numbers only, and get the other columns at its end.
 
 use super::threshold::Threshold;
 use super::{Top, picked};
@@ -13,16 +13,16 @@ use arrow_select::take::take;
 use farpool_model::{Result, cast};
 use std::sync::Arc;
 
-/// Rows that wait, at least, before the candidates are cut: each cut costs some microseconds.
+/// Least number of candidates at which they are cut to the first k: each cut takes some microseconds.
 const WAITING_ROWS_MIN: usize = 1024;
 
-/// See the file's comment.
+/// Candidates of one worker for the first k rows.
 pub(crate) struct Candidates {
     pub(super) threshold: Arc<Threshold>,
     pub(super) held: Vec<RecordBatch>,
-    /// Of the current row group: for each key of the order its values, in pieces.
+    /// For each key of the order, its values in the candidates of the current step, in one or more arrays.
     pub(super) keys: Vec<Vec<ArrayRef>>,
-    /// Of the current row group: the row of each of those values.
+    /// The row number of each of those candidates in the current row group.
     pub(super) rows: Vec<u32>,
 }
 
@@ -39,7 +39,7 @@ impl Candidates {
         held + keys + self.rows.capacity() * size_of::<u32>()
     }
 
-    /// The rows, when all row groups are done.
+    /// Returns the candidates; called when all row groups are done.
     pub(crate) fn into_rows(self) -> Vec<RecordBatch> {
         self.held
     }
@@ -48,12 +48,13 @@ impl Candidates {
         self.held.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// Whether enough rows wait that a cut pays.
+    /// Whether there are so many candidates that a cut pays.
     pub(super) fn is_full(&self, top: &Top) -> bool {
         self.held_rows() + self.rows.len() >= (2 * top.rows).max(WAITING_ROWS_MIN)
     }
 
-    /// Keeps the first rows; the last of them, if there are as many as wanted: its first key, and where.
+    /// Cuts the candidates to the first k rows. If there are k, returns the values of the first key and the
+    /// position of the last row among them.
     pub(super) fn cut(&mut self, top: &Top, schema: &SchemaRef) -> Result<Option<(ArrayRef, usize)>> {
         let held_rows = self.held_rows();
         if self.rows.is_empty() || held_rows + self.rows.len() < top.rows {
@@ -79,7 +80,7 @@ impl Candidates {
         Ok(Some((keys[0].clone(), last)))
     }
 
-    /// The keys of all candidates, held ones first.
+    /// Returns the keys of all candidates, those in `held` first.
     fn all_keys(&self, top: &Top) -> Result<Vec<ArrayRef>> {
         let of_key = |(key, pieces): (&farpool_model::SortKey, &Vec<ArrayRef>)| {
             let held = self.held.iter().map(|batch| batch.column(key.column));
@@ -89,7 +90,7 @@ impl Candidates {
         top.order.iter().zip(&self.keys).map(of_key).collect()
     }
 
-    /// The keys of the current row group, in one piece each, and its rows; nothing of it stays here.
+    /// Takes the candidates of the current step: their keys, one array each, and their row numbers.
     pub(super) fn take_fresh(&mut self) -> Result<(Vec<ArrayRef>, Vec<u32>)> {
         let whole = |pieces: &mut Vec<ArrayRef>| {
             let pieces = std::mem::take(pieces);

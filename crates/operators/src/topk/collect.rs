@@ -1,6 +1,6 @@
-//! Top-k of groups: the tasks of a merge give theirs to one collector, and the last task lets the first go.
+//! Top-k of groups: the merge tasks hand their groups to one collector, and the last task emits the first k.
 //!
-//! Invariant: nothing leaves before every task has given what it has.
+//! Invariant: nothing is emitted before every task has handed over its groups.
 
 use super::{Top, give};
 use crate::project::Emit;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// See the file's comment.
+/// Collects the groups of all merge tasks and emits the first k of them.
 pub(crate) struct Collector {
     top: Top,
     schema: SchemaRef,
@@ -20,15 +20,15 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// For the result, of this schema, of `tasks` tasks.
+    /// Creates a collector for `tasks` tasks whose results have `schema`.
     pub(crate) fn new(top: Top, schema: SchemaRef, tasks: usize) -> Self {
         Collector { top, schema, kept: Mutex::default(), tasks_left: AtomicUsize::new(tasks) }
     }
 
-    /// Runs one task, which gives its groups to what it is called with.
+    /// Runs `task` and keeps the first k of the groups that it emits. After the last task, emits the result.
     ///
     /// # Errors
-    /// Those of the task.
+    /// Errors of the task.
     pub(crate) fn run(
         &self,
         task: impl FnOnce(&mut Emit<'_>) -> Result<()>,
@@ -43,7 +43,8 @@ impl Collector {
         Ok(())
     }
 
-    /// Keeps the first rows of a task; cuts those of several, outside the lock, when they are many.
+    /// Adds the first rows of a task to those of other tasks; when they are many, cuts them to the first k,
+    /// outside the lock.
     fn keep(&self, mine: RecordBatch) -> Result<()> {
         let many = {
             let mut kept = self.kept.lock();
@@ -59,12 +60,12 @@ impl Collector {
         Ok(())
     }
 
-    /// Rows from which on they are cut.
+    /// Number of collected rows at which they are cut to the first k.
     fn rows_max(&self) -> usize {
         (2 * self.top.rows).max(limits::ROW_GROUP_ROWS)
     }
 
-    /// The first rows of what `task` gives, cut whenever many have come together.
+    /// Returns the first k rows that `task` emits; they are cut whenever many have accumulated.
     fn first_of(&self, task: impl FnOnce(&mut Emit<'_>) -> Result<()>) -> Result<RecordBatch> {
         let rows_max = self.rows_max();
         let (mut batches, mut rows, mut failed) = (Vec::new(), 0, None);

@@ -35,20 +35,20 @@ use arrow_select::take::take;
 use farpool_model::{Error, Program, Result, SortKey, cast, limits};
 use std::sync::Arc;
 
-/// Which rows of a result are wanted.
+/// The first `rows` rows of a result in an order.
 #[derive(Clone, Debug)]
 pub(crate) struct Top {
     /// At least one key, over the columns of the result.
     pub(crate) order: Vec<SortKey>,
-    /// So many of them.
+    /// The number of rows wanted (k).
     pub(crate) rows: usize,
 }
 
 impl Top {
-    /// What `program` says about it, if it has an order.
+    /// Returns the top-k of `program`; `None` if it has no order.
     ///
     /// # Errors
-    /// `OverLimit` when it wants more rows than are kept here.
+    /// `OverLimit` when the program wants more rows than a top-k may keep.
     pub(crate) fn of(program: &Program) -> Result<Option<Top>> {
         if program.top_is_too_large() {
             return Err(Error::over_limit(format!(
@@ -60,13 +60,14 @@ impl Top {
         Ok((!program.order.is_empty()).then(|| Top { order: program.order.clone(), rows }))
     }
 
-    /// The positions of the first rows, in order, of rows with these keys: an array for each of the order.
+    /// Returns the positions of the first k rows, in order. `keys` has an array for each key of the order.
     fn first(&self, keys: &[ArrayRef]) -> Result<UInt32Array> {
         lexsort_to_indices(&self.sort_columns(keys), Some(self.rows)).map_err(failure::of_kernel)
     }
 
-    /// The positions of the first rows in no order but for the last of them, which comes last. There are as many rows
-    /// as are wanted, which is at least one. To sort them as well would take most of the time.
+    /// Returns the positions of the first k rows, unsorted except that the last of them in the order comes
+    /// last. There must be at least k rows, and k must be at least one. Sorting them as well would take most
+    /// of the time.
     pub(super) fn first_unsorted(&self, keys: &[ArrayRef]) -> Result<Vec<u32>> {
         let comparator =
             LexicographicalComparator::try_new(&self.sort_columns(keys)).map_err(failure::of_kernel)?;
@@ -92,14 +93,15 @@ impl Top {
     }
 }
 
-/// The rows at `indices`, with no more memory than they need.
+/// Returns the rows at `indices`, copied so that they hold no more memory than they need.
 pub(super) fn picked(batch: &RecordBatch, indices: &UInt32Array) -> Result<RecordBatch> {
     let pick = |column: &ArrayRef| Ok(compact(take(column, indices, None).map_err(failure::of_kernel)?));
     let columns = batch.columns().iter().map(pick).collect::<Result<_>>()?;
     RecordBatch::try_new(batch.schema(), columns).map_err(failure::of_kernel)
 }
 
-/// The same values; strings and binaries no longer hold on to the buffers of rows that are gone.
+/// Returns an array of the same values whose strings or binaries do not keep the buffers of dropped rows
+/// alive.
 pub(super) fn compact(array: ArrayRef) -> ArrayRef {
     match array.data_type() {
         DataType::Utf8View => Arc::new(array.as_string_view().gc()),
@@ -108,7 +110,7 @@ pub(super) fn compact(array: ArrayRef) -> ArrayRef {
     }
 }
 
-/// Gives a whole result away, batch by batch.
+/// Emits `whole` in batches.
 pub(super) fn give(whole: &RecordBatch, emit: &mut Emit<'_>) {
     for start in (0..whole.num_rows()).step_by(limits::BATCH_ROWS) {
         let rows = limits::BATCH_ROWS.min(whole.num_rows() - start);

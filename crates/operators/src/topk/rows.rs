@@ -1,4 +1,4 @@
-//! Top-k of rows: a scan that keeps only what may leave.
+//! Top-k of rows: a scan that keeps only rows that may be among the first k.
 
 use super::threshold::{FirstKey, Threshold};
 use super::{Candidates, Top, compact, give};
@@ -25,7 +25,7 @@ pub(crate) struct TopRows {
     first: FirstKey,
     /// The result's columns.
     outputs: Vec<Compiled>,
-    /// Table columns that the keys need, sorted; those that only other columns need; all.
+    /// Sorted table columns: those that the keys need, those that the other outputs need, and all of them.
     key_columns: Vec<usize>,
     rest_columns: Vec<usize>,
     columns: Vec<usize>,
@@ -71,23 +71,23 @@ impl TopRows {
         })
     }
 
-    /// The table columns that it reads.
+    /// The table columns that are read.
     pub(crate) fn columns(&self) -> &[usize] {
         &self.columns
     }
 
-    /// Nothing yet, for one worker.
+    /// Returns the empty candidates of one worker.
     pub(crate) fn candidates(&self, threshold: Arc<Threshold>) -> Candidates {
         Candidates::new(&self.top, threshold)
     }
 
-    /// Whether no row of `group` can leave any more, as its zone maps have it.
+    /// Whether the threshold excludes every row of `group`, according to its zone maps.
     pub(crate) fn is_beaten(&self, group: &RowGroup, threshold: &Threshold) -> bool {
         threshold.wanted().is_some_and(|wanted| wanted.verdict(group) == Verdict::None)
     }
 
-    /// The positions of `groups`, those with the best bounds of the first key first; `None` if the key has
-    /// no bounds.
+    /// Returns the positions of `groups` in the order of their best bound of the first key; `None` if that
+    /// key is not a column.
     pub(crate) fn favourable<'a>(&self, groups: impl Iterator<Item = &'a RowGroup>) -> Option<Vec<usize>> {
         let Expr::Column(column) = self.first.expr else { return None };
         let key = self.first.key;
@@ -101,7 +101,7 @@ impl TopRows {
             })
             .collect();
         let mut places: Vec<usize> = (0..best.len()).collect();
-        // What is not known may be best.
+        // An unknown bound may be the best: it comes first.
         places.sort_by(|a, b| match (&best[*a], &best[*b]) {
             (Some(a), Some(b)) => self.first.order(a, b),
             (a, b) => a.is_some().cmp(&b.is_some()),
@@ -109,7 +109,8 @@ impl TopRows {
         Some(places)
     }
 
-    /// Scans some batches of a row group; the rows that passed the filter, and the columns that were read.
+    /// Scans some batches of a row group. Returns the number of rows that passed the filter, and the columns
+    /// that were read.
     ///
     /// # Errors
     /// `Invalid` when the filter or an expression fails on a row.
@@ -144,7 +145,7 @@ impl TopRows {
                     continue;
                 }
                 self.push(group, &selection, candidates)?;
-                // A threshold that has moved is taken up at once.
+                // If the cut moved the threshold, bind the new one before the next batch.
                 if candidates.is_full(&self.top) && self.cut(candidates)?.is_break() {
                     is_over = false;
                     break;
@@ -169,7 +170,8 @@ impl TopRows {
         Ok(())
     }
 
-    /// Keeps the first rows and tells the others about the last of them. Breaks if there are so many.
+    /// Cuts the candidates to the first k and offers the last of them as the threshold. Breaks if there were
+    /// k candidates.
     fn cut(&self, candidates: &mut Candidates) -> Result<ControlFlow<()>> {
         let Some((keys, last)) = candidates.cut(&self.top, &self.schema)? else {
             return Ok(ControlFlow::Continue(()));
@@ -179,8 +181,9 @@ impl TopRows {
         Ok(ControlFlow::Break(()))
     }
 
-    /// Fetches the other columns of the rows that are still candidates; whether there are any. A cut at the end
-    /// of each of many parts would cost more than columns of rows that are cut later.
+    /// Reads the other columns of the candidates of this row group; returns whether there are any. They are
+    /// cut first only at the end of the row group: a cut at the end of each step would cost more than reading
+    /// columns of rows that are cut later.
     fn end_part(&self, batches: &Batches<'_>, candidates: &mut Candidates) -> Result<bool> {
         let group = batches.group;
         if batches.is_at_end() {
@@ -205,10 +208,10 @@ impl TopRows {
         Ok(true)
     }
 
-    /// Brings the candidates of all workers together and lets the first rows go.
+    /// Merges the candidates of all workers and emits the first k.
     ///
     /// # Errors
-    /// None in practice.
+    /// Fails only on a bug in this crate.
     pub(crate) fn finish(&self, held: &[RecordBatch], emit: &mut Emit<'_>) -> Result<()> {
         give(&self.top.cut(&self.schema, held)?, emit);
         Ok(())

@@ -1,7 +1,8 @@
-//! The row that others have to beat, shared by the workers of one run.
+//! The threshold of a top-k, shared by the workers of one run: rows that come after it need not be kept.
 //!
-//! Invariant: once a value is here, some worker holds k rows none of which comes after it in the first key,
-//! so no row that the condition drops is missed. It only ever moves towards the front of the order.
+//! Invariant: once a threshold is set, some worker holds k rows none of which comes after it in the first
+//! key, so the condition drops no row of the result. The threshold only ever moves towards the front of the
+//! order.
 
 use crate::select::Filter;
 use arrow_schema::Schema;
@@ -10,7 +11,7 @@ use parking_lot::Mutex;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// See the file's comment.
+/// The threshold of one run: the best k-th row that a worker has found, as a condition on the first key.
 #[derive(Debug, Default)]
 pub(crate) struct Threshold {
     worst: Mutex<Option<Worst>>,
@@ -27,12 +28,13 @@ struct Worst {
 pub(super) struct FirstKey {
     pub(super) expr: Expr,
     pub(super) key: SortKey,
-    /// Whether no other key decides among rows that tie in it.
+    /// Whether the order has no other key, so that ties need not be kept.
     pub(super) alone: bool,
 }
 
 impl Threshold {
-    /// Which rows may still leave; `None` while that is not known.
+    /// Returns the condition that rows of the result fulfil; `None` if there is no threshold yet, or it
+    /// excludes nothing.
     pub(crate) fn wanted(&self) -> Option<Arc<Filter>> {
         self.worst.lock().as_ref()?.wanted.clone()
     }
@@ -40,7 +42,7 @@ impl Threshold {
     /// Some worker holds k rows, the last of which has `value` in the first key.
     ///
     /// # Errors
-    /// None in practice: the condition is well typed if the key is.
+    /// Fails only on a bug in this crate: the condition is well typed if the key is.
     pub(super) fn offer(&self, first: &FirstKey, value: Literal, table_schema: &Schema) -> Result<()> {
         let mut worst = self.worst.lock();
         if worst.as_ref().is_some_and(|known| first.order(&value, &known.value) != Ordering::Less) {
@@ -54,16 +56,16 @@ impl Threshold {
 }
 
 impl FirstKey {
-    /// Which of two values comes first.
+    /// Compares two values of the key in the order.
     pub(super) fn order(&self, a: &Literal, b: &Literal) -> Ordering {
         self.key.compare((a.is_null(), b.is_null()), || a.compare(b).unwrap_or(Ordering::Equal))
     }
 
-    /// The condition that holds, at least, for each row that can come before one with `worst`; `None` if
-    /// that may be any.
+    /// Returns a condition that holds at least for every row that can come before one with `worst`; `None` if
+    /// any row can.
     fn wanted(&self, worst: &Literal) -> Result<Option<Expr>> {
         let is_null = || Expr::IsNull(Box::new(self.expr.clone()));
-        // Ties are of no use if there is no other key. But comparisons take -0.0 for 0.0, sorts do not.
+        // Without another key, ties need not be kept. But comparisons take -0.0 for 0.0, sorts do not.
         let strict = self.alone && !worst.data_type().is_floating();
         if worst.is_null() {
             return Ok(match (self.key.nulls_first, strict) {

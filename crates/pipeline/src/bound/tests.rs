@@ -1,4 +1,4 @@
-//! What handles keep, and what may be added to it.
+//! Tests programs kept under handles, and conditions that are added to them.
 
 use super::*;
 use crate::{Run, Step};
@@ -102,7 +102,7 @@ fn conditions_thin_out_and_leave_the_program_as_it_is() {
     assert!(Arc::ptr_eq(whole.prepared(), narrow.prepared()), "no new answers");
     assert!(narrow.bytes() > whole.bytes());
     assert_eq!(rows(&narrow.narrowed(&Expr::IsNull(Box::new(Expr::Column(1)))).unwrap()), 4);
-    // Without a filter of its own, and where rows are grouped.
+    // Also without a filter of its own, and with grouping.
     assert_eq!(rows(&program(None, ids()).narrowed(&below(7)).unwrap()), 7);
     assert_eq!(rows(&program(None, count(&[0])).narrowed(&below(7)).unwrap()), 7);
     assert_eq!(rows(&program(None, count(&[])).narrowed(&below(-1)).unwrap()), 1, "a count of nothing");

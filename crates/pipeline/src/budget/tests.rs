@@ -1,4 +1,4 @@
-//! What is answered to groupings that may take more than the budget.
+//! Tests the answers to groupings that may exceed the budget.
 
 use super::*;
 use arrow_array::{ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringViewArray};
@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 const ROWS: i64 = 20_000;
 
-/// `k` has 5 000 values side by side, `s` as many strings, `d` is a decimal of 38 digits that no lane holds.
+/// `k` has 5 000 consecutive values, `s` as many strings, `d` is a decimal of 38 digits, which does not fit a
+/// lane.
 fn table() -> Table {
     let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
     let schema = Arc::new(Schema::new(vec![
@@ -36,7 +37,7 @@ fn aggregate(function: AggregateFunction, column: usize, data_type: DataType) ->
     Aggregate { name, function, arguments: vec![Expr::Column(column)], filter: None, data_type }
 }
 
-/// The answer to a grouping within `bytes` for two workers, and what runs.
+/// Returns the answer to a grouping within `bytes` for two workers, and the prepared program.
 fn answer(keys: &[usize], aggregates: Vec<Aggregate>, bytes: usize) -> (Answer, Prepared) {
     let table = table();
     let keys = keys.iter().map(|k| NamedExpr::column(&table.schema, *k)).collect();

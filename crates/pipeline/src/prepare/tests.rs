@@ -1,4 +1,4 @@
-//! What is answered, and what runs instead, for programs with parts that cannot run here.
+//! Tests answers and effective programs for programs with parts that cannot run here.
 
 use super::*;
 use arrow_schema::{DataType, Field, SchemaRef, TimeUnit};
@@ -65,7 +65,7 @@ fn sum_by_a() -> Output {
     Output::Aggregate { keys: vec![named("a", column(0))], aggregates: vec![sum_of_b()] }
 }
 
-/// Prepares and shows answers as `name answer` pairs, and what runs.
+/// Prepares a program and compares its answers, as `name answer` pairs, and the effective program.
 #[track_caller]
 fn check(program: &Program, answers: &str, effective: (Option<Expr>, Output, Option<u64>)) -> Prepared {
     let prepared = prepare(program, &schema(), Version(7)).unwrap();

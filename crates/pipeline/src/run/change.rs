@@ -1,8 +1,8 @@
-//! Runs whose rows do not leave: those that pass get the values that the program computes, or go, where it computes
-//! none. What comes of it are row groups for a new version of the table.
+//! Runs that change rows: the rows that pass get the values that the program computes or, if it computes
+//! none, are deleted. The outcome is row groups for a new table version.
 //!
-//! A step looks at rows of a row group, as any other run does, or encodes one of its columns again. Chunks of columns
-//! that are not computed stay where they are, and so do row groups without a row that passes.
+//! A step scans rows of a row group, as in any other run, or encodes one of its columns again. Chunks of
+//! columns that are not computed are reused, and so are row groups without a row that passes.
 
 use super::{Form, Morsel, Phase, Run, Step};
 use crate::bound::BoundProgram;
@@ -17,44 +17,44 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// How often new values are held: as they came, among those that stay, and encoded.
+/// Copies of the new values that are held: as computed, merged with the values that stay, and encoded.
 const FORMS: usize = 3;
 
-/// What came of a run that changes rows.
+/// Outcome of a run that changes rows.
 #[derive(Debug, Default)]
 pub struct Changed {
     /// Rows that passed.
     pub rows: u64,
-    /// What takes the place of the row groups with such rows, by their places; `None` where no row is left.
+    /// Replacements of the row groups with such rows, by position in the table; `None` where no row is left.
     pub groups: BTreeMap<usize, Option<Arc<RowGroup>>>,
 }
 
-/// See the file's comment.
+/// A change of rows that a run makes.
 pub(super) struct Changing {
-    /// The column of the table for each that is computed; all of them where rows go.
+    /// The table column that each output replaces; all columns where rows are deleted.
     columns: Vec<usize>,
-    /// For these columns.
+    /// Encoder for these columns.
     encoder: Encoder,
     rows_go: bool,
     changed: Mutex<Changed>,
 }
 
-/// A row group of which some rows may have passed.
+/// A row group whose scan has begun.
 pub(super) struct Begun {
-    /// Until all rows were looked at.
+    /// Operator state; `None` once all rows were scanned.
     state: Option<State>,
     values: NewValues,
-    /// Bytes that are reserved for the values, which may be far more than those that there were.
+    /// Bytes reserved for the new values, which may be much larger than the old ones.
     reserved: usize,
     chunks: Vec<Chunk>,
 }
 
 impl Changing {
-    /// For `program`, whose result columns have the names and types of columns of the table; `encoder` makes an encoder
-    /// for columns of these.
+    /// Creates the change that `program` makes. Its result columns must have the names and types of table
+    /// columns; `encoder` creates the encoder for a schema of these columns.
     ///
     /// # Errors
-    /// `Invalid` for a program that is not carried out exactly, or makes something else of the table's rows than rows.
+    /// `Invalid` for a program that cannot be executed exactly, or whose output is not rows.
     pub fn new(program: &BoundProgram, encoder: impl FnOnce(SchemaRef) -> Encoder) -> Result<Changing> {
         let prepared = program.prepared();
         if let Some(answer) = prepared.answers.iter().find(|answer| answer.answer != Answer::Exact) {
@@ -98,17 +98,17 @@ impl Changing {
         Ok(Changing { columns, encoder, rows_go, changed: Mutex::default() })
     }
 
-    /// The columns that are encoded again where rows pass.
+    /// The columns that are encoded again in row groups with rows that pass.
     pub fn columns(&self) -> &[usize] {
         &self.columns
     }
 
-    /// What was made so far.
+    /// Takes the row groups made so far.
     pub fn take(&self) -> Changed {
         std::mem::take(&mut self.changed.lock())
     }
 
-    /// Encodes the next column of `group`; the row group in its new form when that was the last, which is none where no
+    /// Encodes the next column of `group`. After the last one returns the new row group: `None` inside if no
     /// row is left.
     fn encode_next(
         &self,
@@ -143,8 +143,9 @@ impl Begun {
 }
 
 impl Run {
-    /// A run that changes the rows that pass, for which it computes new values of columns by their names, or takes them
-    /// away, if it computes none. Nothing of it is visible: [`Run::take_changed`] tells what came of it.
+    /// Creates a run that changes the rows that pass: it replaces the columns that the program computes, by
+    /// name, or, if it computes none, deletes the rows. The table does not change; [`Run::take_changed`]
+    /// returns the outcome.
     ///
     /// # Errors
     /// `Invalid` when the program does not fit the table, or a part of it cannot be carried out here.
@@ -156,12 +157,12 @@ impl Run {
         Run::begin(program, Form::Change(changing))
     }
 
-    /// What came of a run of [`Run::start_changing`] that is done; told once.
+    /// Takes the outcome of a finished run created by [`Run::start_changing`]; later calls return nothing.
     pub fn take_changed(&self) -> Changed {
         self.changing().map(Changing::take).unwrap_or_default()
     }
 
-    /// Looks at rows of a row group, or encodes columns of it again.
+    /// Scans rows of a row group, or encodes columns of it again.
     pub(super) fn change(
         &self,
         changing: &Changing,
@@ -171,7 +172,7 @@ impl Run {
     ) -> Result<Step> {
         let group = &*table.row_groups[morsel.place];
         let mut begun = morsel.begun.take().unwrap_or_else(|| Box::new(Begun::new(&self.plan)));
-        // Each step does something.
+        // Each step makes some progress.
         let mut goes_on = begun.state.is_none();
         if let Some(mut state) = begun.state.take() {
             let mut batches = Vec::new();
@@ -204,7 +205,7 @@ impl Run {
         }
         if is_over {
             let unused = self.held.lock().reservation.as_mut().map(|all| all.split(begun.reserved));
-            // Others may be told of it: not under the lock.
+            // Dropping the memory may wake others, so it happens outside the lock.
             drop(unused);
             self.leave_group(group, &morsel.progress);
             self.complete_groups(1);
@@ -219,7 +220,7 @@ impl Run {
         Ok(Step::Worked)
     }
 
-    /// Takes what the program computed of the rows that were looked at last.
+    /// Takes the values that the program computed for the rows scanned in this step.
     fn take_values(&self, begun: &mut Begun, batches: &[RecordBatch]) -> Result<()> {
         batches.iter().try_for_each(|batch| begun.values.add(batch.columns()))?;
         let wanted = FORMS * begun.values.bytes_plain();
@@ -230,7 +231,7 @@ impl Run {
         Ok(())
     }
 
-    /// Keeps what a row group has become, unless the run was stopped.
+    /// Stores the replacement of a row group, unless the run was stopped.
     fn keep_changed(
         &self,
         changing: &Changing,

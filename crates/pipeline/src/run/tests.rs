@@ -103,7 +103,7 @@ pub(super) fn bound(
     BoundProgram::prepare(&program, table.clone(), Version(1), budget).unwrap()
 }
 
-/// A clock that stands still: steps are whole row groups.
+/// A clock that stands still, so that each step takes a whole row group.
 #[derive(Debug)]
 struct Standing;
 
@@ -116,7 +116,7 @@ impl Clock for Standing {
     }
 }
 
-/// A clock that runs a step ahead whenever it is read: steps are as short as they can be.
+/// A clock that advances by a step's time whenever it is read, so that steps are as short as possible.
 #[derive(Debug, Default)]
 pub(super) struct Ticking(pub(super) AtomicU64);
 
@@ -134,7 +134,7 @@ fn drive(run: &Arc<Run>, threads: usize) -> Result<Vec<RecordBatch>> {
     drive_by(&Standing, run, threads)
 }
 
-/// As [`drive`], by another clock.
+/// Like [`drive`], with another clock.
 fn drive_by(clock: &dyn Clock, run: &Arc<Run>, threads: usize) -> Result<Vec<RecordBatch>> {
     let drive_one = || {
         let mut batches = Vec::new();
@@ -386,13 +386,13 @@ fn groups_beyond_the_budget_leave_in_parts() {
     }
 }
 
-/// A row group as a batch.
+/// Decodes a row group to a batch.
 fn decoded(group: &RowGroup, schema: &SchemaRef) -> RecordBatch {
     let columns = group.chunks.iter().map(|chunk| chunk.decode(0..group.rows).unwrap()).collect();
     RecordBatch::try_new(schema.clone(), columns).unwrap()
 }
 
-/// As [`start`], with row groups that leave whole.
+/// Like [`start`], for a run whose row groups may leave whole.
 fn start_shipping(table: &Arc<Table>, filter: Option<Expr>, output: Output, limit: Option<u64>) -> Arc<Run> {
     Run::start_shipping(&bound(table, filter, output, limit, Budget::default())).unwrap()
 }
@@ -417,7 +417,7 @@ fn row_groups_that_pass_whole_are_shipped_and_the_answer_is_the_same() {
     }
     let run = start_shipping(&table, None, plain(), None);
     assert!(matches!(run.step(&Standing), Ok(Step::Encoded(group)) if group.chunks.len() == 2));
-    // What is computed cannot leave as it lies.
+    // Computed columns cannot leave encoded.
     let run = start_shipping(&table, None, sum_and_count_by_k(), None);
     assert!(matches!(run.step(&Standing), Ok(Step::Worked)));
 }
@@ -534,7 +534,7 @@ fn a_step_that_takes_long_leaves_the_rest_to_the_next_one() {
     drive(&run, 2).unwrap();
 }
 
-/// A clock that cancels a run when it has been read some times.
+/// A clock that cancels a run after it has been read a number of times.
 #[derive(Debug)]
 struct Cancelling {
     run: Arc<Run>,

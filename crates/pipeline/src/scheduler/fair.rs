@@ -1,23 +1,23 @@
-//! Whose turn it is in a tree of shares: start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996) at every level.
+//! A tree of shares that selects the next task: start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996) at
+//! every level.
 //!
-//! Each member carries what it was served, divided by its weight. Of the members of one parent that have something
-//! to do, the one that was served least goes next. A member that had nothing to do for a while starts from the
-//! present, which is what the last one to go was served by then: it can neither save up its share nor be starved by
-//! newcomers.
+//! Each member keeps its service, divided by its weight. Among the backlogged children of a parent, the one
+//! with the least service goes next. A member that becomes backlogged again starts from the service of the
+//! child that went last: it can neither save up its share while idle nor be starved by newcomers.
 //!
-//! Invariant: a member stands in its parent's line exactly when it is a leaf that is ready, or has such a leaf below.
-//! Every operation costs the logarithm of the number of members, whatever their number.
+//! Invariant: a member is in its parent's queue exactly if it is a ready leaf or has one below. Every
+//! operation costs the logarithm of the number of members.
 
 use super::ShareUse;
 use std::collections::{BTreeSet, HashMap};
 
-/// The member above all others.
+/// The id of the root.
 pub(super) const ROOT: u64 = 0;
 
-/// Served nanoseconds are multiplied by this before they are divided by a weight.
+/// Factor of served nanoseconds before they are divided by a weight.
 const SCALE: i128 = 1 << 20;
 
-/// See the file's comment. Members are named by numbers that are not used again.
+/// A tree of shares. Members have ids that are not reused.
 #[derive(Debug)]
 pub(super) struct FairTree {
     members: HashMap<u64, Member>,
@@ -27,29 +27,29 @@ pub(super) struct FairTree {
 struct Member {
     parent: u64,
     weight: u32,
-    /// Weighted service. It may run ahead of what was really served while steps are under way.
+    /// Weighted service. While steps are under way it includes their expected cost.
     served: i128,
-    /// What it was charged, in nanoseconds.
+    /// Nanoseconds charged, not weighted.
     charged_ns: i128,
-    /// Whether it stands in its parent's line.
+    /// Whether the member is in its parent's queue.
     queued: bool,
-    /// How often it has left that line.
+    /// How often the member has left its parent's queue.
     rests: u64,
-    /// Its children that have something to do, the one that was served least first.
+    /// Backlogged children by service, the one with the least first.
     line: BTreeSet<(i128, u64)>,
-    /// What the child that went last had been served when it went.
+    /// The service of the child that went last, at the time when it went.
     now: i128,
 }
 
 impl FairTree {
-    /// A tree of the root alone.
+    /// Creates a tree with the root only.
     pub fn new() -> Self {
         let mut tree = FairTree { members: HashMap::new() };
         tree.insert(ROOT, ROOT, 1);
         tree
     }
 
-    /// Adds `member` below `parent`, with nothing to do.
+    /// Adds `member` below `parent`, without work.
     pub fn insert(&mut self, member: u64, parent: u64, weight: u32) {
         let weight = weight.max(1);
         let line = BTreeSet::new();
@@ -58,14 +58,14 @@ impl FairTree {
         self.members.insert(member, Member { parent, weight, served, charged_ns, queued, rests, line, now });
     }
 
-    /// Has what `member` is served from now on count by this weight.
+    /// Sets the weight by which the service of `member` counts from now on.
     pub fn set_weight(&mut self, member: u64, weight: u32) {
         if let Some(member) = self.members.get_mut(&member) {
             member.weight = weight.max(1);
         }
     }
 
-    /// Removes a member that has no members below.
+    /// Removes a member that has no children.
     pub fn remove(&mut self, member: u64) {
         self.set_waiting(member);
         self.members.remove(&member);
@@ -76,12 +76,12 @@ impl FairTree {
         self.members.get(&ROOT).is_some_and(|root| !root.line.is_empty())
     }
 
-    /// Whether a leaf is ready.
+    /// Whether `leaf` is ready.
     pub fn is_ready(&self, leaf: u64) -> bool {
         self.members.get(&leaf).is_some_and(|leaf| leaf.queued)
     }
 
-    /// A leaf has something to do.
+    /// Marks a leaf as ready and queues it.
     pub fn set_ready(&mut self, leaf: u64) {
         let mut at = leaf;
         while at != ROOT {
@@ -100,7 +100,7 @@ impl FairTree {
         }
     }
 
-    /// A leaf has nothing to do for now.
+    /// Marks a leaf as not ready and removes it from its queue.
     pub fn set_waiting(&mut self, leaf: u64) {
         let mut at = leaf;
         while at != ROOT {
@@ -119,7 +119,7 @@ impl FairTree {
         }
     }
 
-    /// The ready leaf whose turn it is. It stays ready.
+    /// Returns the ready leaf that goes next. It stays ready.
     pub fn next(&mut self) -> Option<u64> {
         let mut at = ROOT;
         loop {
@@ -134,7 +134,7 @@ impl FairTree {
         }
     }
 
-    /// What the members right below the root have had, in no order.
+    /// Returns the use of each member right below the root, in no order.
     pub fn top(&self) -> impl Iterator<Item = ShareUse> + '_ {
         let is_top = |(id, member): &(&u64, &Member)| **id != ROOT && member.parent == ROOT;
         self.members.iter().filter(is_top).map(|(id, member)| ShareUse {
@@ -146,7 +146,8 @@ impl FairTree {
         })
     }
 
-    /// Adds `ns` to what a member and those above it were served; negative where less was used than was charged.
+    /// Adds `ns` to the service of a member and of those above it; negative to correct a charge that was too
+    /// high.
     pub fn charge(&mut self, member: u64, ns: i64) {
         let mut at = member;
         while at != ROOT {
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Runs `turns` turns of 1 ns each, or as `cost` says, and counts them by leaf.
+    /// Runs `turns` turns that each cost what `cost` says, and sums the costs by leaf.
     fn served(tree: &mut FairTree, turns: usize, cost: impl Fn(u64) -> i64) -> HashMap<u64, i64> {
         let mut served = HashMap::new();
         for _ in 0..turns {

@@ -1,13 +1,13 @@
-//! Shares worker threads among all work of a node: programs, requests that are looked at, loads, profiles.
+//! Shares worker threads among all work of a node: programs, requests, loads, profiles.
 //!
 //! Fair at each level of a tree (Farview, section 4.2: each client has a region, its share of the node): tenants by
 //! their weights, the regions of a tenant equally, the tasks of a region equally. The charge for a step is its CPU
 //! time, or its bytes at the bandwidth of memory, whichever is more. A task that cannot go on (its sink is full, its
 //! rows have not come) is parked until somebody wakes it, which is the whole of back-pressure: nothing waits for it.
 //!
-//! Invariant: a task gets `finish` exactly once, after its last step, and never a call while the scheduler's lock is
-//! held except `readiness` and `bytes_read`. What a worker does to find its next step does not depend on how many
-//! tasks there are, but for a logarithm.
+//! Invariant: `finish` of a task is called exactly once, after its last step. While the scheduler's lock is
+//! held, no method of a task is called except `readiness` and `bytes_read`. Finding the next step costs at
+//! most the logarithm of the number of tasks.
 
 mod fair;
 mod program;
@@ -35,73 +35,75 @@ const MEMORY_BYTES_PER_S: f64 = 8e9;
 /// same memory and caches (`docs/decisions/2026-11-22-what-a-tap-costs.md`).
 const REST_NS: u64 = 20_000_000;
 
-/// Rest after which one step is done all the same: where rows always come in from somewhere, profiles are made too.
+/// Time without a background step after which one is done even while rows come in, so that profiles make
+/// progress under constant loads.
 const BACKGROUND_PATIENCE_NS: u64 = 1_000_000_000;
 
 /// Names a task that was submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskId(u64);
 
-/// A tenant's part of the node, in proportion to its weight.
+/// A tenant's share of the workers' time, in proportion to its weight.
 #[derive(Debug)]
 pub struct TenantShare {
     id: u64,
     scheduler: Weak<Scheduler>,
 }
 
-/// A client's part of what its tenant gets.
+/// The part of a tenant's share that belongs to one client.
 #[derive(Debug)]
 pub struct Region {
     id: u64,
     scheduler: Weak<Scheduler>,
-    /// Not let go before its regions.
+    /// Keeps the tenant's share alive as long as its regions.
     _tenant: Arc<TenantShare>,
 }
 
-/// What the scheduler needs of the thread that works for it.
+/// Callbacks of the thread that calls [`Scheduler::work`].
 pub trait WorkerThread {
-    /// Whether it works in the background too. At least one should.
+    /// Whether the thread also does background work. At least one should.
     fn works_in_background(&self) -> bool {
         true
     }
-    /// The calling thread is about to do a step.
+    /// Called on the thread before a step.
     fn begin(&self) {}
-    /// The calling thread is about to wait for something to do.
+    /// Called on the thread before it waits for work.
     fn rest(&self) {}
 }
 
-/// What a tenant has had of the node.
+/// Use of the workers' time by one tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareUse {
-    /// Names the tenant's share.
+    /// Identifies the tenant's share.
     pub id: u64,
-    /// How many times the share of another it gets.
+    /// The weight of the share.
     pub weight: u32,
-    /// What its steps cost so far, in nanoseconds.
+    /// Cost of the tenant's steps so far, in nanoseconds.
     pub charged_ns: i128,
-    /// Whether it has something to do.
+    /// Whether the tenant has tasks that are ready.
     pub is_backlogged: bool,
-    /// How often it has had nothing to do any more.
+    /// How often the tenant ran out of ready tasks.
     pub rests: u64,
 }
 
-/// What came of [`Scheduler::try_work`].
+/// Outcome of [`Scheduler::try_work`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
     /// A step was done, or a task finished.
     Worked,
-    /// There is nothing to do; if there is a time, by the scheduler's clock, something is due then.
+    /// There is nothing to do. If there is a time, by the scheduler's clock, background work becomes due
+    /// then.
     Idle(Option<u64>),
     /// The scheduler was shut down.
     ShutDown,
 }
 
-/// See the file's comment. Owns no threads: workers call [`Scheduler::work`].
+/// Scheduler of tasks. Owns no threads: workers call [`Scheduler::work`].
 pub struct Scheduler {
     this: Weak<Scheduler>,
     clock: Arc<dyn Clock>,
     queue: Mutex<Queue>,
-    /// When rows came in last; 0 before there were any. Outside the lock, because loads say so at every step.
+    /// When rows last came in, 0 if never. Outside the lock, because loads store it at every step.
     rows_came_ns: AtomicU64,
     /// Signals workers that there may be something to do.
     woken: Condvar,
@@ -119,7 +121,7 @@ impl Scheduler {
         })
     }
 
-    /// The clock by which it works.
+    /// The clock by which the scheduler measures time.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
@@ -130,18 +132,18 @@ impl Scheduler {
         Arc::new(TenantShare { id, scheduler: self.this.clone() })
     }
 
-    /// Gives a tenant `weight` times what one of weight 1 gets, from now on.
+    /// Changes the weight of a tenant's share from now on.
     pub fn set_weight(&self, tenant: &TenantShare, weight: u32) {
         self.queue.lock().set_weight(tenant.id, weight);
     }
 
-    /// A share for a client of `tenant`.
+    /// Adds a region for a client of `tenant`.
     pub fn add_region(&self, tenant: &Arc<TenantShare>) -> Arc<Region> {
         let id = self.queue.lock().add_share(tenant.id, 1);
         Arc::new(Region { id, scheduler: self.this.clone(), _tenant: tenant.clone() })
     }
 
-    /// Hands over a run; `sink` gets its batches and in the end its receipt.
+    /// Submits a run. `sink` gets its batches and, at the end, its receipt.
     pub fn submit_run(&self, region: &Arc<Region>, run: Arc<Run>, sink: Arc<dyn Sink>) -> TaskId {
         let id = TaskId(self.queue.lock().new_id());
         let task = Arc::new(ProgramTask::new(run, sink));
@@ -155,14 +157,15 @@ impl Scheduler {
         id
     }
 
-    /// Hands over a task.
+    /// Submits a task.
     pub fn submit(&self, region: &Arc<Region>, class: Class, task: Arc<dyn Task>) -> TaskId {
         let id = TaskId(self.queue.lock().new_id());
         self.add(id, region, class, task);
         id
     }
 
-    /// Something outside has changed for a task: its sink has room, its rows have come, it was stopped.
+    /// Makes the scheduler check a task again after an external event: its sink has room, its rows have come,
+    /// it was stopped.
     pub fn wake(&self, task: TaskId) {
         let woken = self.queue.lock().wake(task.0, self.clock.now_ns());
         if woken {
@@ -174,27 +177,27 @@ impl Scheduler {
     pub fn wake_region(&self, region: &Region) {
         let woken = self.queue.lock().wake_region(region.id, self.clock.now_ns());
         if woken > 0 {
-            // A worker that finds more to do than it takes wakes the next one.
+            // Each worker that leaves work behind wakes the next one.
             self.woken.notify_one();
         }
     }
 
-    /// Charges a region for work that was done without a task.
+    /// Charges a region for CPU time spent outside of tasks, in nanoseconds.
     pub fn charge(&self, region: &Region, cpu_ns: u64) {
         self.queue.lock().charge_share(region.id, cpu_ns);
     }
 
-    /// Rows come in: work in the background rests for a while.
+    /// Reports that rows come in: background work rests for a while.
     pub fn rows_came(&self) {
         self.rest_in_background();
     }
 
-    /// Has work in the background rest for a while: nothing could be done of it now.
+    /// Makes background work rest for a while, because none of it can make progress now.
     pub fn rest_in_background(&self) {
         self.rows_came_ns.store(self.clock.now_ns().max(1), Relaxed);
     }
 
-    /// Does one step of the task whose turn it is, or waits until there is one. False after
+    /// Does one step of the task that goes next, or waits until there is one. Returns false after
     /// [`Scheduler::shutdown`].
     pub fn work(&self, thread: &dyn WorkerThread) -> bool {
         let is_for_all = thread.works_in_background();
@@ -209,7 +212,7 @@ impl Scheduler {
                 Next::ShutDown => return false,
                 Next::Rest(due_ns) => {
                     if !is_for_all && queue.has_ready(Class::Background) {
-                        // Whoever was woken for it was the wrong one.
+                        // The worker that was woken for it may not do background work: wake another.
                         self.woken.notify_one();
                     }
                     thread.rest();
@@ -226,7 +229,7 @@ impl Scheduler {
         }
     }
 
-    /// As [`Scheduler::work`], without waiting, and of tasks of one class only.
+    /// Like [`Scheduler::work`], but does not wait, and only does tasks of one class.
     pub fn try_work(&self, class: Class) -> Attempt {
         let now_ns = self.clock.now_ns();
         let next = self.queue.lock().next(class, now_ns, self.rows_came_ns.load(Relaxed));
@@ -240,7 +243,7 @@ impl Scheduler {
         }
     }
 
-    /// Ends all tasks and sends the workers home.
+    /// Ends all tasks; workers return from [`Scheduler::work`].
     pub fn shutdown(&self) {
         let (finished, under_way) = self.queue.lock().shut_down(&shutting_down());
         under_way.iter().for_each(|task| task.cancel());
@@ -248,7 +251,7 @@ impl Scheduler {
         self.woken.notify_all();
     }
 
-    /// What each tenant was charged for work of `class` so far, in no order.
+    /// Returns the use of each tenant for work of `class`, in no order.
     pub fn shares(&self, class: Class) -> Vec<ShareUse> {
         self.queue.lock().shares(class)
     }
@@ -270,7 +273,7 @@ impl Scheduler {
         self.wake(id);
     }
 
-    /// Wakes another worker if there is more to do: whoever made it so woke only one.
+    /// Wakes another worker if there is more to do: only one was woken for it.
     fn pass_on(&self, queue: &Queue) {
         if queue.has_next(self.clock.now_ns(), self.rows_came_ns.load(Relaxed)) {
             self.woken.notify_one();
@@ -306,7 +309,7 @@ impl Scheduler {
         let cost = Cost { cpu_ns, ns_per_byte: 1e9 / MEMORY_BYTES_PER_S, payers };
         let (finished, go_on) = self.queue.lock().settle(turn, outcome, cost, self.clock.now_ns());
         if failed {
-            // After the failure was booked as the outcome. Stops the other workers' steps.
+            // The failure is recorded as the outcome already; this stops the steps of other workers.
             task.cancel();
         }
         drop(task);
@@ -339,8 +342,7 @@ impl Drop for Region {
     }
 }
 
-/// Tells a task that it has ended. A task that panics here must not take the worker with it; there is nobody left to
-/// tell.
+/// Tells a task that it has ended. A panic in `finish` is caught, to keep the worker alive, and dropped.
 fn finish(finished: Finished) {
     let Finished { task, end, .. } = finished;
     drop(guarded(|| task.finish(end)));

@@ -1,4 +1,4 @@
-//! A [`Run`] as a task: its batches go to a [`Sink`].
+//! A [`Run`] as a task of the scheduler: its batches go to a [`Sink`].
 
 use super::task::{End, Progress, Readiness, Task};
 use crate::run::{Run, Step, Waker};
@@ -8,22 +8,24 @@ use farpool_model::{Clock, Error, Receipt, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Where the result of a run goes: a bounded queue towards one client.
+/// Destination of the result of a run: a bounded queue towards one client.
 pub trait Sink: Send + Sync {
-    /// Whether there is room. Must return at once. When it becomes true again, call [`super::Scheduler::wake`] or
-    /// [`super::Scheduler::wake_region`]. Every worker may add the batches of one step after the last `true`.
+    /// Whether there is room. Must not block. When it becomes true again, call [`super::Scheduler::wake`] or
+    /// [`super::Scheduler::wake_region`]. Each worker may add the batches of one more step after the last
+    /// `true`.
     fn ready(&self) -> bool;
-    /// A part of the result, from any worker, several at once, in any order.
+    /// Receives a part of the result. Called by any worker, concurrently, in any order.
     fn batch(&self, batch: RecordBatch);
-    /// A part of the result as [`Step::Encoded`] has it, under the same rules. Only runs that ship give any.
+    /// Receives a part of the result as in [`Step::Encoded`], under the same rules. Only runs started by
+    /// [`Run::start_shipping`] call it.
     fn encoded(&self, group: RowGroup);
-    /// The end: nothing comes after it.
+    /// Receives the outcome; no call follows.
     fn finish(&self, outcome: Result<Receipt>);
 }
 
-/// See the file's comment.
+/// A run and its sink.
 pub(super) struct ProgramTask {
-    /// Let go before the sink is told that it ends.
+    /// Dropped before the sink is told the outcome.
     run: Mutex<Option<Arc<Run>>>,
     sink: Arc<dyn Sink>,
 }
@@ -33,7 +35,7 @@ impl ProgramTask {
         ProgramTask { run: Mutex::new(Some(run)), sink }
     }
 
-    /// Has `waker` called when the run is stopped.
+    /// Sets a callback for when the run is stopped.
     pub fn on_stop(&self, waker: Waker) {
         if let Some(run) = self.run() {
             run.on_stop(waker);

@@ -1,7 +1,7 @@
-//! What there is to do, and whose turn it is; plain data behind the scheduler's lock.
+//! The scheduler's queues: all tasks, and which of them goes next. Plain data behind the scheduler's lock.
 //!
-//! Invariants: a task is in the tree's line, or parked, or in workers' hands with nothing left to hand out, or ended;
-//! an ended task leaves when the last step that is under way is settled, and exactly once.
+//! Invariants: a task is queued in its class's tree, or parked, or busy with all of its work in workers'
+//! hands, or ended. An ended task is removed when its last step in flight is settled, exactly once.
 
 use super::fair::{FairTree, ROOT};
 use super::task::{Class, End, Progress, Readiness, Task};
@@ -10,14 +10,14 @@ use farpool_model::Error;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// See the file's comment.
+/// All tasks of a scheduler, with a tree of shares for each class.
 pub(super) struct Queue {
     trees: [FairTree; 2],
     entries: BTreeMap<u64, Entry>,
-    /// Tasks that wait for something outside, by their region.
+    /// Tasks that wait for an external event, as pairs of region and task.
     parked: BTreeSet<(u64, u64)>,
     ids_given: u64,
-    /// When something was last done in the background, or could have been for the first time.
+    /// When a background step was last handed out, or background work was first possible.
     background_ns: u64,
     pub shut_down: bool,
 }
@@ -27,49 +27,49 @@ struct Entry {
     region: Arc<Region>,
     class: Class,
     in_flight: usize,
-    /// All that is to do is in other workers' hands.
+    /// All remaining work is in other workers' hands.
     is_busy: bool,
     ended: bool,
     error: Option<Error>,
     bytes_charged: u64,
-    /// What the next step is taken to cost until it is known.
+    /// Expected cost of the next step: that of the last one.
     expected_ns: u64,
-    /// Since when it could have been worked on and nobody does.
+    /// Since when the task has been ready without a worker.
     ready_since_ns: Option<u64>,
     waited_ns: u64,
 }
 
-/// One step that a worker was given.
+/// A step that was handed to a worker.
 pub(super) struct Turn {
     pub id: u64,
     pub task: Arc<dyn Task>,
     charged_ns: u64,
 }
 
-/// What a worker is to do next.
+/// The next action of a worker.
 pub(super) enum Next {
     Step(Turn),
     Finish(Finished),
-    /// Nothing; before this time, if there is one, nothing that is already there becomes due.
+    /// Nothing to do. If there is a time, queued background work becomes due then.
     Rest(Option<u64>),
     ShutDown,
 }
 
-/// A task that has ended and is in nobody's hands.
+/// A task that has ended and has no step in flight.
 pub(super) struct Finished {
     pub task: Arc<dyn Task>,
     pub end: End,
-    /// Let go outside the lock, like the task.
+    /// Dropped outside the lock, like the task.
     #[expect(dead_code, reason = "held so that whoever finishes the task drops it")]
     pub region: Arc<Region>,
 }
 
-/// What a step cost.
+/// The cost of a step.
 pub(super) struct Cost {
     pub cpu_ns: u64,
-    /// By how much more the task's bytes are worth than was charged so far, in nanoseconds for each byte.
+    /// Nanoseconds charged for each byte of the task that is not charged yet.
     pub ns_per_byte: f64,
-    /// Who pays, if it is not the task's region alone.
+    /// The shares that pay in equal parts; if empty, the task's region pays.
     pub payers: Vec<u64>,
 }
 
@@ -85,14 +85,14 @@ impl Queue {
         }
     }
 
-    /// A new member below `parent`, in both classes.
+    /// Adds a share below `parent`, in both classes.
     pub fn add_share(&mut self, parent: u64, weight: u32) -> u64 {
         let id = self.new_id();
         self.trees.iter_mut().for_each(|tree| tree.insert(id, parent, weight));
         id
     }
 
-    /// Has a share count by another weight, in both classes.
+    /// Sets the weight of a share, in both classes.
     pub fn set_weight(&mut self, id: u64, weight: u32) {
         self.trees.iter_mut().for_each(|tree| tree.set_weight(id, weight));
     }
@@ -106,7 +106,7 @@ impl Queue {
         self.trees.iter_mut().for_each(|tree| tree.remove(id));
     }
 
-    /// The number of the next task; it is added by [`Queue::add`].
+    /// Returns a new id; a task is added under it by [`Queue::add`].
     pub fn new_id(&mut self) -> u64 {
         self.ids_given += 1;
         self.ids_given
@@ -130,7 +130,7 @@ impl Queue {
         self.entries.insert(id.0, entry);
     }
 
-    /// What each tenant was charged for work of `class`.
+    /// Returns the use of each tenant's share for work of `class`.
     pub fn shares(&self, class: Class) -> Vec<ShareUse> {
         self.trees[class as usize].top().collect()
     }
@@ -139,18 +139,18 @@ impl Queue {
         self.entries.len()
     }
 
-    /// Whether tasks of `class` stand in line.
+    /// Whether tasks of `class` are queued.
     pub fn has_ready(&self, class: Class) -> bool {
         self.trees[class as usize].has_ready()
     }
 
-    /// Whether another worker would find something to do, as far as is known without asking tasks.
+    /// Whether another worker would find work, without asking tasks for their readiness.
     pub fn has_next(&self, now_ns: u64, rows_came_ns: u64) -> bool {
         let [foreground, background] = &self.trees;
         foreground.has_ready() || background.has_ready() && self.background_due_ns(rows_came_ns) <= now_ns
     }
 
-    /// Puts a task in line that may have something to do; whether it stands there now and did not before.
+    /// Queues a task that may be ready; returns whether it is queued now and was not before.
     pub fn wake(&mut self, id: u64, now_ns: u64) -> bool {
         let Some(entry) = self.entries.get_mut(&id).filter(|entry| !entry.ended) else { return false };
         self.parked.remove(&(entry.region.id, id));
@@ -169,15 +169,15 @@ impl Queue {
         true
     }
 
-    /// Wakes the tasks of a region that are parked.
+    /// Wakes the parked tasks of a region; returns how many of them were queued.
     pub fn wake_region(&mut self, region: u64, now_ns: u64) -> usize {
         let parked: Vec<u64> =
             self.parked.range((region, 0)..=(region, u64::MAX)).map(|(_, id)| *id).collect();
         parked.into_iter().filter(|id| self.wake(*id, now_ns)).count()
     }
 
-    /// What a worker is to do next: something in the background only if there is nothing else, or if nothing was done
-    /// there for long.
+    /// Returns the next action of a worker. A background step is chosen only if there is no foreground work,
+    /// or if no background step was done for [`BACKGROUND_PATIENCE_NS`].
     pub fn next_of_any(&mut self, now_ns: u64, rows_came_ns: u64) -> Next {
         let mut classes = [Class::Foreground, Class::Background];
         let is_late = self.background_ns + BACKGROUND_PATIENCE_NS <= now_ns;
@@ -190,7 +190,7 @@ impl Queue {
         }
     }
 
-    /// What a worker is to do next in `class`. Work in the background rests after rows have come in.
+    /// Returns the next action of a worker in `class`. Background work rests after rows have come in.
     pub fn next(&mut self, class: Class, now_ns: u64, rows_came_ns: u64) -> Next {
         if self.shut_down {
             return Next::ShutDown;
@@ -219,7 +219,8 @@ impl Queue {
         Next::Rest(None)
     }
 
-    /// Books a step that is over. The task, if that was its last; and whether others may go on with it.
+    /// Accounts for a finished step. Returns the task if it has ended and has no other step in flight, and
+    /// whether it was queued again for other workers to go on with.
     pub fn settle(
         &mut self,
         turn: Turn,
@@ -257,7 +258,8 @@ impl Queue {
         (None, self.put_back(id, now_ns))
     }
 
-    /// Ends everything; the tasks that are in nobody's hands, to be finished, and the others, to be cancelled.
+    /// Ends all tasks. Returns those without a step in flight, to be finished, and the others, to be
+    /// cancelled.
     pub fn shut_down(&mut self, error: &Error) -> (Vec<Finished>, Vec<Arc<dyn Task>>) {
         self.shut_down = true;
         let ids: Vec<u64> = self.entries.keys().copied().collect();
@@ -273,7 +275,7 @@ impl Queue {
         &mut self.trees[class as usize]
     }
 
-    /// Until when work in the background rests.
+    /// Returns the time until which background work rests.
     fn background_due_ns(&self, rows_came_ns: u64) -> u64 {
         match rows_came_ns {
             0 => 0,
@@ -304,7 +306,7 @@ impl Queue {
         self.tree(class).set_waiting(id);
     }
 
-    /// Charges what a step cost in place of what was expected.
+    /// Replaces the expected cost that was charged for a step by its actual cost.
     fn charge(&mut self, class: Class, id: u64, region: u64, (charged, cost): (u64, u64), payers: &[u64]) {
         let tree = &mut self.trees[class as usize];
         if payers.is_empty() {
@@ -313,13 +315,13 @@ impl Queue {
         tree.charge(id, -signed(charged));
         let part = cost.div_ceil(payers.len() as u64);
         for payer in payers {
-            // The task's own place follows what its region pays.
+            // Charging the task also charges its region.
             tree.charge(if *payer == region { id } else { *payer }, signed(part));
         }
     }
 
-    /// Has others find a task that may go on; whether it was not in line. One that is parked is looked at again: what
-    /// it waits for may be what the step has done.
+    /// Queues a task that may go on; returns whether it was not queued. A parked task is queued again, too,
+    /// because the step may have done what it waits for.
     fn put_back(&mut self, id: u64, now_ns: u64) -> bool {
         let Some(entry) = self.entries.get_mut(&id) else { return false };
         if entry.in_flight == 0 {

@@ -1,13 +1,13 @@
-//! What the scheduler asks of the work that it shares threads among.
+//! The interface between the scheduler and the work that it schedules.
 
 use super::Region;
 use farpool_model::{Clock, Error};
 use std::sync::Arc;
 
-/// Work that is done in steps of about a millisecond, by any worker, several of them at once if it can use several.
+/// Work that is done in steps of about a millisecond, by any worker, or by several at once if it allows.
 pub trait Task: Send + Sync {
-    /// Whether a step could do something now. Called with the scheduler's lock held: it must return at once and call
-    /// nothing of the scheduler. When it becomes ready or ended by itself, whoever made it so calls
+    /// Whether a step could do something now. Called with the scheduler's lock held: it must not block, and
+    /// must not call the scheduler. Whoever makes a task ready or ended from outside must call
     /// [`super::Scheduler::wake`].
     fn readiness(&self) -> Readiness;
 
@@ -19,58 +19,58 @@ pub trait Task: Send + Sync {
         0
     }
 
-    /// A step of the task took so much CPU time.
+    /// Adds the CPU time of a step, in nanoseconds.
     fn add_cpu(&self, _ns: u64) {}
 
-    /// Clients whose shares pay for a step in equal parts; nobody in particular: that of the region the task is in.
+    /// The regions that pay for a step in equal parts; if empty, the region of the task pays.
     fn payers(&self) -> Vec<Arc<Region>> {
         Vec::new()
     }
 
-    /// Has steps that are under way give up soon. [`Task::finish`] still follows.
+    /// Makes steps that are under way return soon. [`Task::finish`] still follows.
     fn cancel(&self) {}
 
-    /// The end; called once, after the last step, without any lock.
+    /// Called once at the end, after the last step, without any lock held.
     fn finish(&self, end: End);
 }
 
-/// See [`Task::readiness`].
+/// Outcome of [`Task::readiness`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// A step could do something.
     Ready,
-    /// For a client to read, or for rows to come.
+    /// Waits for an external event: for a client to read, or for rows to come.
     Waiting,
-    /// No step is to follow: it was stopped from outside.
+    /// No step is to follow, because the task was stopped from outside.
     Ended,
 }
 
-/// What came of a step.
+/// Outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Something was done, and more may follow.
     Worked,
-    /// Everything that is to do is in other workers' hands.
+    /// All remaining work is in other workers' hands.
     Busy,
-    /// No step is to follow.
+    /// The task is done; no step is to follow.
     Done,
 }
 
-/// How a task came to its end.
+/// How a task ended.
 #[derive(Clone, Debug, Default)]
 pub struct End {
-    /// Why it ended, where the task does not know: a panic of its own, or the scheduler shuts down.
+    /// Why the task ended, where it cannot know: it panicked, or the scheduler shuts down.
     pub error: Option<Error>,
-    /// How long it could have been worked on and no worker had time, in nanoseconds.
+    /// Time in which the task was ready but no worker was free, in nanoseconds.
     pub waited_ns: u64,
 }
 
-/// Which work comes first.
+/// Priority class of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Work that somebody waits for.
     Foreground,
-    /// Work that nobody waits for. Those workers that work in the background do it when there is nothing else, and not
-    /// while rows come in.
+    /// Work that nobody waits for. Workers that take background work do it when there is no foreground work,
+    /// and not while rows come in.
     Background,
 }

@@ -1,11 +1,12 @@
-//! Fairness, back-pressure, cancelling, panics and rests, with tasks that only count and a clock that the tests set.
+//! Tests fairness, backpressure, cancelling, panics and rests, with tasks that only count and a clock set by
+//! the tests.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
-/// Time that passes when a test or a step says so.
+/// A clock that a test or a step advances.
 #[derive(Debug, Default)]
 struct Hands(AtomicU64);
 
@@ -184,7 +185,8 @@ fn several_payers_share_the_cost_of_a_step() {
     *shared.payers.lock() = regions[..2].to_vec();
     let own: Vec<_> = regions[1..].iter().map(|region| bench.endless(region, 10)).collect();
     bench.work(3_000);
-    // The first region does nothing else, so that its half is a third of all; so much the second pays as well.
+    // The first region's only work is the shared task, so its half of that is a third of all; the second
+    // region pays as much.
     let (shared, second, third) = (shared.service_ns(), own[0].service_ns(), own[1].service_ns());
     assert!((shared / 2).abs_diff(third) <= 40, "{shared} {second} {third}");
     assert!(second <= 40, "{shared} {second} {third}");
@@ -240,7 +242,7 @@ fn a_task_tells_how_long_it_waited_for_workers_and_not_for_others() {
     let id = TaskId(bench.scheduler.queue.lock().new_id() - 1);
     bench.hands.pass(7);
     bench.work(1);
-    // It has no room: that nobody works on it is not for want of workers.
+    // The task has no room, so the time it waits is not for lack of workers.
     assert_eq!(bench.scheduler.try_work(Class::Foreground), Attempt::Idle(None));
     bench.hands.pass(1_000);
     task.room.store(u64::MAX, SeqCst);

@@ -1,4 +1,4 @@
-//! Choices at made-up speeds.
+//! Choices at made-up rates.
 
 use super::*;
 use arrow_schema::{DataType, Field, Schema};
@@ -9,7 +9,7 @@ use farpool_model::{
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Ten million rows: `id` is different in each, `k` has ten values, `s` is a string.
+/// Ten million rows: `id` is unique, `k` has ten values, `s` is a string.
 fn info() -> TableInfo {
     let fields = [("id", DataType::Int64), ("k", DataType::Int64), ("s", DataType::Utf8View)];
     let fields = fields.map(|(name, data_type)| Field::new(name, data_type, true));

@@ -1,25 +1,26 @@
-//! How many rows a part of a plan gives, and how many distinct values its columns have: the same formulas for
+//! Estimates the rows of a part of a plan and the distinct values of its columns, with the same formulas for
 //! logical plans, by which joins are ordered, and for physical ones, by which their sides are chosen.
 //!
-//! Distinct values are those of a column before any filter. DataFusion's own statistics have only what is left
-//! of them, and take the greater of what is left on either side of a join for the domain: of two sides that
-//! were both filtered, each row then seems to find a match (TPC-H Q7: ten times too many rows, and the sides of
+//! Distinct values are those of a column before any filter. DataFusion's own statistics only have the values
+//! left after filters, and take the larger number of the two sides of a join as the domain: if both sides
+//! were filtered, each row then seems to find a match (TPC-H Q7: ten times too many rows, and the sides of
 //! its largest join exchanged).
 //!
-//! Invariant: estimates decide where work is done, never what comes out.
+//! Invariant: estimates decide where work is done, never the result.
 
 use super::sizes::{self, Origin, Source};
 use super::{Side, share, share_matched};
 use crate::estimate;
 use farpool_model::{Expr, NamedExpr, Output, Program};
 
-/// The share of rows that pass a condition of which nothing is known, because the engine applies it.
+/// Selectivity of a condition that the engine applies, of which nothing is known.
 pub const HERE_SELECTIVITY: f64 = 0.25;
 
-/// The share of rows that an anti-join keeps at least: nobody asks for rows without a match if there are none.
+/// The least share of rows that an anti-join is assumed to keep: such a query is seldom written if all rows
+/// have a match.
 const ANTI_SELECTIVITY_MIN: f64 = 0.1;
 
-/// Which rows of its two sides a join gives.
+/// Which rows of its two sides a join returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinKind {
     /// Pairs that match.
@@ -44,40 +45,40 @@ pub enum JoinKind {
     RightMark,
 }
 
-/// Number of rows that a part of a plan gives, and what is known of its columns.
+/// The estimated rows of a part of a plan, and what is known of its columns.
 #[derive(Clone, Debug)]
 pub struct Estimate {
-    /// Rows, at least 1.
+    /// Number of rows, at least 1.
     pub rows: f64,
-    /// Rows without filters, of the largest table where several are joined.
+    /// Number of rows without filters; of the largest table where several are joined.
     pub rows_unfiltered: f64,
     /// The columns of the part, in order.
     pub columns: Vec<Known>,
 }
 
-/// What is known of a column.
+/// What is known of a column of a plan.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// Distinct values before filters.
+    /// Number of distinct values before filters.
     pub distinct: f64,
-    /// The column of a table whose values these are, each as often as there; then those that it was joined
-    /// to. Empty if it is no such column.
+    /// The table column whose values these are, with the same frequencies; then the columns that it was
+    /// joined to. Empty if the values come from no table column.
     pub origins: Vec<Origin>,
 }
 
 impl Known {
-    /// A column with so many distinct values that comes from no table.
+    /// Creates a column with this number of distinct values that comes from no table.
     pub fn new(distinct: f64) -> Self {
         Known { distinct, origins: Vec::new() }
     }
 
-    /// A column of a table.
+    /// Creates a column of a table.
     pub fn of_table(table: &Source, column: usize) -> Self {
         let distinct = estimate::distinct_values(&Expr::Column(column), &table.info);
         Known { distinct, origins: vec![Origin { table: table.clone(), column }] }
     }
 
-    /// Notes that an inner join on `other` has made the two equal.
+    /// Records that an inner join on `other` made the two columns equal.
     fn joined_to(&mut self, key: &Known, other: &Known) {
         if let (Some(ours), Some(theirs)) = (self.origins.first(), key.origins.first())
             && ours.is(theirs)
@@ -88,13 +89,13 @@ impl Known {
 }
 
 impl Estimate {
-    /// Of `rows` rows and columns of which nothing is known.
+    /// An estimate of `rows` rows, with columns of which nothing is known.
     pub fn of_rows(rows: f64, columns: usize) -> Self {
         let rows = rows.max(1.0);
         Estimate { rows, rows_unfiltered: rows, columns: vec![Known::new(rows); columns] }
     }
 
-    /// The result of a program.
+    /// Estimates the result of a program.
     pub fn of_program(program: &Program, table: &Source) -> Self {
         let info = &*table.info;
         let column = |named: &NamedExpr| match named.expr {
@@ -116,28 +117,28 @@ impl Estimate {
         }
     }
 
-    /// What several columns are together.
+    /// Returns the combination of several columns as one column.
     pub fn together<'a>(&self, columns: impl Iterator<Item = &'a Known>) -> Known {
         Known::new(columns.map(|c| c.distinct).product::<f64>().min(self.rows_unfiltered).max(1.0))
     }
 
-    /// When a share of the rows is left.
+    /// Keeps this share of the rows.
     pub fn filtered(self, share: f64) -> Self {
         Estimate { rows: (self.rows * share).max(1.0), ..self }
     }
 
-    /// A row for each combination of `keys`, with `results` more columns.
+    /// Groups the rows by `keys`, with `results` more columns.
     pub fn grouped(&self, keys: Vec<Known>, results: usize) -> Self {
         let domain = keys.iter().map(|k| k.distinct).product::<f64>().max(1.0);
         let groups = |rows: f64| estimate::distinct_met(domain, rows).clamp(1.0, rows.max(1.0));
         let (rows, rows_unfiltered) = (groups(self.rows), groups(self.rows_unfiltered));
-        // Each key is there once: no longer as often as in its table.
+        // Each key occurs once, no longer as often as in its table.
         let keys = keys.into_iter().map(|key| Known { origins: Vec::new(), ..key });
         let results = std::iter::repeat_n(Known::new(rows_unfiltered), results);
         Estimate { rows, rows_unfiltered, columns: keys.chain(results).collect() }
     }
 
-    /// A join on pairs of `keys`; `filtered` if on a condition besides.
+    /// Joins two parts on pairs of `keys`; `filtered` if there is another condition as well.
     pub fn joined(left: Self, right: Self, keys: &[(Known, Known)], kind: JoinKind, filtered: bool) -> Self {
         let here = if filtered { HERE_SELECTIVITY } else { 1.0 };
         let inner = (left.rows * right.rows * pairs_matched(keys, &left, &right) * here).max(1.0);
@@ -173,7 +174,7 @@ impl Estimate {
     ) -> Self {
         let (ours, theirs): (Vec<&Known>, Vec<&Known>) = keys.unzip();
         let (ours, theirs) = (self.together(ours.into_iter()), other.together(theirs.into_iter()));
-        // One of several matches that meets the other condition is enough.
+        // It is enough if one of several matches satisfies the other condition.
         let each = (other.rows / estimate::distinct_met(theirs.distinct, other.rows).max(1.0)).max(1.0);
         let here = 1.0 - (1.0 - here).powf(each);
         let matched = share_matched(ours.distinct, theirs.distinct, other.rows) * here;
@@ -190,14 +191,14 @@ impl Estimate {
     }
 }
 
-/// The share of all pairs of rows that match on `keys`.
+/// Returns the share of all pairs of rows that match on `keys`.
 fn pairs_matched(keys: &[(Known, Known)], left: &Estimate, right: &Estimate) -> f64 {
     let distinct: Vec<(f64, f64)> = keys.iter().map(|(l, r)| (l.distinct, r.distinct)).collect();
     let guess =
         share(&distinct, side(left, keys.iter().map(|k| &k.0)), side(right, keys.iter().map(|k| &k.1)));
     let [(left, right)] = keys else { return guess };
     let known = left.origins.iter().flat_map(|l| right.origins.iter().filter_map(|r| sizes::share(l, r)));
-    // Of several pairs, that with more matches: it is the one whose frequent values meet.
+    // Of several pairs of columns, the one with the largest share: its frequent values match each other.
     known.map(|share| share.refine(guess)).reduce(f64::max).unwrap_or(guess)
 }
 

@@ -1,11 +1,11 @@
-//! How many pairs of rows two columns have in common, by the sketches of the two columns.
+//! Estimates how many pairs of rows match on two columns, from the sketches of the columns.
 //!
-//! Where each value of a column is there once, a join with it has as many rows as the other side, and no sketch
-//! is needed. Where both sides repeat their values, a few frequent ones can make the join a thousand times as
-//! large as evenly spread values would: then the engine asks the pool for the sketches of these columns, once
+//! If the values of a column are unique, a join with it has as many rows as the other side, and no sketch is
+//! needed. If both sides repeat their values, a few frequent ones can make the join a thousand times as large
+//! as evenly distributed values would: then the engine asks the pool for the sketches of these columns, once
 //! for each version of a table that has a profile.
 //!
-//! Invariant: a size is that of the versions that the query reads; without sketches there is no size.
+//! Invariant: a size refers to the versions that the query reads; without sketches there is no size.
 
 use super::Share;
 use farpool_model::{TableInfo, TableName, TableStatistics, Version};
@@ -15,21 +15,22 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Rows for each distinct value from which on a column is taken to repeat its values.
+/// Number of rows for each distinct value from which a column is assumed to repeat its values.
 const REPEATS_FROM: f64 = 1.2;
 
 /// Pairs of rows below which a join takes a tenth of a second at most, even if all of them match.
 const PAIRS_MIN: f64 = 1e7;
 
-/// Largest number of sketches of one pool that are kept, of some 100 KiB each; with more, all are forgotten.
+/// Largest number of sketches of one pool that are cached, of some 100 KiB each; beyond it the cache is
+/// cleared.
 const KEPT_MAX: usize = 256;
 
-/// One version of a table of a pool. Clones are the same version.
+/// One version of a table in a pool. Clones are the same version.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// Description of the version.
     pub info: Arc<TableInfo>,
-    /// Sketches that are known of the pool's tables.
+    /// The cached sketches of the pool's tables.
     pub sketches: Arc<Sketches>,
 }
 
@@ -38,19 +39,19 @@ pub struct Source {
 pub struct Origin {
     /// The table.
     pub table: Source,
-    /// Position of the column in the table's schema.
+    /// Index of the column in the table's schema.
     pub column: usize,
 }
 
-/// Sketches of columns of one pool's tables.
+/// A cache of the sketches of columns in one pool's tables.
 #[derive(Debug, Default)]
 pub struct Sketches {
     tables: Mutex<HashMap<TableName, (Version, Columns)>>,
-    /// Shares that were computed before, by the numbers of the two sketches.
+    /// Shares computed before, by the numbers of the two sketches.
     shares: Mutex<HashMap<(u64, u64), Option<Share>>>,
 }
 
-/// Sketches by position of the column; `None` for a column that the pool has no sketch of.
+/// Sketches by column index; `None` for a column that the pool has no sketch of.
 type Columns = HashMap<usize, Option<Arc<Numbered>>>;
 
 #[derive(Debug)]
@@ -61,16 +62,16 @@ struct Numbered {
 
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// Whether a join of the two columns, which have so many distinct values, can be much larger than evenly spread
-/// values would make it.
+/// Whether a join of the two columns, which have these numbers of distinct values, can be much larger than
+/// evenly distributed values would make it.
 pub fn worth_asking(left: &Origin, right: &Origin, distinct: (f64, f64)) -> bool {
     let (rows, others) = (left.rows(), right.rows());
     let repeats = rows > REPEATS_FROM * distinct.0 && others > REPEATS_FROM * distinct.1;
     repeats && rows * others >= PAIRS_MIN
 }
 
-/// The share of pairs of rows of the two tables that are equal in these columns; `None` unless both sketches are
-/// known.
+/// Returns the share of pairs of rows of the two tables that are equal in these columns; `None` unless both
+/// sketches are known.
 pub fn share(left: &Origin, right: &Origin) -> Option<Share> {
     let (ours, theirs) = (left.known()??, right.known()??);
     let numbers = (ours.number, theirs.number);
@@ -93,16 +94,16 @@ impl Source {
             && (&self.info.name, self.info.version) == (&other.info.name, other.info.version)
     }
 
-    /// Positions, in ascending order, of those columns among `wanted` that are of this table and that the pool was not
-    /// asked for yet.
+    /// Returns the indices, in ascending order, of those columns among `wanted` that belong to this table and
+    /// that the pool was not asked for yet.
     pub fn unknown(&self, wanted: &[Origin]) -> Vec<usize> {
         let unknown = wanted.iter().filter(|origin| origin.table.is(self) && origin.known().is_none());
         let columns: BTreeSet<usize> = unknown.map(|origin| origin.column).collect();
         columns.into_iter().collect()
     }
 
-    /// Keeps the sketches of `columns` from what the pool answered about the table. Learns nothing from an answer about
-    /// another version, or about a part of the rows.
+    /// Caches the sketches of `columns` from the pool's answer about the table. Ignores an answer about
+    /// another version, or about only a part of the rows.
     pub fn learn(&self, columns: &[usize], statistics: &TableStatistics) {
         if statistics.table.version != self.info.version || statistics.table.rows_profiled.is_some() {
             return;
@@ -129,7 +130,7 @@ impl Origin {
         self.column == other.column && self.table.is(&other.table)
     }
 
-    /// What the pool answered about the column; `None` if it was not asked.
+    /// Returns the pool's answer about the column; `None` if it was not asked.
     fn known(&self) -> Option<Option<Arc<Numbered>>> {
         let info = &self.table.info;
         let tables = self.table.sketches.tables.lock();

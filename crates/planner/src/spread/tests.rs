@@ -1,4 +1,4 @@
-//! Shares follow from frequent values and bins, and are shares whatever these say.
+//! Shares follow from frequent values and bins, and are valid shares for any statistics.
 
 use super::*;
 use crate::estimate::{groups, selectivity};
@@ -22,7 +22,7 @@ fn compare(column: usize, op: CompareOp, literal: Literal) -> Expr {
 }
 
 /// A thousand rows. `n`: 500 times 7, a hundred values from 0 to 99 and 400 from 900 to 1299. `s`: 700 times
-/// `apple`, 290 times `pear` and ten others. `m`: from 0 to 1299, even.
+/// `apple`, 290 times `pear` and ten others. `m`: from 0 to 1299, evenly distributed.
 fn info() -> TableInfo {
     let schema = Schema::new(vec![
         Field::new("n", DataType::Int64, false),
@@ -67,7 +67,7 @@ fn frequent_values_and_bins_are_asked_for_numbers() {
     assert!(close(of(CompareOp::NotEq, 7), 0.5));
     assert!(close(of(CompareOp::Eq, 8), 0.001));
     assert_eq!(of(CompareOp::Eq, 500), 0.0, "its bin is empty");
-    // Half of the bin's other values, and the frequent one.
+    // Half of the bin's other values, plus the frequent one.
     assert!(close(of(CompareOp::Lt, 50), 0.55));
     assert!(close(of(CompareOp::Lt, 7), 0.007));
     assert!(close(of(CompareOp::GtEq, 100), 0.4));
@@ -136,7 +136,7 @@ fn patterns_match_as_like_does() {
     assert!(is_like("ÄbC", "äB_", true));
 }
 
-/// A table of one column with these values, with what its profile tells.
+/// A table of one column with these values, and its profile.
 fn profiled(values: &[i64]) -> TableInfo {
     let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
     let mut profile = Profile::new(&schema).unwrap();
@@ -152,10 +152,10 @@ fn profiled(values: &[i64]) -> TableInfo {
     TableInfo { schema, rows: values.len() as u64, columns: vec![column], ..info() }
 }
 
-/// A value by its place.
+/// A value by its row.
 type Shape = Box<dyn Fn(i64) -> i64>;
 
-/// Nearly all values lie in one bin, and are not spread evenly within it.
+/// Nearly all values lie in one bin, and are not evenly distributed within it.
 #[test]
 fn skewed_values_are_estimated_within_the_error_of_the_sketch() {
     let rows = 200_000_i64;

@@ -1,9 +1,9 @@
-//! Loops compiled several times, for what processors can do, and the choice between them at run time.
+//! Loops compiled several times, for different instruction sets, with the choice between them at run time.
 //!
-//! A [`Kernel`] is one body. [`Level::run`] calls the copy of it that was compiled for the level's
-//! instructions, with which the compiler vectorises the body's loops. Which levels there are, [`farpool_model::cpu`]
-//! says. Invariant: as the body is the same, so are the answers, for integers bit by bit; bodies on floats have to fix
-//! the order in which they add.
+//! A [`Kernel`] is a single body of code. [`Level::run`] calls the copy of it that was compiled for the
+//! level's instructions, with which the compiler vectorises the body's loops. [`farpool_model::cpu`] defines
+//! the levels. Invariant: since the body is the same, so are the results, for integers bit by bit; bodies on
+//! floats have to fix the order of additions.
 //!
 //! A body and all that it calls per value must be `#[inline(always)]`: what is not inlined is compiled
 //! without the instructions.
@@ -17,7 +17,7 @@ pub(crate) use registers::SPARE;
 
 /// A computation with one body for all levels.
 pub(crate) trait Kernel {
-    /// What it gives.
+    /// The result.
     type Output;
 
     /// The body; `#[inline(always)]`.
@@ -29,17 +29,17 @@ pub(crate) trait Kernel {
 pub(crate) struct Level(cpu::Level);
 
 impl Level {
-    /// What every processor has.
+    /// The instructions that every processor has.
     #[cfg(test)]
     pub(crate) const PORTABLE: Level = Level(cpu::Level::PORTABLE);
 
-    /// The level to use.
+    /// The highest level of this processor.
     #[inline]
     pub(crate) fn best() -> Level {
         Level(cpu::Level::best())
     }
 
-    /// The levels that this processor has, the lowest first.
+    /// All levels of this processor, the lowest first.
     #[cfg(test)]
     pub(crate) fn all() -> impl Iterator<Item = Level> {
         cpu::Level::all().map(Level)
@@ -70,7 +70,7 @@ impl Level {
     }
 }
 
-/// The kernel, compiled for AVX-512 as Ice Lake (2019) has it.
+/// Runs the kernel, compiled for AVX-512 as in Ice Lake (2019).
 ///
 /// # Safety
 /// The processor has the instructions.

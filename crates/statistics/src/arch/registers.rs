@@ -1,21 +1,22 @@
-//! Which of many values may change HyperLogLog: its registers, once there are more values than registers, or its
-//! set of coupons, as long as they repeat one another. Few do.
+//! Filters the values that may change a HyperLogLog: its registers, once there are more values than
+//! registers, or its set of coupons, as long as values repeat. Few values pass.
 //!
-//! With AVX-512 the registers of 16 values are gathered and compared at once; elsewhere one after the other, and
-//! without a branch, which would be guessed wrong as long as a value in twenty passes. Invariant: every value
-//! whose rank is above its register, or whose coupon is not in the set, is among those that pass, in the order in
-//! which they came.
+//! With AVX-512 the registers of 16 values are gathered and compared at once; elsewhere values are compared
+//! one by one without a branch, which would be mispredicted while about one value in twenty passes.
+//! Invariant: every value whose rank is above its register, or whose coupon is not in the set, passes, in the
+//! order of arrival.
 
 use super::Level;
 use crate::sketch::distinct::{COUPON_BITS, coupon};
 use farpool_model::cpu::Instructions;
 
-/// Coupons that are written at once, of which only the first may be meant.
+/// Number of coupons that one store writes, of which only the first may be valid.
 pub(crate) const SPARE: usize = 16;
 
 impl Level {
-    /// Puts the coupons of those hashes to the front of `to` whose ranks are above `floor` and, if there are
-    /// `registers`, above theirs; how many these are. `to` has room for all of them and [`SPARE`] more.
+    /// Writes to the front of `to` the coupons of those hashes whose ranks are above `floor` and, if there
+    /// are `registers`, above their register; returns their number. `to` has room for the coupons of all
+    /// hashes and [`SPARE`] more.
     pub(crate) fn passing(
         self,
         (low, high): (&[u64], &[u64]),
@@ -41,8 +42,8 @@ impl Level {
         }
     }
 
-    /// Puts those coupons to the front of `to` that are in neither of the two places of `table` where they would
-    /// first be looked for; how many these are. A table is of a power of two of places, at least 4.
+    /// Writes to the front of `to` the coupons that are in neither of the first two slots of their probe
+    /// sequence in `table`; returns their number. The length of `table` is a power of two, at least 4.
     pub(crate) fn missing(self, (low, high): (&[u64], &[u64]), table: &[u32], to: &mut [u32]) -> usize {
         assert!(low.len() == high.len() && to.len() >= low.len() + SPARE, "there is room for all");
         assert!(table.len().is_power_of_two() && table.len() >= 4, "places have numbers");
@@ -57,7 +58,7 @@ impl Level {
     }
 }
 
-/// Whether a coupon changes the registers, of which there is a power of two.
+/// Whether a coupon changes the registers, whose number is a power of two.
 #[inline(always)]
 fn is_above_register(registers: &[u8]) -> impl Fn(u32) -> bool {
     let mask = registers.len() - 1;
@@ -161,7 +162,8 @@ mod avx512 {
         passing + one_by_one(low, high, &mut to[passing..], is_above(floor))
     }
 
-    /// All but the last few values, of which those pass that `passes` says by their coupons.
+    /// Processes all values except the last few that do not fill a vector; those pass for whose coupons
+    /// `passes` is set.
     ///
     /// # Safety
     /// As above.

@@ -1,52 +1,52 @@
-//! Counting many values: the bins of a block of them are calculated by the processor's wide instructions, then
-//! counted in tables that take turns, so that values of one bin do not each wait for the count of the one before.
+//! Counts many values: the bins of a block of values are computed with vector instructions, then counted in
+//! several tables in turn, so that consecutive values of one bin do not wait for each other's count.
 //!
-//! Invariant: the counts are those that [`super::fill`] finds value by value.
+//! Invariant: the counts are the same as those that [`super::fill`] computes value by value.
 
 use super::{BINS_MAX, Bins, exp2};
 use crate::arch::{Kernel, Level};
 use crate::floats::{float_of_order, float_order};
 
-/// Values whose bins are calculated at once: they stay in the L1 cache.
+/// Values per block: they stay in the L1 cache.
 const BLOCK: usize = 1024;
 
-/// Values from which on the tables are worth being cleared and added up.
+/// Least number of values for which clearing and summing the tables pays.
 pub(super) const VALUES_MIN: usize = BLOCK;
 
-/// Values that are counted between two times of adding up: no count leaves 32 bits.
+/// Most values that are counted before the tables are summed, so that no count exceeds 32 bits.
 const VALUES_MAX: usize = 1 << 30;
 
-/// Tables, and the counts of each: those of the bins, and of what is in no bin.
+/// Number of tables, and counts of each: those of the bins, and of values in no bin.
 const TABLES: usize = 4;
 const PLACES: usize = 2 * BINS_MAX;
 
-/// Where values are counted that are in no bin.
+/// The place of values that are in no bin.
 const NOWHERE: u16 = BINS_MAX as u16;
 
-/// Counts integers; `None`, and nothing is counted, where the bins are numbered beyond 64 bits.
+/// Counts integers; returns `None`, with nothing counted, if bin numbers exceed 64 bits.
 pub(super) fn whole<T: Copy + Ord + Into<i64>>(bins: &mut Bins<i128>, values: &[T]) -> Option<()> {
     let Some((low, high)) = Level::best().run(WholeRange(values)) else { return Some(()) };
     bins.cover(low.into().into(), high.into().into());
     let first = i64::try_from(bins.first).ok()?;
-    // A wider shift than 63 leaves the sign, as one of 63 does.
+    // Shifting by 63 already leaves only the sign.
     let shift = bins.k.clamp(0, 63);
     count(values, &mut bins.counts, |values, to| Level::best().run(WholePlaces { values, shift, first, to }));
     Some(())
 }
 
-/// Counts finite values and says how many are not.
+/// Counts finite values; returns the number of the others.
 pub(super) fn real<T: Copy + Into<f64>>(bins: &mut Bins<f64>, values: &[T]) -> u64 {
     let (low, high) = Level::best().run(RealRange(values));
     if low > high {
         return values.len() as u64;
     }
-    // Negative zero is zero.
+    // Turns -0.0 into 0.0.
     bins.cover(low + 0.0, high + 0.0);
     let (scale, first) = (exp2(-bins.k), bins.first as f64);
     count(values, &mut bins.counts, |values, to| Level::best().run(RealPlaces { values, scale, first, to }))
 }
 
-/// Adds how many of the values have which place to the counts; how many have [`NOWHERE`].
+/// Counts the places of `values` in `counts`; returns how many are [`NOWHERE`].
 fn count<T>(values: &[T], counts: &mut [u64], places: impl Fn(&[T], &mut [u16])) -> u64 {
     let (mut tables, mut nowhere) = ([[0_u32; PLACES]; TABLES], 0);
     let mut room = [0; BLOCK];
@@ -72,7 +72,7 @@ fn count<T>(values: &[T], counts: &mut [u64], places: impl Fn(&[T], &mut [u16]))
     nowhere
 }
 
-/// The least and the greatest of integers; `None` without any.
+/// Finds the least and the greatest integer; `None` if there are no values.
 struct WholeRange<'a, T>(&'a [T]);
 
 impl<T: Copy + Ord> Kernel for WholeRange<'_, T> {
@@ -85,7 +85,7 @@ impl<T: Copy + Ord> Kernel for WholeRange<'_, T> {
     }
 }
 
-/// The places of integers among bins of which the first is numbered `first`.
+/// Computes the place of each integer: the number of its bin, counted from the bin `first`.
 struct WholePlaces<'a, T> {
     values: &'a [T],
     shift: i32,
@@ -104,13 +104,13 @@ impl<T: Copy + Into<i64>> Kernel for WholePlaces<'_, T> {
     }
 }
 
-/// The least and the greatest finite value; an infinity above the other one without any.
+/// Finds the least and the greatest finite value; if there is none, the least is above the greatest.
 struct RealRange<'a, T>(&'a [T]);
 
 impl<T: Copy + Into<f64>> Kernel for RealRange<'_, T> {
     type Output = (f64, f64);
 
-    /// By their orders, for the compiler keeps to the order in which floats are compared.
+    /// Compares order-preserving integers, since the compiler does not reorder comparisons of floats.
     #[inline(always)]
     fn run(self) -> (f64, f64) {
         let (mut low, mut high) = (i64::MAX, i64::MIN);
@@ -127,14 +127,14 @@ impl<T: Copy + Into<f64>> Kernel for RealRange<'_, T> {
     }
 }
 
-/// 2^52: a small whole number that is added to it stands in its lowest bits. A conversion to an integer would not
-/// be done for many floats at once.
+/// 2^52: when a small whole number is added to it, the lowest bits of the sum are that number. Conversion to
+/// an integer would not vectorise.
 const INTEGERS: f64 = (1_u64 << 52) as f64;
 
-/// The places of floats.
+/// Computes the place of each float.
 struct RealPlaces<'a, T> {
     values: &'a [T],
-    /// One over the width of a bin.
+    /// The reciprocal of a bin's width.
     scale: f64,
     first: f64,
     to: &'a mut [u16],
@@ -148,7 +148,7 @@ impl<T: Copy + Into<f64>> Kernel for RealPlaces<'_, T> {
         for (value, to) in self.values.iter().zip(self.to) {
             let value: f64 = (*value).into();
             let scaled = value * self.scale;
-            // What underflows to zero still belongs to the bin on its side of it.
+            // A value that underflows to zero stays in the bin on its side of zero.
             let bin = if scaled == 0.0 && value < 0.0 { -1.0 } else { scaled.floor() };
             let place = if value.is_finite() { bin - self.first } else { f64::from(NOWHERE) };
             *to = (place + INTEGERS).to_bits() as u16;

@@ -1,5 +1,5 @@
-//! Counting the values of arrays, many at once as [`super::blocks`] does, others one by one. The range of an
-//! array is found first, so that the loop that counts has nothing to decide.
+//! Counts the values of arrays: many at once as in [`super::blocks`], few one by one. The range of an array
+//! is determined first, so that the counting loop has no branches for it.
 
 use super::{Bins, Filled, Histogram, Number, blocks, exp2};
 use crate::decimals;
@@ -10,7 +10,7 @@ use arrow_schema::DataType;
 use farpool_model::{Error, Result, with_narrow_integer};
 use std::borrow::Cow;
 
-/// With `counts`, how often each value counts.
+/// Adds the values of an array; `counts` tells how often each value counts.
 pub(super) fn fill(histogram: &mut Histogram, values: &dyn Array, counts: Option<&[u64]>) -> Result<()> {
     match &mut histogram.filled {
         Filled::Whole(bins) => return fill_whole(bins, values, counts),
@@ -40,7 +40,7 @@ fn other_kind(data_type: &DataType) -> Error {
     Error::invalid(format!("values of type {data_type} in a histogram of other numbers"))
 }
 
-/// Numbers that fit 64 bits with a sign: the bin is a shift and a difference of 64-bit numbers.
+/// Counts integers that fit signed 64 bits: the bin is a shift and a subtraction of 64-bit integers.
 fn narrow<T>(bins: &mut Bins<i128>, values: &dyn Array, counts: Option<&[u64]>)
 where
     T: ArrowPrimitiveType,
@@ -53,10 +53,10 @@ where
     let Some((low, high)) = range(values) else { return };
     let (low, high): (i64, i64) = (low.into(), high.into());
     bins.cover(low.into(), high.into());
-    // A wider shift than 63 leaves the sign, as one of 63 does.
+    // Shifting by 63 already leaves only the sign.
     let shift = bins.k.clamp(0, 63);
     let Ok(first) = i64::try_from(bins.first) else {
-        // Only beside wider numbers.
+        // Happens only if wider numbers were counted, too.
         let (k, first, bins) = (bins.k, bins.first, &mut bins.counts);
         return each(values, counts, |v, count| {
             add(bins, (i128::from(v.into()).bin(k) - first) as usize, count)
@@ -82,7 +82,7 @@ where
     each(values, counts, |value, count| add(bins, (value.into().bin(k) - first) as usize, count));
 }
 
-/// Counts finite values and says how many are not.
+/// Counts finite values; returns the number of the others.
 fn fill_real<T>(bins: &mut Bins<f64>, values: &PrimitiveArray<T>, counts: Option<&[u64]>) -> u64
 where
     T: ArrowPrimitiveType,
@@ -102,7 +102,7 @@ where
     if low > high {
         return outside;
     }
-    // Negative zero is zero.
+    // Turns -0.0 into 0.0.
     bins.cover(low + 0.0, high + 0.0);
     let (scale, first) = (exp2(-bins.k), bins.first as f64);
     let bins = &mut bins.counts;
@@ -117,7 +117,7 @@ where
     outside
 }
 
-/// The values that are not NULL, if they are many and count once each.
+/// Returns the values that are not NULL, if there are many and each counts once.
 fn many<'a, T: ArrowPrimitiveType>(
     values: &'a PrimitiveArray<T>,
     counts: Option<&[u64]>,
@@ -131,7 +131,7 @@ fn many<'a, T: ArrowPrimitiveType>(
     })
 }
 
-/// The numbers in 64 bits with a sign, if they all fit.
+/// Converts the numbers to signed 64-bit integers, if all of them fit.
 fn narrowed<T: Copy + Into<i128>>(values: &[T]) -> Option<Vec<i64>> {
     const BLOCK: usize = 1024;
     let mut narrow = vec![0; values.len()];
@@ -167,7 +167,7 @@ where
     range
 }
 
-/// Each value that is not NULL, and how often it counts.
+/// Calls `f` with each value that is not NULL and how often it counts.
 fn each<T: ArrowPrimitiveType>(
     values: &PrimitiveArray<T>,
     counts: Option<&[u64]>,

@@ -1,11 +1,11 @@
-//! Against a naive twin that keeps every value, in any order and division.
+//! Tests against a naive twin that sees all values at once, in any order and division.
 
 use super::*;
 use arrow_array::{ArrayRef, Decimal128Array, Float64Array, Int64Array, PrimitiveArray, UInt64Array};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// The twin: the finest dyadic bins for the whole range, each value put in its own.
+/// The twin: dyadic bins for the whole range, to which values are added one by one.
 fn naive<T: Number>(values: &[T]) -> Option<Bins<T>> {
     let first = *values.first()?;
     let low = values.iter().copied().fold(first, |a, b| if b < a { b } else { a });

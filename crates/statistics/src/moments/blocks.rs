@@ -1,4 +1,5 @@
-//! Rows in blocks that stay in the cache, each with one set of NULLs.
+//! Processes rows in blocks that stay in the cache. A block is added to the sums that all columns share or,
+//! if it has NULLs that count pair by pair, to those per pair.
 
 use super::layout::Layout;
 use super::matrix::BLOCK_ROWS;
@@ -9,10 +10,10 @@ use arrow_array::{Array, ArrayRef};
 use farpool_model::NullHandling;
 use std::fmt;
 
-/// Rows of a block with floats: 24 columns of it stay in the L1 cache and its neighbour.
+/// Rows of a block with floats: 24 columns of it stay in the L1 and L2 caches.
 const FLOAT_ROWS: usize = 1024;
 
-/// Room for blocks: no part of a state.
+/// Scratch memory for blocks; not part of a state.
 #[derive(Default)]
 pub(crate) struct Room {
     exact: exact::Room,
@@ -38,12 +39,12 @@ impl Room {
     }
 }
 
-/// Rows of a block.
+/// The number of rows of a block.
 pub(crate) fn rows(layout: &Layout) -> usize {
     if layout.exact < layout.columns() { FLOAT_ROWS } else { BLOCK_ROWS }
 }
 
-/// Adds the rows of a block in which nothing is NULL, or which count only then.
+/// Adds a block without NULLs, or one in which only rows without NULLs count.
 pub(crate) fn add_shared(layout: &Layout, arrays: &[ArrayRef], room: &mut Room, whole: &mut Shared) {
     let mask = common_mask(arrays);
     let rows = arrays.first().map_or(0, |array| array.len());
@@ -66,7 +67,7 @@ pub(crate) fn add_shared(layout: &Layout, arrays: &[ArrayRef], room: &mut Room, 
     whole.merge(layout, block);
 }
 
-/// Adds the rows of a block in which a NULL leaves the others of its row alone.
+/// Adds a block in which a row with a NULL still counts for the pairs without the NULL.
 pub(crate) fn add_split(layout: &Layout, arrays: &[ArrayRef], room: &mut Room, split: &mut Split) {
     let masks: Vec<Option<Vec<u8>>> = arrays.iter().map(mask).collect();
     if exact::add_split(layout, arrays, &masks, &mut room.exact, split) {
@@ -77,18 +78,18 @@ pub(crate) fn add_split(layout: &Layout, arrays: &[ArrayRef], room: &mut Room, s
     }
 }
 
-/// Whether the block's rows do not count for all pairs or none.
+/// Whether some rows of the block count for some pairs but not for all.
 pub(crate) fn splits(layout: &Layout, arrays: &[ArrayRef]) -> bool {
     layout.nulls == NullHandling::Pairwise && arrays.iter().any(|array| array.null_count() > 0)
 }
 
-/// 255 for each value, 0 for each NULL.
+/// Returns 255 for each value and 0 for each NULL; `None` without NULLs.
 fn mask(array: &ArrayRef) -> Option<Vec<u8>> {
     let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0)?;
     Some(nulls.iter().map(|valid| if valid { u8::MAX } else { 0 }).collect())
 }
 
-/// 255 for each row without a NULL, 0 for the others.
+/// Returns 255 for each row without a NULL and 0 for the others; `None` without NULLs.
 fn common_mask(arrays: &[ArrayRef]) -> Option<Vec<u8>> {
     arrays.iter().filter_map(mask).reduce(|mut common, mask| {
         common.iter_mut().zip(mask).for_each(|(common, mask)| *common &= mask);

@@ -1,8 +1,7 @@
-//! Moments as bytes, and back.
+//! Encoding and decoding of moments.
 //!
-//! Invariant: equal states of integers have equal bytes; any byte string gives a state that the program
-//! could have made, as far as each of its numbers tells by itself, or `Corrupt`. The form is in
-//! `docs/wire.md`.
+//! Invariant: equal states of integers have equal bytes. Decoding any bytes gives a state that is plausible
+//! as far as each number can be checked by itself, or `Corrupt`. The format is in `docs/wire.md`.
 
 use super::Moments;
 use super::integers::Integers;
@@ -15,10 +14,10 @@ use super::wide::{WORDS, Wide};
 use arrow_schema::DataType;
 use farpool_model::{Error, NullHandling, Result, limits};
 
-/// The version of the form of bytes.
+/// The version of the encoding.
 pub const MOMENTS_VERSION: u8 = 1;
 
-/// The number of each type without parameters, as bytes have it; [`DECIMAL`] has its digits behind it.
+/// The number that encodes each type without parameters; [`DECIMAL`] is followed by precision and scale.
 const TYPES: [(DataType, u8); 10] = [
     (DataType::Int8, 1),
     (DataType::Int16, 2),
@@ -45,7 +44,7 @@ pub(crate) fn write(moments: &Moments) -> Vec<u8> {
     sealed_moments(&to)
 }
 
-/// A state's bytes without their checksum, and the checksum behind them: for tests of what decodes them.
+/// Appends the checksum to the body of a state; for tests of decoders.
 #[doc(hidden)]
 pub fn sealed_moments(body: &[u8]) -> Vec<u8> {
     [body, &checksum(body).to_le_bytes()].concat()
@@ -133,7 +132,7 @@ fn write_split(to: &mut Vec<u8>, split: &Split) {
     }
 }
 
-/// Each as its count of bytes and as few bytes as tell it and its sign.
+/// Encodes each integer as a byte count and its significant bytes.
 fn write_integers(to: &mut Vec<u8>, integers: &Integers) {
     for index in 0..integers.len() {
         let bytes: Vec<u8> = integers.get(index).0.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -143,7 +142,7 @@ fn write_integers(to: &mut Vec<u8>, integers: &Integers) {
     }
 }
 
-/// How many of the bytes tell a number and its sign; 0 has none.
+/// The number of bytes that determine a number and its sign; 0 for the number 0.
 fn significant(bytes: &[u8]) -> usize {
     let sign = if bytes.last().is_some_and(|byte| byte.cast_signed() < 0) { 0xff } else { 0 };
     let count = bytes.iter().rposition(|byte| *byte != sign).map_or(0, |last| last + 1);
@@ -170,7 +169,7 @@ impl Reader<'_> {
         Ok(array)
     }
 
-    /// Refuses, before memory is taken, more than there are bytes for.
+    /// Checks, before memory is allocated, that `bytes` more bytes are there.
     fn expect(&self, bytes: usize) -> Result<()> {
         if bytes <= self.0.len() { Ok(()) } else { Err(damaged("it ends too early")) }
     }
@@ -209,7 +208,7 @@ impl Reader<'_> {
         Ok(Mean { high: self.float()?, low: self.float()? })
     }
 
-    /// An integer no further from 0 than `bound`.
+    /// Reads an integer whose magnitude is at most `bound`.
     fn integer(&mut self, bound: Wide) -> Result<Wide> {
         let count = usize::from(self.byte()?);
         if count > 8 * WORDS {
@@ -281,12 +280,12 @@ impl Reader<'_> {
     }
 }
 
-/// How far from 0 the sum over `rows` of the product of the columns at these places may be.
+/// Upper bound of the magnitude of the sum over `rows` rows of the product of the columns at these places.
 fn bound(layout: &Layout, rows: u64, places: &[usize]) -> Wide {
     places.iter().fold(Wide::from(rows), |bound, place| bound * Wide::from(greatest(layout, *place)))
 }
 
-/// The greatest distance from 0 of a value at this place.
+/// The greatest magnitude of a value at this place.
 fn greatest(layout: &Layout, place: usize) -> u128 {
     match layout.types[layout.at[place]] {
         DataType::Int8 => 1 << 7,

@@ -1,9 +1,9 @@
-//! A block of exact columns: the least value of each is taken off, what remains is cut into bytes, and the
-//! products of all pairs of bytes give those of all pairs of values.
+//! Moments of a block of exact columns: the least value of each column is subtracted, the distances are cut
+//! into bytes, and the products of all pairs of bytes give those of all pairs of values.
 //!
-//! That way one kernel serves all types, its work follows from the values and not from their type, and
-//! nothing overflows: the sums of a block fit 32 bits for each pair of bytes, and only whole blocks are added
-//! up in wide integers.
+//! That way one kernel serves all types, its work depends on the values and not on their type, and nothing
+//! overflows: the sums of a block fit 32 bits for each pair of bytes, and only totals of blocks are added in
+//! wide integers.
 
 use super::arch::{Kernel, Level};
 use super::few::{self, Distances};
@@ -22,7 +22,7 @@ use std::ops::Range;
 /// Columns of bytes whose products are taken at once: these and as many others fill the L2 cache.
 const TILE_BYTES: usize = 256;
 
-/// Room for the blocks of one state, used again and again.
+/// Scratch memory for the blocks of one state.
 #[derive(Default)]
 pub(crate) struct Room {
     distances: Distances,
@@ -45,17 +45,17 @@ impl Room {
 #[derive(Clone, Copy, Debug)]
 struct Column {
     low: i128,
-    /// Where its bytes start.
+    /// Index in the matrix of the column's first byte.
     first: usize,
-    /// How many bytes its values have above `low`.
+    /// Number of bytes of the values' distances from `low`.
     bytes: usize,
-    /// The sum of its values above `low`.
+    /// The sum of the distances from `low`.
     above: Wide,
     /// The sum of its values.
     sum: Wide,
 }
 
-/// Columns whose bytes are neighbours.
+/// A range of columns whose bytes are adjacent in the matrix.
 struct Tile {
     places: Range<usize>,
     bytes: Range<usize>,
@@ -65,11 +65,11 @@ struct Tile {
 pub(crate) trait Number: Copy + Ord + Into<i128> {
     const LOWEST: Self;
     const HIGHEST: Self;
-    /// The byte from `shift` on of the distance from `low`, which is no greater.
+    /// The byte at bit `shift` of the distance from `low`, which must be at most the value.
     fn byte(self, low: Self, shift: u32) -> u8;
-    /// The lowest 32 bits of that distance.
+    /// The lowest 32 bits of the distance from `low`.
     fn low_distance(self, low: Self) -> u32;
-    /// How far it is from another, which the nearest float tells.
+    /// The difference to another number, as the nearest float.
     fn distance(self, from: Self) -> f64;
 }
 
@@ -89,7 +89,7 @@ macro_rules! numbers {
             #[inline(always)]
             #[allow(clippy::cast_sign_loss, reason = "modulo the type")]
             fn low_distance(self, low: $t) -> u32 {
-                // A narrower type with sign would go on with its sign.
+                // A narrower signed type would be sign-extended.
                 const MASK: u128 = u128::MAX >> (u128::BITS - <$t>::BITS);
                 (self.wrapping_sub(low) as u32) & MASK as u32
             }
@@ -125,7 +125,7 @@ fn halves(value: (i64, i64), from: (i64, i64)) -> f64 {
     (value.0 - from.0) as f64 * (1u64 << 32) as f64 + (value.1 - from.1) as f64
 }
 
-/// The least and the greatest of the values whose byte of the mask is set.
+/// Finds the least and the greatest of the values whose mask byte is set.
 struct Ends<'a, T>(&'a [T], Option<&'a [u8]>);
 
 impl<T: Number> Kernel for Ends<'_, T> {
@@ -145,7 +145,7 @@ impl<T: Number> Kernel for Ends<'_, T> {
     }
 }
 
-/// One byte of each value, 0 where the mask is not set and behind the values.
+/// Writes one byte of each value's distance, 0 where the mask is not set and past the values.
 struct Cut<'a, T> {
     values: &'a [T],
     mask: Option<&'a [u8]>,
@@ -168,7 +168,7 @@ impl<T: Number> Kernel for Cut<'_, T> {
     }
 }
 
-/// The lowest 32 bits of each value above the least one, 0 where the mask is not set.
+/// Writes the lowest 32 bits of each value's distance, 0 where the mask is not set.
 struct CutDistances<'a, T> {
     values: &'a [T],
     mask: Option<&'a [u8]>,
@@ -191,7 +191,7 @@ impl<T: Number> Kernel for CutDistances<'_, T> {
     }
 }
 
-/// The least value of a column, and the bytes of the others above it.
+/// Returns the least value of a column, and the number of bytes of the greatest distance from it.
 fn ends(level: Level, array: &ArrayRef, mask: Option<&[u8]>) -> (i128, usize) {
     let (low, span): (i128, u128) = for_exact!(array.data_type(), T => {
         let (low, high) = level.run(Ends(array.as_primitive::<T>().values(), mask));
@@ -201,7 +201,7 @@ fn ends(level: Level, array: &ArrayRef, mask: Option<&[u8]>) -> (i128, usize) {
     (low, (u128::BITS - span.leading_zeros()).div_ceil(8) as usize)
 }
 
-/// Cuts the values of a column into the bytes of the matrix from `first` on.
+/// Writes the distances of a column's values to the bytes of the matrix from `first` on.
 fn cut(level: Level, array: &ArrayRef, mask: Option<&[u8]>, column: &Column, matrix: &mut Bytes) {
     for_exact!(array.data_type(), T => {
         for byte in 0..column.bytes {
@@ -212,7 +212,7 @@ fn cut(level: Level, array: &ArrayRef, mask: Option<&[u8]>, column: &Column, mat
     });
 }
 
-/// Cuts the values of a column to 32 bits.
+/// Writes the distances of a column's values as 32-bit integers.
 fn cut_distances(level: Level, array: &ArrayRef, mask: Option<&[u8]>, low: i128, to: &mut [u32]) {
     for_exact!(array.data_type(), T => {
         let low = <T as ArrowPrimitiveType>::Native::try_from(low).unwrap_or_default();
@@ -220,7 +220,7 @@ fn cut_distances(level: Level, array: &ArrayRef, mask: Option<&[u8]>, low: i128,
     });
 }
 
-/// Gives each column its place in the matrix, `extra` bytes of each value included.
+/// Assigns each column its bytes in the matrix, including `extra` bytes per value; returns the tiles.
 fn arrange(columns: &mut [Column], extra: impl Fn(usize) -> usize) -> Vec<Tile> {
     let mut tiles: Vec<Tile> = Vec::new();
     let (mut start, mut next, mut from) = (0, 0, 0);
@@ -240,7 +240,7 @@ fn arrange(columns: &mut [Column], extra: impl Fn(usize) -> usize) -> Vec<Tile> 
     tiles
 }
 
-/// Sums of the rows that a mask leaves, the same ones for all columns, into sums and products.
+/// Adds the sums of the rows that a mask shared by all columns leaves to `sums` and `products`.
 pub(crate) fn add_shared(
     layout: &Layout,
     arrays: &[ArrayRef],
@@ -306,8 +306,8 @@ fn add_few<'a>(
     }
 }
 
-/// Sums of the rows that two masks leave, for each pair, as long as values fit 64 bits above the least one:
-/// whether they do.
+/// Adds, for each pair, the sums of the rows that the masks of both columns leave; returns false, adding
+/// nothing, if distances exceed 64 bits.
 pub(crate) fn add_split(
     layout: &Layout,
     arrays: &[ArrayRef],
@@ -322,7 +322,8 @@ pub(crate) fn add_split(
     if columns.iter().any(|column| column.bytes > 8) {
         return false;
     }
-    // Behind the bytes of values: those of their squares, and whether there is a value.
+    // After the bytes of the distances follow those of their squares, and one that tells whether there is a
+    // value.
     let tiles = arrange(&mut columns, |bytes| 2 * bytes + 1);
     let rows = arrays[0].len();
     room.matrix.reshape(tiles.last().map_or(0, |tile| tile.bytes.end), rows);
@@ -362,9 +363,9 @@ impl Column {
         self.sum = above + Wide::product(self.low, i128::from(count));
     }
 
-    /// The sum of products with another: that above the least values and what these add.
+    /// The sum of products with another column: that of the distances, corrected for the least values.
     fn product(&self, other: &Column, above: Wide, words: usize) -> Wide {
-        // The block's sums of integers of 64 bits are of 128.
+        // Of 64-bit integers, the sums of a block fit 128 bits.
         let times = |low: i128, sum: Wide| match words {
             4 => Wide::product(low, sum.low_i128()),
             _ => Wide::from(low) * sum,
@@ -398,7 +399,7 @@ impl Column {
 }
 
 impl Room {
-    /// The squares of a column's values above its least one, cut into bytes behind those of the values.
+    /// Writes the squares of a column's distances, cut into bytes, after the distances.
     fn cut_squares(&mut self, column: &Column, rows: usize) {
         self.squares.clear();
         self.squares.resize(rows, 0);
@@ -416,7 +417,7 @@ impl Room {
         }
     }
 
-    /// Once the matrix is filled.
+    /// Prepares the filled matrix for the kernels: sums of bytes, and the interleaved copy.
     fn seal(&mut self, level: Level) {
         self.sums.resize(self.matrix.columns(), 0);
         level.byte_sums(&self.matrix, &mut self.sums);
@@ -441,7 +442,7 @@ impl Room {
     }
 }
 
-/// A column of a block whose type has 32 bits at most: its sums fit 128.
+/// A column of a block whose type has at most 32 bits: its sums fit 128 bits.
 struct NarrowColumn {
     low: i128,
     first: usize,
@@ -471,7 +472,8 @@ struct Products<'a> {
 }
 
 impl Products<'_> {
-    /// The sum of the products of two columns' bytes, each in its place, where a value has four bytes at most.
+    /// The sum of the products of two columns' bytes, each shifted to its weight, where values have at most
+    /// four bytes.
     #[inline]
     fn narrow_total(&self, left: (usize, usize), right: (usize, usize)) -> i128 {
         let from = (left.0 - self.at.0) * self.width + right.0 - self.at.1;
@@ -484,7 +486,8 @@ impl Products<'_> {
         total.cast_signed()
     }
 
-    /// The sum of products of two values, each given by its first byte and their number.
+    /// The sum of the products of two columns, each given by the index of its first byte and the number of
+    /// its bytes.
     #[inline]
     fn total(&self, left: (usize, usize), right: (usize, usize)) -> Wide {
         let mut sums = [0u64; 40];

@@ -1,24 +1,26 @@
-//! A block of few exact columns whose values are close together: 32 bits hold them above the least one. The
-//! products of so few pairs are taken one by one, without cutting values into bytes.
+//! Fast path for a block of few exact columns whose values are close together: 32 bits hold their distances
+//! from the least value. With so few pairs, products are computed directly, without cutting values into
+//! bytes.
 //!
 //! Invariant: the sums are those of [`super::exact`], whose kernels need nearly as long for one column as for four.
 
 use super::arch::{Kernel, Level};
 use super::matrix::BLOCK_ROWS;
 
-/// Columns up to which this is quicker: one takes 0.8 ns a row in place of 2.6, three take longer (measured).
+/// The most columns for which this is faster: one takes 0.8 ns a row instead of 2.6, three take longer
+/// (measured).
 const COLUMNS_MAX: usize = 2;
 
-/// Bytes that a value may have above the least one.
+/// The most bytes of a value's distance from the least one.
 const BYTES_MAX: usize = size_of::<u32>();
 
-/// How far values are above the least ones, column by column.
+/// Distances of values from their column's least one, column by column.
 #[derive(Default)]
 pub(crate) struct Distances {
     all: Vec<u32>,
 }
 
-/// Whether columns with so many bytes above their least values are such.
+/// Whether columns whose distances take these numbers of bytes are eligible.
 pub(crate) fn fits(mut bytes: impl ExactSizeIterator<Item = usize>) -> bool {
     bytes.len() <= COLUMNS_MAX && bytes.all(|bytes| bytes <= BYTES_MAX)
 }
@@ -28,7 +30,7 @@ impl Distances {
         size_of::<u32>() * self.all.capacity()
     }
 
-    /// Room for the first `rows` values of a column.
+    /// Returns the space for the first `rows` values of a column.
     pub(crate) fn column_mut(&mut self, place: usize, rows: usize) -> &mut [u32] {
         assert!(place < COLUMNS_MAX && rows <= BLOCK_ROWS, "few columns of a block");
         self.all.resize(COLUMNS_MAX * BLOCK_ROWS, 0);
@@ -64,7 +66,7 @@ struct Product<'a>(&'a [u32], &'a [u32]);
 impl Kernel for Product<'_> {
     type Output = u128;
 
-    /// Halves: neither sum can leave 64 bits in a block.
+    /// Sums the low and high halves separately: neither sum can exceed 64 bits in a block.
     #[inline(always)]
     fn run(self) -> u128 {
         let (mut ends, mut starts) = (0_u64, 0_u64);

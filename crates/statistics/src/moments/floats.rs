@@ -1,8 +1,8 @@
-//! A block of columns of which some are floats: the mean of each is taken off, and the products of what
-//! remains are the block's co-moments.
+//! Moments of a block with float columns: each column is centered on its mean, and the products of the
+//! centered columns are the block's co-moments.
 //!
-//! Taken off first is a value of the column, so that the mean of a constant one is that value and what remains
-//! is 0 exactly.
+//! A value of the column is subtracted first, so that the mean of a constant column is exactly that value and
+//! the centered values are exactly 0.
 
 use super::arch::{Kernel, Level};
 use super::exact::Number;
@@ -23,7 +23,7 @@ use std::ops::Range;
 /// Columns whose products are taken at once: with 1024 rows these and as many others fill the L2 cache.
 const TILE: usize = 96;
 
-/// Room for the blocks of one state, used again and again.
+/// Scratch memory for the blocks of one state.
 #[derive(Default)]
 pub(crate) struct Room {
     matrix: Floats,
@@ -61,7 +61,8 @@ impl Room {
         }
     }
 
-    /// As [`Self::each_pair`] for columns that are one group at most, pair by pair: a tile would have more to multiply.
+    /// Like [`Self::each_pair`] for columns that fit one group, pair by pair: a tile would compute more
+    /// products.
     fn each_pair_of_few(&mut self, layout: &Layout, each: usize, mut f: impl FnMut(&Products, usize, usize)) {
         self.products.resize(LANES * LANES, 0.0);
         for i in 0..each * layout.columns() {
@@ -110,16 +111,16 @@ impl Products<'_> {
     }
 }
 
-/// What was taken off a column.
+/// What was subtracted from a column, and what is left.
 #[derive(Clone, Copy, Debug, Default)]
 struct Column {
     mean: Mean,
-    /// The sum of what remains, close to 0.
+    /// The sum of the centered values, close to 0.
     rest: f64,
     odd: Odd,
 }
 
-/// Sums of the rows that a mask leaves, the same ones for all columns, into a block without rows yet.
+/// Computes the sums of the rows that a mask shared by all columns leaves, into a block without rows.
 pub(crate) fn set_shared(
     layout: &Layout,
     arrays: &[ArrayRef],
@@ -144,7 +145,7 @@ pub(crate) fn set_shared(
     });
 }
 
-/// Sums of the rows that two masks leave, for each pair with a float.
+/// Adds, for each pair with a float, the sums of the rows that the masks of both columns leave.
 pub(crate) fn add_split(
     layout: &Layout,
     arrays: &[ArrayRef],
@@ -176,8 +177,8 @@ pub(crate) fn add_split(
     });
 }
 
-/// Of a pair over its own rows; `None` where these are far from the mean of a column's other rows, which is what
-/// was taken off, so that little but rounding would remain.
+/// Computes the sums of a pair over its own rows; `None` if the mean of a column over these rows is far from
+/// its mean over all rows, which was subtracted: then little but rounding errors would be left.
 fn block_sums(products: &Products, p: usize, q: usize, columns: [&Column; 2]) -> Option<FloatSums> {
     const VALUE: usize = 0;
     const SQUARE: usize = 1;
@@ -201,7 +202,7 @@ fn block_sums(products: &Products, p: usize, q: usize, columns: [&Column; 2]) ->
     })
 }
 
-/// Of a pair over its own rows, row by row.
+/// Computes the sums of a pair over its own rows, row by row.
 fn pair_sums(pair: [(&ArrayRef, Option<&[u8]>); 2]) -> FloatSums {
     let valid = |row: &usize| pair.iter().all(|(_, mask)| mask.is_none_or(|mask| mask[*row] != 0));
     let rows: Vec<usize> = (0..pair[0].0.len()).filter(valid).collect();
@@ -209,7 +210,7 @@ fn pair_sums(pair: [(&ArrayRef, Option<&[u8]>); 2]) -> FloatSums {
     scalar::floats(&x, &y, &rows)
 }
 
-/// Writes a column's values less their mean, 0 where the mask is not set.
+/// Writes the centered values of a column, 0 where the mask is not set.
 fn center(array: &ArrayRef, mask: Option<&[u8]>, count: u64, to: &mut [f64]) -> Column {
     let level = Level::best();
     let usable = |row: &usize| mask.is_none_or(|mask| mask[*row] != 0);
@@ -239,7 +240,8 @@ fn center(array: &ArrayRef, mask: Option<&[u8]>, count: u64, to: &mut [f64]) -> 
     Column { mean: base.plus(first).plus(shift), rest, odd }
 }
 
-/// Gives every value that is no number that of a row which counts, so that it adds nothing: its kind is kept.
+/// Replaces every value that is not finite by that of a row that counts, so that it has no effect; returns
+/// which kinds there were.
 fn set_odd_aside(values: &mut [f64], mask: Option<&[u8]>) -> Odd {
     let counts = |row: usize| mask.is_none_or(|mask| mask[row] != 0);
     let usable = (0..values.len()).find(|row| counts(*row) && values[*row].is_finite());
@@ -277,7 +279,7 @@ impl Kernel for Finite<'_> {
     }
 }
 
-/// Takes a number off all values that count, makes the others 0, and gives the sum.
+/// Subtracts a number from all values that count, sets the others to 0, and returns the sum.
 struct TakeOff<'a> {
     values: &'a mut [f64],
     mask: Option<&'a [u8]>,

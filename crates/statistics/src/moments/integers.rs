@@ -1,8 +1,8 @@
-//! Many wide integers, each in as few words as the layout needs.
+//! A vector of wide integers, each stored in as few words as the layout needs.
 
 use super::wide::Wide;
 
-/// Integers of the same number of words each.
+/// Integers that all have the same number of words.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Integers {
     words: usize,
@@ -27,7 +27,7 @@ impl Integers {
         Wide::from_words(&self.all[index * self.words..][..self.words])
     }
 
-    /// Sets one; the layout's words are enough for what the program adds up.
+    /// Sets one integer; the layout has enough words for all sums.
     pub(crate) fn set(&mut self, index: usize, value: Wide) {
         self.all[index * self.words..][..self.words].copy_from_slice(&value.0[..self.words]);
     }
@@ -43,7 +43,7 @@ impl Integers {
         }
     }
 
-    /// Adds to one of two words.
+    /// Adds to an integer of two words.
     #[inline]
     pub(crate) fn add_narrow(&mut self, index: usize, value: i128) {
         let at = &mut self.all[2 * index..][..2];

@@ -1,23 +1,23 @@
-//! What a state of moments is over: the columns' types and where the numbers of a pair stand.
+//! The layout of a state of moments: the types of its columns, and the positions of the numbers of each pair.
 //!
-//! Inside a state the columns stand in another order, integers and decimals first: pairs of them are then
-//! the first part of the triangle of pairs, which is exact, and pairs with a float are the rest.
+//! A state orders the columns differently, integers and decimals first: pairs of these are then the first
+//! part of the triangle of pairs, which is exact, and pairs with a float are the rest.
 
 use arrow_schema::DataType;
 use farpool_model::{Error, NullHandling, Result, limits};
 
-/// The types of the columns and their order inside.
+/// The types of the columns and their order in a state.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Layout {
     pub(crate) types: Vec<DataType>,
     pub(crate) nulls: NullHandling,
-    /// The place of each column inside.
+    /// The place of each column in the state.
     pub(crate) places: Vec<usize>,
     /// The column at each place.
     pub(crate) at: Vec<usize>,
-    /// How many of the first places hold integers or decimals.
+    /// Number of integer and decimal columns, which have the first places.
     pub(crate) exact: usize,
-    /// Words of a sum of products of them.
+    /// Words of a sum of products of exact columns.
     pub(crate) words: usize,
 }
 
@@ -45,7 +45,7 @@ impl Layout {
         self.types.len()
     }
 
-    /// How many digits of the integers at this place stand behind the point.
+    /// The scale of the integers at a place: decimal digits after the point.
     pub(crate) fn scale(&self, place: usize) -> i32 {
         match self.types[self.at[place]] {
             DataType::Decimal128(_, scale) => i32::from(scale),
@@ -54,13 +54,13 @@ impl Layout {
     }
 }
 
-/// Where a pair of places stands in a triangle; in either order.
+/// The index in the triangle of a pair of places, which may be in either order.
 pub(crate) fn pair_at(p: usize, q: usize) -> usize {
     let (p, q) = (p.max(q), p.min(q));
     triangle(p) + q
 }
 
-/// Pairs of `count` columns, each with itself too.
+/// The number of pairs of `count` columns, including each column with itself.
 pub(crate) fn triangle(count: usize) -> usize {
     count * (count + 1) / 2
 }

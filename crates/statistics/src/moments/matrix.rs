@@ -1,15 +1,15 @@
-//! Columns of bytes, and of floats, as the kernels read them: each column in one piece, and groups of columns
-//! interleaved row by row.
+//! Matrices of bytes and of floats in the layouts that kernels read: each column contiguous, and groups of
+//! columns interleaved row by row.
 
 use std::ops::Range;
 
-/// Columns of bytes that are interleaved.
+/// Number of columns of bytes in an interleaved group.
 pub(crate) const GROUP: usize = 16;
 
-/// Bytes of a cache line, and rows of bytes that a step takes.
+/// Bytes of a cache line, which is also the number of rows of bytes per step.
 pub(crate) const LINE: usize = 64;
 
-/// Columns of floats that are interleaved.
+/// Number of columns of floats in an interleaved group.
 pub(crate) const LANES: usize = 8;
 
 /// Rows of one block. Products of as many bytes fit 32 bits, and 16 columns of 32-bit integers the L2 cache.
@@ -17,7 +17,7 @@ pub(crate) const BLOCK_ROWS: usize = 4096;
 
 const _: () = assert!(BLOCK_ROWS * 255 * 255 <= u32::MAX as usize);
 
-/// Columns of bytes, of up to [`BLOCK_ROWS`] rows.
+/// A matrix of columns of bytes, with up to [`BLOCK_ROWS`] rows.
 #[derive(Default)]
 pub(crate) struct Bytes {
     columns: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Bytes {
 }
 
 impl Bytes {
-    /// Makes room for `columns` of `rows` bytes; what they hold is arbitrary.
+    /// Resizes to `columns` columns of `rows` bytes with arbitrary contents.
     pub(crate) fn reshape(&mut self, columns: usize, rows: usize) {
         self.columns = columns.next_multiple_of(GROUP);
         self.lines = rows.div_ceil(LINE);
@@ -45,8 +45,8 @@ impl Bytes {
         self.lines
     }
 
-    /// Bytes from a column to the next: one line more than there are, or all columns would compete for the
-    /// same lines of the cache.
+    /// Bytes from one column to the next: one line more than a column has, because columns at multiples of a
+    /// large power of two would compete for the same lines of the cache.
     pub(crate) fn stride(&self) -> usize {
         (self.lines + 1) * LINE
     }
@@ -59,7 +59,7 @@ impl Bytes {
         &self.plain[aligned(&self.plain)..][index * self.stride()..][..count * self.stride()]
     }
 
-    /// A column to fill; what is behind the rows must become 0.
+    /// Returns a column to be filled; bytes past the rows must be set to 0.
     pub(crate) fn column_mut(&mut self, index: usize) -> &mut [u8] {
         let (stride, length, start) = (self.stride(), self.lines * LINE, aligned(&self.plain));
         &mut self.plain[start..][index * stride..][..length]
@@ -70,12 +70,12 @@ impl Bytes {
         &self.interleaved[start..][group * stride..][..self.lines * LINE * GROUP]
     }
 
-    /// Bytes from an interleaved group to the next, for the same reason.
+    /// Bytes from one interleaved group to the next, padded like [`Bytes::stride`].
     pub(crate) fn group_stride(&self) -> usize {
         self.stride() * GROUP
     }
 
-    /// All columns, and the room for them interleaved.
+    /// Returns all columns, and the space for the interleaved copy.
     pub(crate) fn both_mut(&mut self) -> (&[u8], &mut [u8]) {
         let (plain, interleaved) = (aligned(&self.plain), aligned(&self.interleaved));
         let length = self.columns / GROUP * self.group_stride();
@@ -86,7 +86,7 @@ impl Bytes {
         self.plain.capacity() + self.interleaved.capacity()
     }
 
-    /// Asserts what the kernels rely on.
+    /// Asserts the preconditions of the kernels.
     pub(crate) fn check(&self, left: &Range<usize>, right: &Range<usize>, room: usize, width: usize) {
         assert!(self.lines > 0 && left.end <= self.columns && right.end <= self.columns);
         assert!([left.start, left.end, right.start, right.end].iter().all(|k| k.is_multiple_of(GROUP)));
@@ -94,7 +94,7 @@ impl Bytes {
     }
 }
 
-/// Where the first whole line starts.
+/// Returns the offset of the first whole line.
 fn aligned(bytes: &[u8]) -> usize {
     bytes.as_ptr().align_offset(LINE)
 }
@@ -106,7 +106,7 @@ fn grow<T: Clone + Default>(values: &mut Vec<T>, length: usize) {
     }
 }
 
-/// Columns of floats, of up to [`BLOCK_ROWS`] rows.
+/// A matrix of columns of floats, with up to [`BLOCK_ROWS`] rows.
 #[derive(Default)]
 pub(crate) struct Floats {
     columns: usize,
@@ -116,7 +116,7 @@ pub(crate) struct Floats {
 }
 
 impl Floats {
-    /// Makes room for `columns` of `rows` values; what they hold is arbitrary.
+    /// Resizes to `columns` columns of `rows` values with arbitrary contents.
     pub(crate) fn reshape(&mut self, columns: usize, rows: usize) {
         (self.columns, self.rows) = (columns.next_multiple_of(LANES), rows);
         let plain = self.columns * self.stride();
@@ -133,7 +133,7 @@ impl Floats {
         self.rows
     }
 
-    /// As for bytes.
+    /// Values from one column to the next, padded like [`Bytes::stride`].
     fn stride(&self) -> usize {
         self.rows.next_multiple_of(LANES) + LANES
     }
@@ -151,7 +151,7 @@ impl Floats {
         &self.interleaved[group * self.rows..][..self.rows]
     }
 
-    /// Copies the columns to their groups.
+    /// Fills the interleaved copy.
     pub(crate) fn interleave(&mut self) {
         let stride = self.stride();
         for (group, to) in self.interleaved.chunks_exact_mut(self.rows).take(self.columns / LANES).enumerate()
@@ -168,7 +168,7 @@ impl Floats {
         8 * self.plain.capacity() + 8 * LANES * self.interleaved.capacity()
     }
 
-    /// Asserts what the kernels rely on.
+    /// Asserts the preconditions of the kernels.
     pub(crate) fn check(&self, left: &Range<usize>, right: &Range<usize>, room: usize, width: usize) {
         assert!(left.end <= self.columns && right.end <= self.columns);
         assert!([left.start, left.end, right.start, right.end].iter().all(|k| k.is_multiple_of(LANES)));

@@ -1,11 +1,11 @@
-//! A mean in twice the precision of a float: the co-moments of two parts depend on the difference of their
-//! means, of which little would remain far from 0.
+//! A mean in twice the precision of a float: merging co-moments needs the difference of two means, which
+//! would lose most of its digits for means far from 0.
 
-/// `high` + `low`.
+/// The mean `high` + `low`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Mean {
     pub(crate) high: f64,
-    /// What `high` is short of, by rounding.
+    /// The rounding error of `high`.
     pub(crate) low: f64,
 }
 
@@ -25,7 +25,7 @@ impl Mean {
         if high.is_finite() { Mean { high, low } } else { Mean { high, low: 0.0 } }
     }
 
-    /// How far it is from another.
+    /// The difference to another mean.
     pub(crate) fn minus(self, other: Mean) -> f64 {
         (self.high - other.high) + (self.low - other.low)
     }

@@ -6,8 +6,8 @@
 //!   with a float counts as the nearest float.
 //! - Exact for pairs of integers and decimals, at any length up to 2^62 rows: no sum wraps, none is rounded
 //!   before the mean is off. Floats: co-moments around the mean of each block, joined block by block.
-//! - A NaN or an infinity in a float makes NaN of all answers on pairs with its column, except of the mean,
-//!   which is the infinity if there is but one kind; other pairs do not notice it. So does numpy; DuckDB
+//! - A NaN or an infinity in a float column makes all answers on pairs with the column NaN, except the mean,
+//!   which is the infinity if only one kind occurs; other pairs are not affected. numpy does the same; DuckDB
 //!   refuses infinities.
 //! - Memory: one number for each pair of columns; six once a NULL was seen and NULLs count pair by pair.
 
@@ -47,17 +47,17 @@ use std::borrow::Cow;
 #[derive(Clone, Debug)]
 pub struct Moments {
     layout: Layout,
-    /// Of the rows in which nothing is NULL.
+    /// Sums over rows in which no column is NULL.
     whole: Shared,
-    /// Of the others, once there were any and NULLs count pair by pair.
+    /// Sums over blocks with NULLs, once there are any and NULLs count pair by pair.
     split: Option<Box<Split>>,
-    /// All rows given, which no count of a pair exceeds.
+    /// Number of all rows added; no pair has more.
     rows: u64,
     room: blocks::Room,
 }
 
 impl Moments {
-    /// Of no rows yet.
+    /// Creates moments of no rows.
     ///
     /// # Errors
     /// `Invalid` for a type without arithmetic; `OverLimit` for more than
@@ -70,23 +70,23 @@ impl Moments {
         Moments { whole: Shared::new(&layout), split: None, rows: 0, room: blocks::Room::default(), layout }
     }
 
-    /// How many columns.
+    /// Number of columns.
     pub fn columns(&self) -> usize {
         self.layout.columns()
     }
 
-    /// Their types.
+    /// The types of the columns.
     pub fn types(&self) -> &[DataType] {
         &self.layout.types
     }
 
-    /// Which rows count for a pair.
+    /// Which rows count for a pair if there are NULLs.
     pub fn nulls(&self) -> NullHandling {
         self.layout.nulls
     }
 
-    /// Rows that are added together. Who adds a multiple of these at a time gets, to the bit, the state that all rows
-    /// give at once.
+    /// Number of rows that are processed together. Adding rows in multiples of this number gives, bit for
+    /// bit, the same state as adding all rows at once.
     pub fn block_rows(&self) -> usize {
         blocks::rows(&self.layout)
     }
@@ -94,8 +94,8 @@ impl Moments {
     /// Adds rows, given column by column.
     ///
     /// # Errors
-    /// `Invalid` when these are not as many columns of these types, equally long; `OverLimit` beyond
-    /// [`limits::MOMENT_ROWS_MAX`] rows.
+    /// `Invalid` when number, types or lengths of the columns differ from what is expected; `OverLimit`
+    /// beyond [`limits::MOMENT_ROWS_MAX`] rows.
     pub fn update(&mut self, columns: &[ArrayRef]) -> Result<()> {
         let rows = values::check(&self.layout.types, columns)?;
         self.rows = rows_together(self.rows, rows as u64)?;
@@ -114,10 +114,10 @@ impl Moments {
         Ok(())
     }
 
-    /// Adds the rows of another state.
+    /// Merges the rows of another state into this one.
     ///
     /// # Errors
-    /// `Invalid` when it is over other types or counts NULLs otherwise; `OverLimit` beyond
+    /// `Invalid` when the other state has other types or treats NULLs differently; `OverLimit` beyond
     /// [`limits::MOMENT_ROWS_MAX`] rows.
     pub fn merge(&mut self, other: &Moments) -> Result<()> {
         if self.layout != other.layout {
@@ -134,25 +134,25 @@ impl Moments {
         Ok(())
     }
 
-    /// The state as bytes.
+    /// Encodes the state.
     pub fn to_bytes(&self) -> Vec<u8> {
         codec::write(self)
     }
 
-    /// The state that [`Moments::to_bytes`] wrote.
+    /// Decodes a state that [`Moments::to_bytes`] encoded.
     ///
     /// # Errors
-    /// `Corrupt` when no program wrote these bytes, or one of another version.
+    /// `Corrupt` when the bytes are not a valid state of this version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Moments> {
         codec::read(bytes)
     }
 
-    /// Lets go of the room for blocks, which the next rows take anew: for one of many states.
+    /// Frees scratch memory, which the next update allocates again; for when there are many states.
     pub fn shrink(&mut self) {
         self.room = blocks::Room::default();
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory that the state takes.
     pub fn bytes_held(&self) -> usize {
         size_of::<Moments>()
             + self.whole.bytes_held()
@@ -160,7 +160,8 @@ impl Moments {
             + self.split.as_ref().map_or(0, |split| size_of::<Split>() + split.bytes_held())
     }
 
-    /// Everything in the form for NULLs that count pair by pair, if there were any.
+    /// Returns the sums over all rows in the form for NULLs that count pair by pair; `None` if there were
+    /// none.
     fn as_split(&self) -> Option<Cow<'_, Split>> {
         let split = self.split.as_deref()?;
         if self.whole.rows == 0 {
@@ -179,12 +180,13 @@ impl Moments {
         }
     }
 
-    /// The rows that count for a pair of columns: those in which neither is NULL, or no column at all.
+    /// The number of rows that count for a pair of columns: those in which neither of the two, or no column
+    /// at all, is NULL.
     pub fn count(&self, i: usize, j: usize) -> u64 {
         self.pair(i, j).count
     }
 
-    /// The mean of a column, over the rows that count for it alone; NaN without rows.
+    /// The mean of a column, over the rows in which the column itself counts; NaN without rows.
     pub fn mean(&self, i: usize) -> f64 {
         self.pair(i, i).x.mean()
     }

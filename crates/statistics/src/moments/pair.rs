@@ -1,31 +1,31 @@
-//! From the sums of a pair of columns to the answers.
+//! Computes the answers from the sums of a pair of columns.
 //!
-//! Sums of integers become floats only here, once the mean is taken off exactly: the correlation of columns
-//! far from 0 is as good as that of columns around it.
+//! Sums of integers become floats only here, after the mean is subtracted exactly: the correlation of columns
+//! far from 0 is as accurate as that of columns around it.
 
 use super::mean::Mean;
 use super::wide::Wide;
 
-/// What a divisor of covariances counts.
+/// The divisor of variances and covariances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// All rows: these are all there are.
+    /// The number of rows: they are the whole population.
     Population,
-    /// One less than the rows: these are a sample of more.
+    /// The number of rows less one: they are a sample.
     Sample,
 }
 
-/// The line through the rows of a pair that misses their y by the least squares, and what SQL's `regr_*`
-/// functions give of them. NaN is what SQL has NULL for.
+/// The least-squares line through the rows of a pair, and the other results of SQL's `regr_*` functions. NaN
+/// stands for SQL's NULL.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Regression {
-    /// y per x; NaN where x is constant.
+    /// Slope of y over x; NaN where x is constant.
     pub slope: f64,
     /// y at x = 0; NaN where x is constant.
     pub intercept: f64,
-    /// How much of the variance of y the line explains; NaN where x is constant, 1 where only y is.
+    /// The share of the variance of y that the line explains; NaN where x is constant, 1 where only y is.
     pub r2: f64,
-    /// Rows of the pair.
+    /// Number of rows of the pair.
     pub count: u64,
     /// The mean of x.
     pub avgx: f64,
@@ -39,7 +39,7 @@ pub struct Regression {
     pub sxy: f64,
 }
 
-/// One column of a pair, as far as the rows of the pair go.
+/// One column of a pair, over the rows of the pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Side {
     pub(crate) mean: f64,
@@ -48,11 +48,11 @@ pub(crate) struct Side {
     /// The sum of squares around 0.
     pub(crate) raw: f64,
     pub(crate) odd: Odd,
-    /// How many digits of its integers stand behind the point.
+    /// The scale of its integers: decimal digits after the point.
     pub(crate) scale: i32,
 }
 
-/// Which of the values that are no numbers a column of floats has.
+/// Which kinds of values that are not finite a float column has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Odd(pub(crate) u8);
 
@@ -60,7 +60,7 @@ impl Odd {
     const NAN: u8 = 1;
     const HIGH: u8 = 2;
     const LOW: u8 = 4;
-    /// All of them.
+    /// All kinds.
     pub(crate) const ALL: u8 = 7;
 
     pub(crate) fn of(value: f64) -> Odd {
@@ -80,7 +80,7 @@ impl Odd {
         self.0 |= other.0;
     }
 
-    /// The mean of numbers of mean `mean` and these.
+    /// The mean of finite values of mean `mean` and of these.
     fn mean(self, mean: f64) -> f64 {
         match self.0 {
             0 => mean,
@@ -91,7 +91,7 @@ impl Odd {
     }
 }
 
-/// What is known of the rows of a pair.
+/// The sums over the rows of a pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Pair {
     pub(crate) count: u64,
@@ -103,13 +103,13 @@ pub(crate) struct Pair {
     pub(crate) raw: f64,
 }
 
-/// Exact sums over `count` rows around their means: sum((x - mean x) (y - mean y)).
+/// The exact sum of products around the means over `count` rows: sum((x - mean x) (y - mean y)).
 pub(crate) fn central(count: u64, x: Wide, y: Wide, xy: Wide) -> f64 {
     (Wide::from(count) * xy - x * y).to_f64() / count as f64
 }
 
 impl Side {
-    /// Of exact sums.
+    /// Converts exact sums.
     pub(crate) fn exact(count: u64, sum: Wide, squares: Wide, scale: i32) -> Side {
         Side {
             mean: sum.to_f64() / count as f64,
@@ -120,7 +120,7 @@ impl Side {
         }
     }
 
-    /// Of the mean and the sum of squares around it.
+    /// Converts a mean and the sum of squares around it.
     pub(crate) fn float(count: u64, mean: Mean, squares: f64, odd: Odd, scale: i32) -> Side {
         let mean = if count == 0 { f64::NAN } else { mean.value() };
         Side { mean, squares, raw: squares + count as f64 * mean * mean, odd, scale }
@@ -132,7 +132,7 @@ impl Side {
 }
 
 impl Pair {
-    /// The same pair, its columns in the other order.
+    /// The pair with its columns swapped.
     pub(crate) fn swapped(self) -> Pair {
         Pair { x: self.y, y: self.x, ..self }
     }
@@ -181,7 +181,8 @@ impl Pair {
     }
 }
 
-/// `xy` / sqrt(`xx` `yy`), which is at most 1 either way but for rounding; NaN where one of them is 0.
+/// `xy` / sqrt(`xx` `yy`), clamped to the range from -1 to 1, which it may leave by rounding; NaN where `xx`
+/// or `yy` is 0.
 fn ratio(xy: f64, xx: f64, yy: f64) -> f64 {
     if !(xx > 0.0 && yy > 0.0) {
         return f64::NAN;

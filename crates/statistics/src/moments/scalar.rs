@@ -1,4 +1,5 @@
-//! The plain twin: row by row, pair by pair. It also serves the few blocks for which the kernels have no form.
+//! The plain twin of the kernels: row by row, pair by pair. It also processes the few blocks that the kernels
+//! do not support.
 
 use super::layout::{Layout, pair_at, triangle};
 use super::mean::Mean;
@@ -30,7 +31,7 @@ impl Values {
         }
     }
 
-    /// The values of rows that have one, less a number that a float holds only in part.
+    /// Returns the values at `rows` that are not NULL, less a base value, and that base.
     fn apart(&self, rows: &[usize]) -> (Mean, Vec<f64>) {
         match self {
             Values::Exact(values) => {
@@ -57,7 +58,7 @@ impl Values {
     }
 }
 
-/// `value` - `from`, the nearest float where it fits 128 bits.
+/// `value` - `from` as the nearest float; approximate if the difference does not fit 128 bits.
 pub(crate) fn distance(value: i128, from: i128) -> f64 {
     value.checked_sub(from).map_or_else(|| value as f64 - from as f64, |distance| distance as f64)
 }
@@ -109,7 +110,7 @@ pub(crate) fn floats(p: &Values, q: &Values, rows: &[usize]) -> FloatSums {
     }
 }
 
-/// Values less their mean, twice: the second time it takes off what rounding left. Those that are no numbers
+/// Subtracts the mean twice: the second time removes rounding errors of the first. Values that are not finite
 /// count as the first one that is.
 fn centered((base, mut values): (Mean, Vec<f64>)) -> (Vec<f64>, Mean, Odd) {
     let mut odd = Odd::default();

@@ -9,7 +9,7 @@ use super::layout::{Layout, pair_at, triangle};
 use super::mean::Mean;
 use super::pair::{Odd, Pair, Side, central};
 
-/// The mean of a column as floats.
+/// The mean of a column whose values count as floats.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct FloatColumn {
     pub(crate) mean: Mean,
@@ -20,13 +20,13 @@ pub(crate) struct FloatColumn {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shared {
     pub(crate) rows: u64,
-    /// Of each exact column.
+    /// The sum of each exact column.
     pub(crate) sums: Integers,
-    /// Of each pair of exact columns.
+    /// The sum of products of each pair of exact columns.
     pub(crate) products: Integers,
-    /// Of every column, if one of them is of floats.
+    /// The mean of every column, if one of them is a float column.
     pub(crate) floats: Vec<FloatColumn>,
-    /// Of each pair with a float: the triangle of pairs from the first of them on.
+    /// The co-moment of each pair with a float: the triangle of pairs from the first such pair on.
     pub(crate) comoments: Vec<f64>,
 }
 
@@ -42,7 +42,7 @@ impl Shared {
         }
     }
 
-    /// Makes it one of `rows` rows whose sums of integers are 0 and whose floats are to be set.
+    /// Resets to `rows` rows with sums of integers of 0; the caller sets the floats.
     pub(crate) fn clear(&mut self, rows: u64) {
         self.rows = rows;
         self.sums.clear();
@@ -80,7 +80,7 @@ impl Shared {
         Pair { count: self.rows, x, y, products, raw }
     }
 
-    /// Adds the rows of another; together they are no more than the limit.
+    /// Merges the rows of another; together they must be within the limit.
     pub(crate) fn merge(&mut self, layout: &Layout, other: &Shared) {
         if other.rows == 0 {
             return;

@@ -1,4 +1,4 @@
-//! Sums for pairs of columns, each over its own rows: those in which neither of the two is NULL.
+//! Sums per pair of columns, each over its own rows: those in which neither of the two is NULL.
 //!
 //! Invariant: as for [`super::shared`], of which this is the general form with six numbers for each pair.
 
@@ -29,11 +29,11 @@ pub(crate) struct FloatSums {
 /// Sums of all pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Split {
-    /// Rows of each pair of exact columns.
+    /// The number of rows of each pair of exact columns.
     pub(crate) counts: Vec<u64>,
-    /// Five for each of these pairs.
+    /// Five sums for each of these pairs, as in [`ExactSums`].
     pub(crate) sums: Integers,
-    /// Of each pair with a float.
+    /// The sums of each pair with a float.
     pub(crate) floats: Vec<FloatSums>,
 }
 
@@ -51,7 +51,7 @@ impl Split {
         8 * self.counts.capacity() + self.sums.bytes_held() + size_of::<FloatSums>() * self.floats.capacity()
     }
 
-    /// Rows of the pair that has most.
+    /// The number of rows of the pair with the most.
     pub(crate) fn rows(&self) -> u64 {
         self.counts.iter().copied().chain(self.floats.iter().map(|pair| pair.count)).max().unwrap_or(0)
     }
@@ -65,7 +65,7 @@ impl Split {
         ExactSums { count: self.counts[pair], of: std::array::from_fn(|k| self.sums.get(5 * pair + k)) }
     }
 
-    /// The pair of columns at two places, the rows of `whole` included.
+    /// Returns the pair of columns at two places, including the rows of `whole`.
     pub(crate) fn pair_with(&self, layout: &Layout, whole: &Shared, p: usize, q: usize) -> Pair {
         let (pair, exact) = (pair_at(p, q), triangle(layout.exact));
         let (later, earlier) = (p.max(q), p.min(q));
@@ -87,7 +87,7 @@ impl Split {
         self.floats.iter_mut().zip(&other.floats).for_each(|(mine, theirs)| mine.merge(theirs));
     }
 
-    /// Adds rows in which nothing is NULL.
+    /// Adds rows in which no column is NULL.
     pub(crate) fn merge_shared(&mut self, layout: &Layout, other: &Shared) {
         if other.rows == 0 {
             return;

@@ -34,7 +34,7 @@ impl Numbers {
         Arc::new(builder.finish())
     }
 
-    /// A column of any type: full range, a few values or one, with NULLs in some.
+    /// A random column of any type: of the full range, of a few values or of one; some with NULLs.
     fn column(&mut self, rows: usize) -> ArrayRef {
         let (choice, bits) = (self.next() >> 40 & 15, (self.next() >> 40) as u32 % 64);
         let nulls = (self.next() >> 40 & 7).saturating_sub(4);
@@ -81,7 +81,7 @@ fn twin(columns: &[ArrayRef], nulls: NullHandling) -> Split {
     scalar::split(&layout, columns, columns[0].len())
 }
 
-/// Exact pairs to the last bit, others to within rounding.
+/// Asserts that exact pairs are equal to the last bit, others up to rounding.
 fn assert_equals_twin(moments: &Moments, twin: &Split) {
     let layout = &moments.layout;
     let nothing = Shared::new(layout);
@@ -274,7 +274,7 @@ fn odd_floats_spoil_their_own_pairs_only() {
     assert!(pairwise.correlation(0, 2).is_nan() && pairwise.correlation(1, 2).is_nan());
     assert!(pairwise.mean(0).is_nan() && pairwise.mean(1) == f64::INFINITY);
     close(pairwise.correlation(2, 3), 1.0, 1e-3, "correlation");
-    // The NULL hides the odd row.
+    // The NULL excludes the differing row.
     close(pairwise.correlation(0, 4), pairwise.correlation(2, 4), 1e-3, "correlation");
     assert!(pairwise.correlation(0, 4).is_finite());
     let listwise = moments(&columns, NullHandling::Listwise);

@@ -1,4 +1,4 @@
-//! The numbers of an Arrow array as they count for moments.
+//! Reads the numbers of Arrow arrays for moments.
 
 use crate::decimals;
 use arrow_array::cast::AsArray;
@@ -16,7 +16,7 @@ macro_rules! for_exact {
 }
 pub(crate) use for_exact;
 
-/// Refuses columns that are not those of the layout, or not equally long.
+/// Checks that the columns have the types of the layout and equal lengths; returns their length.
 pub(crate) fn check(types: &[DataType], columns: &[ArrayRef]) -> Result<usize> {
     if columns.len() != types.len() {
         return Err(Error::invalid(format!(
@@ -43,7 +43,7 @@ pub(crate) fn check(types: &[DataType], columns: &[ArrayRef]) -> Result<usize> {
     Ok(rows)
 }
 
-/// Decimals whose unscaled values fit 64 bits as such integers; other arrays as they are.
+/// Converts decimals whose unscaled values fit 64 bits to such integers; returns other arrays unchanged.
 pub(crate) fn narrowed(array: ArrayRef) -> ArrayRef {
     let Some(decimals) = array.as_primitive_opt::<Decimal128Type>() else { return array };
     let mut narrow = vec![0; decimals.len()];

@@ -1,7 +1,7 @@
 //! Integers of 384 bits, as sums of products need them: 2^62 rows of decimals of 38 digits, squared, and
 //! once more multiplied by the number of rows, stay below 2^383 (thesis, equation 3.2, without rounding).
 //!
-//! Invariant: nothing here panics; what does not fit wraps, which only a damaged state can bring about.
+//! Invariant: nothing here panics; results that do not fit wrap, which happens only with damaged states.
 
 use std::cmp::Ordering;
 use std::ops::{Add, Mul, Sub};
@@ -14,7 +14,7 @@ pub(crate) const WORDS: usize = 6;
 pub(crate) struct Wide(pub(crate) [u64; WORDS]);
 
 impl Wide {
-    /// The number that `words` hold, the lowest first; the last one's sign goes on.
+    /// Converts words, the lowest first, with sign extension.
     #[inline]
     pub(crate) fn from_words(words: &[u64]) -> Wide {
         let sign = if words.last().is_some_and(|word| word.cast_signed() < 0) { u64::MAX } else { 0 };
@@ -36,7 +36,7 @@ impl Wide {
         (u128::from(self.0[0]) | u128::from(self.0[1]) << 64).cast_signed()
     }
 
-    /// This times 2^(8 `bytes`).
+    /// Multiplies by 2^(8 `bytes`).
     pub(crate) fn shifted_left(self, bytes: usize) -> Wide {
         let (words, bits) = (bytes / 8, 8 * (bytes % 8) as u32);
         let word = |k: usize| k.checked_sub(words).map_or(0, |k| self.0[k]);
@@ -50,12 +50,12 @@ impl Wide {
         self.0[WORDS - 1].cast_signed() < 0
     }
 
-    /// The distance from 0; of the least number itself, which wraps, as a number without sign.
+    /// The absolute value; that of the least number wraps to itself, which is correct as an unsigned number.
     fn magnitude(self) -> Wide {
         if self.is_negative() { Wide::default() - self } else { self }
     }
 
-    /// The nearest float, of two that are as near the even one.
+    /// The nearest float; ties go to the even one.
     pub(crate) fn to_f64(self) -> f64 {
         let Wide(words) = self.magnitude();
         let Some(top) = words.iter().rposition(|word| *word != 0) else { return 0.0 };
@@ -69,14 +69,14 @@ impl Wide {
         if self.is_negative() { -value } else { value }
     }
 
-    /// Whether the distance from 0 is at most that of `bound`.
+    /// Whether the absolute value is at most that of `bound`.
     pub(crate) fn within(self, bound: Wide) -> bool {
         let (left, right) = (self.magnitude(), bound.magnitude());
         left.0.iter().rev().cmp(right.0.iter().rev()) != Ordering::Greater
     }
 }
 
-/// The product of two numbers without sign: less than 2^256.
+/// The product of two unsigned numbers, which is less than 2^256.
 #[inline]
 fn magnitude_product(a: u128, b: u128) -> Wide {
     let low = |value: u128| value & u128::from(u64::MAX);
@@ -151,7 +151,7 @@ fn difference(left: Wide, right: Wide) -> Wide {
 impl Mul for Wide {
     type Output = Wide;
 
-    /// The lower 384 bits of the product, which are the product where it fits.
+    /// The lower 384 bits of the product.
     fn mul(self, other: Wide) -> Wide {
         let mut product = Wide::default();
         for i in 0..WORDS {

@@ -1,12 +1,12 @@
 //! The profile of a table: for each column a sketch and, for numbers, a histogram, and the moments of the
-//! numeric columns together. Made in one pass, from arrays, or from values with how often each occurs where whoever
-//! has the column knows that.
+//! numeric columns together. It is computed in one pass, from arrays or, where the caller knows them, from
+//! values with their numbers of occurrences.
 //!
 //! An array whose values repeat is first counted by value ([`repeats`]), so that each value is hashed once;
 //! the state is the same as without.
 //!
-//! Invariant: as that of the crate: parts of a table give the same profile however they were divided, except
-//! sums of floats and the set of values kept as frequent.
+//! Invariant: as that of the crate: parts of a table merge into the same profile however the table was
+//! divided, except sums of floats and the set of values kept as frequent.
 
 mod repeats;
 mod spread;
@@ -23,10 +23,10 @@ use farpool_model::{
 };
 use repeats::{Counted, Repeats};
 
-/// What is found out about a table of up to [`limits::TAP_COLUMNS_MAX`] columns. HyperLogLog errs by 0.8 %;
-/// a value that is a hundredth of all is surely seen as frequent; Count-Min lies in the counters of
-/// Fast-AGMS. Three rows of 2^11 cost three increments a value, and their bounds are narrower than those of five
-/// rows of 2^10 (docs/decisions/2026-11-22-what-a-tap-costs.md).
+/// Sketches of the columns of a table with up to [`limits::TAP_COLUMNS_MAX`] columns. The error of
+/// HyperLogLog is 0.8 %; a value that makes up a hundredth of all is certain to be found as frequent;
+/// Count-Min uses the counters of Fast-AGMS. Three rows of 2^11 cost three increments per value, and their
+/// bounds are narrower than those of five rows of 2^10 (docs/decisions/2026-11-22-what-a-tap-costs.md).
 const EVERYTHING: SketchParameters = SketchParameters {
     distinct: Some(14),
     frequency: Some(Counters { rows: 3, precision: 11 }),
@@ -35,19 +35,19 @@ const EVERYTHING: SketchParameters = SketchParameters {
     quantiles: None,
 };
 
-/// Values of the highest level of KLL: ranks are off by less than a hundredth.
+/// Values in the highest level of KLL: the error of ranks is less than a hundredth.
 const QUANTILES: u16 = 256;
 
-/// What is found out about wider ones: distinct values, to within 1.6 %.
+/// Sketches of the columns of wider tables: distinct values only, with an error of 1.6 %.
 const LITTLE: SketchParameters =
     SketchParameters { distinct: Some(12), frequency: None, second_moment: None, top: 0, quantiles: None };
 
-/// Candidates for each frequent value that is kept, before the least frequent of them are dropped, and bytes of one
-/// besides its text, empty slots included.
+/// Candidates per frequent value that is kept, before the least frequent ones are dropped; and bytes of a
+/// candidate without its text, empty slots included.
 const CANDIDATES: usize = 8;
 const BYTES_PER_CANDIDATE: usize = 256;
 
-/// See the file's comment.
+/// Statistics of a table's columns, as mergeable states.
 #[derive(Clone, Debug)]
 pub struct Profile {
     schema: SchemaRef,
@@ -56,21 +56,21 @@ pub struct Profile {
     repeats: Repeats,
 }
 
-/// What is found out about one column.
+/// Statistics of one column.
 #[derive(Clone, Debug)]
 pub struct ColumnProfile {
-    /// Counts, bounds, distinct and frequent values.
+    /// Sketch of row counts, bounds, distinct and frequent values.
     pub sketch: Sketch,
-    /// How its numbers are spread; none for other types, and in wide tables.
+    /// Histogram of the values; `None` for columns that are not numeric, and in wide tables.
     pub histogram: Option<Histogram>,
 }
 
 /// The moments of some columns together.
 #[derive(Clone, Debug)]
 pub struct ColumnMoments {
-    /// The columns, by their positions in the schema, in ascending order.
+    /// Positions of the columns in the schema, ascending.
     pub columns: Vec<usize>,
-    /// Their moments, in the same order; NULLs are left out pair by pair.
+    /// The moments of these columns, in the same order; NULLs are left out pair by pair.
     pub moments: Moments,
 }
 
@@ -94,32 +94,32 @@ impl Profile {
         })
     }
 
-    /// The columns.
+    /// The schema of the table.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Rows seen.
+    /// Number of rows that were added.
     pub fn rows(&self) -> u64 {
         self.columns.first().map_or(0, |column| column.sketch.rows())
     }
 
-    /// What was found out about each column.
+    /// The statistics of each column.
     pub fn columns(&self) -> &[ColumnProfile] {
         &self.columns
     }
 
-    /// The moments of the numeric columns, the first [`limits::TAP_MOMENT_COLUMNS_MAX`] of them; none if
-    /// there is no numeric column.
+    /// The moments of the numeric columns, of which only the first [`limits::TAP_MOMENT_COLUMNS_MAX`] are
+    /// covered; `None` if there is no numeric column.
     pub fn moments(&self) -> Option<&ColumnMoments> {
         self.moments.as_ref()
     }
 
-    /// Takes in rows, given column by column in the types of the schema.
+    /// Adds rows, given column by column in the types of the schema.
     ///
     /// # Errors
-    /// `Invalid` when these are not the columns; `OverLimit` for more rows than can be counted. What was
-    /// taken in until then stays: the profile is of no use any more.
+    /// `Invalid` when the columns do not match the schema; `OverLimit` for more rows than can be counted. The
+    /// rows may have been added in part: discard the profile after an error.
     pub fn update(&mut self, columns: &[ArrayRef]) -> Result<()> {
         if columns.len() != self.columns.len() {
             let message = format!("a profile of {} columns was given {}", self.columns.len(), columns.len());
@@ -133,8 +133,8 @@ impl Profile {
         self.update_moments(&numbers)
     }
 
-    /// Takes in rows of one column; `bounds` are their least and their greatest value where these are known. Who
-    /// does so for one column does it for all, and for [`Profile::update_moments`].
+    /// Adds rows of one column; `bounds` are their least and greatest value, where known. The caller must add
+    /// the same rows of all other columns, too, and call [`Profile::update_moments`].
     ///
     /// # Errors
     /// As [`Profile::update`].
@@ -155,8 +155,8 @@ impl Profile {
         histogram.as_mut().map_or(Ok(()), |histogram| histogram.update(values))
     }
 
-    /// As [`Profile::update_column`] for rows of which it is known how often each value occurs: `counts` of each of
-    /// `values`, none of them NULL, and `nulls` times NULL.
+    /// Like [`Profile::update_column`], for rows given by distinct values: each of `values`, which are not
+    /// NULL, occurs as often as its count in `counts` says, and NULL `nulls` times.
     ///
     /// # Errors
     /// As [`Profile::update`].
@@ -177,7 +177,7 @@ impl Profile {
         self.columns.get_mut(column).ok_or_else(|| Error::invalid("there is no such column"))
     }
 
-    /// Takes in rows of the columns of [`Profile::moments`], in their order.
+    /// Adds rows of the columns of [`Profile::moments`], in their order.
     ///
     /// # Errors
     /// As [`Profile::update`].
@@ -185,10 +185,10 @@ impl Profile {
         self.moments.as_mut().map_or(Ok(()), |moments| moments.moments.update(numbers))
     }
 
-    /// Takes in what another profile has seen.
+    /// Merges another profile into this one.
     ///
     /// # Errors
-    /// `Invalid` when it is of other columns.
+    /// `Invalid` when the profiles are of different columns.
     pub fn merge(&mut self, other: &Profile) -> Result<()> {
         if self.columns.len() != other.columns.len() {
             return Err(of_other_columns());
@@ -197,7 +197,7 @@ impl Profile {
         self.merge_moments(other)
     }
 
-    /// Takes in what another profile has seen of one column. Who does so for one column does it for all, and for
+    /// Merges one column of another profile. The caller must merge all other columns, too, and call
     /// [`Profile::merge_moments`].
     ///
     /// # Errors
@@ -207,7 +207,7 @@ impl Profile {
         self.column_mut(column)?.merge(theirs)
     }
 
-    /// Takes in the moments that another profile has seen.
+    /// Merges the moments of another profile.
     ///
     /// # Errors
     /// As [`Profile::merge`].
@@ -219,7 +219,7 @@ impl Profile {
         }
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that the profile takes.
     pub fn bytes_held(&self) -> usize {
         let moments = self.moments.as_ref().map_or(0, |m| m.moments.bytes_held());
         self.columns.iter().map(ColumnProfile::bytes_held).sum::<usize>()
@@ -227,7 +227,8 @@ impl Profile {
             + self.repeats.bytes_held()
     }
 
-    /// The most bytes of memory that the profile of a table of `schema` takes, long bounds of strings left out.
+    /// Returns the most bytes of memory that the profile of a table of `schema` takes, without long strings
+    /// as bounds.
     ///
     /// # Errors
     /// As [`Profile::new`].
@@ -244,7 +245,7 @@ impl Profile {
         };
         let columns = schema.fields().iter().map(|field| column(field.data_type()));
         let moments = match ColumnMoments::new(schema)? {
-            // Half as much again for blocks, which groups let go of.
+            // Half as much again for the blocks, which the bound for groups does not include.
             Some(none) => {
                 of_state(StateFunction::Moments(NullHandling::Pairwise), none.moments.types())? * 3 / 2
             }
@@ -254,12 +255,12 @@ impl Profile {
     }
 }
 
-/// Whether a table has so few columns that everything is found out about them.
+/// Whether a table has few enough columns for all sketches.
 fn has_everything(schema: &SchemaRef) -> bool {
     schema.fields().len() <= limits::TAP_COLUMNS_MAX
 }
 
-/// Which sketches a column of `data_type` gets.
+/// The parameters of the sketch of a column of `data_type`.
 fn parameters(everything: bool, data_type: &DataType) -> SketchParameters {
     match everything {
         true => SketchParameters { quantiles: has_quantiles(data_type).then_some(QUANTILES), ..EVERYTHING },
@@ -298,7 +299,7 @@ impl ColumnMoments {
         Ok(Some(ColumnMoments { columns, moments }))
     }
 
-    /// The place of a column of the table among these.
+    /// The position of a table column among these columns.
     pub fn place(&self, column: usize) -> Option<usize> {
         self.columns.binary_search(&column).ok()
     }

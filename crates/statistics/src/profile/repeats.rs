@@ -1,13 +1,15 @@
 //! Counts how often each value of an array occurs, as long as values repeat: hashing a value for three
 //! sketches costs ten times as much as finding it among a few thousand.
 //!
-//! Values are compared by their bits, strings by their views: short ones lie in them, long ones are the same
-//! if they lie in the same place, as those of a dictionary page do.
+//! Values are compared by their bits, strings by their views: short strings are part of the view; long ones
+//! are equal if they share their bytes in memory, as those of a dictionary page do.
 //!
-//! The hash has no key, so that equal states come of equal rows: values may be made to collide. Where walks to free slots
-//! grow long the count is given up, as it is where few values repeat, and each value is hashed for the sketches.
+//! The hash has no key, so that equal rows give equal states; hence values can be crafted to collide.
+//! Counting stops when probe sequences grow long or few values repeat; each value is then hashed for the
+//! sketches.
 //!
-//! Invariant: the counts add up to the values that are not NULL, and a value may be given more than once.
+//! Invariant: the counts add up to the number of values that are not NULL; the same value may be listed more
+//! than once.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, UInt32Array};
@@ -18,8 +20,8 @@ use farpool_model::limits;
 /// Rows after which it is first decided whether values repeat enough.
 const TRIAL_ROWS: usize = 4096;
 
-/// Slots that are walked past for each row on average before the count is given up: a table that is half full has
-/// one or two.
+/// The most probe steps per row, on average, before counting stops: a table that is half full takes one or
+/// two.
 const STEPS_PER_ROW_MAX: usize = 16;
 
 /// Values of an array, and how often each occurs.
@@ -31,21 +33,22 @@ pub(super) struct Counted {
 /// The table in which values are counted, reused from array to array.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repeats {
-    /// For each slot one more than the number of the entry that is there; 0 where there is none.
+    /// For each slot, the index of its entry plus one; 0 if the slot is free.
     slots: Vec<u32>,
 }
 
 impl Repeats {
-    /// The most bytes that it keeps, for row groups of all their rows.
+    /// The most bytes of memory kept, for row groups of full size.
     pub const BYTES_MOST: usize =
         (limits::ROW_GROUP_ROWS + 2 * TRIAL_ROWS).next_power_of_two() * size_of::<u32>();
 
-    /// Bytes of memory that it keeps from array to array.
+    /// Bytes of memory kept from array to array.
     pub fn bytes_held(&self) -> usize {
         self.slots.capacity() * size_of::<u32>()
     }
 
-    /// How often each value occurs; `None` where not even every second row repeats another, or values collide.
+    /// Counts how often each value occurs; `None` if fewer than half of the rows repeat a value, or values
+    /// collide.
     pub fn count(&mut self, values: &ArrayRef) -> Option<Counted> {
         if values.len() < 2 || u32::try_from(values.len()).is_err() {
             return None;
@@ -93,13 +96,13 @@ fn bits<K: ArrowNativeType>(values: &ArrayRef) -> ScalarBuffer<K> {
     ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
 }
 
-/// The values that were seen, in the order in which they came first.
+/// The distinct values so far, in order of first occurrence.
 struct Entries<'a, K> {
     slots: &'a mut Vec<u32>,
     keys: Vec<K>,
     rows: Vec<u32>,
     counts: Vec<u64>,
-    /// Slots that were walked past.
+    /// Number of probe steps so far.
     steps: usize,
 }
 
@@ -110,7 +113,7 @@ impl<'a, K: Key> Entries<'a, K> {
         entries
     }
 
-    /// Slots for the values of `rows` rows, of which at most half and a trial's more are different.
+    /// Makes slots for the values of `rows` rows, at most half of which, and one trial's more, are distinct.
     fn make_room(&mut self, rows: usize) {
         self.slots.clear();
         self.slots.resize((rows + 2 * TRIAL_ROWS).next_power_of_two(), 0);
@@ -153,13 +156,13 @@ impl<'a, K: Key> Entries<'a, K> {
     }
 }
 
-/// Bits that are compared.
+/// The bits by which values are compared.
 trait Key: Copy + PartialEq {
-    /// A number whose lowest bits differ for keys that differ.
+    /// A hash whose lowest bits select the slot.
     fn mixed(self) -> u64;
 }
 
-/// A multiplication leaves the best bits on top.
+/// Folds the upper bits of a product, which are the best mixed, into the lower ones.
 fn mix(word: u64) -> u64 {
     let product = (word ^ (word >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ (product >> 32)
@@ -195,7 +198,7 @@ mod tests {
     use arrow_array::UInt64Array;
     use std::sync::Arc;
 
-    /// Whether a thousand values that each come eight times are counted.
+    /// Whether an array in which each value occurs eight times is counted.
     fn are_counted(values: &[u64]) -> bool {
         let rows = UInt64Array::from_iter_values(values.iter().copied().cycle().take(8 * values.len()));
         let rows: ArrayRef = Arc::new(rows);

@@ -1,15 +1,15 @@
-//! What a table's description tells of a column's spread: little enough to go with every description.
+//! The spread of a column as part of a table's description: small enough to be sent with every description.
 
 use super::ColumnProfile;
 use crate::{Estimate, Histogram, Quantile, Sketch};
 use farpool_model::{Literal, Spread, Value, limits};
 
-/// A value is told with how often it occurs if that is known to within this share.
+/// A frequent value is reported only if the relative error of its frequency is at most this.
 const UNCERTAINTY_MAX: f64 = 0.25;
 
 impl ColumnProfile {
-    /// The values that are surely frequent, the histogram with neighbouring bins added up, and quantiles; `None` if
-    /// there is none of these.
+    /// Returns the values that are certain to be frequent, the histogram with neighbouring bins merged, and
+    /// quantiles; `None` if there are none of these.
     pub fn spread(&self) -> Option<Spread> {
         let mut spread = Spread { frequent: frequent(&self.sketch), ..Spread::default() };
         if let Some(histogram) = &self.histogram {
@@ -40,7 +40,7 @@ fn put_bins(spread: &mut Spread, histogram: &Histogram) {
     let bins = histogram.bins(limits::SPREAD_BINS_MAX);
     let Some(first) = bins.first() else { return };
     let width = first.high - first.low;
-    // Of floats near the end of their range a bin may be wider than a float can tell.
+    // Near the end of the range of floats, the width of a bin may overflow.
     if first.low.is_finite() && width.is_finite() && width > 0.0 && bins.len() <= limits::SPREAD_BINS_MAX {
         (spread.low, spread.width) = (first.low, width);
         spread.bins = bins.iter().map(|bin| bin.count).collect();
@@ -55,7 +55,7 @@ fn put_quantiles(spread: &mut Spread, sketch: &Sketch) {
         Value::Int(value) => *value as f64,
         Value::Float(value) if value.is_nan() => f64::INFINITY,
         Value::Float(value) => *value,
-        // Only values with a distance have quantiles.
+        // Only types with a distance between values have quantiles.
         _ => f64::INFINITY,
     };
     (spread.quantiles, spread.quantile_error) = (quantiles.iter().map(number).collect(), error);

@@ -1,4 +1,4 @@
-//! A profile as the states that travel and lie in the pool, and back.
+//! Conversion of a profile to and from the encoded states that are sent and stored in the pool.
 
 use super::{ColumnMoments, ColumnProfile, Profile};
 use crate::{Histogram, Moments, Sketch};
@@ -7,8 +7,8 @@ use bytes::Bytes;
 use farpool_model::{ColumnStates, Error, MomentsState, Result, TableStatistics};
 
 impl Profile {
-    /// The states one by one, in the order in which [`Profile::arrange`] takes them: those of each column, then that of
-    /// the moments.
+    /// Encodes all states, in the order in which [`Profile::arrange`] takes them: those of each column, then
+    /// that of the moments.
     pub fn states(&self) -> Vec<Vec<u8>> {
         let columns = (0..self.columns.len()).flat_map(|column| self.column_states(column));
         columns.chain(self.moments_state()).collect()
@@ -26,8 +26,8 @@ impl Profile {
         self.moments.as_ref().map(|moments| moments.moments.to_bytes())
     }
 
-    /// Puts what this profile has seen of one column behind what `before` tells of it. Who does so for one column does
-    /// it for all, and for [`Profile::put_moments_behind`].
+    /// Merges this profile's state of one column into `before`, the state of earlier rows, and keeps the
+    /// result. The caller must do so for all columns, and call [`Profile::put_moments_behind`].
     ///
     /// # Errors
     /// `Corrupt` when the states are damaged or not of the column.
@@ -39,10 +39,10 @@ impl Profile {
         Ok(())
     }
 
-    /// Puts the moments of this profile behind those that `before` tells.
+    /// Merges the moments of this profile into `before`, those of earlier rows, and keeps the result.
     ///
     /// # Errors
-    /// `Corrupt` when the state is damaged or not of these columns.
+    /// `Corrupt` when the state is damaged or of other columns.
     pub fn put_moments_behind(&mut self, before: Option<&MomentsState>) -> Result<()> {
         let before = before.map(|state| ColumnMoments::read(state, &self.schema)).transpose()?;
         match (before, &mut self.moments) {
@@ -56,7 +56,7 @@ impl Profile {
         }
     }
 
-    /// The states of this profile, given one by one as [`Profile::states`] has them, by column.
+    /// Arranges encoded states, in the order of [`Profile::states`], by column.
     pub fn arrange(&self, states: Vec<Bytes>) -> (Vec<ColumnStates>, Option<MomentsState>) {
         let mut states = states.into_iter();
         let columns = self.columns.iter().map(|column| ColumnStates {
@@ -71,7 +71,7 @@ impl Profile {
         (columns, moments)
     }
 
-    /// The profile that the statistics of a table hold; `None` if they were not gathered.
+    /// Decodes the profile in the statistics of a table; `None` if they have none.
     ///
     /// # Errors
     /// `Corrupt` when a state is damaged or not of its column.
@@ -79,7 +79,7 @@ impl Profile {
         Profile::from_states(&statistics.table.schema, &statistics.columns, statistics.moments.as_ref())
     }
 
-    /// The profile of a table of `schema` from its states; `None` if there are not all of them.
+    /// Decodes the profile of a table of `schema` from its states; `None` if some are missing.
     ///
     /// # Errors
     /// As [`Profile::read`].

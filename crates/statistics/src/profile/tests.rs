@@ -1,4 +1,4 @@
-//! A profile against the sketches, histograms and moments that see every value, and its way as bytes.
+//! Tests a profile against sketches, histograms and moments that see every value, and its encoding.
 
 use super::*;
 use arrow_array::{
@@ -8,7 +8,7 @@ use farpool_model::{ColumnStates, MomentsState, TableInfo, TableName, TableStati
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Rows whose values repeat as much as `spread` is small; every column type that goes another way.
+/// Rows whose values repeat more the smaller `spread` is, with a column for each path through the code.
 fn rows(count: usize, spread: u64, seed: u64) -> RecordBatch {
     let mut state = seed | 1;
     let mut next = move || {
@@ -58,7 +58,7 @@ fn statistics(profile: &Profile) -> TableStatistics {
 #[test]
 fn the_most_that_a_profile_takes_is_known_before() {
     let texts = |round: usize| {
-        // A few that come often and are as long as they are kept, among others.
+        // A few frequent values of the greatest length that is kept, among others.
         let text = |row: usize| match row % 3 {
             0 => format!("{:01000}", row % 120),
             _ => format!("text {round} {row}"),
@@ -140,7 +140,7 @@ proptest! {
     }
 }
 
-/// What a profile is written as.
+/// Encodes a profile.
 fn written(profile: &Profile) -> (Vec<ColumnStates>, Option<MomentsState>) {
     profile.arrange(profile.states().into_iter().map(bytes::Bytes::from).collect())
 }
@@ -228,7 +228,7 @@ fn states_of_other_columns_are_refused() {
 #[test]
 fn a_spread_has_the_frequent_values_and_all_numbers_in_bins() {
     let rows = 100_000;
-    // Half are 7, the others all different; a few names.
+    // Half of the values are 7, the others all differ; the names are few.
     let numbers: Vec<i64> = (0..rows).map(|i| if i % 2 == 0 { 7 } else { i * 10 }).collect();
     let names: StringViewArray = (0..rows).map(|i| Some(format!("name {}", i % 3))).collect();
     let batch = RecordBatch::try_from_iter([
@@ -248,7 +248,7 @@ fn a_spread_has_the_frequent_values_and_all_numbers_in_bins() {
     );
     assert_eq!(spread.quantiles.len(), limits::SPREAD_QUANTILES_MAX);
     assert!(spread.quantiles.is_sorted() && spread.quantile_error < 0.02);
-    // Half of the values are not above 7, and below that are few.
+    // Half of the values are at most 7, and few are below.
     assert_eq!((spread.quantiles[1], spread.quantiles[29]), (7.0, 7.0));
     assert!(spread.quantiles[48] > 300_000.0 && spread.quantiles[48] < 700_000.0);
     let spread = profile.columns()[1].spread().unwrap();

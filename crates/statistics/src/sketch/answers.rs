@@ -1,4 +1,4 @@
-//! What a sketch answers, each estimate with the bounds that follow from its sketch (`bounds.rs`).
+//! Answers of a sketch, each estimate with its error bounds (`bounds.rs`).
 
 use super::basics::Total;
 use super::counters::median;
@@ -13,32 +13,32 @@ use arrow_schema::DataType;
 use farpool_model::{Counters, Error, Literal, Result};
 
 impl Sketch {
-    /// Rows, NULLs included.
+    /// Number of rows, NULLs included.
     pub fn rows(&self) -> u64 {
         self.basics.rows
     }
 
-    /// Rows that are NULL.
+    /// Number of rows that are NULL.
     pub fn nulls(&self) -> u64 {
         self.basics.nulls
     }
 
-    /// The least value; `None` if there is none but NULLs. NaN is greater than any number.
+    /// The least value; `None` without values. NaN is greater than any number.
     pub fn minimum(&self) -> Option<&Literal> {
         self.basics.range.as_ref().map(|(low, _)| low)
     }
 
-    /// The greatest value.
+    /// The greatest value; `None` without values.
     pub fn maximum(&self) -> Option<&Literal> {
         self.basics.range.as_ref().map(|(_, high)| high)
     }
 
-    /// The sum of numbers; `None` for other types, and if there is none but NULLs.
+    /// The sum of the values of a numeric column; `None` for other types, and without values.
     pub fn sum(&self) -> Option<Total> {
         self.basics.total()
     }
 
-    /// How many distinct values there are, NULL not being one; `None` without HyperLogLog.
+    /// Estimates the number of distinct values, without NULL; `None` without HyperLogLog.
     pub fn distinct(&self) -> Option<Estimate> {
         let (value, low, high) = self.distinct.as_ref()?.estimate();
         let values = self.basics.values() as f64;
@@ -53,13 +53,14 @@ impl Sketch {
         self.frequencies().of(value)
     }
 
-    /// How often values occur: for many of them, as what they all need of the whole sketch is found once.
+    /// Prepares estimates of the frequencies of many values: what they need of the whole sketch is computed
+    /// once.
     pub fn frequencies(&self) -> Frequencies<'_> {
         Frequencies { sketch: self, judged: self.judge() }
     }
 
-    /// The most frequent values, the most frequent first, with how often they occur; up to `count`, of those
-    /// that the parameters said to keep.
+    /// Returns up to `count` of the most frequent values with their frequencies, the most frequent first. No
+    /// more are available than the parameters said to keep.
     pub fn top(&self, count: usize) -> Vec<(Literal, Estimate)> {
         let judged = self.judge();
         let mut all: Vec<_> = self
@@ -72,11 +73,11 @@ impl Sketch {
         all.into_iter().take(count).map(|(estimate, _, value)| (value.clone(), estimate)).collect()
     }
 
-    /// The values at or below which these shares of the values lie, NULL not being one; none of no values. `None`
-    /// without KLL.
+    /// For each of `shares`, returns the value such that this share of the values is at or below it, ignoring
+    /// NULLs; empty without values. `None` without KLL.
     pub fn quantiles(&self, shares: &[f64]) -> Option<Vec<Quantile>> {
         let mut found = self.quantiles.as_ref()?.at(shares, &self.data_type);
-        // The ends are known, whatever the sample has.
+        // The least and the greatest value are known exactly.
         if let Some((least, greatest)) = &self.basics.range {
             for (quantile, share) in found.iter_mut().zip(shares) {
                 let end = if *share <= 0.0 { least } else { greatest };
@@ -89,8 +90,8 @@ impl Sketch {
         Some(found)
     }
 
-    /// By how much the share of values at or below a quantile may be off, with the confidence that quantiles have.
-    /// `None` without KLL.
+    /// Returns by how much the share of values at or below a quantile may differ from the requested one, at
+    /// the confidence of quantiles. `None` without KLL.
     pub fn quantile_error(&self) -> Option<f64> {
         let values = self.basics.values().max(1) as f64;
         Some((self.quantiles.as_ref()?.rank_error() / values).min(1.0))
@@ -105,8 +106,8 @@ impl Sketch {
         }
     }
 
-    /// Whether the counts of all values are known to be right: each is kept as one of the frequent ones, none of
-    /// their counts is too low, and together they are no more than there are values.
+    /// Whether the counts of all values are known to be exact: each value is kept as a frequent one, no count
+    /// is too low, and together they are no more than there are values.
     fn is_counted_exactly(&self) -> bool {
         let distinct = self.distinct.as_ref().and_then(Distinct::few);
         let kept = self.top.iter().count();
@@ -114,8 +115,8 @@ impl Sketch {
         kept > 0 && distinct == Some(kept) && sum() == u128::from(self.basics.values())
     }
 
-    /// The least of Count-Min's counters is never too low; the signed counters of Fast-AGMS say from both
-    /// sides how far it may be too high.
+    /// Estimates the frequency of a value. The least of Count-Min's counters is never too low; the signed
+    /// counters of Fast-AGMS bound from both sides how much it may be too high.
     fn frequency_of(&self, hash: Hash, judged: Judged) -> Option<Estimate> {
         let shape = self.parameters.frequency?;
         let values = self.basics.values() as f64;
@@ -134,12 +135,12 @@ impl Sketch {
             low = low.max(signed - deviation);
             value = if judged.trusted { least } else { signed };
         }
-        // A range of one count would say that it is certain.
+        // Bounds that coincide would claim that the count is certain.
         Some(estimate(value.round(), low.ceil().min(least - 1.0), least, 0.0, least))
     }
 
-    /// The sum of the squares of how often each value occurs: the size of the column's join with itself.
-    /// `None` without Fast-AGMS.
+    /// Estimates the sum of the squares of the values' frequencies: the size of the column's join with
+    /// itself. `None` without Fast-AGMS.
     pub fn second_moment(&self) -> Option<Estimate> {
         self.moment_within(1.0 - CONFIDENCE)
     }
@@ -155,11 +156,11 @@ impl Sketch {
         Some(Estimate { confidence: 1.0 - failure, ..found })
     }
 
-    /// How many pairs of rows have equal values: the size of the equi-join of the two columns. `None` if
-    /// either is without Fast-AGMS.
+    /// Estimates the number of pairs of rows with equal values: the size of the equi-join of the two columns.
+    /// `None` if either sketch is without Fast-AGMS.
     ///
     /// # Errors
-    /// `Invalid` when Fast-AGMS has different shapes, or the columns' values are not hashed alike.
+    /// `Invalid` when the tables of Fast-AGMS differ in shape, or the columns' values are not hashed alike.
     pub fn join_size(&self, other: &Sketch) -> Result<Option<Estimate>> {
         let (Some(ours), Some(theirs)) = (&self.second_moment, &other.second_moment) else { return Ok(None) };
         let shape = self.parameters.second_moment;
@@ -177,7 +178,7 @@ impl Sketch {
         Ok(Some(estimate(value.max(0.0).round(), value - error, value + error, 0.0, most)))
     }
 
-    /// Equal values of the two columns have equal hashes, and different ones different ones.
+    /// Checks that hashes of the two columns are equal exactly for equal values.
     fn expect_comparable(&self, other: &Sketch) -> Result<()> {
         let (one, two) = (&self.data_type, &other.data_type);
         let alike = match (one, two) {
@@ -203,7 +204,7 @@ impl Sketch {
         self.maximum().is_some_and(beyond) && other.minimum().is_some_and(negative)
     }
 
-    /// What the counts of Count-Min are worth.
+    /// Judges how far the counts of Count-Min can be trusted.
     pub fn count_min_trust(&self) -> Trust {
         let Some(shape) = self.parameters.frequency else {
             let reason = "there is no Count-Min".to_string();
@@ -220,7 +221,7 @@ impl Sketch {
     }
 }
 
-/// How often the values of a column occur.
+/// Estimates of how often values of a column occur.
 #[derive(Clone, Copy, Debug)]
 pub struct Frequencies<'a> {
     sketch: &'a Sketch,
@@ -242,11 +243,11 @@ impl Frequencies<'_> {
     }
 }
 
-/// What the answers about single values need of the whole sketch.
+/// What estimates of single values need of the whole sketch.
 #[derive(Clone, Copy, Debug)]
 struct Judged {
     trusted: bool,
-    /// The most that the second moment may be.
+    /// Upper bound of the second moment.
     second_moment_most: Option<f64>,
     counted_exactly: bool,
 }
@@ -255,7 +256,7 @@ fn width(shape: Counters) -> f64 {
     f64::from(1_u32 << shape.precision)
 }
 
-/// An estimate whose parts are within what is certain.
+/// Returns an estimate clamped to the range from `least` to `most`, which is certain.
 fn estimate(value: f64, low: f64, high: f64, least: f64, most: f64) -> Estimate {
     let clamp = |v: f64| v.max(least).min(most);
     let (low, high) = (clamp(low), clamp(high));

@@ -1,7 +1,7 @@
-//! What is exact about a column: rows, NULLs, the least and the greatest value, the sum.
+//! The exact statistics of a column: rows, NULLs, the least and the greatest value, the sum.
 //!
-//! Invariant: all but sums of floats are the same however the rows were divided. The order is that of
-//! [`Literal::compare`], with every NaN behind all numbers.
+//! Invariant: all of them except sums of floats are the same however the rows were divided. Values are
+//! ordered by [`Literal::compare`], with every NaN above all numbers.
 
 use super::block::BLOCK;
 use super::items::{Items, Summary, Widen};
@@ -15,15 +15,15 @@ use farpool_model::{Literal, Value};
 /// The sum of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Total {
-    /// Of integers; of decimals the unscaled sum. Exact.
+    /// The exact sum of integers; for decimals, of the unscaled values.
     Integer(i256),
-    /// Of floats, to within a few units of the last digit however many there are. NaN if one was, or if
-    /// there were infinities of both signs.
+    /// The sum of floats, with an error of a few units of the last digit however many values there are. NaN
+    /// if a value was NaN, or if there were infinities of both signs.
     Float(f64),
 }
 
 impl Total {
-    /// The nearest float; of a decimal's unscaled sum.
+    /// The nearest float; for decimals, that of the unscaled sum.
     pub fn as_f64(self) -> f64 {
         match self {
             Total::Integer(sum) => {
@@ -41,15 +41,16 @@ pub(crate) struct Basics {
     pub nulls: u64,
     pub range: Option<(Literal, Literal)>,
     pub sum: Option<Sum>,
-    /// Whether no value to come is outside the range. Only of strings, for which finding that out costs.
+    /// Whether all values to come are known to be within the range. Only used for strings, for which checking
+    /// is expensive.
     pub within: bool,
 }
 
-/// A sum that goes on.
+/// A running sum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Sum {
     Integer(i256),
-    /// The sum, and what rounding has taken from it so far.
+    /// The sum of floats, and the rounding errors so far.
     Float {
         sum: f64,
         rest: f64,
@@ -67,7 +68,7 @@ impl Basics {
         Basics { rows: 0, nulls: 0, range: None, sum, within: false }
     }
 
-    /// Values, without NULLs.
+    /// Number of values, without NULLs.
     pub fn values(&self) -> u64 {
         self.rows - self.nulls
     }
@@ -81,7 +82,7 @@ impl Basics {
         })
     }
 
-    /// Takes in the values of a block; the rows are counted by the caller.
+    /// Adds the values of a block; the caller counts the rows.
     pub fn update(&mut self, items: &Items<'_>, counts: Option<&[u64]>, data_type: &DataType) {
         match items {
             Items::Signed(words, summary) => {
@@ -139,7 +140,7 @@ impl Basics {
         }
     }
 
-    /// Most blocks change nothing: then no literal is made.
+    /// Whether a block is within the range: most blocks are, and then no literal is created.
     fn within(&self, inside: impl Fn(&Literal, &Literal) -> Option<bool>) -> bool {
         self.range.as_ref().is_some_and(|(least, greatest)| inside(least, greatest).unwrap_or(false))
     }
@@ -189,7 +190,7 @@ impl Basics {
         }
     }
 
-    /// Adds values as often as each is there. Nearly always 128 bits do.
+    /// Adds each value as often as its count says. 128 bits nearly always suffice.
     fn add_products<'a>(&mut self, counted: impl Iterator<Item = (i128, &'a u64)>) {
         let mut sum = 0_i128;
         for (value, count) in counted {
@@ -202,7 +203,7 @@ impl Basics {
         self.add_integer(i256::from_i128(sum));
     }
 
-    /// Cannot leave the 256 bits: there are fewer than 2^63 rows of at most 128 bits.
+    /// Adds an integer. 256 bits cannot overflow: there are fewer than 2^63 rows of at most 128 bits.
     fn add_integer(&mut self, value: i256) {
         if let Some(Sum::Integer(sum)) = &mut self.sum {
             *sum = sum.wrapping_add(value);
@@ -221,7 +222,7 @@ impl Basics {
 }
 
 impl Sum {
-    /// Adds, and keeps what rounding takes away (Knuth's TwoSum).
+    /// Adds a value and keeps the rounding error (Knuth's TwoSum).
     fn add_float(&mut self, value: f64) {
         let Sum::Float { sum, rest } = self else { return };
         let new = *sum + value;
@@ -234,7 +235,7 @@ impl Sum {
     }
 }
 
-/// The sum of up to a block of floats, halves by halves: its error grows with the logarithm of their number.
+/// Sums up to a block of floats pairwise: the error grows with the logarithm of their number.
 fn pairwise(bits: &[u64]) -> f64 {
     match bits.len() {
         0..=16 => bits.iter().map(|bits| f64::from_bits(*bits)).sum(),
@@ -250,7 +251,7 @@ fn summary_of(words: &[u64]) -> Option<Summary> {
     Level::best().run(Widen { values: words, words: &mut copy, word: |word| word })
 }
 
-/// Least, greatest and sum of a block of integers without sign.
+/// Computes the least, the greatest and the sum of a block of unsigned integers.
 struct Unsigned<'a>(&'a [u64]);
 
 impl Kernel for Unsigned<'_> {
@@ -269,7 +270,7 @@ impl Kernel for Unsigned<'_> {
     }
 }
 
-/// The orders of the least and the greatest of a block of floats.
+/// Finds the least and the greatest of a block of floats, in the order of [`float_order`].
 struct Floats<'a>(&'a [u64]);
 
 impl Kernel for Floats<'_> {
@@ -292,7 +293,8 @@ fn extremes<T: Ord + Copy>(mut values: impl Iterator<Item = T>) -> Option<(T, T)
     Some(values.fold((first, first), |(low, high), value| (low.min(value), high.max(value))))
 }
 
-/// The first 8 bytes, with zeros behind them, as a number: values whose prefixes differ compare as these do.
+/// Returns the first 8 bytes, padded with zeros, as a number: values with different prefixes compare as these
+/// do.
 #[inline]
 fn prefix(bytes: &[u8]) -> u64 {
     hash::word(&bytes[..bytes.len().min(8)]).swap_bytes()

@@ -1,13 +1,13 @@
-//! The hashes of a block of values, on which all the sketches of a column work in turn: each goes over the
-//! whole block before the next begins, so that its loop is short and its table comes into the cache once for
-//! many values.
+//! The hashes of a block of values, which all sketches of a column process in turn: each processes the whole
+//! block before the next one begins, so that its loop is short and its table is loaded into the cache once
+//! for many values.
 
 use crate::arch::{Kernel, Level};
 use crate::hash::{self, Hash, SEED};
 use farpool_model::{Literal, limits};
 
-/// Values of a block. Of 1 Ki, tables of six rows left the cache next to the core between any two; with more
-/// than this the hashes do (measured at 2^12 to 2^14 counters: a tenth faster than with 1 Ki or 16 Ki).
+/// Values per block. With 1 Ki, tables of six rows left the core's own cache between blocks; with more than
+/// this, the hashes do (measured at 2^12 to 2^14 counters: a tenth faster than with 1 Ki or 16 Ki).
 pub(crate) const BLOCK: usize = 4 * limits::BLOCK_ROWS;
 
 /// The first and second words of the hashes of up to [`BLOCK`] values.
@@ -18,7 +18,7 @@ pub(crate) struct Hashes {
 }
 
 impl Hashes {
-    /// Takes the place of the hashes before.
+    /// Replaces the hashes.
     pub fn fill(&mut self, hashes: impl Iterator<Item = Hash>) {
         self.low.clear();
         self.high.clear();
@@ -28,7 +28,7 @@ impl Hashes {
         }
     }
 
-    /// The hashes of words take the place of those before.
+    /// Replaces the hashes by those of `words`.
     pub fn fill_words(&mut self, words: &[u64]) {
         self.low.resize(words.len(), 0);
         self.high.resize(words.len(), 0);
@@ -47,7 +47,7 @@ impl Hashes {
         &self.high
     }
 
-    /// The words in which the lanes of four rows lie: the first words or the second.
+    /// The words that hold the lanes of four rows: all first words (`word` 0) or all second ones.
     pub fn of_lanes(&self, word: usize) -> &[u64] {
         if word == 0 { &self.low } else { &self.high }
     }
@@ -66,13 +66,13 @@ impl Hashes {
 /// A block of values.
 pub(crate) struct Block<'a> {
     pub hashes: &'a Hashes,
-    /// How many times each value is there; once if it is not said.
+    /// How often each value occurs; `None` if each occurs once.
     pub counts: Option<&'a [u64]>,
-    /// The value at a place, if it is short enough to be kept.
+    /// Returns the value at a position; `None` if it is too long to be kept.
     pub value: &'a dyn Fn(usize) -> Option<Literal>,
 }
 
-/// The hashes of words.
+/// Hashes words.
 struct HashWords<'a> {
     words: &'a [u64],
     low: &'a mut [u64],

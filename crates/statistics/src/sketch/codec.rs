@@ -19,7 +19,8 @@
 //! checksum      8 bytes
 //! ```
 //!
-//! Invariant: equal states have equal bytes, and bytes that are accepted are those of the state they give.
+//! Invariant: equal states have equal bytes, and bytes that are accepted encode to themselves when their
+//! state is encoded again.
 
 use super::Sketch;
 use super::basics::{Basics, Sum};
@@ -33,7 +34,7 @@ use arrow_schema::{DataType, TimeUnit};
 use farpool_model::{Counters, Literal, Result, SketchParameters, Value, limits};
 
 const VERSION: u8 = 1;
-/// With quantiles, which readers of the first version do not know.
+/// The version with quantiles, which readers of the first version do not support.
 const VERSION_OF_QUANTILES: u8 = 2;
 
 /// The types without parameters, by their tags.
@@ -59,7 +60,7 @@ const UNITS: [TimeUnit; 4] =
     [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond];
 
 impl Sketch {
-    /// The state as bytes, which [`Sketch::from_bytes`] reads. Few values take few bytes.
+    /// Encodes the state for [`Sketch::from_bytes`]. Sketches of few values are small.
     pub fn to_bytes(&self) -> Vec<u8> {
         let version = if self.quantiles.is_some() { VERSION_OF_QUANTILES } else { VERSION };
         let mut out = vec![version];
@@ -80,7 +81,7 @@ impl Sketch {
         sealed(out)
     }
 
-    /// The state that these bytes hold.
+    /// Decodes a state.
     ///
     /// # Errors
     /// `Corrupt` when they are damaged or of another version.
@@ -398,7 +399,7 @@ fn read_row(reader: &mut Reader<'_>, row: &mut [u64], values: u64) -> Result<()>
     Ok(())
 }
 
-/// Whether two states would be written alike.
+/// Whether two states have equal encodings.
 impl PartialEq for Sketch {
     fn eq(&self, other: &Sketch) -> bool {
         self.to_bytes() == other.to_bytes()

@@ -10,8 +10,8 @@
 //! is 16 where the hash has so many bits, because then the rows' bits lie in lanes, and b otherwise, as in
 //! SKT.
 //!
-//! A block of values is counted in bytes, which for four rows fit the cache next to the core; a byte that
-//! overflows carries 256 over to its cell.
+//! A block of values is counted in bytes, which for four rows fit the core's own cache; a byte that overflows
+//! carries 256 to its cell.
 //!
 //! Invariant: the cells of each row add up to the number of values.
 
@@ -23,17 +23,17 @@ use farpool_model::limits;
 /// Bits of a lane, and the stride of rows in lanes.
 const LANE: u8 = 16;
 
-/// The cells of a row as bytes; as many as a lane can number, so that no index needs a check. Only those
-/// that the row has are ever touched.
+/// The cells of a row as bytes; as many as a lane can address, so that no index needs a check. Bytes past the
+/// row's own cells are never touched.
 type Bytes = [u8; 1 << LANE];
 
-/// Which bits of the hash belong to the rows of a table.
+/// How the rows of a table use the bits of the hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub rows: u8,
     /// Bits of the number of a cell in its row.
     pub bits: u8,
-    /// Bits from the start of a row's bits to those of the next.
+    /// Offset, in bits, from a row's bits to those of the next row.
     pub stride: u8,
 }
 
@@ -43,12 +43,12 @@ impl Shape {
         Shape { rows, bits, stride: if lanes { LANE } else { bits } }
     }
 
-    /// Cells of a row.
+    /// Number of cells of a row.
     pub fn width(self) -> usize {
         1 << self.bits
     }
 
-    /// Bytes of a table of this shape that has values: its cells, and what is to be added to them.
+    /// Bytes of a table of this shape that has values: its cells, and their byte counters.
     pub fn bytes(self) -> usize {
         usize::from(self.rows) * self.width() * (size_of::<u64>() + size_of::<u8>())
     }
@@ -59,13 +59,13 @@ impl Shape {
     }
 }
 
-/// The rows of cells.
+/// A table of counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     shape: Shape,
-    /// Row after row; empty as long as there were no values.
+    /// Cells, row after row; empty while there are no values.
     cells: Vec<u64>,
-    /// What is to be added to the cells; empty before the first whole block.
+    /// Counts not added to the cells yet; empty before the first whole block.
     bytes: Vec<Bytes>,
     /// Cells whose bytes overflowed in the block that is being counted; empty between blocks.
     carries: Vec<u32>,
@@ -76,7 +76,7 @@ impl Table {
         Table { shape, cells: Vec::new(), bytes: Vec::new(), carries: Vec::new() }
     }
 
-    /// A table of these cells.
+    /// Creates a table with these cells.
     pub fn from_cells(shape: Shape, cells: Vec<u64>) -> Table {
         Table { shape, cells, bytes: Vec::new(), carries: Vec::new() }
     }
@@ -111,7 +111,7 @@ impl Table {
         if block.hashes.len() > 0 && self.cells.is_empty() {
             self.cells = vec![0; usize::from(self.shape.rows) * self.shape.width()];
         }
-        // The bytes of a table are worth their place only if there are many values.
+        // Byte counters pay only if there are many values.
         let many = !self.bytes.is_empty() || block.hashes.len() >= limits::BLOCK_ROWS;
         match block.counts {
             None if self.shape.stride == LANE && many => self.add_lanes(block.hashes),
@@ -143,7 +143,7 @@ impl Table {
         let (carries, bits) = (&mut self.carries, self.shape.bits);
         count_lanes(first, 0, carries, hashes.of_lanes(0), bits);
         count_lanes(second, half, carries, hashes.of_lanes(1), bits);
-        // One after the other, but none waits for another's cell to come into the cache.
+        // Carries are added one by one, but their cache misses overlap.
         carries.drain(..).for_each(|cell| self.cells[cell as usize] += 1 << u8::BITS);
     }
 
@@ -158,12 +158,12 @@ impl Table {
         }
     }
 
-    /// What each row counted where `hash` belongs.
+    /// Returns the cell that each row has for `hash`.
     pub fn at(&self, hash: Hash) -> impl Iterator<Item = u64> {
         (0..usize::from(self.shape.rows)).map(move |row| self.cell(row, self.shape.place(hash, row)))
     }
 
-    /// What each row counted where `hash` belongs, and what with the other sign.
+    /// For each row, returns the cell of `hash` and the cell of the other sign.
     fn both_at(&self, hash: Hash) -> impl Iterator<Item = (u64, u64)> {
         let half = self.shape.width() / 2;
         (0..usize::from(self.shape.rows)).map(move |row| {
@@ -172,17 +172,18 @@ impl Table {
         })
     }
 
-    /// What each row counted where `hash` belongs, with the sign of the value: an estimate without bias.
+    /// For each row, returns the signed counter of `hash`, with the sign of the value: an unbiased estimate
+    /// of its frequency.
     pub fn signed_at(&self, hash: Hash) -> impl Iterator<Item = i128> {
         self.both_at(hash).map(|(with, against)| i128::from(with) - i128::from(against))
     }
 
-    /// What each row counted where `hash` belongs, whichever the sign.
+    /// For each row, returns the sum of the counts of both signs for `hash`, the counter of Count-Min.
     pub fn unsigned_at(&self, hash: Hash) -> impl Iterator<Item = u64> {
         self.both_at(hash).map(|(with, against)| with + against)
     }
 
-    /// For each row the sum over its counters with signs of the products with those of `other`.
+    /// For each row, returns the inner product of its signed counters with those of `other`.
     pub fn products(&self, other: &Table) -> Vec<i128> {
         let product = |row| product(&self.row(row), &other.row(row));
         (0..usize::from(self.shape.rows)).map(product).collect()
@@ -195,7 +196,7 @@ fn product(ours: &[u64], theirs: &[u64]) -> i128 {
     (0..half).map(|place| counter(ours, place) * counter(theirs, place)).sum()
 }
 
-/// Counts, in each of up to four rows, the value's lane of that row in `words`.
+/// Counts the lanes of `words` in up to four rows, each row its own lane.
 fn count_lanes(bytes: &mut [Bytes], first: usize, carries: &mut Vec<u32>, words: &[u64], bits: u8) {
     match bytes {
         [] => {}
@@ -207,8 +208,8 @@ fn count_lanes(bytes: &mut [Bytes], first: usize, carries: &mut Vec<u32>, words:
     }
 }
 
-/// Rows together: with one after the other, equal values that follow one another would each wait for the
-/// byte that the one before wrote; with more than four, the bytes leave the cache.
+/// Counts several rows in one loop: one row at a time, consecutive equal values would wait for each other's
+/// store to the same byte; with more than four, the bytes do not fit the cache.
 struct Lanes<'a, const ROWS: usize> {
     bytes: [&'a mut Bytes; ROWS],
     /// The first of the rows.
@@ -238,14 +239,14 @@ impl<const ROWS: usize> Kernel for Lanes<'_, ROWS> {
     }
 }
 
-/// Out of the way of the loop.
+/// Kept out of line of the loop.
 #[cold]
 #[inline(never)]
 fn carry(carries: &mut Vec<u32>, cell: usize) {
     carries.push(cell as u32);
 }
 
-/// The middle one, or the mean of the two in the middle.
+/// The middle value, or the mean of the two middle ones.
 pub(crate) fn median(values: impl IntoIterator<Item = i128>) -> f64 {
     let mut values: Vec<i128> = values.into_iter().collect();
     values.sort_unstable();

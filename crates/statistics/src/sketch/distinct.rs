@@ -1,12 +1,13 @@
-//! HyperLogLog: how many distinct values there are (Flajolet et al. 2007; thesis, section 4.2.1), with the
-//! estimator of Ertl 2017, which has no bias at any number and needs no tables.
+//! HyperLogLog: estimates the number of distinct values (Flajolet et al. 2007; thesis, section 4.2.1), with
+//! the estimator of Ertl 2017, which has no bias at any number and needs no tables.
 //!
-//! The register of a value is the low bits of its hash's first word, the rank the leading zeros of the second
-//! word and one: as in Apache DataSketches. While there are few values their coupons (register of the largest
-//! sketch, and rank) are kept instead of registers, which then are nearly exact and small.
+//! As in Apache DataSketches, the register of a value is selected by the low bits of its hash's first word,
+//! and its rank is the number of leading zeros of the second word plus one. While there are few values, their
+//! coupons (rank, and number of the register in the largest possible sketch) are kept instead of registers:
+//! they are small, and estimates from them nearly exact.
 //!
 //! Invariant: a state has coupons exactly while its values have at most [`coupons_max`] different ones, so
-//! that it does not depend on how the values came together.
+//! that it does not depend on the order of values or merges.
 
 use super::block::{BLOCK, Hashes};
 use crate::arch::{Level, SPARE};
@@ -18,26 +19,26 @@ pub(crate) const COUPON_BITS: u32 = 26;
 /// The largest rank: that of 62 leading zeros and more.
 pub(crate) const RANK_MAX: u8 = 63;
 
-/// The sketch.
+/// The HyperLogLog of a column.
 #[derive(Clone, Debug)]
 pub(crate) struct Distinct {
     precision: u8,
     state: State,
-    /// No register is below this rank: values of no greater one change nothing.
+    /// No register is below this rank, so values of at most this rank change nothing.
     floor: u8,
-    /// Values until the floor is looked for again.
+    /// Values to add before the floor is computed again.
     patience: usize,
 }
 
 /// Values between two looks for the floor: as many as the most common number of registers.
 const PATIENCE: usize = 1 << 16;
 
-/// Values that are looked up in the set of coupons before those that were not there are put in.
+/// Values that are looked up in the set of coupons before the missing ones are inserted.
 const STEP: usize = 512;
 
 #[derive(Clone, Debug)]
 pub(crate) enum State {
-    /// The coupons.
+    /// The coupons of few values.
     Few(Coupons),
     /// The greatest rank of each register.
     Many(Vec<u8>),
@@ -48,15 +49,16 @@ pub(crate) fn coupons_max(precision: u8) -> usize {
     1 << (precision - 3)
 }
 
-/// The coupon of a hash of these words.
+/// Returns the coupon of a hash given as two words.
 #[inline(always)]
 pub(crate) fn coupon(low: u64, high: u64) -> u32 {
-    // A bit that is always set keeps the zeros at 62.
+    // A bit that is always set limits the leading zeros to 62.
     let rank = (high | 2).leading_zeros() + 1;
     rank << COUPON_BITS | low as u32 & ((1 << COUPON_BITS) - 1)
 }
 
-/// The floor from which on ranks are compared with it in place of the registers: one in 16 values passes.
+/// The floor from which on ranks are compared with the floor instead of the registers: one in 16 values
+/// passes.
 const FLOOR_MIN: u8 = 4;
 
 impl Distinct {
@@ -64,7 +66,7 @@ impl Distinct {
         Distinct::from_state(precision, State::Few(Coupons::default()))
     }
 
-    /// A sketch with these registers, as many as `precision` says, or these coupons.
+    /// Creates a sketch with these coupons or registers, which must be as many as `precision` says.
     pub fn from_state(precision: u8, state: State) -> Distinct {
         Distinct { precision, state, floor: 0, patience: PATIENCE }
     }
@@ -84,7 +86,7 @@ impl Distinct {
         }
     }
 
-    /// Takes in a block of values.
+    /// Adds a block of values.
     pub fn update(&mut self, hashes: &Hashes) {
         let (low, high) = (hashes.low(), hashes.high());
         let mut few = 0;
@@ -103,7 +105,7 @@ impl Distinct {
         }
     }
 
-    /// Takes in up to [`STEP`] values. Most repeat others; what is in a set is found without a branch.
+    /// Adds up to [`STEP`] values. Most of them are repeated; those in the set are found without a branch.
     fn update_few(&mut self, low: &[u64], high: &[u64]) {
         let State::Few(coupons) = &self.state else { return };
         let mut missing = [0; STEP + SPARE];
@@ -127,7 +129,7 @@ impl Distinct {
         }
     }
 
-    /// Takes in what another of the same precision has seen.
+    /// Merges another sketch of the same precision into this one.
     pub fn merge(&mut self, other: &Distinct) {
         match &other.state {
             State::Few(coupons) => coupons.iter().for_each(|coupon| self.insert(coupon)),
@@ -138,7 +140,7 @@ impl Distinct {
         }
     }
 
-    /// Takes in one coupon.
+    /// Adds one coupon.
     pub fn insert(&mut self, coupon: u32) {
         match &mut self.state {
             State::Few(coupons) => {
@@ -149,14 +151,14 @@ impl Distinct {
         }
     }
 
-    /// Goes over to registers if there are too many coupons.
+    /// Converts coupons to registers if there are too many.
     fn settle(&mut self) {
         if matches!(&self.state, State::Few(coupons) if coupons.len > coupons_max(self.precision)) {
             self.registers();
         }
     }
 
-    /// The registers, made of the coupons if there were none.
+    /// Returns the registers; converts coupons to registers first.
     pub fn registers(&mut self) -> &mut Vec<u8> {
         if let State::Few(coupons) = &self.state {
             let mut registers = vec![0; 1 << self.precision];
@@ -171,7 +173,7 @@ impl Distinct {
         }
     }
 
-    /// The number of distinct values while it is known, but for values with one coupon; `None` of many.
+    /// The number of distinct values (equal coupons counted once) while there are few; `None` for many.
     pub fn few(&self) -> Option<usize> {
         match self.state() {
             State::Few(coupons) => Some(coupons.len()),
@@ -179,7 +181,7 @@ impl Distinct {
         }
     }
 
-    /// The most likely number, and between which the truth is with [`crate::bounds::CONFIDENCE`].
+    /// Returns the most likely number of distinct values, and its bounds at [`crate::bounds::CONFIDENCE`].
     pub fn estimate(&self) -> (f64, f64, f64) {
         match &self.state {
             State::Few(coupons) => coupons.estimate(),
@@ -191,7 +193,7 @@ impl Distinct {
     }
 }
 
-/// Sets a coupon's register to its rank, if that is more.
+/// Raises a coupon's register to its rank, if that is greater.
 #[inline(always)]
 fn raise(registers: &mut [u8], coupon: u32) {
     let (place, rank) = (coupon as usize & (registers.len() - 1), (coupon >> COUPON_BITS) as u8);
@@ -245,7 +247,7 @@ fn tau(mut x: f64) -> f64 {
 /// A set of coupons: a table with open addressing, at most half full.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Coupons {
-    /// 0 where there is none: a coupon has a rank, which is not 0.
+    /// Slots; 0 if free, which is not a coupon, since ranks are not 0.
     table: Vec<u32>,
     len: usize,
 }
@@ -259,7 +261,7 @@ impl Coupons {
         self.table.iter().copied().filter(|coupon| *coupon != 0)
     }
 
-    /// In ascending order.
+    /// The coupons in ascending order.
     pub fn sorted(&self) -> Vec<u32> {
         self.iter().collect::<BTreeSet<u32>>().into_iter().collect()
     }
@@ -289,8 +291,9 @@ impl Coupons {
         old.into_iter().filter(|coupon| *coupon != 0).for_each(|coupon| self.insert(coupon));
     }
 
-    /// Two values have the same coupon once in 3 · 2^26 pairs: the registers' numbers are equal, and the ranks
-    /// in one of three of those.
+    /// Estimates the number of values from the number of coupons. Two values have the same coupon with a
+    /// probability of 1 in 3 · 2^26: their registers must be equal, and their ranks are equal in one of three
+    /// of those cases.
     fn estimate(&self) -> (f64, f64, f64) {
         let count = self.len as f64;
         let hidden = count * count / (2.0 * 3.0 * f64::from(1_u32 << COUPON_BITS));

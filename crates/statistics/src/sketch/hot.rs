@@ -1,8 +1,8 @@
-//! Values so frequent that they are counted by comparing, before anything is hashed. In a skewed column most
-//! values are one of a few, and each of them would otherwise wait, in every row of counters, for the one
-//! before it to be written.
+//! Counts very frequent ("hot") values by comparison, before anything is hashed. In a skewed column most
+//! values are one of a few, and each of them would otherwise wait, in every row of counters, for the store of
+//! the previous one.
 //!
-//! Invariant: what is left over and what was counted are together the words that came in; a state does not
+//! Invariant: the words left over and those counted together are the words of the input; a state does not
 //! depend on which words were hot.
 
 use super::block::BLOCK;
@@ -11,28 +11,29 @@ use crate::arch::{Kernel, Level};
 /// Words that are compared with. Four reach nine tenths of a column with Zipf's exponent 2.
 const HOT: usize = 4;
 
-/// Words of a block that are looked at to find hot ones.
+/// Words of a block that are sampled to find hot ones.
 const SAMPLE: usize = 32;
 
-/// Blocks until the hot words are chosen anew.
+/// Number of blocks after which hot words are chosen again.
 const PATIENCE: u32 = 16;
 
-/// Hot words, and how often each was there; words that repeat another were there 0 times.
+/// Hot words, and how often each occurred; a word that repeats another has count 0.
 pub(crate) type Counted = ([u64; HOT], [u64; HOT]);
 
 /// Counts the hot words of the blocks of a column.
 #[derive(Default)]
 pub(crate) struct Hot {
-    /// None while no word is frequent enough; the places left over repeat the first.
+    /// The hot words; `None` while no word is frequent enough. Unused places repeat the first word.
     words: Option<[u64; HOT]>,
     counts: [u64; HOT],
     blocks: u32,
-    /// With a place more than a block, which the last word may be written to in vain. Made when it is needed.
+    /// Words left over of a block; one longer than a block, because the last word may be stored past the end.
+    /// Allocated on first use.
     rest: Option<Box<[u64; BLOCK + 1]>>,
 }
 
 impl Hot {
-    /// The words and counts that are due before the next block, because other words become hot.
+    /// Must be called before each block: returns the hot words and counts so far if other words become hot.
     pub fn before(&mut self, words: &[u64]) -> Option<Counted> {
         let due = self.blocks.is_multiple_of(PATIENCE) && words.len() == BLOCK;
         self.blocks = self.blocks.wrapping_add(1);
@@ -43,13 +44,13 @@ impl Hot {
         taken
     }
 
-    /// What was counted, which then is forgotten.
+    /// Takes the hot words and their counts, which resets them.
     pub fn take(&mut self) -> Option<Counted> {
         let words = self.words.take()?;
         Some((words, std::mem::take(&mut self.counts)))
     }
 
-    /// Counts the hot words; the others are left over. `None` if there are no hot ones.
+    /// Counts the hot words of a block and returns the others; `None` if no words are hot.
     pub fn split(&mut self, words: &[u64]) -> Option<&[u64]> {
         let hot = self.words?;
         let rest = self.rest.get_or_insert_with(|| Box::new([0; BLOCK + 1]));
@@ -59,7 +60,7 @@ impl Hot {
     }
 }
 
-/// The most frequent words of a sample, if half of it are such.
+/// Chooses the most frequent words of a sample; `None` unless they make up half of it.
 fn choose(words: &[u64]) -> Option<[u64; HOT]> {
     let mut sample: Vec<u64> = words.iter().step_by(BLOCK / SAMPLE).copied().collect();
     sample.sort_unstable();
@@ -74,8 +75,8 @@ fn choose(words: &[u64]) -> Option<[u64; HOT]> {
     (2 * hits >= sample.len()).then_some(hot)
 }
 
-/// Moves all but the hot words to the front of `rest`; how many these are, and how often each hot one was
-/// there.
+/// Moves all words that are not hot to the front of `rest`; returns their number, and how often each hot word
+/// occurred.
 struct Split<'a> {
     words: &'a [u64],
     hot: [u64; HOT],

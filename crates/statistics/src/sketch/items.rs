@@ -1,4 +1,4 @@
-//! The values of an Arrow array in blocks, in the few forms in which they are hashed. NULLs are left out.
+//! Converts an Arrow array to blocks of values, in the few forms in which they are hashed. NULLs are skipped.
 
 use super::block::BLOCK;
 use crate::arch::{Kernel, Level};
@@ -10,12 +10,12 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use farpool_model::{Error, Result, with_narrow_integer};
 
-/// Some values of a column.
+/// A block of values of a column.
 pub(crate) enum Items<'a> {
-    /// Integers with sign, and all that are held as such, sign-extended; with what they come to, if it is
-    /// known already.
+    /// Signed integers, and all types stored as such, sign-extended; with their least, greatest and sum, if
+    /// known.
     Signed(&'a [u64], Option<Summary>),
-    /// 64-bit integers without sign.
+    /// Unsigned 64-bit integers.
     Unsigned(&'a [u64]),
     /// The bits of 64-bit floats.
     Floats(&'a [u64]),
@@ -26,7 +26,7 @@ pub(crate) enum Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// Integers as words.
+    /// The integers as words; `None` for other forms.
     pub fn words(&self) -> Option<&'a [u64]> {
         match self {
             Items::Signed(words, _) | Items::Unsigned(words) => Some(words),
@@ -34,7 +34,7 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// Other integers of the same kind.
+    /// Integers of the same form with other values.
     pub fn with_words<'b>(&self, words: &'b [u64]) -> Items<'b> {
         match self {
             Items::Unsigned(_) => Items::Unsigned(words),
@@ -43,7 +43,7 @@ impl<'a> Items<'a> {
     }
 }
 
-/// Least, greatest and sum of some integers with sign.
+/// The least, the greatest and the sum of some signed integers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Summary {
     pub low: i64,
@@ -51,14 +51,14 @@ pub(crate) struct Summary {
     pub sum: i128,
 }
 
-/// What is done with a block of values; where they are counted, with how often each is there.
+/// Callback for a block of values, and how often each occurs, if they are counted.
 pub(crate) type Take<'t> = &'t mut dyn FnMut(Items<'_>, Option<&[u64]>);
 
-/// Hands over the values of `array` in blocks. With `counts` there is one for each row, and values that
-/// are not there at all (0 times) are left out as well.
+/// Calls `take` with the values of `array` in blocks. `counts` has one count per row, if given; values with
+/// count 0 are skipped like NULLs.
 ///
 /// # Errors
-/// `Invalid` when the array's encoding is not one that this reads.
+/// `Invalid` when the array's type or encoding is not supported.
 pub(crate) fn blocks(array: &dyn Array, counts: Option<&[u64]>, take: Take<'_>) -> Result<()> {
     let mut source = Source { nulls: array.nulls(), counts, take };
     macro_rules! words {
@@ -154,7 +154,7 @@ impl Source<'_, '_> {
         self.each(values.len(), |i| values.value(i), |values| Items::Bytes(values));
     }
 
-    /// Hands over what is there of `rows` values, one by one.
+    /// Calls `take` with those of `rows` values that are not skipped, which `value` returns one by one.
     fn each<V>(&mut self, rows: usize, value: impl Fn(usize) -> V, items: impl Fn(&[V]) -> Items<'_>) {
         let (mut block, mut times) = (Vec::with_capacity(BLOCK), Vec::with_capacity(BLOCK));
         if self.counts.is_none() && self.nulls.is_none_or(|nulls| nulls.null_count() == 0) {
@@ -180,7 +180,7 @@ impl Source<'_, '_> {
     }
 }
 
-/// Values as words, and what these come to as integers with sign; `None` if there are none.
+/// Writes values as words and returns their summary as signed integers; `None` without values.
 pub(crate) struct Widen<'a, T, F> {
     pub values: &'a [T],
     pub words: &'a mut [u64],
@@ -198,7 +198,7 @@ impl<T: Copy, F: Fn(T) -> u64> Kernel for Widen<'_, T, F> {
             let word = (self.word)(*value);
             *to = word;
             (low, high) = (low.min(word as i64), high.max(word as i64));
-            // Halves: neither sum can leave 64 bits in a block.
+            // Sums the low and high halves separately: neither sum can exceed 64 bits in a block.
             ends += word & 0xffff_ffff;
             starts += word as i64 >> 32;
         }

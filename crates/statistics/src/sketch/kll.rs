@@ -1,27 +1,27 @@
-//! KLL: which value has which share of the values at or below it, from a sample whose size does not grow (Karnin,
-//! Lang, Liberty, *Optimal Quantile Approximation in Streams*, FOCS 2016).
+//! KLL: a sample of bounded size from which the value of any rank is estimated (Karnin, Lang, Liberty,
+//! *Optimal Quantile Approximation in Streams*, FOCS 2016).
 //!
-//! Values lie in levels; one at level h stands for 2^h. A level that is too full is sorted, and every other value
-//! of it goes up a level, from the first or from the second on as a bit says that is as good as random. That moves
-//! the rank of any value by 2^h or not at all, up as often as down, so that the squares of these steps, which are
-//! added up as they are done, bound the error of the rank (Azuma, Hoeffding). Once there are many values, one of a
-//! block of 2^w neighbours goes straight to level w.
+//! Values are kept in levels; one at level h stands for 2^h values. A level that is too full is sorted, and
+//! every other value of it moves up a level, beginning with the first or the second one depending on a
+//! pseudo-random bit. That changes the rank of any value by 2^h or not at all, up as often as down, so that
+//! the sum of the squares of these steps, which is kept, bounds the error of ranks (Azuma, Hoeffding). Once
+//! there are many values, one of each block of 2^w consecutive values goes directly to level w.
 //!
-//! Invariants: the values of all levels, each as many times as it stands for, are as many as came. The state depends
-//! on the order of values and on how they were divided; its bounds hold for any.
+//! Invariants: the weights of the values of all levels add up to the number of values added. The state
+//! depends on the order of values and on how they were divided; its bounds hold for any.
 
 use crate::bounds::CONFIDENCE;
 
-/// A share of level sizes: each level is at most so much smaller than the one above (section 4 of the paper).
+/// Ratio of the sizes of adjacent levels, the lower to the higher one (section 4 of the paper).
 const SHRINK: f64 = 2.0 / 3.0;
 
 /// Least size of a level.
 const LEVEL_MIN: usize = 8;
 
-/// Levels at most: one stands for up to 2^63 values.
+/// The most levels: one value stands for up to 2^63.
 pub(super) const LEVELS_MAX: usize = 64;
 
-/// Values from which blocks of two are sampled: their part of the error is then half of the rest's.
+/// Number of values from which on blocks of two are sampled: the error of sampling is then half of the rest.
 const SAMPLED_FROM: u64 = 1 << 17;
 
 /// The largest blocks that are sampled, as a power of two: large ones would outlast the values of one update.
@@ -33,22 +33,22 @@ pub(super) struct Levels<T> {
     /// Size of the highest level.
     k: u16,
     count: u64,
-    /// The lowest first; there is always one.
+    /// The levels, the lowest first; there is always one.
     levels: Vec<Vec<T>>,
     /// Sum of the squares of the steps by which ranks may have moved.
     squares: f64,
-    /// What random bits are made of (xorshift).
+    /// State of the random number generator (xorshift).
     random: u64,
 }
 
-/// What of a state is written.
+/// The parts of a state that are encoded.
 pub(super) struct Parts<'a, T> {
     pub levels: &'a [Vec<T>],
     pub squares: f64,
     pub random: u64,
 }
 
-/// The value with a rank, and those between which the true one is with [`CONFIDENCE`].
+/// The value of a rank, and the bounds of the true one at [`CONFIDENCE`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ranked<T> {
     pub value: T,
@@ -61,7 +61,7 @@ impl<T: Copy + Ord> Levels<T> {
         Levels { k, count: 0, levels: vec![Vec::new()], squares: 0.0, random: 0x9e37_79b9_7f4a_7c15 }
     }
 
-    /// From what was written; `None` if that is no state of `count` values.
+    /// Rebuilds a state from its parts; `None` if they are not those of a state of `count` values.
     pub fn from_parts(
         k: u16,
         count: u64,
@@ -95,7 +95,7 @@ impl<T: Copy + Ord> Levels<T> {
         2 * values * size_of::<T>() + LEVELS_MAX * size_of::<Vec<T>>()
     }
 
-    /// Takes in values, each once.
+    /// Adds values, each once.
     pub fn add(&mut self, values: impl ExactSizeIterator<Item = T>) {
         let log = self.block_log();
         let (before, mut rest) = (self.count, values.len());
@@ -126,7 +126,7 @@ impl<T: Copy + Ord> Levels<T> {
         self.compress();
     }
 
-    /// Takes in `value` so many times.
+    /// Adds each value as often as its count says.
     pub fn add_counted(&mut self, values: impl Iterator<Item = (T, u64)>) {
         for (value, times) in values {
             self.count = self.count.saturating_add(times);
@@ -152,7 +152,8 @@ impl<T: Copy + Ord> Levels<T> {
         self.compress();
     }
 
-    /// The value at or below which the share `q` of the values lies, for each of `shares`; none of no values.
+    /// For each share `q` of `shares`, returns the value such that the share `q` of the values is at or below
+    /// it; empty without values.
     pub fn ranked(&self, shares: &[f64]) -> Vec<Ranked<T>> {
         let weight = |height: usize| 1_u64 << height;
         let all = self.levels.iter().enumerate();
@@ -178,13 +179,13 @@ impl<T: Copy + Ord> Levels<T> {
         shares.iter().map(ranked).collect()
     }
 
-    /// By how much the rank of a value may be off with [`CONFIDENCE`].
+    /// The error of the rank of a value, at [`CONFIDENCE`].
     pub fn rank_error(&self) -> f64 {
         (2.0 * self.squares * (2.0 / (1.0 - CONFIDENCE)).ln()).sqrt()
     }
 
-    /// The logarithm of the size of blocks that are sampled: their error is then a fraction of what [`Levels::k`]
-    /// allows, whatever the number of values.
+    /// The logarithm of the size of sampled blocks: their error is a fraction of what [`Levels::k`] allows,
+    /// whatever the number of values.
     fn block_log(&self) -> u32 {
         (self.count / SAMPLED_FROM).checked_ilog2().map_or(0, |log| (log + 1).min(BLOCK_LOG_MAX))
     }
@@ -195,7 +196,7 @@ impl<T: Copy + Ord> Levels<T> {
         }
     }
 
-    /// Size of a level.
+    /// The size of the level at `height`.
     fn capacity(&self, height: usize) -> usize {
         let depth = (self.levels.len() - 1 - height) as i32;
         ((f64::from(self.k) * SHRINK.powi(depth)).ceil() as usize).max(LEVEL_MIN)
@@ -209,11 +210,11 @@ impl<T: Copy + Ord> Levels<T> {
         (0..self.levels.len()).map(|height| self.capacity(height)).sum()
     }
 
-    /// Moves values up until all levels together are no larger than they may be.
+    /// Compacts levels until they fit the room for all of them.
     fn compress(&mut self) {
         while self.held() > self.room() {
             let is_full = |height: &usize| self.levels[*height].len() >= self.capacity(*height);
-            // One is: the sum of all is greater than that of their sizes.
+            // There is one: together the levels hold more than the sum of their sizes.
             let Some(height) = (0..self.levels.len()).find(is_full) else { return };
             if height + 1 == LEVELS_MAX {
                 return;
@@ -228,7 +229,7 @@ impl<T: Copy + Ord> Levels<T> {
         let (below, above) = self.levels.split_at_mut(height + 1);
         let level = &mut below[height];
         level.sort_unstable();
-        // Of an odd number one stays, the last of these.
+        // If their number is odd, the last one stays in the level.
         let even = level.len() & !1;
         above[0].extend(level[..even].iter().skip(start).step_by(2));
         level.drain(..even);
@@ -241,7 +242,7 @@ impl<T: Copy + Ord> Levels<T> {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        // The high bits are the better ones.
+        // The high bits are the most random ones.
         (self.random >> 40) as usize & (end - 1)
     }
 }
@@ -257,13 +258,13 @@ mod tests {
         levels
     }
 
-    /// Between which ranks a value is, as shares: below it, and at or below it.
+    /// Returns the range of ranks of a value, as shares: of values below it, and of those at or below it.
     fn shares(sorted: &[i64], value: i64) -> (f64, f64) {
         let share = |place: usize| place as f64 / sorted.len() as f64;
         (share(sorted.partition_point(|v| *v < value)), share(sorted.partition_point(|v| *v <= value)))
     }
 
-    /// By how much the share of values below the answer for `q` is off.
+    /// Returns the error of the rank of `value` as the answer for `q`.
     fn off(sorted: &[i64], q: f64, value: i64) -> f64 {
         let (below, up_to) = shares(sorted, value);
         (below - q).max(q - up_to).max(0.0)
@@ -285,7 +286,7 @@ mod tests {
         assert!(Levels::<i64>::new(64).ranked(&[0.5]).is_empty());
     }
 
-    /// Orders in which a sample may go wrong: ascending, descending, in runs, mixed, few values, a skew.
+    /// Orders that are hard for a sample: ascending, descending, in runs, mixed, few values, skewed.
     #[test]
     fn bounds_hold_for_hostile_orders() {
         type Order = fn(i64) -> i64;

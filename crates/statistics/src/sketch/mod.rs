@@ -1,9 +1,10 @@
-//! What one column holds, found in one pass: HyperLogLog, Count-Min and Fast-AGMS from one 128-bit hash per
-//! value, the most frequent values, quantiles, and count, NULLs, least, greatest and sum (thesis, chapter 4).
+//! Sketches of one column, computed in one pass: HyperLogLog, Count-Min and Fast-AGMS from one 128-bit hash
+//! per value, the most frequent values, quantiles, and rows, NULLs, least and greatest value and sum (thesis,
+//! chapter 4).
 //!
 //! Invariant: a state is the same, bit for bit, however its rows were divided and in which order its parts
-//! were merged, but for sums of floats, the set of frequent values and the sample of quantiles. No two rows of one table of counters
-//! use the same bit of the hash.
+//! were merged, except for sums of floats, the set of frequent values and the sample of quantiles. No two
+//! rows of one table of counters use the same bit of the hash.
 
 mod answers;
 mod basics;
@@ -52,14 +53,14 @@ pub struct Sketch {
     data_type: DataType,
     basics: Basics,
     distinct: Option<Distinct>,
-    /// Count-Min, if Fast-AGMS does not serve it as well.
+    /// Count-Min's table; `None` also where that of Fast-AGMS serves both.
     frequency: Option<Table>,
     second_moment: Option<Table>,
     top: Candidates,
     quantiles: Option<Quantiles>,
 }
 
-/// What is wrong with `parameters`, if anything.
+/// Checks `parameters`.
 ///
 /// # Errors
 /// `Invalid` when a shape is outside the limits, when the rows of a table need more bits than a hash has, or
@@ -78,7 +79,7 @@ fn shared(parameters: &SketchParameters) -> bool {
     }
 }
 
-/// The tables of Count-Min, if it has one of its own, and of Fast-AGMS.
+/// The shapes of Count-Min's table, if it has one of its own, and of Fast-AGMS's.
 fn shapes(parameters: &SketchParameters) -> (Option<Shape>, Option<Shape>) {
     let frequency = parameters.frequency.filter(|_| !shared(parameters));
     (
@@ -99,11 +100,11 @@ impl Sketch {
         parameters.quantiles.map_or(0, |k| Quantiles::bytes_most(k, data_type))
     }
 
-    /// The sketch of a column of `data_type` that has no rows yet.
+    /// Creates the sketch of a column of `data_type` without rows.
     ///
     /// # Errors
-    /// `Invalid` when the pool does not hold the type, when quantiles are wanted of values that have none, or as
-    /// [`check`] says.
+    /// `Invalid` when the pool does not support the type, when quantiles are requested for values that have
+    /// none, and the errors of [`check`].
     pub fn new(parameters: SketchParameters, data_type: &DataType) -> Result<Sketch> {
         check(&parameters)?;
         let data_type = schema::canonical_type(data_type)
@@ -121,7 +122,7 @@ impl Sketch {
         })
     }
 
-    /// Its parameters.
+    /// The parameters of the sketch.
     pub fn parameters(&self) -> SketchParameters {
         self.parameters
     }
@@ -131,8 +132,8 @@ impl Sketch {
         &self.data_type
     }
 
-    /// Takes in the rows of `values`: an array of the column's type, strings and binaries of any width of
-    /// offsets and as views; also a dictionary array, each of whose values is then hashed once.
+    /// Adds the rows of `values`: an array of the column's type, where strings and binaries may have offsets
+    /// of any width or be views; also a dictionary array, each of whose values is hashed once.
     ///
     /// # Errors
     /// `Invalid` for an array of another type, `OverLimit` for more rows than a sketch counts.
@@ -149,7 +150,7 @@ impl Sketch {
         self.take_in(values, None)
     }
 
-    /// As [`Sketch::update`], for strings of which the least and the greatest are known.
+    /// Like [`Sketch::update`], for strings whose least and greatest value are known.
     ///
     /// # Errors
     /// As [`Sketch::update`].
@@ -162,10 +163,10 @@ impl Sketch {
         updated
     }
 
-    /// Takes in each of `values` as many times as `counts` says: what a dictionary's codes were counted to.
+    /// Adds each of `values` as often as its count in `counts` says, as for the values of a dictionary.
     ///
     /// # Errors
-    /// As [`Sketch::update`]; also `Invalid` when there are not as many counts as values.
+    /// Those of [`Sketch::update`]; also `Invalid` when `counts` differs from `values` in length.
     pub fn update_counted(&mut self, values: &dyn Array, counts: &[u64]) -> Result<()> {
         self.expect_type(values.data_type())?;
         if values.len() != counts.len() {
@@ -180,10 +181,10 @@ impl Sketch {
         self.take_in(values, Some(counts))
     }
 
-    /// Takes in rows that are all NULL.
+    /// Adds rows that are all NULL.
     ///
     /// # Errors
-    /// `OverLimit` for more rows than a sketch counts.
+    /// `OverLimit` for more rows than a sketch can count.
     pub fn count_nulls(&mut self, rows: u64) -> Result<()> {
         self.expect_rows(rows)?;
         self.basics.rows += rows;
@@ -234,7 +235,7 @@ impl Sketch {
         Ok(())
     }
 
-    /// Takes in words that were counted, of the kind of `items`.
+    /// Adds hot words with their counts; `items` tells their kind.
     fn take_in_hot(&mut self, counted: Option<hot::Counted>, items: &Items<'_>, hashes: &mut Hashes) {
         let Some((words, counts)) = counted else { return };
         let there = words.iter().zip(&counts).filter(|(_, count)| **count > 0);
@@ -262,10 +263,10 @@ impl Sketch {
         top.update(block, &|hash| count(parameters, frequency.as_ref(), second_moment.as_ref(), hash));
     }
 
-    /// Takes in what another sketch has seen.
+    /// Merges another sketch into this one.
     ///
     /// # Errors
-    /// `Invalid` when it has other parameters or is of a column of another type.
+    /// `Invalid` when the other sketch has other parameters or is of a column of another type.
     pub fn merge(&mut self, other: &Sketch) -> Result<()> {
         if self.parameters != other.parameters || self.data_type != other.data_type {
             return Err(Error::invalid(format!(
@@ -293,7 +294,7 @@ impl Sketch {
         Ok(())
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that the sketch takes.
     pub fn bytes_held(&self) -> usize {
         let tables = [&self.frequency, &self.second_moment];
         let tables: usize = tables.into_iter().flatten().map(Table::bytes_held).sum();
@@ -307,7 +308,7 @@ impl Sketch {
             + self.quantiles.as_ref().map_or(0, Quantiles::bytes_held)
     }
 
-    /// HyperLogLog by itself.
+    /// The state of HyperLogLog, if the sketch has it.
     pub(crate) fn distinct_state(&self) -> Option<&Distinct> {
         self.distinct.as_ref()
     }
@@ -317,7 +318,7 @@ impl Sketch {
     }
 }
 
-/// The least of Count-Min's counters, in whichever table it is.
+/// Returns the least of Count-Min's counters, from whichever table holds them.
 fn count(parameters: &SketchParameters, own: Option<&Table>, both: Option<&Table>, hash: Hash) -> u64 {
     let rows = parameters.frequency.map_or(0, |counters| counters.rows.into());
     match (own, both) {
@@ -342,7 +343,7 @@ fn occurrences(dictionary: &dyn AnyDictionaryArray) -> (Vec<u64>, u64) {
     (counts, dictionary.keys().null_count() as u64)
 }
 
-/// Bytes of memory behind a literal.
+/// Bytes of memory that a literal holds outside of itself.
 fn literal_bytes(literal: &Literal) -> usize {
     match literal.value() {
         Value::Text(text) => text.capacity(),

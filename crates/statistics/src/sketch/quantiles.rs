@@ -1,4 +1,5 @@
-//! Quantiles of the types that have them, as keys in the order of their values: of 64 bits, or of 128 for decimals.
+//! Quantiles of numeric types, computed on integer keys that have the order of the values: of 64 bits, or of
+//! 128 for decimals.
 
 use super::basics;
 use super::items::Items;
@@ -9,20 +10,20 @@ use crate::hash;
 use arrow_schema::DataType;
 use farpool_model::{Error, Literal, Result, Value, schema};
 
-/// A value at or below which a share of the values lies.
+/// A value such that a given share of the values is at or below it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantile {
     /// One of the column's values.
     pub value: Literal,
-    /// The least that the true one may be.
+    /// Lower bound of the true quantile.
     pub low: Literal,
-    /// The greatest that it may be.
+    /// Upper bound of the true quantile.
     pub high: Literal,
-    /// With which probability it is; 1 where the value is the true one.
+    /// The probability that the true quantile is within the bounds; 1 where `value` is exact.
     pub confidence: f64,
 }
 
-/// The sample of a column.
+/// The KLL sample of a column's keys.
 #[derive(Clone, Debug)]
 pub(super) enum Quantiles {
     Words(Levels<i64>),
@@ -87,7 +88,7 @@ impl Quantiles {
         }
     }
 
-    /// Those for `shares` of the values; none of no values.
+    /// Returns the quantiles for `shares`; empty without values.
     pub fn at(&self, shares: &[f64], data_type: &DataType) -> Vec<Quantile> {
         match self {
             Quantiles::Words(levels) => quantiles(levels, shares, &|key| literal(key, data_type)),
@@ -97,7 +98,7 @@ impl Quantiles {
         }
     }
 
-    /// By how much the rank of a value may be off.
+    /// The error of the rank of a value.
     pub fn rank_error(&self) -> f64 {
         match self {
             Quantiles::Words(levels) => levels.rank_error(),
@@ -112,7 +113,7 @@ impl Quantiles {
         }
     }
 
-    /// What [`Quantiles::put`] wrote, of so many values.
+    /// Decodes a sample of `count` values that [`Quantiles::put`] encoded.
     pub fn read(reader: &mut Reader<'_>, k: u16, data_type: &DataType, count: u64) -> Result<Quantiles> {
         Ok(match is_wide(data_type) {
             true => Quantiles::Wide(read_levels(reader, k, count)?),
@@ -134,17 +135,17 @@ fn add<V: Copy, T: Copy + Ord>(
     }
 }
 
-/// The order of unsigned numbers as that of signed ones, and back.
+/// Maps unsigned integers to signed ones of the same order, and back.
 fn flipped(word: u64) -> i64 {
     (word ^ 1 << 63) as i64
 }
 
-/// The order of floats as that of integers: -0.0 is 0.0, and NaN is greatest.
+/// Maps floats to integers of the same order: -0.0 as 0.0, and NaN greatest.
 fn float_key(bits: u64) -> i64 {
     turned(hash::float_bits(f64::from_bits(bits)) as i64)
 }
 
-/// The bits of a float whose sign is set are turned over but for the sign; and back.
+/// Flips the bits below the sign if the sign is set; its own inverse.
 fn turned(bits: i64) -> i64 {
     bits ^ (bits >> 63) & i64::MAX
 }
@@ -173,7 +174,8 @@ fn quantiles<T: Copy + Ord>(
     levels.ranked(shares).into_iter().map(of).collect()
 }
 
-/// Level by level: how many values, the first, and what each of the others is more than the one before.
+/// Encodes level by level: the number of values, the least one, and the difference of each other one to the
+/// one before.
 fn put_levels<T: Copy + Ord + Into<i128>>(out: &mut Vec<u8>, parts: &Parts<'_, T>) {
     out.push(parts.levels.len() as u8);
     for level in parts.levels {
@@ -211,7 +213,7 @@ fn read_level<T: TryFrom<i128>>(reader: &mut Reader<'_>) -> Result<Vec<T>> {
         let value = match last {
             None => reader.signed()?,
             Some(last) => {
-                // The difference of two numbers with a sign may have 128 bits without one.
+                // The difference of two signed numbers may take 128 bits without sign.
                 let value = i128::wrapping_add(last, reader.number()?.cast_signed());
                 if value < last {
                     return Err(out_of_order());

@@ -1,40 +1,41 @@
 //! Candidates for the most frequent values, found in the same pass with the help of Count-Min.
 //!
-//! The first [`ALL`] rows, then every [`STEP`]th, are looked at: one whose value's count by now is above the
-//! least of the candidates' becomes a candidate. Of a value that occurs f times after the start each time is
-//! missed with 63 of 64 chances, so that all are with a chance below e^(-f/64); the counts in the answer are
-//! those of Count-Min, which saw all. It is the one part of a sketch that depends on the order of rows.
+//! The first [`ALL`] rows are checked, then every [`STEP`]th: a value whose count so far is above the least
+//! of the candidates' becomes a candidate. Each occurrence after the start is missed with a probability of
+//! 63/64, so a value with f of them is missed altogether with a probability below e^(-f/64). The counts in
+//! the answer are those of Count-Min, which counts all rows. It is the only part of a sketch that depends on
+//! the order of rows.
 
 use super::block::{BLOCK, Block};
 use crate::hash::Hash;
 use farpool_model::Literal;
 use std::collections::HashMap;
 
-/// Values at the start that are all looked at.
+/// Number of rows at the start that are all checked.
 const ALL: u64 = 8 << 10;
 
-/// Behind the start one in so many is looked at.
+/// After the start, one row in this many is checked.
 const STEP: u64 = 64;
 
-/// Candidates for each wanted value, when they are pruned.
+/// Candidates that pruning keeps for each value wanted.
 const SPARE: usize = 4;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Candidates {
-    /// How many are wanted.
+    /// Number of values wanted.
     top: usize,
     seen: u64,
-    /// By the hash, which makes two values one with a chance of 2^-128 only. It is hashed again, by a key that nobody
-    /// knows: values with hashes that are alike can be chosen.
+    /// Candidates by hash: two values have the same one with a probability of 2^-128 only. The map hashes it
+    /// again with a secret key, since values with similar hashes can be crafted.
     found: HashMap<Hash, Candidate>,
-    /// A count that a value must pass to become a candidate.
+    /// The count that a value must exceed to become a candidate.
     floor: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Candidate {
     value: Literal,
-    /// The estimate when it was last looked at: it may have grown.
+    /// The estimated count when the value was last checked; it may have grown since.
     count: u64,
 }
 
@@ -43,7 +44,7 @@ impl Candidates {
         Candidates { top: top as usize, seen: 0, found: HashMap::default(), floor: 0 }
     }
 
-    /// Candidates that are kept after a pruning, and at most in a state that travels.
+    /// The most candidates after pruning, and hence in an encoded state.
     pub fn kept_max(top: u32) -> usize {
         SPARE * top as usize
     }
@@ -53,7 +54,7 @@ impl Candidates {
         self.found.capacity() * size_of::<(Hash, Candidate)>() + self.found.values().map(value).sum::<usize>()
     }
 
-    /// Looks at some values of a block that has been counted; `count` says how often a value occurred.
+    /// Checks some values of a block that was counted already; `count` estimates how often a value occurred.
     pub fn update(&mut self, block: &Block<'_>, count: &dyn Fn(Hash) -> u64) {
         if self.top == 0 {
             return;
@@ -73,7 +74,7 @@ impl Candidates {
         self.seen += len;
     }
 
-    /// A value is looked at if one of its rows is.
+    /// Checks the values of which at least one row is to be checked.
     fn update_counted(&mut self, block: &Block<'_>, counts: &[u64], count: &dyn Fn(Hash) -> u64) {
         for (place, rows) in counts.iter().enumerate() {
             let before = self.seen;
@@ -99,7 +100,7 @@ impl Candidates {
         }
     }
 
-    /// Keeps the most frequent ones. What is frequent first is looked up by `count` again.
+    /// Drops all but the most frequent candidates, by current counts from `count`.
     pub fn prune(&mut self, count: &dyn Fn(Hash) -> u64) {
         self.found.iter_mut().for_each(|(hash, candidate)| candidate.count = count(*hash));
         let kept = SPARE * self.top;
@@ -107,8 +108,8 @@ impl Candidates {
             let mut order: Vec<(u64, Hash)> = self.found.iter().map(|(h, c)| (c.count, *h)).collect();
             order.sort_unstable_by(|one, other| other.cmp(one));
             order[kept..].iter().for_each(|(_, hash)| drop(self.found.remove(hash)));
-            // What room a table has where values were removed depends on the key of its hashes; a new one has the same
-            // each time.
+            // The capacity of a table after removals depends on its secret hash key; rebuilding makes it the
+            // same each time.
             let left = std::mem::take(&mut self.found);
             self.found.reserve(2 * kept);
             self.found.extend(left);
@@ -116,7 +117,7 @@ impl Candidates {
         }
     }
 
-    /// Takes in the candidates of another; the counters have been merged before.
+    /// Merges the candidates of another sketch; the counters must have been merged before.
     pub fn merge(&mut self, other: &Candidates, count: &dyn Fn(Hash) -> u64) {
         self.seen += other.seen;
         for (hash, candidate) in &other.found {
@@ -126,7 +127,7 @@ impl Candidates {
         self.prune(count);
     }
 
-    /// Puts in a candidate from a state that travelled.
+    /// Inserts a candidate of a decoded state.
     pub fn insert(&mut self, hash: Hash, value: Literal) {
         self.found.insert(hash, Candidate { value, count: 0 });
     }
@@ -139,7 +140,7 @@ impl Candidates {
         self.seen = seen;
     }
 
-    /// All that may travel, in the order of their hashes.
+    /// Returns the candidates of the encoded state, in the order of their hashes.
     pub fn kept(&self, count: &dyn Fn(Hash) -> u64) -> Vec<(Hash, Literal)> {
         let mut pruned = self.clone();
         pruned.prune(count);
@@ -148,7 +149,7 @@ impl Candidates {
         kept
     }
 
-    /// All, with their hashes.
+    /// All candidates, with their hashes.
     pub fn iter(&self) -> impl Iterator<Item = (Hash, &Literal)> {
         self.found.iter().map(|(hash, candidate)| (*hash, &candidate.value))
     }

@@ -1,27 +1,27 @@
 //! Whether Count-Min can be trusted, judged from the other two sketches (thesis, sections 4.3.4 and 4.3.5).
 //!
-//! Count-Min overestimates a value when another shares its counter in every row. How many values there are
-//! (HyperLogLog) says how likely that is; how skewed they are (Fast-AGMS) says whether some are so frequent
-//! that it does not matter to them.
+//! Count-Min overestimates a value when another one shares its counter in every row. The number of distinct
+//! values (HyperLogLog) tells how likely that is; their skew (Fast-AGMS) tells whether some are so frequent
+//! that they are hardly affected.
 
 use std::fmt;
 
-/// A value of a hundred may share all its counters; more, and Count-Min is not trusted. With 6 × 2^13
-/// counters that is so beyond 5 100 values; the thesis (figure 4.9) finds errors from 1 500 on.
+/// The most values, as a share of all, that may share all their counters for Count-Min to be trusted. With 6
+/// × 2^13 counters there are more beyond 5 100 values; the thesis (figure 4.9) finds errors from 1 500 on.
 const SHARED_MAX: f64 = 0.01;
 
 /// The relative error up to which the count of a frequent value is trusted.
 const ERROR_MAX: f64 = 0.1;
 
-/// What the counts of a sketch's Count-Min are worth.
+/// How far the counts of a sketch's Count-Min can be trusted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trust {
     /// Whether the count of any value can be taken as nearly exact.
     pub trusted: bool,
-    /// Counts from here on are right to a tenth, even if small ones are not. `None` where it is likely that
-    /// no value is as frequent.
+    /// Counts from this number on have a relative error of at most a tenth, even if small counts have not.
+    /// `None` where it is likely that no value is as frequent.
     pub frequent_from: Option<f64>,
-    /// Why, for a person.
+    /// The reason, in words.
     pub reason: String,
 }
 
@@ -32,14 +32,14 @@ impl fmt::Display for Trust {
     }
 }
 
-/// What the verdict is made of.
+/// The numbers that the verdict is derived from.
 pub(crate) struct Evidence {
-    /// Rows and counters in a row of Count-Min.
+    /// Number of rows of Count-Min, and of counters in a row.
     pub rows: u8,
     pub width: f64,
-    /// Values, NULLs left out.
+    /// Number of values, without NULLs.
     pub values: f64,
-    /// The most distinct values that there may be.
+    /// Upper bound of the number of distinct values.
     pub distinct: Option<f64>,
     /// The second moment.
     pub second_moment: Option<f64>,
@@ -68,8 +68,8 @@ impl Evidence {
         Trust { trusted, frequent_from, reason }
     }
 
-    /// The excess of a counter is a mean of `values / width`, and its tenfold is a count that it changes by
-    /// a tenth. The most frequent value occurs at least F2 / F1 times.
+    /// The mean excess of a counter is `values / width`; it changes ten times that count by a tenth. The most
+    /// frequent value occurs at least F2 / F1 times.
     fn frequent_from(&self) -> Option<f64> {
         let from = self.values / self.width / ERROR_MAX;
         (self.second_moment? >= from * self.values && self.values > 0.0).then_some(from)

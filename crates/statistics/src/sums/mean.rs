@@ -1,10 +1,10 @@
-//! Means of decimals: the quotient of an exact sum and a count, rounded half away from zero. It is the one rule
-//! for the pool, for an engine, and wherever parts of groups are merged.
+//! Means of decimals: the quotient of an exact sum and a count, rounded half away from zero. Pool, engine,
+//! and merging of parts all use this rule.
 
 use arrow_buffer::i256;
 
-/// The mean of `count` decimals whose sum is `sum`, scaled up by `factor`; `None` when it does not fit, or
-/// when there are none.
+/// Returns the mean of `count` decimals whose sum is `sum`, multiplied by `factor`; `None` when it does not
+/// fit, or when `count` is 0.
 pub fn mean_of_decimals(sum: i128, count: i64, factor: i128) -> Option<i128> {
     // The narrow division is an order of magnitude faster, and fails only for enormous factors and means.
     let narrow = || {
@@ -18,11 +18,11 @@ pub fn mean_of_decimals(sum: i128, count: i64, factor: i128) -> Option<i128> {
     narrow().or_else(|| mean_of_wide_decimals(i256::from_i128(sum), count, factor)?.to_i128())
 }
 
-/// The same of a sum of 256 bits. `factor` is positive.
+/// Like [`mean_of_decimals`], for a sum of 256 bits. `factor` is positive.
 pub fn mean_of_wide_decimals(sum: i256, count: i64, factor: i128) -> Option<i256> {
     let (divisor, factor) = (i256::from_i128(count.into()), i256::from_i128(factor));
     let (whole, rest) = (sum.checked_div(divisor)?, sum.checked_rem(divisor)?);
-    // Less than 64 and 128 bits: the product fits.
+    // The remainder has less than 64 bits and the factor less than 128, so the product fits.
     let scaled = rest.wrapping_mul(factor);
     let (part, left) = (scaled.checked_div(divisor)?, scaled.checked_rem(divisor)?);
     let is_away = left.wrapping_abs().wrapping_mul(i256::from_i128(2)) >= divisor;

@@ -1,5 +1,5 @@
-//! Exact sums and means of integers and decimals, of one group or of many, as states that merge: for engines whose
-//! own wrap or cut digits off. The engine says which row belongs to which group, what is added up is kept here.
+//! Exact sums and means of integers and decimals, of one group or many, as states that merge: for engines
+//! whose own sums wrap or lose digits. The engine assigns rows to groups; the sums are kept here.
 //!
 //! - Input: arrays of a type that [`ExactSums::new`] takes, with NULLs, and a filter.
 //! - Output: the sum or the mean of each group, NULL of no values; or the states of the groups, in the columns
@@ -10,8 +10,8 @@
 //! - Parallelism: none. Each thread has states of its own, which are merged.
 //! - Errors: a sum or a mean that does not fit the type of the result. Only the end is checked.
 //!
-//! Invariant: a kept sum is the sum itself and nothing modulo a power of two, so that it does not matter how far
-//! out of its type a sum was on the way.
+//! Invariant: a sum is kept exactly, not modulo a power of two, so that intermediate sums may exceed the
+//! result type by any amount.
 
 mod mean;
 mod seen;
@@ -35,7 +35,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use words::{Digits, Direction, Rows, Totals};
 
-/// What is made of the sums.
+/// The result that is computed from the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// The sum itself.
@@ -52,13 +52,13 @@ pub struct ExactSums {
     purpose: Purpose,
     /// Scale of the values; 0 of integers.
     scale: i8,
-    /// Whether states have a column of carries: in a word of 128 bits, values of 64 never need one.
+    /// Whether states have a column of carries: sums of 64-bit values in words of 128 bits never need one.
     has_carries: bool,
 }
 
 #[derive(Debug)]
 enum AnyTotals {
-    /// Of signed integers.
+    /// Sums of signed integers.
     Integers(Totals<i64>),
     /// Of decimals of up to 128 bits, and of unsigned integers.
     Narrow(Totals<i128>),
@@ -67,7 +67,7 @@ enum AnyTotals {
 }
 
 impl ExactSums {
-    /// Sums of no groups, of values of type `argument`; `None` of a type that is not added up here.
+    /// Creates sums for no groups, of values of type `argument`; `None` for types that are not supported.
     pub fn new(argument: &DataType, purpose: Purpose) -> Option<ExactSums> {
         let scale = match argument {
             DataType::Int64 | DataType::UInt64 if purpose == Purpose::Sum => 0,
@@ -91,7 +91,7 @@ impl ExactSums {
         Some(ExactSums { totals, seen, purpose, scale, has_carries })
     }
 
-    /// The same of a single group, from which values can be taken out again.
+    /// Turns these sums into those of a single group that support [`ExactSums::retract`].
     #[must_use]
     pub fn retractable(mut self) -> ExactSums {
         self.seen = Seen::Counts(Vec::new());
@@ -115,7 +115,7 @@ impl ExactSums {
         }
     }
 
-    /// Makes room for `groups` groups. Each new one must have a row in the next update or merge.
+    /// Grows to `groups` groups. Each new group must have a row in the next update or merge.
     pub fn resize(&mut self, groups: usize) {
         match &mut self.totals {
             AnyTotals::Integers(totals) => totals.resize(groups),
@@ -124,11 +124,11 @@ impl ExactSums {
         }
     }
 
-    /// Adds the values for which `filter` holds. Each row is one of the group at its place in `groups`; without
-    /// `groups` all are of the first.
+    /// Adds the values for which `filter` holds. `groups` has the group of each row; without it all rows
+    /// belong to the first group.
     ///
     /// # Panics
-    /// When the values are of another type than was said, or a group was not made room for.
+    /// When the values are of another type than was given to [`ExactSums::new`], or a group is out of range.
     pub fn update(&mut self, values: &dyn Array, groups: Option<&[usize]>, filter: Option<&BooleanArray>) {
         let valid = valid(values, filter);
         let rows = Rows { groups, valid: valid.as_ref() };
@@ -136,10 +136,10 @@ impl ExactSums {
         self.seen.note(rows, values.len(), self.groups());
     }
 
-    /// Takes values of the first group out again that were added before.
+    /// Removes values that were added to the first group.
     ///
     /// # Panics
-    /// As [`ExactSums::update`], and unless it is [`ExactSums::retractable`].
+    /// As [`ExactSums::update`], and when the sums are not [`ExactSums::retractable`].
     pub fn retract(&mut self, values: &dyn Array) {
         let valid = valid(values, None);
         self.totals.add(values, Rows { groups: None, valid: valid.as_ref() }, Direction::Out);
@@ -147,7 +147,7 @@ impl ExactSums {
         counts[0] -= count(values, valid.as_ref());
     }
 
-    /// Adds states, in the columns that [`ExactSums::state_types`] names.
+    /// Merges states, in the columns that [`ExactSums::state_types`] lists.
     ///
     /// # Panics
     /// As [`ExactSums::update`].
@@ -168,7 +168,7 @@ impl ExactSums {
         }
     }
 
-    /// The states of the first `groups` groups, which are then no longer here; the others move to the front.
+    /// Removes the first `groups` groups and returns their states; the other groups move to the front.
     pub fn take_states(&mut self, groups: usize) -> Vec<ArrayRef> {
         let nulls = self.seen.nulls(groups);
         let counts = self.seen.take_counts(groups);
@@ -199,11 +199,12 @@ impl ExactSums {
         [sums].into_iter().chain(carries).chain(counts.map(|counts| Arc::new(counts) as ArrayRef)).collect()
     }
 
-    /// Sums or means of the first `groups` groups, as a column `name` of type `result`. Of a sum, that is the
-    /// type of the values or a wider one of its kind; of a mean a decimal of the same width.
+    /// Returns the sums or means of the first `groups` groups, as an array of type `result`; errors mention
+    /// `name`. For a sum, `result` is the type of the values or a wider one of its kind; for a mean, a
+    /// decimal of the same width.
     ///
     /// # Errors
-    /// `Invalid` when one does not fit.
+    /// `Invalid` when a sum or mean does not fit `result`.
     pub fn results(&self, groups: usize, name: &str, result: &DataType) -> Result<ArrayRef> {
         let what = match self.purpose {
             Purpose::Sum => "sum",
@@ -257,7 +258,7 @@ impl ExactSums {
         }
     }
 
-    /// Forgets the first `groups` groups; the others move to the front.
+    /// Removes the first `groups` groups; the other groups move to the front.
     pub fn drop_first(&mut self, groups: usize) {
         self.seen.drop_first(groups);
         match &mut self.totals {
@@ -279,7 +280,7 @@ impl ExactSums {
 }
 
 impl AnyTotals {
-    /// Type of the words, whose digits may be more than it says.
+    /// Type of the column of words; words may have more digits than the type allows.
     fn data_type(&self) -> DataType {
         match self {
             AnyTotals::Integers(_) => DataType::Int64,
@@ -308,7 +309,7 @@ impl AnyTotals {
         }
     }
 
-    /// A state's column of words, of rows that are a group each.
+    /// Returns the column of words of the states of rows that each are a group.
     fn words_of(&self, values: &dyn Array, valid: Option<NullBuffer>) -> ArrayRef {
         let data_type = self.data_type();
         match (self, values.data_type()) {
@@ -356,7 +357,7 @@ fn words<T: ArrowPrimitiveType, N: Copy + Into<T::Native>>(
     Arc::new(PrimitiveArray::<T>::new(words.into(), valid).with_data_type(data_type))
 }
 
-/// Words as a column; `None` if one is none of its values.
+/// Converts words to a column of `data_type`; `None` if one does not fit.
 fn column<T: ArrowPrimitiveType, W: Copy>(
     words: &[W],
     nulls: Option<NullBuffer>,
@@ -369,7 +370,7 @@ where
     Some(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls).with_data_type(data_type.clone())))
 }
 
-/// The rows that count; `None` for all.
+/// Returns which rows count; `None` if all do.
 fn valid(values: &dyn Array, filter: Option<&BooleanArray>) -> Option<NullBuffer> {
     let passes = |filter: &BooleanArray| match filter.nulls() {
         Some(nulls) => NullBuffer::new(filter.values() & nulls.inner()),

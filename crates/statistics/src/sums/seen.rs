@@ -1,22 +1,22 @@
-//! Which groups have had a value, in as few words as the caller's question allows.
+//! Tracks which groups have values, in the cheapest form that the result needs.
 
 use super::words::{Rows, take_first};
 use arrow_array::UInt64Array;
 use arrow_buffer::NullBuffer;
 
-/// What is known of the groups' values.
+/// Which groups have values, or how many.
 #[derive(Debug)]
 pub(super) enum Seen {
-    /// Each of the first so many groups has had one: no row was NULL yet, nor kept out by a filter.
+    /// Each of the first groups, of this number, has a value: no row was NULL or filtered out so far.
     All(usize),
-    /// Whether each group has had one.
+    /// Whether each group has a value.
     Some(Vec<bool>),
-    /// How many each group has had.
+    /// The number of values of each group.
     Counts(Vec<u64>),
 }
 
 impl Seen {
-    /// That `count` rows came, and that there are `total` groups.
+    /// Records that `count` rows were added; `total` is the number of groups.
     pub(super) fn note(&mut self, rows: Rows<'_>, count: usize, total: usize) {
         match (&mut *self, rows.valid) {
             (Seen::All(_), None) if count == 0 => {}
@@ -57,7 +57,7 @@ impl Seen {
         Some(nulls).filter(|nulls| nulls.null_count() > 0)
     }
 
-    /// Takes the first `groups` groups out; the counts of these, if there are some.
+    /// Removes the first `groups` groups; returns their counts, if values are counted.
     pub(super) fn take_counts(&mut self, groups: usize) -> Option<UInt64Array> {
         match self {
             Seen::All(_) | Seen::Some(_) => {

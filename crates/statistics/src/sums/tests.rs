@@ -5,10 +5,10 @@ use super::*;
 use arrow_array::{Decimal128Array, Decimal256Array, Int64Array, UInt64Array};
 use proptest::prelude::*;
 
-/// A row: its group, its value and what a filter says of it.
+/// A row: its group, its value, and the outcome of the filter.
 type Row = (usize, Option<i128>, Option<bool>);
 
-/// Sum and count of each group, one row after the other.
+/// Computes the sum and count of each group row by row.
 fn naive(rows: &[Row], groups: usize) -> Vec<(i256, u64)> {
     let mut folded = vec![(i256::ZERO, 0); groups];
     for (group, value, passes) in rows {
@@ -32,7 +32,8 @@ fn decimals(values: impl Iterator<Item = Option<i128>>) -> Decimal128Array {
     values.collect::<Decimal128Array>().with_precision_and_scale(38, 2).unwrap()
 }
 
-/// The states of some rows, whose groups are numbered as they come, and the original number of each.
+/// Returns the states of some rows, whose groups are numbered by first appearance, and the original number of
+/// each.
 fn states(
     rows: &[Row],
     new: &impl Fn() -> ExactSums,
@@ -84,7 +85,7 @@ fn merged(parts: &[&[Row]], new: impl Fn() -> ExactSums, groups: usize, first: u
     sums
 }
 
-/// What states say, as sum and count.
+/// Converts states to sums, each with whether the group has a value.
 fn exact(states: &[ArrayRef]) -> Vec<(i256, bool)> {
     let (words, carries) = (&states[0], states[1].as_primitive::<Int64Type>());
     let word = |row: usize| match words.data_type() {
@@ -99,7 +100,7 @@ fn exact(states: &[ArrayRef]) -> Vec<(i256, bool)> {
     (0..words.len()).map(of).collect()
 }
 
-/// Half away from zero, by magnitudes.
+/// Rounds half away from zero, computed on magnitudes.
 fn rounded(sum: i256, count: u64, factor: i128) -> i256 {
     let (one, count) = (i256::from_i128(1), i256::from_i128(count.into()));
     let twice = |value: i256| value.wrapping_mul(i256::from_i128(2));

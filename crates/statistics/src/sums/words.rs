@@ -1,7 +1,7 @@
-//! The words in which sums are kept, and the loops that add to them.
+//! The words that hold sums, and the loops that add to them.
 //!
-//! Invariant: the sum of a group is its word plus its carries times two to the number of bits of the word. No
-//! word is added to without looking whether it overflowed; where none ever did, there are no carries in memory.
+//! Invariant: the sum of a group is its word plus its carries times two to the power of the word's bits.
+//! Every addition to a word is checked for overflow; carries are allocated only after the first overflow.
 
 use super::mean::{mean_of_decimals, mean_of_wide_decimals};
 use arrow_array::types::ArrowPrimitiveType;
@@ -10,18 +10,18 @@ use arrow_buffer::{ArrowNativeType, NullBuffer, i256};
 use arrow_schema::DataType;
 use std::sync::Arc;
 
-/// A signed integer that sums are kept in.
+/// A signed integer that holds a sum.
 pub(super) trait Word: ArrowNativeType {
-    /// The sum, and by how many times two to the number of bits it is more than that.
+    /// Returns the sum modulo two to the power of the word's bits, and the carry.
     fn plus(self, other: Self) -> (Self, i64);
 
-    /// The difference, likewise.
+    /// Returns the difference modulo two to the power of the word's bits, and the carry.
     fn minus(self, other: Self) -> (Self, i64);
 }
 
-/// A word that decimals are made of.
+/// A word whose values can be decimals.
 pub(super) trait Digits: Word + Ord {
-    /// Whether it has so many decimal digits at most.
+    /// Whether the value has at most this many decimal digits.
     fn has_digits(&self, digits: u8) -> bool;
 
     /// The mean of `count` values with this sum, as [`mean_of_wide_decimals`]; `None` when it does not fit.
@@ -90,22 +90,22 @@ impl Digits for i256 {
         bound.is_none_or(|bound| bound.wrapping_neg() < *self && *self < bound)
     }
 
-    /// There is no wider type to divide in: a mean is lost whose sum has more than 256 bits.
+    /// There is no wider type to divide in, so there is no mean of a sum that exceeds 256 bits.
     fn mean(self, carries: i64, count: i64, factor: i128) -> Option<i256> {
         if carries == 0 { mean_of_wide_decimals(self, count, factor) } else { None }
     }
 }
 
-/// Which rows count, and for which group.
+/// Which rows count, and their groups.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows<'a> {
-    /// The group of each row; `None` when all are of the first.
+    /// The group of each row; `None` when all rows belong to the first group.
     pub groups: Option<&'a [usize]>,
-    /// `None` when all count.
+    /// Rows that count; `None` when all do.
     pub valid: Option<&'a NullBuffer>,
 }
 
-/// Whether values come or go.
+/// Whether values are added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     In,
@@ -116,7 +116,7 @@ pub(super) enum Direction {
 #[derive(Debug, Default)]
 pub(super) struct Totals<W> {
     words: Vec<W>,
-    /// As many as words, or none while all are 0.
+    /// One per word, or empty while all are 0.
     carries: Vec<i64>,
 }
 
@@ -157,7 +157,7 @@ impl<W: Word> Totals<W> {
         }
     }
 
-    /// A carry is so rare that looking for it is cheaper than adding zeros to another vector.
+    /// Carries are so rare that a branch is cheaper than adding zeros to another vector.
     #[inline]
     fn step(&mut self, group: usize, value: W, op: &impl Fn(W, W) -> (W, i64)) {
         let word = &mut self.words[group];
@@ -208,7 +208,7 @@ impl<W: Word> Totals<W> {
         carries.iter().all(|carry| *carry == 0).then(|| &self.words[..groups])
     }
 
-    /// Words, as decimals of this type, and carries of the first `groups` groups.
+    /// Removes the first `groups` groups; returns their words, as an array of `data_type`, and their carries.
     pub(super) fn take<T: ArrowPrimitiveType<Native = W>>(
         &mut self,
         groups: usize,
@@ -237,16 +237,17 @@ impl<W: Word> Totals<W> {
 }
 
 impl<W: Digits> Totals<W> {
-    /// The sums of the first `groups` groups, if each has so many decimal digits at most.
+    /// Returns the sums of the first `groups` groups, if each has at most `digits` decimal digits.
     pub(super) fn decimals(&self, groups: usize, digits: u8) -> Option<&[W]> {
         let sums = self.exact(groups)?;
-        // Only the ends are looked at: that is a comparison for each sum, and no call.
+        // Only the least and greatest are checked: that costs a comparison per sum, and no call.
         let ends = [sums.iter().min(), sums.iter().max()];
         ends.iter().flatten().all(|end| end.has_digits(digits)).then_some(sums)
     }
 
-    /// The means of the first `groups` groups, of so many values each, scaled up by `factor`; 0 of no values.
-    /// `None` if one has more decimal digits than `digits`.
+    /// Returns the means of the first `groups` groups, multiplied by `factor`; 0 for groups without values.
+    /// `counts` has the number of values of each group. `None` if a mean has more than `digits` decimal
+    /// digits.
     pub(super) fn means(&self, groups: usize, counts: &[u64], factor: i128, digits: u8) -> Option<Vec<W>> {
         let mean = |group: usize| match i64::try_from(counts.get(group).copied().unwrap_or(0)).ok()? {
             0 => Some(W::default()),
@@ -258,7 +259,7 @@ impl<W: Digits> Totals<W> {
     }
 }
 
-/// Takes the first `count` values out. All of them without a copy, and few of many without one of the rest.
+/// Removes and returns the first `count` values. Taking all of them copies nothing.
 pub(super) fn take_first<T>(values: &mut Vec<T>, count: usize) -> Vec<T> {
     if count >= values.len() { std::mem::take(values) } else { values.drain(..count).collect() }
 }

@@ -1,15 +1,16 @@
-//! Appends to one table stand in line, and whoever comes first makes a version of all that wait (group commit, as in
-//! DeWitt et al., *Implementation Techniques for Main Memory Database Systems*, SIGMOD 1984): appends that come while a
-//! version is being made become the next one together. Nobody waits for others to come.
+//! Group commit of the appends to one table (as in DeWitt et al., *Implementation Techniques for Main Memory
+//! Database Systems*, SIGMOD 1984): appends wait in a line, and the first of them makes one version of all
+//! that wait. Appends that come while a version is being made become the next one together. An append never
+//! waits for others to come.
 //!
-//! Rows of small appends are not encoded before that, and then as one row group. Each append is told of the version
-//! only when its rows are visible. One that does not fit the table fails alone; where there is no memory for all, each
-//! is tried alone.
+//! Rows of small appends are encoded only when their version is made, and then as one row group. An append
+//! reports its version only when its rows are visible. An append that does not fit the table fails alone;
+//! where there is no memory for all, each is tried alone.
 //!
-//! Who changes the table in another way may hold the line meanwhile ([`Line::hold`]).
+//! Other changes of the table can block the line meanwhile ([`Line::hold`]).
 //!
-//! Invariants: the rows of an append stay together and in their order; a line has one leader at a time, and one that
-//! panics fails those that it had taken.
+//! Invariants: the rows of an append stay together and in their order; a line has one leader at a time, and a
+//! leader that panics fails the appends that it had taken.
 
 use super::load::{check_agree, check_nulls};
 use super::{Catalog, Current};
@@ -23,11 +24,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The appends to one table that wait.
+/// The line of appends that wait for the next version of one table.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     state: Mutex<LineState>,
-    /// Signals threads that wait that there may be an outcome, or a version to make.
+    /// Signals waiting threads that an append may have its outcome, or that a version can be made.
     changed: Condvar,
 }
 
@@ -35,18 +36,18 @@ pub(super) struct Line {
 struct LineState {
     waiting: VecDeque<Arc<Entry>>,
     has_leader: bool,
-    /// Changes that are to come before the next appends.
+    /// Number of other changes that wait for the leader to finish; they go before the next appends.
     holding: usize,
 }
 
 /// An append in line.
 struct Entry {
     rows: Rows,
-    /// For what they take outside the pool.
+    /// Memory that the rows take outside the pool.
     _outside: Option<Reservation>,
-    /// Until it is told.
+    /// The outcome, until [`Append::try_commit`] returns it.
     outcome: Mutex<Option<Result<TableInfo>>>,
-    /// Whether there is an outcome, or was.
+    /// Whether the outcome was set; stays true after the outcome was returned.
     is_settled: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
 }
@@ -54,14 +55,14 @@ struct Entry {
 /// The rows of an append.
 pub(super) struct Rows {
     pub schema: SchemaRef,
-    /// Encoded already, for they are many.
+    /// Row groups that are already encoded, in case the append is not small.
     pub groups: Vec<Arc<RowGroup>>,
-    /// Those that are not: all of them, or none.
+    /// Rows of a small append, not encoded yet; then `groups` is empty.
     pub small: Option<PlainGroup>,
 }
 
-/// An append whose rows are all there, and are visible once it has a version. Dropped before that, it may become
-/// visible or not.
+/// An append whose rows are complete; they become visible with the next version. If this is dropped earlier,
+/// the rows may or may not become visible.
 #[derive(Debug)]
 pub struct Append {
     catalog: Arc<Catalog>,
@@ -72,7 +73,8 @@ pub struct Append {
 }
 
 impl Append {
-    /// Puts rows in line for the table of this name. `wake` is called when [`Append::try_commit`] may have more to say.
+    /// Adds rows to the line of the table `name`. `wake` is called when [`Append::try_commit`] may return an
+    /// outcome or has work to do.
     ///
     /// # Errors
     /// `NotFound` when the table was dropped.
@@ -96,12 +98,12 @@ impl Append {
         Ok(Append { catalog, tenant, name, line, entry })
     }
 
-    /// Whether [`Append::try_commit`] would do something, or has an outcome.
+    /// Whether [`Append::try_commit`] would make a version or return the outcome.
     pub fn has_step(&self) -> bool {
         !self.line.state.lock().is_busy() || self.entry.outcome.lock().is_some()
     }
 
-    /// Has the rows not become visible, if nobody has begun to make a version of them; whether that is so.
+    /// Withdraws the append if no version with its rows has been begun; returns whether it was withdrawn.
     pub fn leave(&self) -> bool {
         let mut state = self.line.state.lock();
         let count = state.waiting.len();
@@ -109,23 +111,23 @@ impl Append {
         let has_left = state.waiting.len() < count;
         drop(state);
         if has_left {
-            // The next one may have waited for this one to lead.
+            // The new first append may have been waiting for this one to lead.
             self.line.call_next();
         }
         has_left
     }
 
-    /// Whether nobody has begun to make a version of the rows.
+    /// Whether the append still waits in line, that is, no version with its rows has been begun.
     pub fn is_waiting(&self) -> bool {
         self.line.state.lock().waiting.iter().any(|entry| Arc::ptr_eq(entry, &self.entry))
     }
 
-    /// Makes a version of all appends that wait, unless somebody else is at it. The outcome of this one, which is told
-    /// once; `None` as long as others are at it.
+    /// Makes a version of the appends that wait, unless another thread is making one. Returns the outcome of
+    /// this append, once; `None` while another thread leads.
     ///
     /// # Errors
-    /// `NotFound` or `Invalid` when the table was dropped or got other columns meanwhile; `OverLimit` when memory is
-    /// short. Nothing of the append is visible then.
+    /// `NotFound` or `Invalid` when the table was dropped or got other columns meanwhile; `OverLimit` when
+    /// memory is short. None of the append's rows is visible then.
     pub fn try_commit(&self) -> Option<Result<TableInfo>> {
         let taken = {
             let mut state = self.line.state.lock();
@@ -162,18 +164,19 @@ impl Append {
         self.commit_all(&taken.iter().map(|entry| &**entry).collect::<Vec<_>>());
     }
 
-    /// Gives each of these its outcome.
+    /// Commits `entries` as one version, or one by one if that fails, and sets the outcome of each.
     fn commit_all(&self, entries: &[&Entry]) {
         match self.publish(entries) {
             Ok(()) => {}
-            // It may be the rows of one of them only that cannot be encoded, or that there is no memory for.
+            // Perhaps only the rows of one entry cannot be encoded or find no memory.
             Err(_) if entries.len() > 1 => entries.iter().for_each(|entry| self.commit_all(&[entry])),
             Err(error) => entries.iter().for_each(|entry| entry.settle(Err(error.clone()))),
         }
     }
 
-    /// Puts the rows of these behind those of the newest version, as often as another change is faster. Those that do
-    /// not fit it have their outcome then, and so have the others, if there is no error.
+    /// Appends the rows of `entries` to the newest version, and tries again when another change has swapped
+    /// the table first. Sets the outcome of entries that do not fit the table and, unless an error is
+    /// returned, of all others.
     fn publish(&self, entries: &[&Entry]) -> Result<()> {
         let mut fitting: Vec<&Entry> = entries.iter().filter(|entry| !entry.is_settled()).copied().collect();
         loop {
@@ -196,7 +199,7 @@ impl Append {
         }
     }
 
-    /// Publishes the rows behind `current`; `None` if that is not the newest version any more.
+    /// Publishes the rows behind `current`; returns `None` if the table was swapped since `current` was read.
     fn publish_behind(&self, current: &Current, entries: &[&Entry]) -> Result<Option<TableInfo>> {
         let pool = self.catalog.pool().clone();
         let mut builder = TableBuilder::append_to(pool, &current.table, self.tenant.clone(), None)?;
@@ -214,7 +217,7 @@ impl Append {
     }
 }
 
-/// Encodes the rows of small appends as one row group.
+/// Encodes the rows of small appends as one row group, and clears `small`.
 fn add_small(builder: &mut TableBuilder, small: &mut Vec<&PlainGroup>) -> Result<()> {
     if small.is_empty() {
         return Ok(());
@@ -226,8 +229,8 @@ fn add_small(builder: &mut TableBuilder, small: &mut Vec<&PlainGroup>) -> Result
 }
 
 impl Line {
-    /// Has appends wait, once those are done that somebody is at, until the guard is dropped: so that a change of the table
-    /// which takes longer than an append does not find a newer version each time.
+    /// Waits for the current leader to finish, then blocks appends until the guard is dropped: a change that
+    /// takes longer than an append would otherwise find a newer version each time.
     pub fn hold(&self) -> Lead<'_> {
         let mut state = self.state.lock();
         state.holding += 1;
@@ -239,7 +242,7 @@ impl Line {
         Lead { line: self, taken: &[] }
     }
 
-    /// Has the first one in line lead, if nobody does.
+    /// Wakes the first append in line to lead, if there is no leader.
     fn call_next(&self) {
         let next = {
             let state = self.state.lock();
@@ -253,13 +256,13 @@ impl Line {
 }
 
 impl LineState {
-    /// Whether those in line have to wait for somebody.
+    /// Whether appends must wait: there is a leader, or another change waits to become it.
     fn is_busy(&self) -> bool {
         self.has_leader || self.holding > 0
     }
 
-    /// Those that become a version together, oldest first: one at least, if any waits, and of small ones no more than are
-    /// encoded in about a millisecond. Their taker leads.
+    /// Takes the appends that become one version, oldest first: at least one, if any waits, and no more small
+    /// ones than can be encoded in about a millisecond. The caller becomes the leader.
     fn take(&mut self) -> Vec<Arc<Entry>> {
         self.has_leader = true;
         let (mut rows, mut bytes, mut count) = (0, 0, 0);
@@ -276,7 +279,8 @@ impl LineState {
     }
 }
 
-/// Whoever makes a version of what was taken out of the line, or of something else.
+/// The leadership of a line, given up on drop: its holder makes a version of the appends in `taken`, or
+/// another change of the table.
 pub(super) struct Lead<'a> {
     line: &'a Line,
     taken: &'a [Arc<Entry>],
@@ -285,7 +289,7 @@ pub(super) struct Lead<'a> {
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
         for entry in self.taken {
-            // All have their outcome, unless a defect has stopped this.
+            // All entries have their outcome already, unless the leader panicked.
             entry.settle(Err(Error::internal("a defect stopped an append")));
         }
         self.line.state.lock().has_leader = false;
@@ -308,7 +312,7 @@ impl Entry {
 }
 
 impl Rows {
-    /// Whether they fit the table.
+    /// Checks that the rows fit the table's columns and their nullability.
     fn check(&self, name: &TableName, current: &Current) -> Result<()> {
         check_agree(name, &current.table.schema, &self.schema)?;
         check_nulls(name, &current.table.schema, |column| {
@@ -326,7 +330,7 @@ impl fmt::Debug for Entry {
 
 impl Drop for Append {
     fn drop(&mut self) {
-        // Whoever has taken it makes it visible all the same.
+        // If a leader has taken the append, its rows become visible all the same.
         if !self.leave() {
             self.line.call_next();
         }

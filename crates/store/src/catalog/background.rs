@@ -1,4 +1,4 @@
-//! What is done behind loads and that nobody waits for: the store has no threads for it.
+//! The interface for background work on tables: the store starts no threads for it, its host runs it.
 
 use super::merge::Merging;
 use super::tap::{Gathering, Stepped};
@@ -6,27 +6,27 @@ use farpool_model::TenantName;
 use std::fmt;
 use std::sync::Arc;
 
-/// Who does it.
+/// Runs background work on tables. Implemented by the host of the store.
 pub trait Background: fmt::Debug + Send + Sync {
-    /// `chore` has something to do, and is to be worked on ([`Chore::step`]) when nothing else is to be done.
+    /// Queues `chore` to be worked on ([`Chore::step`]) when there is no other work.
     fn submit(&self, chore: Chore);
 
-    /// The rows of a load come in, as fast as they can: the rest of the background waits.
+    /// Called whenever rows of a load come in, so that other background work can pause while they do.
     fn rows_came(&self);
 }
 
-/// Work of the background on one table.
+/// Background work on one table.
 #[derive(Clone, Debug)]
 pub enum Chore {
-    /// A profile.
+    /// Computes a profile.
     Profile(Arc<Gathering>),
-    /// Small row groups become larger ones.
+    /// Merges small row groups into larger ones.
     Merge(Arc<Merging>),
 }
 
 impl Chore {
-    /// Which comes first of the chores of a tenant, and names it: merges, which make room and whose results are
-    /// profiled, then profiles in the order in which their loads began.
+    /// Key that identifies a chore and orders those of one tenant: merges first, since they make room and
+    /// profiles read their results, then profiles in the order in which their loads began.
     pub fn order(&self) -> (bool, u64) {
         match self {
             Chore::Merge(merging) => (false, merging.number()),
@@ -34,7 +34,7 @@ impl Chore {
         }
     }
 
-    /// Whose table it is.
+    /// The tenant that owns the table.
     pub fn tenant(&self) -> &TenantName {
         match self {
             Chore::Merge(merging) => merging.tenant(),
@@ -42,7 +42,7 @@ impl Chore {
         }
     }
 
-    /// Works on it as long as `go_on`, and by a column at least.
+    /// Works until `go_on` returns false, and on one column at least.
     pub fn step(&self, go_on: &dyn Fn() -> bool) -> Stepped {
         match self {
             Chore::Merge(merging) => merging.step(go_on),
@@ -50,7 +50,8 @@ impl Chore {
         }
     }
 
-    /// Whoever was given it has let go of it, for there was nothing to do. It is submitted again when there is.
+    /// Marks the chore as no longer queued. The caller found nothing to do; it is submitted again when there
+    /// is.
     pub fn leave(&self) {
         match self {
             Chore::Merge(merging) => merging.leave(),

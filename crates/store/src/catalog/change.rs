@@ -1,4 +1,5 @@
-//! Tables of which some rows are others, or gone: a version with other row groups in the place of those that had them.
+//! Changes and deletions of rows: a new version with other row groups in the place of those that held the
+//! rows.
 
 use super::merge;
 use super::{Catalog, Expected};
@@ -7,17 +8,17 @@ use farpool_model::{Error, Result, TableInfo, TableName, TenantName, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Row groups by their places in a table; `None` where no row is left.
+/// Replacements by position of the row group in the table; `None` where no row is left.
 type RowGroupsAt = BTreeMap<usize, Option<Arc<RowGroup>>>;
 
 impl Catalog {
-    /// Makes a version of a table with these row groups in the places that they have in `base`, which is its version
-    /// `version`; where there is none instead, the row group goes. Rows that have come behind those of `base` since stay
-    /// as they are: the change comes before them (snapshot isolation, Berenson et al., *A Critique of ANSI SQL Isolation
-    /// Levels*, SIGMOD 1995).
+    /// Makes a version of a table in which `groups` take the place of the row groups at the same positions in
+    /// `base`, its version `version`; `None` removes a row group. Rows that were appended since stay as they
+    /// are: the change is ordered before them (snapshot isolation, Berenson et al., *A Critique of ANSI SQL
+    /// Isolation Levels*, SIGMOD 1995).
     ///
     /// # Errors
-    /// `NotFound`; `Stale` when other rows than those behind `base` have changed since; `OverLimit` when memory is short.
+    /// `NotFound`; `Stale` when a change other than appends was made since; `OverLimit` when memory is short.
     pub fn replace_row_groups(
         self: &Arc<Self>,
         tenant: &TenantName,
@@ -27,7 +28,7 @@ impl Catalog {
     ) -> Result<TableInfo> {
         let line = self.current(tenant, name)?.line;
         let _held = line.hold();
-        // As often as a merge is faster.
+        // Repeats when a merge has swapped the table first.
         loop {
             let current = self.current(tenant, name)?;
             if version < current.since {
@@ -35,7 +36,7 @@ impl Catalog {
             }
             let table = self.replaced(tenant, base, groups, &current.table)?;
             let table = self.holding(tenant, table)?;
-            // Row groups that have become small are merged again with small ones beside them.
+            // Row groups that have become small are merged again with small neighbours.
             let settled = merge::settled(&table, 0);
             if let Some(info) = self.put_instead(tenant, (name, name), &current, (table, settled))? {
                 return Ok(info);
@@ -43,7 +44,8 @@ impl Catalog {
         }
     }
 
-    /// `newest`, which has the rows of `base` and perhaps others behind them, with `groups` in their places in `base`.
+    /// Returns `newest`, which has the rows of `base` and perhaps appended ones, with `groups` at their
+    /// positions in `base`.
     fn replaced(
         self: &Arc<Self>,
         tenant: &TenantName,
@@ -54,7 +56,7 @@ impl Catalog {
         let mut builder = TableBuilder::new(self.pool.clone(), tenant.clone(), &newest.schema, None)?;
         let mut end = 0;
         for group in &newest.row_groups {
-            // Those of the base that it is, or was merged of.
+            // The range of base row groups that this one is, or was merged from.
             let (first, mut rows) = (end, 0);
             while rows < group.rows && end < base.row_groups.len() {
                 rows += base.row_groups[end].rows;
@@ -81,7 +83,8 @@ impl Catalog {
         builder.finish()
     }
 
-    /// The rows of `group` behind its first ones, which were merged with these.
+    /// Returns `group` without its first rows, which come from the base: the rest was appended and merged
+    /// with them.
     fn without_first(
         &self,
         tenant: &TenantName,
@@ -89,7 +92,7 @@ impl Catalog {
         group: &RowGroup,
         rows: usize,
     ) -> Result<RowGroup> {
-        // All columns encoded, and one of them decoded, perhaps twice.
+        // All columns encoded, plus one column decoded, perhaps twice.
         let mut memory = self.outside(tenant);
         if let Some(memory) = &mut memory {
             let decoded = group.chunks.iter().map(|chunk| chunk.bytes_plain()).max().unwrap_or(0);

@@ -1,9 +1,10 @@
 //! Names of tables that loads are about to create: a second one is refused when it begins, not when all of its rows
 //! have been sent.
 //!
-//! A create claims its name from its beginning to its end, whatever ends it. Only other creates are refused for that. A
-//! replacement takes the place of whatever is there, and of a table that is about to be there: it ends the claim, and
-//! the create fails when its next rows come. For everybody else there is no such table yet, and errors say why.
+//! A create claims its name from its beginning to its end, however it ends. Only other creates are refused
+//! for that. A replacement takes the place of whatever has the name, also of a table that is about to be
+//! created: it ends the claim, and the create fails at its next rows. For every other request the table does
+//! not exist yet, and errors say why.
 //!
 //! Invariant: a create publishes only under its claim, so that it never takes the place of another table.
 
@@ -11,7 +12,7 @@ use super::{Catalog, Expected, Tenants};
 use farpool_model::{Error, ErrorKind, Result, TableName, TenantName};
 use std::sync::Arc;
 
-/// The name that a load is about to make a table of, until this is dropped.
+/// The claim to the name of a table that a load creates; given up on drop.
 #[derive(Debug)]
 pub struct Claim {
     catalog: Arc<Catalog>,
@@ -21,21 +22,21 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Claims a name of which there is neither a table nor a claim.
+    /// Claims a name that no table, view or other claim has.
     ///
     /// # Errors
-    /// `Exists` when there is; `OverLimit` when the tenant has too many tables.
+    /// `Exists` when one has it; `OverLimit` when the tenant has too many tables.
     pub(super) fn new(catalog: &Arc<Catalog>, tenant: &TenantName, name: &TableName) -> Result<Arc<Claim>> {
         let number = catalog.tenants.write().claim(tenant, name)?;
         Ok(Arc::new(Claim { catalog: catalog.clone(), tenant: tenant.clone(), name: name.clone(), number }))
     }
 
-    /// Gives the name back, for the load is not to be published any more.
+    /// Gives up the claim, because the load will not be published.
     pub fn give_up(&self) {
         self.catalog.tenants.write().unclaim(&self.tenant, &self.name, self.number);
     }
 
-    /// What must hold for the load to be published.
+    /// The condition under which the load may be published: the claim still stands.
     pub(super) fn expected(&self) -> Expected {
         Expected::Claim(self.number)
     }
@@ -70,7 +71,7 @@ impl Tenants {
         }
     }
 
-    /// There is a table of this name now, whoever has made it.
+    /// Ends the claim to `name`: given up, or a table of the name has been published.
     pub(super) fn end_claim(&mut self, tenant: &TenantName, name: &TableName) {
         let Some(claims) = self.claims.get_mut(tenant) else { return };
         claims.remove(name);
@@ -79,7 +80,7 @@ impl Tenants {
         }
     }
 
-    /// The claim to a name, if there is one.
+    /// The number of the claim to a name, if there is one.
     pub(super) fn claimed(&self, tenant: &TenantName, name: &TableName) -> Option<u64> {
         self.claims.get(tenant)?.get(name).copied()
     }
@@ -93,13 +94,13 @@ impl Tenants {
     }
 }
 
-/// The error of a second create.
+/// The error for a create whose name another load has claimed.
 pub(super) fn under_way(name: &TableName) -> Error {
     let message = format!("a load that creates table {:?} is under way already", name.as_str());
     Error::new(ErrorKind::Exists, message)
         .advise("wait until it has ended, choose another name, or take its place (--replace)")
 }
 
-/// What to do when a table is there.
+/// Advice of the error that a table exists.
 pub(super) const EXISTS_ADVICE: &str =
     "choose another name, or replace it (--replace) or append to it (--append)";

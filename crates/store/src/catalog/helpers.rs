@@ -1,13 +1,14 @@
-//! Threads from outside that help a caller which wants something done at once: the store starts none for it.
+//! The interface for threads that help a caller with urgent work: the store starts none itself.
 
 use farpool_model::Result;
 
-/// See the file's comment.
+/// Threads of the host that help the calling thread.
 pub trait Helpers: std::fmt::Debug + Send + Sync {
-    /// Threads that are worth using at once, the caller's among them.
+    /// Number of threads worth using at the same time, including the caller's.
     fn threads_max(&self) -> usize;
 
-    /// Runs `work` on the calling thread and up to `threads - 1` others at once; returns when all are through.
+    /// Runs `work` on the calling thread and up to `threads - 1` others in parallel; returns when all have
+    /// finished.
     ///
     /// # Errors
     /// `Internal` when a helper panicked.

@@ -1,13 +1,14 @@
 //! A load: rows become row groups, row groups become a version.
 //!
-//! A load is a state machine without threads of its own: rows are buffered until they fill a row group, which is then
-//! encoded in pieces (`pieces.rs`) that any thread may do, and added in the order in which the rows came. Who has a
-//! thread to spend calls [`Load::push`], which does the pieces itself, with [`Helpers`]; who has a scheduler calls
-//! [`Load::buffer`], [`Load::next_piece`], [`Load::done`] and, in the end, [`Load::complete`]. An append puts its rows
-//! behind whatever the newest version is when it commits (`append.rs`), so that appends at the same time lose nothing.
+//! A load is a state machine without threads of its own: rows are buffered until they fill a row group, which
+//! is then encoded in pieces (`pieces.rs`) on any thread, and added in the order in which the rows came. A
+//! caller with threads of its own calls [`Load::push`], which does the pieces itself, with [`Helpers`]; a
+//! scheduler calls [`Load::buffer`], [`Load::next_piece`], [`Load::done`] and, in the end,
+//! [`Load::complete`]. An append puts its rows behind whatever the newest version is when it commits
+//! (`append.rs`), so that concurrent appends lose nothing.
 //!
-//! A tap is given the row groups of a new table and finds out behind the load what they hold; it stays with the version.
-//! Row groups that are appended have one once they are not merged any more.
+//! The row groups of a new table are handed to a tap, which profiles them in the background; the tap stays
+//! with the version. Appended row groups get a tap once they are no longer merged.
 //!
 //! Invariant: a load that is dropped, for whatever reason, gives back all its pages: they belong to the
 //! row groups that it holds.
@@ -27,31 +28,31 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Workers beyond which a load does not go by itself: each holds a row group in plain form.
+/// Upper bound of the default number of workers: each holds a row group in plain form.
 const WORKERS_DEFAULT_MAX: usize = 8;
 
-/// See the file's comment.
+/// A load in progress: buffers rows, encodes them, and publishes them as a table version.
 #[derive(Debug)]
 pub struct Load {
     catalog: Arc<Catalog>,
     tenant: TenantName,
     name: TableName,
     mode: LoadMode,
-    /// Of a create: its name.
+    /// The claim to the table's name, if this load creates it.
     claim: Option<Arc<Claim>>,
-    /// Of a replacement: bytes of the version that is there, until this one takes its place.
+    /// Encoded bytes of the version that this load replaces, if it does; both are in the pool until the swap.
     bytes_before: Option<u64>,
     builder: TableBuilder,
     encoder: Encoder,
-    /// None where nothing is to be found out about the rows, or only once they are in the table.
+    /// `None` where rows are not profiled, or only once they are in the table.
     tap: Option<Arc<Tap>>,
-    /// Of an append: the row groups that are in the pool.
+    /// Row groups of an append that are in the pool.
     appended: Vec<Arc<RowGroup>>,
     /// All rows of a small append, which are encoded with those of others.
     small: Option<PlainGroup>,
-    /// Full row groups that are not in the table yet.
+    /// Full row groups that are being encoded or wait for it.
     pieces: Pieces,
-    /// For what the row groups take outside the pool.
+    /// Memory that the row groups take outside the pool.
     outside: Option<Reservation>,
     rows_buffered: u64,
     rows_added: u64,
@@ -104,28 +105,29 @@ impl Load {
         Load { claim, ..self }
     }
 
-    /// Says how many bytes the version takes that this load replaces, if there is one.
+    /// Sets the encoded bytes of the version that this load replaces, if there is one.
     pub(super) fn replacing(self, bytes_before: Option<u64>) -> Self {
         Load { bytes_before, ..self }
     }
 
-    /// Has [`Load::push`] encode on up to `workers` threads at once, the caller's among them. By default as many as
-    /// the catalog's helpers are, up to eight.
+    /// Sets the number of threads that [`Load::push`] encodes on, including the caller's. The default is the
+    /// number of the catalog's helpers, at most eight.
     pub fn set_workers(&mut self, workers: usize) {
         self.workers = workers.max(1);
     }
 
-    /// Has nothing found out about the rows: for tables that live no longer than the query that wants them.
+    /// Disables profiling of the rows: for tables that live no longer than the query that wants them.
     pub fn without_tap(&mut self) {
         self.tap = None;
     }
 
-    /// Adds rows, and encodes the row groups that they complete once there is one for each worker. Columns go by
-    /// position; types are cast to those that the load began with.
+    /// Adds rows, and encodes full row groups once there is one for each worker. Columns are matched by
+    /// position; values are cast to the types that the load began with.
     ///
     /// # Errors
-    /// `Invalid` when a value does not fit; `OverLimit`, with sizes, when the table does not or will not
-    /// fit into the pool; `Exists` when a replacement has taken the name that is to be created. After an error the load can only be dropped: later calls give the same error.
+    /// `Invalid` when a value does not fit; `OverLimit`, with sizes, when the table does not or will not fit
+    /// into the pool; `Exists` when a replacement has taken the name that is to be created. After an error
+    /// the load can only be dropped: later calls give the same error.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         self.buffer(batch)?;
         if self.pieces.groups_count() < self.workers {
@@ -140,7 +142,7 @@ impl Load {
     /// As [`Load::push`].
     pub fn buffer(&mut self, batch: &RecordBatch) -> Result<()> {
         self.check()?;
-        // Who is too late need not send the rest.
+        // A create that has lost its name fails here, so that the client need not send the rest.
         let buffered = self.claim.as_ref().map_or(Ok(()), |claim| claim.check());
         let buffered = buffered.and_then(|()| self.builder.buffer(batch));
         self.keep_failure(buffered)?;
@@ -154,8 +156,8 @@ impl Load {
         Ok(())
     }
 
-    /// No more rows come: has those encoded, too, that do not fill a row group, unless they are encoded with those of
-    /// other appends.
+    /// Ends the input: queues the rows that do not fill a row group for encoding, or keeps them to be encoded
+    /// with those of other appends if this is a small append.
     pub fn complete(&mut self) {
         if self.is_small() {
             self.small = self.builder.take_last_row_group();
@@ -171,7 +173,7 @@ impl Load {
         self.failed.is_none() && self.pieces.has_next()
     }
 
-    /// A part of what is to be encoded; `None` when all is in other hands, or done.
+    /// Takes the next piece of encoding work; `None` when every piece has been taken.
     pub fn next_piece(&mut self) -> Option<Piece> {
         if self.failed.is_some() {
             return None;
@@ -180,7 +182,7 @@ impl Load {
         self.pieces.next()
     }
 
-    /// Takes back a piece that was done, and adds the row groups that it completes.
+    /// Takes back a finished piece, and adds the row groups that are complete with it.
     ///
     /// # Errors
     /// As [`Load::push`].
@@ -194,17 +196,17 @@ impl Load {
         self.keep_failure(added)
     }
 
-    /// Rows that were buffered, whether they have been encoded or not.
+    /// Number of rows buffered so far, whether they have been encoded or not.
     pub fn rows_buffered(&self) -> u64 {
         self.rows_buffered
     }
 
-    /// Rows, the first ones, that have been encoded and are in the pool.
+    /// Number of rows encoded and in the pool; these are the first rows of the load.
     pub fn rows_added(&self) -> u64 {
         self.rows_added
     }
 
-    /// Whether it is an append of few rows.
+    /// Whether this is an append of few rows, which are encoded together with those of others.
     fn is_small(&self) -> bool {
         self.mode == LoadMode::Append
             && self.rows_buffered <= u64_from(limits::SMALL_APPEND_ROWS)
@@ -213,31 +215,31 @@ impl Load {
             && !self.is_encoding()
     }
 
-    /// Whether a full row group waits to be encoded, or is.
+    /// Whether a full row group is being encoded or waits for it.
     pub fn is_encoding(&self) -> bool {
         self.pieces.groups_count() > 0
     }
 
-    /// Bytes of memory that the rows hold which wait to be encoded: up to a row group for each worker and the one that
-    /// is not full yet, each of at most [`limits::ROW_GROUP_BYTES_MAX`] as plain values.
+    /// Bytes of memory held by rows that wait to be encoded: up to one row group for each worker plus one
+    /// that is not full yet, each of at most [`limits::ROW_GROUP_BYTES_MAX`] as plain values.
     pub fn bytes_held(&self) -> usize {
         let small = self.small.as_ref().map_or(0, PlainGroup::bytes_held);
         self.builder.bytes_held() + self.pieces.bytes_held() + small
     }
 
-    /// Makes the rows visible as the table's new version, all at once. What is left to encode is encoded first, as by
-    /// [`Load::push`], and so is done what [`Load::profile_before`] has.
+    /// Makes the rows visible as the table's new version, all at once. First encodes what is left, as
+    /// [`Load::push`] does, and computes the profiles that [`Load::profile_before`] asks for.
     ///
     /// # Errors
-    /// As [`Load::push`]; `Exists` when a replacement has made the table that is to be created; `Stale` when the
-    /// version to be replaced was;
-    /// `NotFound` or `Invalid` when the table to append to was dropped or got other columns meanwhile.
+    /// As [`Load::push`]; `Exists` when a replacement has made the table that is to be created; `Stale` when
+    /// the version to be replaced is no longer the current one; `NotFound` or `Invalid` when the table to
+    /// append to was dropped or got other columns meanwhile.
     pub fn commit(mut self) -> Result<TableInfo> {
         self.check()?;
         self.complete();
         self.encode()?;
         while let Some(profile) = self.profile_before(Box::new(|| {})) {
-            // Whether there is a profile in the end does not concern the append; nor does it wait without end.
+            // The append needs no profile, and does not wait for one without end.
             if let Err(error) = profile.finish(&*self.catalog.helpers) {
                 profile.give_up(&error);
             }
@@ -248,28 +250,31 @@ impl Load {
         }
     }
 
-    /// Of a create, its claim to the name: it can be given up before whoever has the load lets go of it.
+    /// The claim to the name of the table, if this load creates it. It can be given up before the load is
+    /// dropped.
     pub fn claim(&self) -> Option<&Arc<Claim>> {
         self.claim.as_ref()
     }
 
-    /// Whether the rows go behind those of a table: then they stand in line ([`Load::append`]) rather than be published.
+    /// Whether the rows are added to an existing table: then the load ends with [`Load::append`], not
+    /// [`Load::publish`].
     pub fn is_append(&self) -> bool {
         self.mode == LoadMode::Append
     }
 
-    /// What is to be done before an append may be published, if too many profiles of others before it are unfinished.
-    /// `wake` is called when there may be more to do of it, or nothing more.
+    /// Returns the profiles to be computed before an append may be published, if too many earlier versions
+    /// lack theirs. `wake` is called when another step may be ready, or the profiles are complete.
     pub fn profile_before(&self, wake: Box<dyn Fn() + Send + Sync>) -> Option<AwaitedProfile> {
         if !self.is_append() {
             return None;
         }
-        // A table that is gone has no profile to wait for; the append will say so.
+        // A table that is gone has no profile to wait for; committing the append reports that it is gone.
         let tap = self.catalog.current(&self.tenant, &self.name).ok()?.tap?;
         (tap.unsettled() > limits::TAPS_WAITING_MAX).then(|| AwaitedProfile::new(tap, wake))
     }
 
-    /// Makes the rows of a new table visible, all at once, when all of them have been encoded.
+    /// Makes the rows of a new table or a replacement visible, all at once. All of them must have been
+    /// encoded.
     ///
     /// # Errors
     /// As [`Load::commit`].
@@ -289,8 +294,8 @@ impl Load {
         catalog.put(&tenant, &name, (table, settled), tapped, expected)
     }
 
-    /// Puts the rows of an append in line, when all of them have been encoded that are not encoded with others. `wake` is
-    /// called when [`Append::try_commit`] may have more to say.
+    /// Puts the rows of an append in line. All of them must have been encoded, except those that are encoded
+    /// with others'. `wake` is called when [`Append::try_commit`] may return an outcome or has work to do.
     ///
     /// # Errors
     /// `NotFound` when the table was dropped meanwhile.
@@ -328,7 +333,8 @@ impl Load {
         Ok(())
     }
 
-    /// The error of a replacement for which the pool has no room says what the version takes that is there.
+    /// Adds to the error of a replacement for which the pool has no room how many bytes the version to be
+    /// replaced takes.
     fn with_both_versions(&self, error: Error) -> Error {
         let Some(before) = self.bytes_before.filter(|_| error.kind == ErrorKind::OverLimit) else {
             return error;
@@ -364,7 +370,7 @@ impl Load {
         outcome
     }
 
-    /// Encodes all full row groups, on the calling thread and those that help it.
+    /// Encodes all full row groups, on the calling thread and helpers.
     fn encode(&mut self) -> Result<()> {
         let threads = self.workers.min(self.pieces.groups_count());
         if threads == 0 {
@@ -374,11 +380,11 @@ impl Load {
         let load = Mutex::new(&mut *self);
         let encode_some = || {
             loop {
-                // In a statement of its own, so that the lock is free while the piece is done.
+                // A statement of its own, so that the lock is released while the piece runs.
                 let piece = load.lock().next_piece();
                 let Some(piece) = piece else { return };
                 let done = piece.run();
-                // The load keeps its failure.
+                // The error is kept in `failed` and returned below.
                 drop(load.lock().done(done));
             }
         };
@@ -388,7 +394,7 @@ impl Load {
     }
 }
 
-/// Names and types must be the same, in the same order.
+/// Checks that the rows have the table's column names and types, in the same order.
 pub(super) fn check_agree(name: &TableName, table: &Schema, rows: &Schema) -> Result<()> {
     let differ = |what: String| {
         Error::invalid(format!("these rows do not fit table {:?}: {what}", name.as_str()))
@@ -412,7 +418,7 @@ pub(super) fn check_agree(name: &TableName, table: &Schema, rows: &Schema) -> Re
     Ok(())
 }
 
-/// Columns that may not be NULL must not be.
+/// Checks that columns declared NOT NULL have no NULLs.
 pub(super) fn check_nulls(name: &TableName, table: &Schema, has_nulls: impl Fn(usize) -> bool) -> Result<()> {
     let mut fields = table.fields().iter().enumerate();
     match fields.find(|(column, field)| !field.is_nullable() && has_nulls(*column)) {

@@ -1,10 +1,10 @@
-//! Which tables each tenant has, and the current version of each.
+//! The catalog: which tables each tenant has, and the current version of each.
 //!
-//! Versions are swapped, never changed: whoever got a table keeps its version, and its pages, for as long
-//! as the `Arc` lives.
+//! Versions are swapped, never changed: a reader that got a table keeps its version, and its pages, for as
+//! long as it holds the `Arc`.
 //!
-//! Invariant: version numbers only grow over the life of a catalog, over all tables, so that a version
-//! names one state of one table for ever.
+//! Invariant: version numbers only grow over the life of a catalog, across all tables, so that a version
+//! identifies one state of one table for ever.
 
 mod alter;
 mod append;
@@ -45,15 +45,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tap::{Gathered, Tap};
 
-/// See the file's comment. Cheap to read while loads run: the lock is held for a look-up or a swap.
+/// The tables and views of all tenants. Cheap to read while loads run: the lock is held for a look-up or a
+/// swap.
 #[derive(Debug)]
 pub struct Catalog {
     pool: Arc<Pool>,
-    /// For what tables take outside the pool.
+    /// Budget from which tables reserve what they take outside the pool.
     work: Option<Arc<WorkMemory>>,
     tenants: RwLock<Tenants>,
     taps_closed: AtomicBool,
-    /// Taps and tables whose row groups are merged.
+    /// Number of taps and merges made; the source of their numbers.
     chores_made: AtomicU64,
     background: Arc<dyn Background>,
     helpers: Arc<dyn Helpers>,
@@ -72,52 +73,52 @@ struct Tenants {
 #[derive(Clone, Debug)]
 struct Current {
     version: Version,
-    /// The version since which rows have only come behind those that there were.
+    /// The version since which rows have only been appended.
     since: Version,
     table: Arc<Table>,
-    /// Row groups, the first ones, that are not merged any more, and their rows.
+    /// Number of row groups, the first ones, that are no longer merged, and the number of their rows.
     settled: usize,
     rows_settled: u64,
-    /// What finds out about the rows of these, or did.
+    /// Profiles the settled row groups.
     tap: Option<Arc<Tap>>,
-    /// What finds out about all rows, or did, where somebody has asked and the other does not.
+    /// Profiles all rows, made on request where `tap` does not cover them.
     whole: Option<Arc<Tap>>,
-    /// Appends that wait for the next version, and merges: those of the table, from version to version.
+    /// The line of appends and the merges of the table; each version hands them to the next.
     line: Arc<Line>,
     merges: Arc<Merges>,
 }
 
-/// A tap that has been given all rows of a version.
+/// A tap that has been given all rows of a version, or of its newly settled row groups.
 #[derive(Clone, Debug)]
 struct Tapped {
     tap: Arc<Tap>,
-    /// That of the version whose rows come before these.
+    /// The tap of the rows that come before.
     before: Option<Arc<Tap>>,
     encoder: Encoder,
 }
 
 impl Tapped {
-    /// The tap, which knows from now on that these are all rows.
+    /// Marks the input of the tap as complete and returns it.
     fn complete(self) -> Arc<Tap> {
         self.tap.complete(self.before, self.encoder);
         self.tap
     }
 }
 
-/// What must hold of a table's current state for a load to take its place.
+/// The condition on a table's current state under which a load may be published.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
     Anything,
-    /// Nor a view of the name, nor that anybody is about to create a table of it.
+    /// Neither a table, nor a view, nor a claim of the name exists.
     Nothing,
-    /// Nothing, of the name that is claimed under this number.
+    /// The name is still claimed under this number.
     Claim(u64),
     Version(Version),
 }
 
 impl Catalog {
-    /// A catalog without tables, whose loads take their memory from `pool` and have `helpers` encode with them;
-    /// `background` makes profiles and merges small row groups behind them.
+    /// Creates a catalog without tables. Loads take their memory from `pool` and encode with the threads of
+    /// `helpers`; `background` computes profiles and merges small row groups.
     pub fn new(pool: Arc<Pool>, helpers: Arc<dyn Helpers>, background: Arc<dyn Background>) -> Self {
         let (taps_closed, chores_made) = (AtomicBool::new(false), AtomicU64::new(0));
         let tenants = RwLock::default();
@@ -131,18 +132,18 @@ impl Catalog {
         self
     }
 
-    /// Has nothing found out about the rows of loads that begin from now on before somebody asks, as
-    /// [`Load::without_tap`] does for one.
+    /// Disables background profiling for loads that start after this call, as [`Load::without_tap`] does for
+    /// one load; a profile is then computed on first request.
     pub fn close_taps(&self) {
         self.taps_closed.store(true, Ordering::Relaxed);
     }
 
-    /// The memory.
+    /// The pool that holds the tables.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
 
-    /// The newest version of any table there has been.
+    /// The highest version number given so far to any table.
     pub fn newest_version(&self) -> Version {
         Version(self.tenants.read().versions_made)
     }
@@ -152,30 +153,30 @@ impl Catalog {
         self.tenants.read().tables.keys().cloned().collect()
     }
 
-    /// The tables of `tenant`, by name, without how their columns are spread.
+    /// Descriptions of the tables of `tenant`, by name, without the spreads of their columns.
     pub fn tables(&self, tenant: &TenantName) -> Vec<TableInfo> {
         let tenants = self.tenants.read();
         let tables = tenants.tables.get(tenant).into_iter().flatten();
         tables.map(|(name, current)| current.brief(name)).collect()
     }
 
-    /// The current version of a table.
+    /// Returns the current version of a table.
     ///
     /// # Errors
-    /// `NotFound`, naming tables that there are.
+    /// `NotFound`, with the names of existing tables.
     pub fn get(&self, tenant: &TenantName, name: &TableName) -> Result<(Version, Arc<Table>)> {
         self.tenants.read().current(tenant, name).map(|current| (current.version, current.table.clone()))
     }
 
-    /// What is known about the current version of a table.
+    /// Describes the current version of a table, with the spreads of its columns as far as they are known.
     ///
     /// # Errors
-    /// `NotFound`, naming tables that there are.
+    /// `NotFound`, with the names of existing tables.
     pub fn info(&self, tenant: &TenantName, name: &TableName) -> Result<TableInfo> {
         self.tenants.read().current(tenant, name).map(|current| current.info(name))
     }
 
-    /// No memory yet for what a table takes outside the pool.
+    /// An empty reservation for what a table takes outside the pool; `None` where there is no budget.
     fn outside(&self, tenant: &TenantName) -> Option<Reservation> {
         self.work.as_ref().map(|work| work.account(tenant).empty())
     }
@@ -184,10 +185,10 @@ impl Catalog {
         self.tenants.read().current(tenant, name).cloned()
     }
 
-    /// Forgets a table. Its pages are free once no query reads them any more.
+    /// Drops a table. Its pages are free once no query reads them any more.
     ///
     /// # Errors
-    /// `NotFound`, naming tables that there are.
+    /// `NotFound`, with the names of existing tables.
     pub fn drop_table(&self, tenant: &TenantName, name: &TableName) -> Result<()> {
         let mut tenants = self.tenants.write();
         let current = tenants.current(tenant, name)?.clone();
@@ -197,21 +198,19 @@ impl Catalog {
             tenants.tables.remove(tenant);
         }
         drop(tenants);
-        // Freeing many pages takes a while: not under the lock.
+        // Outside the lock, since freeing many pages takes a while.
         drop(current);
         Ok(())
     }
 
-    /// Begins to load rows of `schema` into the table `name`. Nothing can be seen of it before
-    /// [`Load::commit`]. `rows_hint`, the number of rows to come if known, lets a table that will not fit
-    /// be refused early.
+    /// Begins to load rows of `schema` into the table `name`. Nothing is visible before [`Load::commit`].
+    /// `rows_hint`, the number of rows to come if known, lets a table that will not fit be refused early.
     ///
     /// # Errors
-    /// `Exists` to create a table that there is, or that another load is about to create, and where there is a view of
-    /// the name; `NotFound` to append to one
-    /// that there is not, or to replace a version of it, and `Stale` if it has another; `Invalid`
-    /// when a column's type is not held, or for an append to a table with other columns; `OverLimit` when
-    /// the tenant has too many tables.
+    /// `Exists` when the table to be created exists, another load is about to create it, or a view has the
+    /// name; `NotFound` when the table to append to or the version to replace does not exist, and `Stale` if
+    /// the table is at another version; `Invalid` when a column's type is not supported, or for an append to
+    /// a table with other columns; `OverLimit` when the tenant has too many tables.
     pub fn begin_load(
         self: &Arc<Self>,
         tenant: &TenantName,
@@ -234,8 +233,8 @@ impl Catalog {
         Ok(load.under(claim).replacing(before.map(|(_, table)| table.bytes_encoded)))
     }
 
-    /// Makes `table`, a new one with all its row groups, the first `settled` of which are not merged, the current version
-    /// if what is there is as `expected`.
+    /// Makes `table`, a new one, the current version if the current state is as `expected`. The first
+    /// `settled` of its row groups are not merged.
     fn put(
         self: &Arc<Self>,
         tenant: &TenantName,
@@ -249,12 +248,12 @@ impl Catalog {
         let table = Arc::new(table);
         let mut tenants = self.tenants.write();
         if let Err(error) = tenants.check(tenant, name, expected) {
-            // Freeing many pages takes a while: not under the lock.
+            // Outside the lock, since freeing many pages takes a while.
             drop(tenants);
             return Err(error);
         }
         let version = tenants.next_version();
-        // Nobody sees a version whose tap does not know yet what comes before it.
+        // Before the version is visible, its tap must know which rows come before.
         let tap = tapped.map(Tapped::complete);
         let (since, line, whole) = (version, Arc::default(), None);
         let current = Current { version, since, table, settled, rows_settled, tap, whole, line, merges };
@@ -268,7 +267,8 @@ impl Catalog {
         Ok(info)
     }
 
-    /// Makes `table`, which has more rows behind those of `current`, the current version, if `current` still is.
+    /// Makes `table`, which is `current` with more rows at the end, the current version, unless `current` was
+    /// swapped meanwhile.
     fn put_behind(
         &self,
         tenant: &TenantName,
@@ -279,7 +279,8 @@ impl Catalog {
         self.swap(tenant, name, current, table, false)
     }
 
-    /// Makes `table`, which has the same rows as `current` in other row groups, take its place, if it is still there.
+    /// Puts `table`, which has the rows of `current` in other row groups, in its place under the same
+    /// version, unless `current` was swapped meanwhile; returns whether it did.
     fn put_merged(&self, tenant: &TenantName, name: &TableName, current: &Current, table: Table) -> bool {
         self.swap(tenant, name, current, table, true).is_some()
     }
@@ -301,7 +302,7 @@ impl Catalog {
         if !Arc::ptr_eq(&newest.table, &current.table) {
             return None;
         }
-        // A tap may have been made of this version meanwhile.
+        // A tap may have been attached to this version since `current` was read.
         let (tap, whole) = (newest.tap.clone(), newest.whole.clone().filter(|_| is_same_version));
         let version = if is_same_version { current.version } else { tenants.next_version() };
         let tap = match tapped {
@@ -318,8 +319,9 @@ impl Catalog {
         Some(info)
     }
 
-    /// Makes `table`, whose rows or columns are others than those of `current`, take its place under the second of the
-    /// names, if it still stands under the first; the first `settled` of its row groups are not merged.
+    /// Puts `table`, whose rows or columns differ from those of `current`, in its place, under the second of
+    /// the names; returns `None` unless `current` is still there under the first. The first `settled` of its
+    /// row groups are not merged.
     fn put_instead(
         self: &Arc<Self>,
         tenant: &TenantName,
@@ -335,7 +337,7 @@ impl Catalog {
             let encoder = Encoder::new(self.pool.clone(), tenant.clone(), table.schema.clone());
             Tapped { tap, before: None, encoder }
         });
-        // Merges know the table by its name.
+        // Merges identify their table by its name.
         let merges = match new_name == name {
             true => current.merges.clone(),
             false => Merges::new(self, self.next_chore(), tenant, new_name),
@@ -366,11 +368,11 @@ impl Catalog {
         Ok(Some(info))
     }
 
-    /// How many row groups of `table`, which comes behind `current`, are settled, and what finds out about those that
-    /// were not.
+    /// Returns how many row groups of `table`, the successor of `current`, are settled, and a tap that has
+    /// been given the newly settled ones.
     fn settle(&self, tenant: &TenantName, current: &Current, table: &Table) -> (usize, Option<Tapped>) {
         let settled = merge::settled(table, current.settled);
-        // Of rows behind others that nothing is known of, too little is known.
+        // Where the earlier rows have no profile, one of the later rows alone would say too little.
         let Some(before) = current.tap.clone().filter(|_| settled > current.settled) else {
             return (settled, None);
         };
@@ -381,8 +383,8 @@ impl Catalog {
         (settled, Some(Tapped { tap, before: Some(before), encoder }))
     }
 
-    /// The table with what it takes outside the pool reserved. Versions share most of that, but each may be the last
-    /// one.
+    /// Reserves what the table takes outside the pool. Versions share most of that, but each may outlive the
+    /// others, so each reserves all of it.
     fn holding(&self, tenant: &TenantName, table: Table) -> Result<Table> {
         let Some(mut outside) = self.outside(tenant) else { return Ok(table) };
         outside.try_grow(usize_saturating(table.bytes_outside_pool))?;
@@ -456,7 +458,7 @@ impl Tenants {
 }
 
 impl Current {
-    /// What is known by now.
+    /// Describes the version with all that is known so far.
     fn info(&self, name: &TableName) -> TableInfo {
         self.told(name, &self.found())
     }
@@ -470,13 +472,13 @@ impl Current {
         info
     }
 
-    /// What a list of many tables has room for.
+    /// Describes the version without spreads, for lists of many tables.
     fn brief(&self, name: &TableName) -> TableInfo {
         self.describe(name, &self.found())
     }
 
     fn statistics(&self, name: &TableName) -> TableStatistics {
-        // What both are told of is the same.
+        // One snapshot, so that description and states agree.
         let found = self.found();
         let table = self.told(name, &found);
         let unknown = || vec![ColumnStates::default(); table.columns.len()];
@@ -487,16 +489,18 @@ impl Current {
         }
     }
 
-    /// What finds out about all rows, if anything does.
+    /// The tap that profiles all rows, if there is one.
     fn tap_of_all(&self) -> Option<&Arc<Tap>> {
         let is_whole = self.settled == self.table.row_groups.len();
         self.whole.as_ref().or_else(|| self.tap.as_ref().filter(|_| is_whole))
     }
 
-    /// What was found out by now: about all rows or, while that is not there, about enough of them.
+    /// Returns what profiling has found so far: about all rows or, until that is complete, about enough of
+    /// them.
     fn found(&self) -> Found {
         let all = self.tap_of_all();
-        // Before that of all is looked at, which may be the same: it may settle between two looks.
+        // Must be read before the outcome below, which may be that of the same tap and could settle in
+        // between.
         let settled = self.tap.as_ref().map(|tap| tap.settled());
         let outcome = all.and_then(|tap| tap.settled());
         if let Some(outcome) = outcome {
@@ -515,7 +519,7 @@ impl Current {
         Found { gathered, rows_profiled }
     }
 
-    /// Without the spreads.
+    /// Describes the version without spreads.
     fn describe(&self, name: &TableName, found: &Found) -> TableInfo {
         let mut columns = self.table.statistics.clone();
         let estimates = found.gathered.iter().flat_map(|gathered| &gathered.distinct);
@@ -535,14 +539,14 @@ impl Current {
     }
 }
 
-/// What was found out about the rows of a version by now.
+/// What profiling has found so far about the rows of a version.
 struct Found {
     gathered: Option<Arc<Gathered>>,
     /// As in [`TableInfo::rows_profiled`].
     rows_profiled: Option<u64>,
 }
 
-/// Whether what holds for so many of the rows may stand for all of them: estimates are seldom better than that.
+/// Whether a profile of `rows` rows may stand for all `of` rows: estimates are seldom better than that.
 fn is_most(rows: u64, of: u64) -> bool {
     of - rows <= of / 8
 }

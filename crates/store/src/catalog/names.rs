@@ -1,8 +1,8 @@
-//! What to say to someone who asked for a table that there is not: the names that come closest.
+//! Suggestions for a table name that does not exist: the existing names closest to it.
 
 use farpool_model::TableName;
 
-/// Names that an error lists.
+/// Maximum number of names that an error lists.
 const NAMES_MAX: usize = 5;
 
 /// Advice with the names among `known` that are closest to `wanted`, closest first.
@@ -19,7 +19,7 @@ pub(super) fn advice<'a>(wanted: &TableName, known: impl Iterator<Item = &'a Tab
     format!("there is: {}{more}", names.join(", "))
 }
 
-/// The Levenshtein distance, letter case apart.
+/// The Levenshtein distance, ignoring letter case.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.to_lowercase(), b.to_lowercase());
     let b: Vec<char> = b.chars().collect();

@@ -1,14 +1,15 @@
 //! The row groups of a load on their way into the pool, in pieces that several threads work on at once.
 //!
-//! A row group is encoded one column at a time, and then placed in the pool as a whole. Row groups leave in the order
-//! in which their rows came. This file starts no threads: whoever takes a [`Piece`] does it and brings back the result.
+//! A row group is encoded one column at a time, and then placed in the pool as a whole. Row groups leave in
+//! the order in which their rows came. This file starts no threads: whoever takes a [`Piece`] runs it and
+//! brings back the result.
 
 use farpool_columns::{Chunk, Encoder, PlainGroup, RowGroup};
 use farpool_model::Result;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A part of a load that one thread does, in about a millisecond.
+/// A unit of a load's encoding work, done by one thread in about a millisecond.
 #[derive(Debug)]
 pub struct Piece {
     group: u64,
@@ -22,7 +23,7 @@ enum PieceWork {
     Place { rows: usize, chunks: Vec<Chunk> },
 }
 
-/// A piece that was done, for the load that it was taken from.
+/// The result of a piece, to be given back to its load.
 #[derive(Debug)]
 pub struct PieceDone {
     group: u64,
@@ -37,7 +38,7 @@ enum PieceOutcome {
 }
 
 impl Piece {
-    /// Does it. The result goes to [`super::Load::done`].
+    /// Runs the piece. Its result must be passed to [`super::Load::done`].
     ///
     /// # Errors
     /// `Invalid` when a value cannot be encoded; `OverLimit` when the pool is full. The load cannot go on then.
@@ -52,13 +53,13 @@ impl Piece {
     }
 }
 
-/// See the file's comment.
+/// The row groups of one load that are being encoded.
 #[derive(Debug)]
 pub(super) struct Pieces {
     encoder: Encoder,
-    /// In the order of their rows.
+    /// Row groups in the order of their rows.
     groups: VecDeque<Group>,
-    /// The number of the first of them.
+    /// Number of the first group in `groups`.
     first: u64,
 }
 
@@ -82,7 +83,7 @@ impl Pieces {
         Pieces { encoder, groups: VecDeque::new(), first: 0 }
     }
 
-    /// Takes in a row group behind the others.
+    /// Adds a row group behind the others.
     pub fn add(&mut self, plain: PlainGroup) {
         let chunks = (0..plain.columns_count()).map(|_| None).collect();
         self.groups.push_back(Group {
@@ -93,12 +94,12 @@ impl Pieces {
         });
     }
 
-    /// Row groups that were taken in and have not left.
+    /// Number of row groups added and not yet taken by [`Pieces::take_placed`].
     pub fn groups_count(&self) -> usize {
         self.groups.len()
     }
 
-    /// Bytes of memory that their rows hold before they are encoded.
+    /// Bytes of memory that rows hold which are not encoded yet.
     pub fn bytes_held(&self) -> usize {
         self.groups.iter().map(|group| group.bytes_held).sum()
     }
@@ -108,7 +109,7 @@ impl Pieces {
         self.groups.iter().any(Group::has_next)
     }
 
-    /// What to do next; `None` when all is in other hands, or done.
+    /// Takes the next piece; `None` when every piece has been taken.
     pub fn next(&mut self) -> Option<Piece> {
         let index = self.groups.iter().position(Group::has_next)?;
         let work = self.groups[index].next()?;
@@ -116,7 +117,7 @@ impl Pieces {
         Some(Piece { group, work, encoder: self.encoder.clone() })
     }
 
-    /// Takes back a piece that was done.
+    /// Takes back a finished piece.
     pub fn done(&mut self, done: PieceDone) {
         let index = done.group.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         if let Some(group) = index.and_then(|index| self.groups.get_mut(index)) {
@@ -124,7 +125,7 @@ impl Pieces {
         }
     }
 
-    /// The first row group, once it is in the pool.
+    /// Takes the first row group, once it is in the pool.
     pub fn take_placed(&mut self) -> Option<RowGroup> {
         if !matches!(self.groups.front()?.state, GroupState::Placed(_)) {
             return None;

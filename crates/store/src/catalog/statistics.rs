@@ -1,4 +1,4 @@
-//! What is found out about the rows of tables: what is known by now, and what somebody waits for.
+//! Statistics of table versions: what is known so far, and profiles computed on request.
 
 use super::tap::{AwaitedProfile, Tap};
 use super::{Catalog, Current};
@@ -7,7 +7,7 @@ use farpool_columns::Encoder;
 use farpool_model::{Error, Result, TableName, TableStatistics, TenantName};
 use std::sync::Arc;
 
-/// What the rows of a version of a table hold, for somebody who waits for it.
+/// Statistics of a table version that a caller waits for.
 #[derive(Debug)]
 pub struct AwaitedStatistics {
     name: TableName,
@@ -16,15 +16,15 @@ pub struct AwaitedStatistics {
 }
 
 impl AwaitedStatistics {
-    /// What is to be done before they are there.
+    /// The profile to be computed first.
     pub fn profile(&self) -> &AwaitedProfile {
         &self.profile
     }
 
-    /// They, once the profile is settled.
+    /// Returns the statistics, once the profile is settled.
     ///
     /// # Errors
-    /// `OverLimit` when the pool has no room for them.
+    /// `OverLimit` when the pool has no room for the profile.
     pub fn get(&self) -> Result<TableStatistics> {
         self.profile.outcome().map_err(|error| error.at(self.name.as_str()))?;
         Ok(self.current.statistics(&self.name))
@@ -32,12 +32,13 @@ impl AwaitedStatistics {
 }
 
 impl Catalog {
-    /// What the rows of the current version of a table hold. Where that is not found out yet, the caller's thread does
-    /// it, with the catalog's helpers; it is not to be one that others wait for.
+    /// Returns the statistics of the current version of a table. Where they are not known yet, computes them
+    /// on the calling thread, with the catalog's helpers; this blocks, so the thread must not be one that
+    /// others wait for.
     ///
     /// # Errors
-    /// `NotFound`, naming tables that there are; `OverLimit` when the pool has no room for it, or there was too little
-    /// memory to make it for long.
+    /// `NotFound`, with the names of existing tables; `OverLimit` when the pool has no room for the profile,
+    /// or memory for computing it was short for too long.
     pub fn statistics(&self, tenant: &TenantName, name: &TableName) -> Result<TableStatistics> {
         let awaited = self.await_statistics(tenant, name, Box::new(|| {}))?;
         awaited.profile.finish(&*self.helpers).map_err(|error| error.at(name.as_str()))?;
@@ -48,7 +49,7 @@ impl Catalog {
     /// ready, or the profile is complete.
     ///
     /// # Errors
-    /// `NotFound`, naming tables that there are.
+    /// `NotFound`, with the names of existing tables.
     pub fn await_statistics(
         &self,
         tenant: &TenantName,
@@ -59,11 +60,11 @@ impl Catalog {
         Ok(AwaitedStatistics { name: name.clone(), current, profile: AwaitedProfile::new(tap, wake) })
     }
 
-    /// What is known by now of these columns of the current version of a table; of other columns, and of the moments,
-    /// nothing.
+    /// Returns what is known so far of `columns` of the current version of a table; states of other columns,
+    /// and moments, are left out.
     ///
     /// # Errors
-    /// `NotFound`, naming tables that there are; `Invalid` for a column that the table does not have.
+    /// `NotFound`, with the names of existing tables; `Invalid` for a column that the table does not have.
     pub fn known_statistics(
         &self,
         tenant: &TenantName,
@@ -79,13 +80,14 @@ impl Catalog {
         Ok(current.statistics(name).of(columns))
     }
 
-    /// A tap on rows of `schema` of a table of `tenant`.
+    /// Creates a tap for rows of `schema` in a table of `tenant`.
     pub(super) fn tap(&self, tenant: &TenantName, schema: &SchemaRef) -> Arc<Tap> {
         let account = self.work.as_ref().map(|work| work.account(tenant));
         Tap::new(self.next_chore(), tenant.clone(), schema.clone(), self.background.clone(), account)
     }
 
-    /// The current version with a tap over all its rows: a new one, if there is none that can tell anything.
+    /// Returns the current version with a tap over all its rows; makes a new tap if there is none, or it has
+    /// failed.
     fn tapped(&self, tenant: &TenantName, name: &TableName) -> Result<(Current, Arc<Tap>)> {
         let mut current = self.current(tenant, name)?;
         if let Some(tap) = current.tap_of_all().filter(|tap| !tap.has_failed()) {
@@ -95,7 +97,7 @@ impl Catalog {
         let table = current.table.clone();
         let encoder = Encoder::new(self.pool.clone(), tenant.clone(), table.schema.clone());
         let tap = self.tap(tenant, &table.schema);
-        // Behind what is known of the first rows, if they are not all.
+        // If the first rows have a tap, the new one covers only the rows behind them.
         let is_part = current.settled < table.row_groups.len();
         let before = current.tap.clone().filter(|before| is_part && !before.has_failed());
         let first = if before.is_some() { current.settled } else { 0 };
@@ -116,7 +118,7 @@ impl Catalog {
 }
 
 impl Current {
-    /// Takes in a tap over all rows.
+    /// Attaches a tap over all rows.
     fn keep_tap(&mut self, tap: Arc<Tap>) {
         match self.settled == self.table.row_groups.len() {
             true => self.tap = Some(tap),

@@ -1,4 +1,4 @@
-//! Loads and versions, and that memory comes back whatever happens.
+//! Tests of loads and versions, and that memory is freed however a load ends.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
@@ -25,7 +25,7 @@ fn profiled_by(bytes_limit: usize, background: Arc<dyn Background>) -> Arc<Catal
     Arc::new(Catalog::new(Pool::new(PoolConfig { bytes_limit }).unwrap(), Arc::new(Two), background))
 }
 
-/// Does at once what is to be done in the background, with a thread for each chore.
+/// A background that works on each chore at once, on a thread of its own.
 #[derive(Debug)]
 struct Threads;
 
@@ -41,7 +41,7 @@ impl Background for Threads {
     fn rows_came(&self) {}
 }
 
-/// Helps with one more thread.
+/// Helpers with two threads: the caller's and one more.
 #[derive(Debug)]
 struct Two;
 
@@ -75,7 +75,7 @@ fn bytes_used(catalog: &Catalog) -> u64 {
     catalog.pool().usage().bytes_used
 }
 
-/// Waits until no more than `bytes` are used: a worker may be in the middle of a column of what was dropped.
+/// Waits until at most `bytes` are used: a worker may still hold a column of a profile that was dropped.
 fn await_free(catalog: &Catalog, bytes: u64) {
     for _ in 0..60_000 {
         if bytes_used(catalog) <= bytes {
@@ -164,7 +164,7 @@ fn a_version_is_replaced_only_while_it_stands() {
     assert_eq!(refused.kind, ErrorKind::Stale, "{refused}");
     assert!(refused.message.contains(&format!("at version {second}, not {first}")), "{refused}");
 
-    // Others are faster.
+    // A replacement of a version that another load has replaced meanwhile.
     let mut late = begin(&catalog, "t", LoadMode::ReplaceVersion(second)).unwrap();
     late.push(&batch(0..1)).unwrap();
     load(&catalog, "t", LoadMode::Append, 7..8).unwrap();
@@ -263,7 +263,7 @@ fn a_load_that_failed_stays_failed_and_leaves_nothing() {
     assert!(catalog.tables(&tenant()).is_empty());
 }
 
-/// Numbers that nothing packs.
+/// Random numbers, which no encoding compresses.
 fn noise(rows: usize, seed: u64) -> RecordBatch {
     let mut state = seed | 1;
     let mut next = || {
@@ -336,7 +336,7 @@ fn a_replacement_without_room_says_what_both_versions_take() {
         }
         load.commit()
     };
-    // Of nothing that is there nothing is said.
+    // Where no table is replaced, the error does not mention a replacement.
     let error = replace(LoadMode::Replace, None, 20).unwrap_err();
     assert!(!error.message.contains("replace"), "{error}");
     let info = replace(LoadMode::Replace, None, 5).unwrap();

@@ -1,17 +1,18 @@
-//! Views: names that stand for the text of a query, which nobody here reads.
+//! Views: names that stand for the text of a query, which the store does not parse.
 //!
-//! Invariant: of one name a tenant has a table, a view, or a load that is about to create a table, never two of them.
+//! Invariant: a name of a tenant belongs to at most one of a table, a view, and a load that is about to
+//! create a table.
 
 use super::{Catalog, Tenants, claims};
 use farpool_memory::Reservation;
 use farpool_model::{Error, ErrorKind, Listing, Relation, Result, TableName, TenantName, View, limits};
 use std::collections::BTreeMap;
 
-/// A view that a tenant keeps.
+/// A stored view.
 #[derive(Debug)]
 pub(super) struct Kept {
     view: View,
-    /// For name and text.
+    /// Memory for the view's name and text.
     _held: Option<Reservation>,
 }
 
@@ -26,10 +27,10 @@ impl Catalog {
         }
     }
 
-    /// What the name stands for: a table as it is now, or a view.
+    /// Returns what `name` stands for: the current version of a table, or a view.
     ///
     /// # Errors
-    /// `NotFound`, naming tables and views that there are.
+    /// `NotFound`, with the names of existing tables and views.
     pub fn relation(&self, tenant: &TenantName, name: &TableName) -> Result<Relation> {
         let tenants = self.tenants.read();
         match tenants.view(tenant, name) {
@@ -38,11 +39,12 @@ impl Catalog {
         }
     }
 
-    /// Keeps a view; with `replace` in place of one of its name.
+    /// Stores a view; with `replace`, in the place of one with the same name.
     ///
     /// # Errors
-    /// `Exists` when there is a view of its name that is not to be replaced, a table, or a load that is about to create
-    /// one; `OverLimit` when the tenant has too many views, or no memory for this one.
+    /// `Exists` when a view of the name exists and `replace` is false, or a table of the name exists or a
+    /// load is about to create one; `OverLimit` when the tenant has too many views, or no memory for this
+    /// one.
     pub fn create_view(&self, tenant: &TenantName, view: View, replace: bool) -> Result<()> {
         let mut held = self.outside(tenant);
         if let Some(held) = &mut held {
@@ -57,14 +59,14 @@ impl Catalog {
         Ok(())
     }
 
-    /// Forgets a view.
+    /// Drops a view.
     ///
     /// # Errors
-    /// `NotFound`, also of what is a table.
+    /// `NotFound`, also when `name` is a table.
     pub fn drop_view(&self, tenant: &TenantName, name: &TableName) -> Result<()> {
         let mut tenants = self.tenants.write();
         if tenants.view(tenant, name).is_none() {
-            // Of a name that there is not, the same is said as of a table.
+            // For an unknown name the error is that for a table, worded for a view.
             tenants.current(tenant, name).map_err(|error| no_view(name, error))?;
             let error = Error::not_found(format!("{:?} is a table, not a view", name.as_str()));
             return Err(error.advise("use DROP TABLE, or farpool drop"));
@@ -89,7 +91,7 @@ impl Tenants {
         self.views.get(tenant).into_iter().flatten()
     }
 
-    /// That the name is not that of a view.
+    /// Checks that no view has the name.
     ///
     /// # Errors
     /// `Exists`.
@@ -100,7 +102,7 @@ impl Tenants {
         Err(exists("view", name).advise("choose another name, or drop the view first (DROP VIEW)"))
     }
 
-    /// That a view of the name may be made, or with `replace` take the place of one.
+    /// Checks that a view of the name may be created or, with `replace`, replaced.
     fn check_view(&self, tenant: &TenantName, name: &TableName, replace: bool) -> Result<()> {
         if self.find(tenant, name).is_some() {
             return Err(exists("table", name)
@@ -126,7 +128,7 @@ impl Tenants {
     }
 }
 
-/// The error of whoever asks for a table by the name of a view.
+/// The error for a request for a table whose name is that of a view.
 pub(super) fn is_a_view(name: &TableName) -> Error {
     Error::not_found(format!("{:?} is a view, not a table", name.as_str()))
         .advise("SELECT reads it; to change rows, change those of the tables that it reads; to drop it, use DROP VIEW, or farpool drop --view")

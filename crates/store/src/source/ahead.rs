@@ -1,20 +1,22 @@
-//! Has the system read what will be needed soon, so that bytes come from the disk while others are parsed.
+//! Read-ahead: advises the system which bytes will be needed soon, so that disk reads overlap with parsing.
 //!
-//! It is advice: what the system makes of it changes no result, and errors of it say nothing about the file.
+//! It is only advice: results do not depend on it, and its errors are ignored.
 
 use std::fs::File;
 use std::io::{Read, Result};
 
-/// Bytes that are asked for before they are read.
+/// Number of bytes ahead of the reader that are asked for.
 const AHEAD_BYTES: u64 = 16 << 20;
 
-/// Bytes behind which a file is read on, rather than looked at: the first rows need no more.
+/// Position from which on read-ahead begins: a file of which only the first rows are needed is not read
+/// further than this.
 const LOOK_BYTES: u64 = 1 << 20;
 
-/// Bytes of one request: Linux cuts off what is longer than the requests that the disk takes, and none takes less.
+/// Bytes per request: Linux truncates requests that exceed the disk's maximum, and no disk's maximum is
+/// smaller.
 const REQUEST_BYTES: u64 = 128 << 10;
 
-/// Asks for the bytes from `start` up to `end`.
+/// Asks the system to read the bytes from `start` to `end`.
 #[cfg(target_os = "linux")]
 pub(super) fn advise(file: &File, start: u64, end: u64) {
     use rustix::fs::{Advice, fadvise};
@@ -27,20 +29,20 @@ pub(super) fn advise(file: &File, start: u64, end: u64) {
     }
 }
 
-/// Asks for nothing: what stands in for it elsewhere is the system's own reading ahead.
+/// Does nothing: other systems rely on their own read-ahead.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn advise(_: &File, _: u64, _: u64) {}
 
-/// A file that is read from its beginning to its end.
+/// A reader that asks ahead, for files read from beginning to end.
 pub(super) struct Ahead {
     file: File,
     at: u64,
-    /// Up to where the system has been asked.
+    /// End of the bytes that have been asked for.
     asked: u64,
 }
 
 impl Ahead {
-    /// `file` is at its beginning.
+    /// Wraps `file`, which must be at its beginning.
     pub(super) fn new(file: File) -> Self {
         Ahead { file, at: 0, asked: 0 }
     }

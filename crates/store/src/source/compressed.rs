@@ -1,7 +1,7 @@
-//! The bytes of a file, decompressed as they are read.
+//! Decompresses files while they are read.
 //!
-//! Invariant: what is held is one window of the decompressor (128 MiB at most, zstd's own limit; 32 KiB of gzip) and a
-//! buffer, however much comes of a file.
+//! Invariant: memory is bounded by one window of the decompressor (128 MiB at most, zstd's own limit; 32 KiB
+//! for gzip) and a buffer, whatever a file expands to.
 
 use super::ahead::Ahead;
 use super::files;
@@ -12,13 +12,13 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes that are read at a time.
+/// Bytes per read.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// A reader of bytes.
 pub(super) type Bytes = Box<dyn BufRead + Send>;
 
-/// The bytes of `file`, which is at its beginning.
+/// Returns the decompressed bytes of `file`, which must be at its beginning.
 pub(super) fn read(
     path: &Path,
     file: File,
@@ -29,7 +29,7 @@ pub(super) fn read(
     decompressed(counting, compression).map_err(|error| files::unreadable(path, &error))
 }
 
-/// What comes of `from`.
+/// Returns the decompressed bytes of `from`.
 pub(super) fn decompressed(
     from: impl Read + Send + 'static,
     compression: FileCompression,
@@ -46,7 +46,7 @@ pub(super) fn decompressed(
     })
 }
 
-/// What the first bytes of a file are compressed by.
+/// Detects the compression of a file by its first bytes.
 pub(super) fn of_head(head: &[u8]) -> FileCompression {
     match head {
         [0x1f, 0x8b, ..] => FileCompression::Gzip,
@@ -55,7 +55,7 @@ pub(super) fn of_head(head: &[u8]) -> FileCompression {
     }
 }
 
-/// The first bytes of what `head` is the beginning of, as far as they can be told, up to `most`.
+/// Decompresses `head`, the beginning of a file, as far as possible, to at most `most` bytes.
 pub(super) fn head(head: &[u8], compression: FileCompression, most: usize) -> std::io::Result<Vec<u8>> {
     let mut from = decompressed(std::io::Cursor::new(head.to_vec()), compression)?;
     let mut bytes = vec![0; most];
@@ -64,7 +64,7 @@ pub(super) fn head(head: &[u8], compression: FileCompression, most: usize) -> st
         match from.read(&mut bytes[count..]) {
             Ok(0) => break,
             Ok(read) => count += read,
-            // The head is cut off somewhere; if nothing comes of it, it is damaged.
+            // The head ends in the middle of a block; only if nothing could be decompressed is it damaged.
             Err(_) if count > 0 => break,
             Err(error) => return Err(error),
         }

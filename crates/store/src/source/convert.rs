@@ -1,29 +1,30 @@
-//! Columns of text into columns of types.
+//! Converts columns of text to typed columns.
 
 use super::csv::guess::{has_zone, hyphenated};
 use arrow_array::{Array, ArrayRef, StringArray};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::DataType;
 
-/// How the type of a column is known.
+/// Where the type of a column comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// By other values of it. A time with a zone does not fit among times without one, nor the other way round.
+    /// Guessed from other values. A timestamp with a time zone does not fit a column guessed without one, nor
+    /// the reverse.
     Guessed,
-    /// Somebody said so: a time without a zone is one in UTC, and one with a zone becomes what it is there.
+    /// Set by the user: a timestamp without a zone is taken as UTC, and one with a zone is converted.
     Said,
 }
 
 /// Why a column cannot be converted.
 #[derive(Debug)]
 pub(super) enum Misfit {
-    /// The value in this row is none of the type.
+    /// The value in this row cannot be parsed.
     Row(usize),
-    /// Text does not become this type at all.
+    /// Text cannot be converted to this type at all.
     Type,
 }
 
-/// The values of `texts` as `data_type`; as text if that is Null, which a column without values has.
+/// Converts `texts` to `data_type`; a column of type Null, which has no values, becomes text.
 pub(super) fn convert(texts: &StringArray, data_type: &DataType, origin: Origin) -> Result<ArrayRef, Misfit> {
     let converted = converted(texts, data_type, origin)?;
     let misfit = misfits(texts, &*converted).next();
@@ -33,7 +34,7 @@ pub(super) fn convert(texts: &StringArray, data_type: &DataType, origin: Origin)
     }
 }
 
-/// The values, NULL where they do not fit.
+/// Converts `texts`; values that do not fit become NULL.
 pub(super) fn converted(
     texts: &StringArray,
     data_type: &DataType,
@@ -57,7 +58,7 @@ pub(super) fn converted(
     cast(texts)
 }
 
-/// The rows whose text became NULL.
+/// Rows whose text became NULL in the conversion.
 pub(super) fn misfits<'a>(texts: &'a StringArray, values: &'a dyn Array) -> impl Iterator<Item = usize> + 'a {
     let rows = if values.null_count() == texts.null_count() { 0 } else { texts.len() };
     (0..rows).filter(|&row| values.is_null(row) && texts.is_valid(row))

@@ -1,7 +1,7 @@
-//! From what a user typed to files of a known format.
+//! Resolves what a user typed to files of a known format.
 //!
-//! Invariant: the format is what the name says *and* the first bytes confirm; where they disagree the
-//! error says what the bytes look like, because a wrong guess ends in a wilder error later.
+//! Invariant: the format is what the name says *and* the first bytes confirm; where they disagree the error
+//! says what the bytes look like, because a wrong guess would lead to a more confusing error later.
 
 use super::compressed;
 use super::ipc::Kind;
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// What a file holds.
+/// The format of a file's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Parquet,
@@ -22,17 +22,18 @@ pub(super) enum Format {
     Ipc(Kind),
 }
 
-/// Bytes looked at to tell formats apart.
+/// Number of bytes read to detect the format.
 const HEAD_BYTES: usize = 4096;
 
-/// Of a compressed file: more than a block of Zstandard, which has 128 KiB at most.
+/// Number of bytes read of a compressed file to detect the format: more than a block of Zstandard, which has
+/// 128 KiB at most.
 const COMPRESSED_HEAD_BYTES: u64 = 256 << 10;
 
-/// Folders within one another that are looked through.
+/// Maximum depth to which folders are searched.
 const FOLDER_DEPTH: usize = 32;
 
-/// The files that `pattern` stands for, sorted by name: those of a folder, or that match. A file that exists under the
-/// very name is that file, whatever characters its name has.
+/// Returns the files that `pattern` stands for, sorted by name: those of a folder, or those that match. If a
+/// file with exactly this name exists, it is the result, even if the name has pattern characters.
 pub(super) fn resolve(pattern: &str) -> Result<Vec<PathBuf>> {
     let literal = Path::new(pattern);
     if literal.is_dir() {
@@ -61,12 +62,12 @@ fn within_limit(files: usize) -> Result<()> {
     }
 }
 
-/// The patterns that `{a,b}` stands for, one for each choice.
+/// Expands `{a,b}` into one pattern for each choice.
 fn alternatives(pattern: &str) -> Result<Vec<String>> {
     let mut done = Vec::new();
     let mut open = vec![pattern.to_string()];
     while let Some(pattern) = open.pop() {
-        // The innermost pair, so that choices may have choices.
+        // The innermost pair first, since choices can be nested.
         let pair = pattern.find('}').and_then(|end| pattern[..end].rfind('{').map(|start| (start, end)));
         let Some((start, end)) = pair else {
             done.push(pattern);
@@ -99,7 +100,7 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The files of a folder and those within that have the ending of a known format, hidden ones left out.
+/// Returns the files with the extension of a known format in a folder and its subfolders, except hidden ones.
 fn of_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut open = vec![(folder.to_path_buf(), 0)];
@@ -111,7 +112,7 @@ fn of_folder(folder: &Path) -> Result<Vec<PathBuf>> {
             if name.to_string_lossy().starts_with(['.', '_']) {
                 continue;
             }
-            // A link to a folder is not followed: it may lead back.
+            // Links to folders are not followed, since they can form cycles.
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
             match is_folder {
                 true if depth < FOLDER_DEPTH => open.push((path, depth + 1)),
@@ -129,7 +130,7 @@ fn of_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Opens a file, which must be one and not be empty, and its size.
+/// Opens a regular file that is not empty; returns it and its size in bytes.
 pub(super) fn open(path: &Path) -> Result<(File, u64)> {
     let file = File::open(path).map_err(|error| unreadable(path, &error))?;
     let metadata = file.metadata().map_err(|error| unreadable(path, &error))?;
@@ -145,7 +146,7 @@ pub(super) fn open(path: &Path) -> Result<(File, u64)> {
     Ok((file, metadata.len()))
 }
 
-/// An error of the operating system about a file.
+/// The error for a file that the operating system failed to open or read.
 pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> Error {
     match error.kind() {
         std::io::ErrorKind::NotFound => {
@@ -164,7 +165,8 @@ fn where_we_are(path: &Path) -> String {
     }
 }
 
-/// The format of the open `file`, by name and first bytes unless `options` say it, and how it is compressed.
+/// Returns the format of the open `file` and its compression: from `options`, or the name and the first
+/// bytes.
 pub(super) fn format(
     path: &Path,
     mut file: &File,
@@ -177,7 +179,7 @@ pub(super) fn format(
         .map_err(|error| unreadable(path, &error))?;
     let compression = options.compression.unwrap_or_else(|| compressed::of_head(&head));
     if compression != FileCompression::None {
-        // Nothing comes of less than a block.
+        // Less than a whole block cannot be decompressed.
         head.clear();
         file.take(COMPRESSED_HEAD_BYTES)
             .read_to_end(&mut head)
@@ -231,7 +233,7 @@ fn format_of(path: &Path, looks: Looks, options: &ReadOptions) -> Result<Format>
     }
 }
 
-/// What the ending of a name says of a file.
+/// What a file's extension says about its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extension {
     Parquet,
@@ -253,7 +255,7 @@ impl Extension {
     }
 }
 
-/// By the ending, before that of a compression.
+/// Looks up the extension; one of a compression is stripped first.
 fn by_extension(path: &Path) -> Option<Extension> {
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
     let stem = [".gz", ".zst", ".zstd"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);

@@ -1,11 +1,11 @@
-//! The framing of Arrow IPC files and streams, walked before the reader is let at them.
+//! Checks the framing of Arrow IPC files and streams before they are passed to the reader.
 //!
-//! The reader believes the sizes that a file states and allocates by them; a damaged size would end the
-//! process, which no caller can catch. The walk reads only metadata: the messages' headers and, of
+//! The reader trusts the sizes stated in a file and allocates accordingly; a damaged size would abort the
+//! process, which no caller can catch. The check reads only metadata: the messages' headers and, for
 //! compressed buffers, the eight bytes that state their uncompressed size.
 //!
-//! Invariant: after `Ok` every message and every buffer lies within the file, and no stated size exceeds
-//! what [`limits::IPC_BUFFER_BYTES_MAX`] and 32-bit row counts allow. (Arrow columnar format, "Serialization and
+//! Invariant: after `Ok` every message and every buffer lies within the file, and no stated size exceeds what
+//! [`limits::IPC_BUFFER_BYTES_MAX`] and 32-bit row counts allow. (Arrow columnar format, "Serialization and
 //! interprocess communication".)
 
 use super::ipc::Kind;
@@ -14,12 +14,12 @@ use arrow_schema::ArrowError;
 use farpool_model::{cast, limits};
 use std::io::{Read, Seek, SeekFrom};
 
-/// What stands before a message of the current format.
+/// The marker before each message of the current format.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
 type Result<T> = std::result::Result<T, ArrowError>;
 
-/// Walks a file of `bytes` bytes; the number of its rows.
+/// Checks a file of `bytes` bytes; returns the number of its rows.
 pub(super) fn walk(file: &mut (impl Read + Seek), bytes: u64, kind: Kind) -> Result<u64> {
     let mut walk = Walk { file, bytes, rows: 0 };
     match kind {
@@ -118,7 +118,7 @@ impl<R: Read + Seek> Walk<'_, R> {
             if batch.compression().is_some() && length > 0 {
                 let mut size = [0; 8];
                 self.read_at(body_start + start, &mut size)?;
-                // -1 says that this buffer is not compressed after all.
+                // -1 marks a buffer that is not compressed.
                 if !(-1..=limits::IPC_BUFFER_BYTES_MAX).contains(&i64::from_le_bytes(size)) {
                     return Err(broken("a buffer's uncompressed size is out of bounds"));
                 }

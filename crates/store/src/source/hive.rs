@@ -1,6 +1,6 @@
-//! Folders called `name=value` as columns of the files in them, as Hive and Spark write them.
+//! Partition folders called `name=value`, as Hive and Spark write them, as columns of the files within.
 //!
-//! A column of the file itself goes before a folder of its name.
+//! A column of the file itself takes precedence over a folder of the same name.
 
 use super::InputFile;
 use super::csv::guess::Guess;
@@ -12,7 +12,8 @@ use std::sync::Arc;
 /// How Hive writes a value that is NULL.
 const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// The schema with a column for each folder that has the form, if all files lie in such folders of the same names.
+/// Returns the schema with a column for each partition folder, if all files lie in such folders of the same
+/// names.
 pub(super) fn with_partitions(
     files: &mut [InputFile],
     schema: SchemaRef,
@@ -52,7 +53,7 @@ fn partitions(path: &Path) -> Vec<(String, Option<String>)> {
     folders.filter(|(name, _)| !name.is_empty()).map(|(name, text)| (decoded(name), value(text))).collect()
 }
 
-/// `%20` and the like as what they stand for.
+/// Decodes percent-encoded characters such as `%20`.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -11,14 +11,14 @@ use std::io::{BufReader, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Which framing.
+/// The framing of an IPC file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     File,
     Stream,
 }
 
-/// The columns and the number of rows of a file of `bytes` bytes.
+/// Returns the columns and the number of rows of a file of `bytes` bytes.
 pub(super) fn open(path: &Path, mut file: File, bytes: u64, kind: Kind) -> Result<(SchemaRef, u64)> {
     let rows = framing::walk(&mut file, bytes, kind).map_err(|error| failure(path, error))?;
     file.seek(SeekFrom::Start(0)).map_err(|error| files::unreadable(path, &error))?;
@@ -29,7 +29,7 @@ pub(super) fn open(path: &Path, mut file: File, bytes: u64, kind: Kind) -> Resul
     Ok((schema.map_err(|error| failure(path, error))?, rows))
 }
 
-/// Reads the columns at `columns`, which ascend.
+/// Reads the columns at indices `columns`, which must ascend.
 pub(super) fn read(
     path: &Path,
     file: File,

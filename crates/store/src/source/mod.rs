@@ -1,7 +1,7 @@
 //! Files as streams of record batches: Parquet, CSV and TSV, JSON, Arrow IPC (file and stream).
 //!
-//! A source is one file or several that agree in their columns. It is opened first, which reads only what
-//! the files say about themselves, and read later, only the columns that are asked for: one batch after the other
+//! A source is one file or several that agree in their columns. Opening it reads only metadata and, where
+//! types are guessed, the first rows; reading it reads only the requested columns: one batch after the other
 //! ([`Source::batches`]), or in tasks for several threads ([`Source::tasks`]).
 //!
 //! Invariant: every error names the file it is about, and no file, however damaged, makes the reader panic.
@@ -38,8 +38,8 @@ use std::sync::atomic::AtomicU64;
 pub use stream::{Stream, open_stream};
 pub use tasks::{Task, Tasks, of_batches};
 
-/// Opens the file at a path, or the files that a pattern such as `trips-*.parquet` stands for, or those of a folder,
-/// with nothing said about how they are read.
+/// Opens a file, the files that a pattern such as `trips-*.parquet` matches, or those of a folder, with
+/// default options.
 ///
 /// # Errors
 /// Those of [`open_all`].
@@ -47,9 +47,10 @@ pub fn open(pattern: &str) -> Result<Source> {
     open_all(&[pattern], &ReadOptions::default())
 }
 
-/// Opens the files at several paths, patterns and folders as one source, in the order given. The format
-/// goes by the extension (`.parquet`, `.csv`, `.tsv`, `.json`, `.jsonl`, `.ndjson`, `.arrow`, `.arrows`, `.feather`,
-/// `.ipc`; of CSV and JSON with `.gz` or `.zst` behind it), else by the first bytes, unless `options` say it.
+/// Opens the files at several paths, patterns and folders as one source, in the order given. The format is
+/// taken from `options`, else from the extension (`.parquet`, `.csv`, `.tsv`, `.json`, `.jsonl`, `.ndjson`,
+/// `.arrow`, `.arrows`, `.feather`, `.ipc`; for CSV and JSON optionally followed by `.gz` or `.zst`), else
+/// from the first bytes.
 ///
 /// # Errors
 /// `NotFound` when there is no such file; `Invalid` when it is empty, of an unknown format,
@@ -68,7 +69,7 @@ pub fn open_all(patterns: &[&str], options: &ReadOptions) -> Result<Source> {
     Ok(Source { paths, files, schema, limit: None, progress: Arc::default() })
 }
 
-/// Files that were opened and not yet read.
+/// Opened files that have not been read yet.
 pub struct Source {
     paths: Vec<PathBuf>,
     files: Vec<InputFile>,
@@ -81,9 +82,9 @@ struct InputFile {
     path: PathBuf,
     bytes: u64,
     rows: Option<u64>,
-    /// The columns that stand in the file.
+    /// The columns stored in the file.
     schema: SchemaRef,
-    /// What the folders in which it lies say, a value for each column behind these.
+    /// Values of the partition columns, which follow those of the file, taken from the folders of its path.
     partitions: Vec<Option<String>>,
     format: Opened,
 }
@@ -91,13 +92,13 @@ struct InputFile {
 enum Opened {
     Parquet(parquet::Footer),
     Csv(csv::Dialect, FileCompression),
-    /// With the names of the columns whose types were said.
+    /// With the names of the columns whose types the user set.
     Json(Vec<String>, FileCompression),
     Ipc(ipc::Kind),
 }
 
 impl Opened {
-    /// Whether the types are guessed.
+    /// Whether the types are guessed, as for text formats.
     fn is_text(&self) -> bool {
         match self {
             Opened::Csv(..) | Opened::Json(..) => true,
@@ -106,21 +107,21 @@ impl Opened {
     }
 }
 
-/// The batches of one file or of several.
+/// Iterator over the batches of one file or several.
 pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
 impl Source {
-    /// The columns of the files, each under a name of its own. Strings of Parquet, CSV and JSON files are views.
+    /// The columns of the files, with unique names. Strings of Parquet, CSV and JSON files are views.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Rows, where the files say it.
+    /// The number of rows, where the metadata of the files says it.
     pub fn rows_hint(&self) -> Option<u64> {
         self.files.iter().map(|file| file.rows).sum()
     }
 
-    /// Bytes of the files.
+    /// Total size of the files in bytes.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
@@ -130,7 +131,7 @@ impl Source {
         self.files.iter().any(|file| file.format.is_text())
     }
 
-    /// Reads no more rows than these; readers know before they read further.
+    /// Limits the number of rows; readers stop as soon as they have that many.
     #[must_use]
     pub fn with_limit(mut self, rows: usize) -> Self {
         self.limit = Some(rows);
@@ -142,8 +143,8 @@ impl Source {
         &self.paths
     }
 
-    /// How many bytes of the files were read so far, or would have been if no column was left out: when
-    /// all is read it is [`Source::bytes`].
+    /// Returns the counter of bytes read so far; columns that are left out count as read, so that it reaches
+    /// [`Source::bytes`] at the end.
     pub fn progress(&self) -> Arc<AtomicU64> {
         self.progress.clone()
     }
@@ -155,8 +156,8 @@ impl Source {
         self
     }
 
-    /// Reads the files, one after another: the columns at `columns` in that order, or all. Ends after the
-    /// first error.
+    /// Reads the files one after another: the columns at indices `columns` in that order, or all. Ends after
+    /// the first error.
     pub fn batches(self, columns: Option<&[usize]>) -> Batches {
         let Source { files, schema, progress, limit, .. } = self;
         let all: Vec<usize> = (0..schema.fields().len()).collect();
@@ -260,7 +261,7 @@ struct Guarded {
     batches: Option<Batches>,
     selection: Arc<Selection>,
     path: PathBuf,
-    /// None where they are not all of the file.
+    /// `None` where the batches are only a part of the file.
     progress: Option<Arc<Progress>>,
 }
 
@@ -285,7 +286,8 @@ impl Iterator for Guarded {
     }
 }
 
-/// The readers are other people's and mostly check what they read; where they do not, they panic.
+/// Runs a reader and turns its panic into an error: the readers are third-party code, which mostly checks
+/// what it reads and panics where it does not.
 fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(read))
         .unwrap_or_else(|_| Err(damaged(path, "its parts do not fit together")))

@@ -1,4 +1,4 @@
-//! Names of columns: each once, none blank, and types by name.
+//! Column names: makes them unique and not blank, and applies types given by name.
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use farpool_model::{Error, Result, brief};
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The names of a header. Those that are blank are called by their position, from 0, as DuckDB does.
+/// Returns the names of a header. Blank ones are replaced by their position, from 0, as in DuckDB.
 pub(super) fn of_header(header: &[String]) -> Vec<String> {
     let name = |(i, name): (usize, &String)| match name.trim() {
         "" => format!("column{i}"),
@@ -15,7 +15,7 @@ pub(super) fn of_header(header: &[String]) -> Vec<String> {
     unique(header.iter().enumerate().map(name))
 }
 
-/// The names, with `_1`, `_2`, … behind those that come again.
+/// Makes names unique: repeated ones get `_1`, `_2`, … appended.
 fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
     let mut times: HashMap<String, usize> = HashMap::new();
     let mut rename = |mut name: String| {
@@ -29,7 +29,7 @@ fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
     names.map(&mut rename).collect()
 }
 
-/// The schema with each name once.
+/// Returns the schema with unique names.
 pub(super) fn with_unique_names(schema: SchemaRef) -> SchemaRef {
     let fields = schema.fields();
     let names = unique(fields.iter().map(|field| field.name().clone()));
@@ -40,7 +40,7 @@ pub(super) fn with_unique_names(schema: SchemaRef) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(renamed.collect::<Vec<Field>>(), schema.metadata().clone()))
 }
 
-/// The columns with the types that were given for some of them.
+/// Returns the columns with the types that the user set for some of them.
 pub(super) fn with_types(
     path: &Path,
     mut fields: Vec<Field>,

@@ -1,4 +1,4 @@
-//! Parquet files through the `parquet` crate, strings as views, only the columns that are asked for.
+//! Reads Parquet files with the `parquet` crate: strings as views, and only the requested columns.
 
 use super::progress::Progress;
 use super::tasks::{Task, Tasks};
@@ -14,14 +14,14 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a file says about itself at its end.
+/// The metadata at the end of a file.
 pub(super) type Footer = ArrowReaderMetadata;
 
-/// Bytes of one batch, about: enough that a row group of the pool is usually one batch and is encoded
-/// without being put together first, and not so much that a few batches of wide rows fill the memory.
+/// Approximate bytes of one batch: enough that a row group of the pool usually comes from one batch and is
+/// encoded without concatenation, and not so much that a few batches of wide rows fill the memory.
 const BATCH_BYTES: u64 = 32 << 20;
 
-/// The columns, the number of rows and the footer.
+/// Returns the columns, the number of rows and the footer.
 pub(super) fn open(path: &Path, file: &File) -> Result<(SchemaRef, u64, Footer)> {
     let footer = ArrowReaderMetadata::load(file, ArrowReaderOptions::new()).map_err(|e| failure(path, &e))?;
     if footer.schema().fields().is_empty() {
@@ -33,7 +33,7 @@ pub(super) fn open(path: &Path, file: &File) -> Result<(SchemaRef, u64, Footer)>
     Ok((footer.schema().clone(), rows, footer))
 }
 
-/// Reads the columns at `columns`, of the first `limit` rows.
+/// Reads the columns at indices `columns`, of the first `limit` rows.
 pub(super) fn read(
     path: &Path,
     file: File,
@@ -61,10 +61,10 @@ pub(super) fn read(
     })))
 }
 
-/// Row groups that the system is asked for before they are read.
+/// Number of row groups ahead of the reader for which read-ahead is requested.
 const GROUPS_AHEAD: usize = 3;
 
-/// The same rows as tasks, one for each row group.
+/// Reads the same rows as tasks, one for each row group.
 pub(super) fn tasks(path: &Path, footer: &Footer, columns: &[usize], progress: &Arc<Progress>) -> Tasks {
     let columns: Arc<[usize]> = columns.into();
     let groups = footer.metadata().num_row_groups();
@@ -88,10 +88,11 @@ pub(super) fn tasks(path: &Path, footer: &Footer, columns: &[usize], progress: &
     Box::new((0..groups).map(task))
 }
 
-/// Bytes of a row group that the system is asked for at most, lest it throws away what it has for what it was promised.
+/// Maximum bytes of read-ahead per row group: a larger request could make the system evict pages that are
+/// still needed.
 const GROUP_BYTES_AHEAD: u64 = 256 << 20;
 
-/// The places of what the columns consist of, among those of a row group.
+/// Indices of the leaf columns, within a row group, that make up `columns`.
 fn leaves(footer: &Footer, columns: &[usize]) -> Vec<usize> {
     let descriptor = footer.parquet_schema();
     let wanted: HashSet<usize> = columns.iter().copied().collect();
@@ -99,13 +100,13 @@ fn leaves(footer: &Footer, columns: &[usize]) -> Vec<usize> {
     (0..descriptor.num_columns()).filter(is_wanted).collect()
 }
 
-/// Has the system read the columns of a row group whose places in it are `leaves`.
+/// Requests read-ahead for the leaf columns `leaves` of a row group.
 fn ask_for(file: &File, footer: &Footer, group: usize, leaves: &[usize]) {
     let columns = footer.metadata().row_group(group).columns();
     let mut left = GROUP_BYTES_AHEAD;
     for chunk in leaves.iter().filter_map(|leaf| columns.get(*leaf)) {
         let start = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());
-        // Of a damaged file nothing is asked; to read it is an error.
+        // Nothing is requested for a damaged file; reading it returns the error.
         let (Ok(start), Ok(bytes)) = (u64::try_from(start), u64::try_from(chunk.compressed_size())) else {
             continue;
         };
@@ -142,12 +143,13 @@ fn builder(file: File, footer: &Footer, columns: &[usize]) -> ParquetRecordBatch
     ParquetRecordBatchReaderBuilder::new_with_metadata(file, footer.clone()).with_projection(mask)
 }
 
-/// Rows of the file, at least one.
+/// Number of rows of the file, at least one.
 fn rows_of(footer: &Footer) -> f64 {
     footer.metadata().file_metadata().num_rows().max(1) as f64
 }
 
-/// Strings as views where the file has them: no copy from the page, and the form that the pool wants.
+/// Makes the reader return strings as views where it can: no copy from the page, and the form that the pool
+/// stores.
 fn with_views(footer: Footer) -> Footer {
     let view = |field: &Arc<Field>| -> Arc<Field> {
         let data_type = match plain(field.data_type()) {
@@ -162,7 +164,7 @@ fn with_views(footer: Footer) -> Footer {
         return footer;
     }
     let options = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields)));
-    // The hint is an optimisation: files for which the reader does not take it are read as they are.
+    // The views are an optimisation: files for which the reader rejects the hint are read without it.
     ArrowReaderMetadata::try_new(footer.metadata().clone(), options).unwrap_or(footer)
 }
 

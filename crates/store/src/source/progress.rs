@@ -1,4 +1,4 @@
-//! How far a file has been read, added to a counter that several files share.
+//! Progress of reading a file, added to a counter that several files share.
 //!
 //! Invariant: a file adds at most its own size, and exactly that once it has been read to its end, whatever
 //! the reader skipped or read twice.
@@ -19,30 +19,30 @@ impl Progress {
         Progress { bytes, reported: AtomicU64::new(0), total }
     }
 
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// `bytes` more were read.
+    /// Records that `bytes` more were read.
     pub(super) fn add(&self, bytes: u64) {
         self.reach(self.reported.load(Relaxed).saturating_add(bytes));
     }
 
-    /// The file is read up to about `position`.
+    /// Records that the file has been read up to about `position`.
     pub(super) fn reach(&self, position: u64) {
         let position = position.min(self.bytes);
         let before = self.reported.fetch_max(position, Relaxed);
         self.total.fetch_add(position.saturating_sub(before), Relaxed);
     }
 
-    /// The file is read to its end.
+    /// Records that the file has been read to its end.
     pub(super) fn complete(&self) {
         self.reach(self.bytes);
     }
 }
 
-/// A reader that reports what is read from it.
+/// A reader that adds the bytes read from it to a progress.
 pub(super) struct Counting<R> {
     pub(super) inner: R,
     pub(super) progress: Arc<Progress>,

@@ -1,4 +1,4 @@
-//! The columns of several files that are one table.
+//! The common columns of several files that are read as one table.
 
 use super::{InputFile, Opened};
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
@@ -6,8 +6,8 @@ use farpool_model::{Error, Result, limits, sql_name};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The columns on which all files agree. CSV files, whose types are guessed, may differ by whole against
-/// fractional numbers and by columns that are empty in one of them.
+/// Returns the columns on which all files agree. CSV files, whose types are guessed, may differ in whole and
+/// fractional numbers and in columns that are empty in one of them.
 pub(super) fn agreed(files: &mut [InputFile]) -> Result<SchemaRef> {
     let (first, rest) = files.split_first().expect("a source has a file");
     let mut agreed = first.schema.clone();
@@ -25,8 +25,8 @@ pub(super) fn agreed(files: &mut [InputFile]) -> Result<SchemaRef> {
     Ok(agreed)
 }
 
-/// The columns of a file, if they are no more than a table may have: what is planned over them takes time with the square
-/// of their number.
+/// Checks that a file has no more columns than a table may have: planning time grows with the square of their
+/// number.
 pub(super) fn bounded(path: &Path, columns: usize) -> Result<()> {
     if columns <= limits::COLUMNS_MAX {
         return Ok(());
@@ -36,7 +36,7 @@ pub(super) fn bounded(path: &Path, columns: usize) -> Result<()> {
         .advise("turn it, so that columns become rows, or split it into files of fewer columns"))
 }
 
-/// A column without any value is one of strings.
+/// Gives columns without any value the type string.
 pub(super) fn settled(schema: &Schema) -> SchemaRef {
     let settle = |field: &Arc<Field>| match field.data_type() {
         DataType::Null => Arc::new(Field::new(field.name(), DataType::Utf8View, true)),
@@ -76,7 +76,7 @@ fn differ(first_path: &Path, other: &InputFile, what: &str) -> Error {
     )
 }
 
-/// The columns of JSON files, whose rows name them: those of all.
+/// Returns the union of the columns of JSON files, whose rows name their columns.
 fn merge(first_path: &Path, first: &SchemaRef, other: &InputFile) -> Result<SchemaRef> {
     let mut fields: Vec<Field> = first.fields().iter().map(|field| field.as_ref().clone()).collect();
     for field in other.schema.fields() {

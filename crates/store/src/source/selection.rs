@@ -1,4 +1,4 @@
-//! Which columns of a file are read, and how the result is made of them.
+//! Selects the columns of a file to read, and assembles the result from them.
 
 use super::InputFile;
 use super::convert::{self, Origin};
@@ -8,23 +8,24 @@ use farpool_model::{Error, Result};
 use std::sync::Arc;
 
 pub(super) struct Selection {
-    /// Positions in the file, ascending, each once; at least one, because readers differ in what they make
-    /// of none.
+    /// Indices of columns in the file, ascending and unique; at least one, because readers differ in how they
+    /// treat an empty list.
     pub read: Vec<usize>,
-    /// Where each column of the result comes from.
+    /// The source of each column of the result.
     places: Vec<Place>,
     schema: SchemaRef,
 }
 
 enum Place {
-    /// The position in `read`.
+    /// The index in `read`.
     Read(usize),
     /// The same value in each row.
     Constant(Option<String>),
 }
 
 impl Selection {
-    /// The columns at `columns`, positions in `schema`, that of a file's table.
+    /// Selects the columns at `columns`, indices in `schema`, the schema of the table that the file is part
+    /// of.
     pub(super) fn new(schema: &Schema, columns: &[usize], file: &InputFile) -> Self {
         let width = file.schema.fields().len();
         let mut read: Vec<usize> = columns.iter().copied().filter(|column| *column < width).collect();
@@ -42,7 +43,7 @@ impl Selection {
         Selection { read, places, schema: Arc::new(Schema::new(fields)) }
     }
 
-    /// Whether only the number of rows matters.
+    /// Whether no column is selected, so that only the number of rows matters.
     pub(super) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
@@ -58,7 +59,7 @@ impl Selection {
     }
 }
 
-/// A column without any value gets the type that the schema gives it, which can be held.
+/// Returns the column; one of type Null becomes NULLs of the type that the schema has for it.
 pub(super) fn valued(column: &ArrayRef, data_type: &DataType) -> ArrayRef {
     match column.data_type() {
         DataType::Null => new_null_array(data_type, column.len()),

@@ -1,7 +1,8 @@
-//! A stream that is read once, from its beginning to its end: CSV or JSON, perhaps compressed, or Arrow IPC in either
+//! Reads a stream once, from beginning to end: CSV or JSON, perhaps compressed, or Arrow IPC in either
 //! framing.
 //!
-//! Invariant: what is held of it is one batch and, at the beginning, what the types of CSV are guessed from.
+//! Invariant: memory is bounded by one batch and, at the beginning, the bytes that CSV types are guessed
+//! from.
 
 use super::schemas::settled;
 use super::selection::valued;
@@ -14,10 +15,11 @@ use farpool_model::{Error, FileCompression, FileFormat, ReadOptions, Result, lim
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes from whose rows the types of CSV are guessed.
+/// Number of bytes from whose rows the types of CSV are guessed.
 const HEAD_BYTES: usize = 4 << 20;
 
-/// The first bytes of an Arrow IPC file; behind them and more zeros stands what is otherwise a stream.
+/// The first bytes of an Arrow IPC file; they are followed by more zeros and then by the same bytes as in a
+/// stream.
 const ARROW_FILE: &[u8] = b"ARROW1\0\0";
 
 /// A stream whose columns are known.
@@ -35,10 +37,10 @@ impl Stream {
     }
 }
 
-/// Finds out what comes from `from` and how to read it. `name` is how errors call it.
+/// Detects the format of the stream `from` and prepares to read it. `name` identifies it in errors.
 ///
 /// # Errors
-/// `Invalid` when it is empty or of no known format, `Corrupt` when it is damaged.
+/// `Invalid` when the stream is empty or of an unknown format, `Corrupt` when it is damaged.
 pub fn open_stream(name: &str, from: impl Read + Send + 'static, options: &ReadOptions) -> Result<Stream> {
     let path = PathBuf::from(name);
     let mut from = from;
@@ -107,7 +109,7 @@ fn read_up_to(path: &Path, from: &mut impl Read, head: &mut Vec<u8>, bytes: usiz
     Ok(())
 }
 
-/// The first byte behind the zeros that a file has for the sake of alignment.
+/// Skips the zeros that pad a file's header, and returns the first byte behind them.
 fn after_padding(path: &Path, from: &mut impl Read) -> Result<Vec<u8>> {
     for _ in 0..limits::IPC_PADDING_BYTES_MAX {
         let mut byte = Vec::new();
@@ -156,7 +158,7 @@ fn comma_separated(
     Ok(Stream { tasks: settled_tasks(schema.clone(), tasks), schema })
 }
 
-/// The tasks, whose batches have the columns of `schema`.
+/// Converts the batches of `tasks` to the columns of `schema`.
 fn settled_tasks(schema: SchemaRef, tasks: Tasks) -> Tasks {
     Box::new(tasks.map(move |task| -> Task {
         let schema = schema.clone();

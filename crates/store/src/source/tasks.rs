@@ -1,8 +1,8 @@
-//! Reading in parts that several threads can do: who has threads takes one task after the other, and puts what comes of
-//! them in the order in which they were taken. This crate starts none.
+//! Reading in tasks that several threads can do: the caller runs them on its own threads and puts the results
+//! in the order in which the tasks were taken. This crate starts no threads.
 //!
-//! Invariant: the batches of all tasks, one task after the other, have the rows of [`Source::batches`] in their order,
-//! and the same first error.
+//! Invariant: the batches of all tasks, one task after the other, have the rows of [`Source::batches`] in the
+//! same order, and the same first error.
 
 use super::progress::Progress;
 use super::selection::Selection;
@@ -11,23 +11,23 @@ use farpool_model::{Error, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A part of the rows, and what is left to do for them.
+/// The work to turn a part of the rows into batches, such as parsing.
 pub type Task = Box<dyn FnOnce() -> Batches + Send>;
 
 /// Tasks in the order of their rows; to take one reads no more than its bytes.
 pub type Tasks = Box<dyn Iterator<Item = Task> + Send>;
 
-/// A task that gives nothing but an error.
+/// A task that returns nothing but an error.
 pub(super) fn failing(error: Error) -> Task {
     Box::new(|| Box::new(std::iter::once(Err(error))))
 }
 
-/// A task for each batch, in which there is nothing left to do. Ends after the first error.
+/// Wraps each batch in a task that only returns it. Ends after the first error.
 pub fn of_batches(batches: Batches) -> Tasks {
     Box::new(up_to_error(batches).map(|batch| -> Task { Box::new(|| Box::new(std::iter::once(batch))) }))
 }
 
-/// The batches of all tasks, done on the calling thread. Ends after the first error.
+/// Runs all tasks on the calling thread and returns their batches. Ends after the first error.
 pub(super) fn in_order(tasks: Tasks) -> Batches {
     up_to_error(Box::new(tasks.flat_map(|task| task())))
 }
@@ -38,8 +38,8 @@ pub(super) fn up_to_error(batches: Batches) -> Batches {
 }
 
 impl Source {
-    /// Reads as [`Source::batches`] does, in tasks. With a limit nothing is left to do in
-    /// them: what is needed is little.
+    /// Reads as [`Source::batches`] does, in tasks. With a limit, batches are read while tasks are taken and
+    /// the tasks only return them, since few rows are needed.
     pub fn tasks(self, columns: Option<&[usize]>) -> Tasks {
         if self.limit.is_some() {
             return of_batches(self.batches(columns));
@@ -90,7 +90,7 @@ impl InputFile {
         match &self.format {
             Opened::Parquet(footer) => Ok(parquet::tasks(path, footer, columns, progress)),
             Opened::Csv(dialect, compression) => {
-                // Lines are checked, and no values.
+                // Only lines are checked, not values.
                 let columns = if selection.is_empty() { &[] } else { columns };
                 csv::tasks(path, bytes(*compression)?, &self.schema, dialect, columns)
             }
@@ -102,7 +102,7 @@ impl InputFile {
     }
 }
 
-/// The task with the columns of the result, the file's name on errors, and panics turned into errors.
+/// Wraps a task: its batches get the columns of the result, errors the file's name, and panics become errors.
 fn selected(task: Task, selection: Arc<Selection>, path: PathBuf) -> Task {
     Box::new(move || match guarded(&path, || Ok(task())) {
         Ok(batches) => Box::new(Guarded { batches: Some(batches), selection, path, progress: None }),

@@ -1,4 +1,4 @@
-//! Files of every format, whole, damaged and mislabelled.
+//! Tests of files of every format: valid, damaged and with a wrong extension.
 
 use super::*;
 use arrow_array::cast::AsArray;
@@ -59,7 +59,7 @@ impl Folder {
         self.path(name)
     }
 
-    /// The same rows in every binary format.
+    /// Writes the same rows in every binary format.
     fn all_formats(&self, batch: &RecordBatch) -> [String; 4] {
         [
             self.parquet("rows.parquet", batch),
@@ -107,7 +107,7 @@ fn read(path: &str, columns: Option<&[usize]>) -> Result<RecordBatch> {
     Ok(arrow_select::concat::concat_batches(&schema, &batches).unwrap())
 }
 
-/// The error, which must name what `names` names.
+/// Returns the error of reading `path`, whose text must contain all of `names`.
 #[track_caller]
 fn fails(path: &str, kind: ErrorKind, names: &[&str]) -> Error {
     let error = read(path, None).unwrap_err();
@@ -384,7 +384,7 @@ fn a_column_of_type_null_becomes_text() {
     }
 }
 
-/// Reads without looking at what came out.
+/// Reads a file and ignores the rows.
 fn read_lenient(path: &str) -> Result<()> {
     open(path)?.batches(None).try_for_each(|batch| batch.map(|_| ()))
 }
@@ -401,7 +401,7 @@ fn compressed_text_is_read_as_it_is_decompressed() {
     let folder = Folder::new();
     let rows = "i,s\n".to_string() + &"1,a\n".repeat(30_000);
     let objects = "{\"i\": 1, \"s\": \"a\"}\n".repeat(30_000);
-    // Two members, one behind the other, are one file (RFC 1952, 2.2).
+    // Two concatenated gzip members form one file (RFC 1952, 2.2).
     let members = [gzip(&rows), gzip(&"2,b\n".repeat(100))].concat();
     let zstd = |text: &str| zstd::encode_all(text.as_bytes(), 1).unwrap();
     for (name, bytes, expected) in [
@@ -419,7 +419,7 @@ fn compressed_text_is_read_as_it_is_decompressed() {
         let (bytes, progress) = (source.bytes(), source.progress());
         source.batches(None).for_each(|batch| drop(batch.unwrap()));
         assert_eq!(progress.load(Ordering::Relaxed), bytes, "{name}");
-        // What is cut off is no shorter table.
+        // A truncated file must fail rather than give a shorter table.
         let whole = fs::read(&path).unwrap();
         let cut = folder.write(&format!("cut-{name}"), &whole[..whole.len() - 5]);
         fails(&cut, ErrorKind::Corrupt, &["cut-", "damaged or cut off"]);

@@ -1,11 +1,11 @@
-//! One connection to a node, shared by all requests that are open on it.
+//! One connection to a node, shared by all open requests.
 //!
-//! A reader task puts frames together to messages and hands each to the stream it belongs to; whoever
-//! waits for the stream decodes it, so that several streams are decoded in parallel.
+//! A reader task assembles frames into messages and delivers each to its stream; the task that waits for the
+//! stream decodes it, so that several streams are decoded in parallel.
 //!
-//! Invariants: a stream that its owner drops before its last message is cancelled at the node. A node that
-//! sends what does not belong where it comes, or more than it has credit for, ends its connection, and so does
-//! one that is expected to answer and falls silent, even to a `Ping`.
+//! Invariants: a stream that its owner drops before its last message is cancelled at the node. The connection
+//! ends if the node sends a message that is not expected or exceeds its credit, or if it owes an answer and
+//! stays silent, even after a `Ping`.
 
 use super::mailbox::{Mailbox, Share, Unread};
 use super::sender::Sender;
@@ -21,23 +21,23 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// A read of so many bytes is followed by a turn for others.
+/// A read of at least this many bytes is followed by a yield to other tasks.
 const YIELD_BYTES: usize = 64 << 10;
 
-/// Streams that a client opens before it makes another connection: fewer than a node allows, because the
-/// node may learn a moment later than the client that a stream has ended.
+/// Number of open streams of one connection from which the client opens another connection: fewer than a node
+/// allows, because the node may learn a moment later than the client that a stream has ended.
 const STREAMS_MAX: usize = limits::STREAMS_PER_CONNECTION_MAX - 8;
 
-/// The stream after which another connection is made: numbers are not used twice. So many are left that those who
-/// have just found room cannot use them up.
+/// The stream number after which another connection is opened, since numbers are not reused. The remaining
+/// numbers suffice for all tasks that chose this connection before.
 const STREAM_LAST: u32 = u32::MAX / 2;
 
-/// How long a node may be silent while something is expected of it.
+/// Time limits for a silent node from which something is expected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// Until it is asked whether it is there.
+    /// Silence after which a `Ping` is sent.
     pub ping_after: Duration,
-    /// From then until the connection is given up.
+    /// Further silence after which the connection is given up.
     pub pong_max: Duration,
 }
 
@@ -50,16 +50,16 @@ impl Default for Patience {
     }
 }
 
-/// Who the node is at the other end.
+/// Identity and state of the node at the other end, as told in its hello.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Greeting {
-    /// Which process; 0 if it does not say, and knows of no outcomes of loads.
+    /// Identifies the node's process; 0 if it does not tell, and knows no outcomes of loads.
     pub instance: u64,
-    /// The newest version of any table at that time.
+    /// The newest version of any table when the node said hello.
     pub newest: Version,
 }
 
-/// A connection whose two sides have said hello. Closes when dropped.
+/// A connection after the handshake. Closes when dropped.
 #[derive(Debug)]
 pub(super) struct Connection {
     shared: Arc<Shared>,
@@ -80,26 +80,26 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Streams {
-    /// In order: those that wait learn of the end in the order in which they asked, in every run.
+    /// Ordered, so that waiting tasks learn of the end in the order of their requests, in every run.
     open: BTreeMap<u32, Arc<Mailbox>>,
     last: u32,
-    /// Dropped before their end: what has come of their next message is to be forgotten.
+    /// Streams dropped before their end, whose partly received messages are to be discarded.
     dropped: Vec<u32>,
     closed: Option<Closed>,
 }
 
-/// Why a connection came to its end.
+/// Why a connection ended.
 #[derive(Clone, Debug)]
 enum Closed {
-    /// The node, or what lies between, is gone; with what the system says about it.
+    /// The node or the network is gone; with the system's message, if there is one.
     Gone(Option<String>),
-    /// One of the sides said what was wrong.
+    /// The client or the node reported an error.
     Failed(Error),
 }
 
 impl Connection {
-    /// Takes over a socket after the hello; `received` is what came after it. `place` is how messages to
-    /// people call the node; `unread` counts what waits on all connections to it.
+    /// Takes over a socket after the handshake; `received` are the bytes that followed it. `place` names the
+    /// node in messages for people; `unread` accounts for unread messages on all connections to it.
     pub fn start(
         socket: Arc<dyn Socket>,
         received: BytesMut,
@@ -120,17 +120,18 @@ impl Connection {
         Connection { shared, tasks, instance, newest }
     }
 
-    /// The node, with the newest version that it is known to have had: what begins from now on makes newer ones.
+    /// Returns the node's identity, with the newest version known so far: loads that begin later make newer
+    /// ones.
     pub fn node(&self) -> Greeting {
         Greeting { instance: self.instance, newest: Version(self.newest.load(Ordering::Relaxed)) }
     }
 
-    /// The node has told of this version.
+    /// Records a version that the node has reported.
     pub fn saw(&self, version: Version) {
         self.newest.fetch_max(version.0, Ordering::Relaxed);
     }
 
-    /// Whether the connection works, as far as is known, and has a stream left.
+    /// Whether the connection works, as far as is known, and can open another stream.
     pub fn has_room(&self) -> bool {
         let streams = self.shared.streams.lock();
         streams.closed.is_none() && streams.open.len() < STREAMS_MAX && streams.last < STREAM_LAST
@@ -141,7 +142,7 @@ impl Connection {
         self.shared.streams.lock().closed.is_some()
     }
 
-    /// Gives back what the node keeps of a program that was prepared on `stream`, which has ended.
+    /// Releases the state that the node keeps for a program that was prepared on `stream`, which has ended.
     pub fn forget(&self, stream: u32) {
         if self.is_closed() {
             return;
@@ -150,10 +151,10 @@ impl Connection {
         messages.for_each(|message| self.shared.sender.send(&*self.shared.socket, stream, message));
     }
 
-    /// Opens a stream with `request`. `doing` completes "the pool went away while …".
+    /// Opens a stream with `request`. `doing` completes the message "the pool went away while …".
     ///
     /// # Errors
-    /// `Unavailable` when the connection is broken; what is wrong with the request.
+    /// `Unavailable` when the connection is broken; an error of the request if it cannot be encoded.
     pub fn open(self: &Arc<Self>, request: &Request, doing: &'static str) -> Result<Channel> {
         let messages = request.encode()?;
         let mailbox = Arc::new(Mailbox::new(request.kind(), self.shared.unread.clone()));
@@ -193,7 +194,7 @@ impl Streams {
         if let Some(closed) = &self.closed {
             return Err(closed.clone());
         }
-        // The first is 1: 0 is the connection itself.
+        // The first number is 1: 0 is the connection itself.
         self.last += 1;
         self.open.insert(self.last, mailbox);
         Ok(self.last)
@@ -203,15 +204,16 @@ impl Streams {
 impl Shared {
     async fn read(&self, received: BytesMut) {
         let closed = self.read_messages(Intake::new(received)).await.err().unwrap_or(Closed::Gone(None));
-        // A node that was at fault learns that nobody listens any more. One that is gone need not.
+        // Tells a node that was at fault that the client no longer reads; a node that is gone does not
+        // matter.
         drop(self.socket.end_writing());
         let mut streams = self.streams.lock();
         streams.closed = Some(closed);
-        // Whoever waits for a message sees the end of its stream.
+        // Tasks that wait for a message see the end of their stream.
         std::mem::take(&mut streams.open).into_values().for_each(|mailbox| mailbox.close());
     }
 
-    /// Reads until the other side closes the connection.
+    /// Reads until the node closes the connection.
     async fn read_messages(&self, mut intake: Intake) -> Result<(), Closed> {
         let mut incomplete = Share::new(self.unread.clone());
         loop {
@@ -225,7 +227,7 @@ impl Shared {
             incomplete.resize(bytes).map_err(|e| self.at_fault(e))?;
             match self.fill(&mut intake).await? {
                 0 => return Ok(()),
-                // Whoever decodes what has come may be waiting for this very thread.
+                // The task that decodes these messages may need this very thread.
                 bytes if bytes >= YIELD_BYTES => tokio::task::yield_now().await,
                 _ => {}
             }
@@ -247,8 +249,8 @@ impl Shared {
         }
     }
 
-    /// Waits until something comes. A node of which something is expected is asked after a while whether it is
-    /// there, and given up when not even that is answered.
+    /// Waits until bytes can be read. If a node from which something is expected stays silent, it is sent a
+    /// `Ping`, and the connection is given up if that is not answered either.
     async fn readable(&self) -> Result<(), Closed> {
         let Patience { ping_after, pong_max } = self.patience;
         let mut asked = false;
@@ -268,7 +270,7 @@ impl Shared {
         }
     }
 
-    /// Whether a stream waits for the node.
+    /// Whether a stream expects something from the node.
     fn is_expecting(&self) -> bool {
         self.streams.lock().open.values().any(|mailbox| !mailbox.has_ended())
     }
@@ -288,8 +290,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether frames like this one are to be put together: not those that were under way when their stream was
-    /// cancelled.
+    /// Whether the frame is to be assembled: frames that were in flight when their stream was cancelled are
+    /// not.
     fn is_wanted(&self, header: &FrameHeader) -> Result<bool> {
         let FrameHeader { kind, stream, .. } = *header;
         if stream == 0 {
@@ -323,7 +325,7 @@ impl Shared {
         mailbox.map_or(Ok(()), |mailbox| mailbox.put(message)).map_err(|error| self.at_fault(error))
     }
 
-    /// Takes a message about the connection itself.
+    /// Handles a message about the connection itself.
     fn take_notice(&self, message: &Message) -> Result<(), Closed> {
         match Response::decode(message, None).map_err(|error| self.at_fault(error))? {
             Response::Ping => {
@@ -347,7 +349,7 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Its number.
+    /// The stream's number.
     pub fn id(&self) -> u32 {
         self.id
     }
@@ -360,14 +362,14 @@ impl Channel {
         shared.sender.send(&*shared.socket, self.id, message);
     }
 
-    /// Gives the node credit.
+    /// Grants the node credit for `bytes` more.
     pub fn grant(&mut self, bytes: u64) -> Result<()> {
         self.mailbox.granting(bytes)?;
         Request::Credit { bytes }.encode()?.into_iter().for_each(|message| self.send(message));
         Ok(())
     }
 
-    /// The next message; an error when the connection broke.
+    /// Polls for the next message; an error when the connection broke.
     pub fn poll_receive(&mut self, context: &mut std::task::Context<'_>) -> std::task::Poll<Result<Message>> {
         self.mailbox.poll_take(context).map(|message| match message {
             Some(message) => {
@@ -378,17 +380,17 @@ impl Channel {
         })
     }
 
-    /// As [`Channel::poll_receive`].
+    /// Receives the next message; an error when the connection broke.
     pub async fn receive(&mut self) -> Result<Message> {
         std::future::poll_fn(|context| self.poll_receive(context)).await
     }
 
-    /// Waits until rows of a load may be sent; false once the load has ended.
+    /// Waits until credit allows to send rows of a load; false once the load has ended.
     pub async fn may_send(&mut self) -> bool {
         std::future::poll_fn(|context| self.mailbox.poll_may_send(context)).await
     }
 
-    /// Bytes of the stream, both ways, frames included.
+    /// Bytes sent and received on the stream, frames included.
     pub fn bytes_on_wire(&self) -> u64 {
         self.bytes_on_wire
     }

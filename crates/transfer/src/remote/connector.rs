@@ -1,4 +1,4 @@
-//! How a client gets a socket to its node: over TCP, or any other way that gives a [`Socket`].
+//! How a client opens a socket to its node: over TCP, or by any other source of a [`Socket`].
 
 use crate::PoolUrl;
 use async_trait::async_trait;
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 /// Opens connections to one node.
 #[async_trait]
 pub trait Connector: Send + Sync {
-    /// A new connection. The caller gives up if it takes too long.
+    /// Opens a new connection. The caller drops the future if it takes too long.
     ///
     /// # Errors
     /// When the node cannot be reached.
@@ -32,8 +32,8 @@ impl Connector for Tcp {
     }
 }
 
-/// Requests leave at once. On a connection that nobody uses the system finds out whether the node is still there,
-/// so that the next request does not have to.
+/// Disables delaying of small packets, and enables TCP keepalive, so that a dead node is noticed on an idle
+/// connection before the next request uses it.
 fn prepare(socket: &TcpStream) -> io::Result<()> {
     let idle = Duration::from_millis(limits::PING_AFTER_MS);
     let keepalive = TcpKeepalive::new().with_time(idle).with_interval(idle).with_retries(2);

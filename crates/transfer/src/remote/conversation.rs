@@ -1,8 +1,8 @@
-//! What may come next on one stream, whatever a node sends.
+//! The protocol state of one stream, which decides which messages may come next.
 //!
-//! Invariant: a message is let in only if `docs/wire.md` has it come here: in its order, of rows no more than
-//! there is credit for, and nothing after the last. So what one stream holds unread is at most a few messages
-//! beside its window and one message of rows.
+//! Invariant: a message is accepted only if `docs/wire.md` allows it here: in order, with no more rows than
+//! there is credit for, and nothing after the last. So the unread messages of one stream are at most a few
+//! messages beside its window and one message of rows.
 
 use farpool_model::{Error, Result};
 use farpool_wire::{FrameKind, Window};
@@ -12,11 +12,11 @@ use farpool_wire::{FrameKind, Window};
 pub(super) struct Conversation {
     request: FrameKind,
     stage: Stage,
-    /// Rows that may come: the node's side, as the node has to see it.
+    /// The node's credit for sending rows, tracked as the node must see it.
     incoming: Window,
-    /// Rows of a load that may be sent.
+    /// The client's credit for sending rows of a load.
     outgoing: Window,
-    /// Bytes of rows that were sent and for which no credit has come back.
+    /// Bytes of rows that were sent and for which no credit has been returned yet.
     outstanding: u64,
 }
 
@@ -24,14 +24,14 @@ pub(super) struct Conversation {
 enum Stage {
     /// The request has been sent.
     Asked,
-    /// Of a program, the answers have come; of a load, all rows have been sent.
+    /// A program's answers have come, or all rows of a load have been sent.
     Answered,
     /// The last message has come.
     Ended,
 }
 
 impl Conversation {
-    /// That of a stream on which a request of this kind is being sent.
+    /// Creates the state of a stream on which a request of this kind is being sent.
     pub fn new(request: FrameKind) -> Self {
         Conversation {
             request,
@@ -42,17 +42,17 @@ impl Conversation {
         }
     }
 
-    /// Whether the node has said its last word.
+    /// Whether the node has sent its last message on the stream.
     pub fn has_ended(&self) -> bool {
         self.stage == Stage::Ended
     }
 
-    /// Whether rows of a load may be sent now.
+    /// Whether credit allows to send rows of a load now.
     pub fn may_send(&self) -> bool {
         self.outgoing.is_open()
     }
 
-    /// A message has been sent.
+    /// Records a message that was sent.
     pub fn sent(&mut self, kind: FrameKind, bytes_on_wire: u64) {
         match kind {
             FrameKind::LoadBatch => {
@@ -64,12 +64,12 @@ impl Conversation {
         }
     }
 
-    /// The node is about to be given credit for rows.
+    /// Records credit that is about to be granted to the node for rows.
     pub fn granting(&mut self, bytes: u64) -> Result<()> {
         self.incoming.granted(bytes)
     }
 
-    /// Whether a frame of this kind may come now.
+    /// Checks that a frame of this kind may come now.
     ///
     /// # Errors
     /// `Corrupt` when it may not.
@@ -114,7 +114,7 @@ impl Conversation {
         }
     }
 
-    /// A message has come for which [`Conversation::check`] found a place.
+    /// Records a message that [`Conversation::check`] accepted.
     pub fn received(&mut self, kind: FrameKind, bytes_on_wire: u64) {
         match kind {
             FrameKind::Batch | FrameKind::Parcel => self.incoming.sent(bytes_on_wire),
@@ -126,10 +126,10 @@ impl Conversation {
         }
     }
 
-    /// The node has given credit for rows of a load.
+    /// Records credit from the node for rows of a load.
     ///
     /// # Errors
-    /// `Corrupt` when it is for more than was sent: what waits to be sent is bounded by the credit.
+    /// `Corrupt` when the credit is for more than was sent: credit bounds the rows that wait to be sent.
     pub fn granted(&mut self, bytes: u64) -> Result<()> {
         let Some(outstanding) = self.outstanding.checked_sub(bytes) else {
             return Err(Error::corrupt(format!(
@@ -156,7 +156,7 @@ mod tests {
         Ok(())
     }
 
-    /// The kinds of message that may follow.
+    /// Returns the kinds of message that may follow.
     fn followers(conversation: &Conversation) -> Vec<FrameKind> {
         FrameKind::ALL.iter().copied().filter(|kind| conversation.check(*kind).is_ok()).collect()
     }

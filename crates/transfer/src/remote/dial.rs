@@ -1,5 +1,4 @@
-//! Getting through to a node: the socket, the preface, the hello; and what to tell a person when any of
-//! it fails.
+//! Connects to a node: socket, preface and hello, with messages for people for each way that this can fail.
 
 use super::ClientOptions;
 use super::connection::{Connection, Greeting, Patience};
@@ -18,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// What connections to one node have in common.
+/// The common settings of all connections to one node.
 pub(super) struct Dialer {
     url: PoolUrl,
     options: ClientOptions,
@@ -28,21 +27,21 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    /// For the node at `url`, which `connector` reaches.
+    /// Creates a dialer for the node at `url`, which `connector` reaches.
     pub fn new(url: &PoolUrl, options: ClientOptions, connector: Arc<dyn Connector>) -> Self {
         let (patience, unread) = Default::default();
         Dialer { url: url.clone(), options, connector, patience, unread }
     }
 
-    /// The node.
+    /// The node's address.
     pub fn url(&self) -> &PoolUrl {
         &self.url
     }
 
-    /// Connects to the node and says hello.
+    /// Connects to the node and completes the handshake.
     ///
     /// # Errors
-    /// `Unavailable` when nobody is there or it is somebody else; `Denied` for the token.
+    /// `Unavailable` when no node answers there; `Denied` for the token.
     pub async fn dial(&self) -> Result<Connection> {
         let url = &self.url;
         let patience = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
@@ -63,7 +62,7 @@ impl Dialer {
         Ok(Connection::start(socket, received, place, self.patience, unread, greeting))
     }
 
-    /// Speaks TLS over `socket`.
+    /// Performs the TLS handshake over `socket`.
     async fn encrypt(&self, socket: Arc<dyn Socket>) -> Result<Arc<dyn Socket>> {
         let tls = match &self.options.tls {
             Some(tls) => tls.clone(),
@@ -73,7 +72,8 @@ impl Dialer {
         Ok(Arc::new(encrypted.map_err(|error| error.at(&self.url))?))
     }
 
-    /// Says hello and waits for the welcome; gives what came after it, and who the node is.
+    /// Sends the hello and waits for the welcome; returns the bytes that followed the welcome, and the node's
+    /// identity.
     async fn hello(&self, socket: &dyn Socket) -> Result<(BytesMut, Greeting)> {
         let url = &self.url;
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
@@ -88,7 +88,7 @@ impl Dialer {
         for message in request.encode()? {
             message.frames(0).iter().for_each(|piece| bytes.extend_from_slice(piece));
         }
-        // A failure to write shows below too, and then after what the other side had to say.
+        // A write failure is reported below too, after any message that the other side sent.
         let written = socket.write_all(&bytes).await;
         let mut received = BytesMut::with_capacity(4096);
         while !check_preface(&received).map_err(|error| stranger(url, error))? {
@@ -134,7 +134,7 @@ async fn first_message(socket: &dyn Socket, received: &mut BytesMut, url: &PoolU
     }
 }
 
-/// Before its welcome a node has nothing else to say, however large.
+/// Before its welcome a node may send nothing else, so that it cannot send large messages.
 fn check_greeting(FrameHeader { kind, stream, .. }: FrameHeader, url: &PoolUrl) -> Result<()> {
     match kind {
         FrameKind::Welcome | FrameKind::Error if stream == 0 => Ok(()),
@@ -142,7 +142,7 @@ fn check_greeting(FrameHeader { kind, stream, .. }: FrameHeader, url: &PoolUrl) 
     }
 }
 
-/// Reads some bytes; a connection that was reset has ended.
+/// Reads some bytes; a connection that was reset counts as ended.
 async fn read(socket: &dyn Socket, received: &mut BytesMut) -> Result<usize> {
     received.reserve(4096);
     Ok(socket.read(received).await.unwrap_or(0))
@@ -154,7 +154,7 @@ fn unreachable(url: &PoolUrl, error: &io::Error) -> Error {
             format!("nothing listens at {url}: connection refused"),
             "start a pool there with `farpool serve`, or check host and port",
         ),
-        // A name that does not resolve has no kind of its own.
+        // The error for a name that does not resolve has no kind of its own.
         ErrorKind::Other | ErrorKind::InvalidInput | ErrorKind::NotFound => {
             (format!("cannot find the host of {url}: {error}"), "check the name of the host")
         }

@@ -1,10 +1,12 @@
-//! Sending rows to the node: as fast as it gives credit, until all are there or it refuses.
+//! Sends the rows of a load to the node: as fast as it grants credit, until all are sent or it refuses.
 //!
-//! A load whose connection breaks may have been loaded or not. It has an id, by which its outcome is asked for on
-//! another connection; to ask also ends what the node may still have of it. Where nothing was loaded it is sent again,
-//! with another id, as long as all that was sent is still here.
+//! A load whose connection breaks may or may not have been loaded. It has an id, with which the client asks
+//! for its outcome on another connection; asking also ends the load at the node if it is still incomplete. If
+//! nothing was loaded, the load is sent again with another id, as long as the client still has all rows that
+//! were sent.
 //!
-//! Invariant: rows are sent again only when the node has said that nothing of them was loaded, nor will be.
+//! Invariant: rows are sent again only when the node has confirmed that none of them were loaded, nor will
+//! be.
 
 use super::connection::{Channel, Greeting};
 use super::query::unexpected;
@@ -23,7 +25,7 @@ use futures::stream::Fuse;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where the ids of loads come from: a hash of a number that nobody else has.
+/// Generates the ids of loads: hashes of a counter, with a key that no other client has.
 #[derive(Debug)]
 pub(super) struct LoadIds {
     key: [u64; 2],
@@ -31,13 +33,13 @@ pub(super) struct LoadIds {
 }
 
 impl LoadIds {
-    /// Those of this process, whose keys the system gives.
+    /// Creates the generator of this process, whose key comes from the system's random numbers.
     pub fn new() -> Self {
         let state = RandomState::new();
         LoadIds { key: [0, 1].map(|part| state.hash_one(part)), count: AtomicU64::new(0) }
     }
 
-    /// Those of a simulation: the seed tells all of them.
+    /// Creates the generator of a simulation: all ids follow from the seed.
     pub fn seeded(seed: u64) -> Self {
         LoadIds { key: [seed, 0], count: AtomicU64::new(0) }
     }
@@ -53,40 +55,40 @@ impl LoadIds {
     }
 }
 
-/// What is to be loaded, and where.
+/// The parameters of a load.
 pub(super) struct Task<'a> {
     pub table: &'a TableName,
     pub mode: LoadMode,
-    /// Canonical.
+    /// The canonical schema.
     pub schema: SchemaRef,
     pub rows_hint: Option<u64>,
 }
 
-/// Why a load did not come to its end.
+/// Why a load did not complete.
 enum Failure {
-    /// The rows or the node have said so: there is nothing of it.
+    /// The rows or the node reported an error: nothing was loaded.
     Ended(Error),
     /// The connection broke.
     Lost(Error),
 }
 
-/// The rows of a load: those that were sent, as long as they are few, and those to come.
+/// The rows of a load: those already sent, as long as they are few, and those still to come.
 struct Rows {
     batches: Fuse<BatchStream>,
     sent: Vec<Outgoing>,
     sent_bytes: u64,
-    /// All messages that were sent are in `sent`.
+    /// Whether `sent` has all messages that were sent.
     can_repeat: bool,
-    /// The end of them was sent, on the connection that is used now.
+    /// Whether the end of the rows was sent on the current connection.
     is_complete: bool,
 }
 
 impl RemotePool {
-    /// Loads `batches`.
+    /// Loads `batches`, with retries if the connection breaks.
     ///
     /// # Errors
-    /// Those of the batches, after which the node forgets the load; those of the node, as soon as it says so.
-    /// `Unavailable` when the connection broke, and whether it was loaded is not known, or it was not.
+    /// Those of the batches, after which the node discards the load; those of the node, as soon as it reports
+    /// them. `Unavailable` when the connection broke and the load failed or its outcome is not known.
     pub(super) async fn load_once(&self, task: Task<'_>, batches: BatchStream) -> Result<TableInfo> {
         let mut rows = Rows::new(batches);
         let mut attempts = 1;
@@ -112,13 +114,13 @@ impl RemotePool {
                     return Ok(table);
                 }
                 Err(Failure::Ended(error)) => return Err(error),
-                // One of the sides was at fault, and would be again.
+                // One of the sides was at fault, and would be so again.
                 Err(Failure::Lost(error)) if error.kind != ErrorKind::Unavailable && !rows.is_complete => {
                     return Err(error);
                 }
                 Err(Failure::Lost(error)) => error,
             };
-            // Nothing more comes on it, whoever else has it.
+            // The broken connection is of no use, even if other tasks hold it.
             drop(connection);
             match self.outcome_of_lost(id, before, rows.is_complete, &lost).await? {
                 Some(made) => return Ok(self.describe_loaded(&task, made).await),
@@ -130,11 +132,11 @@ impl RemotePool {
         }
     }
 
-    /// Has the node change rows by what it keeps.
+    /// Asks the node to change rows by a program that it keeps.
     ///
     /// # Errors
-    /// Those of the node; `Stale` when it has lost what it kept, or the connection broke and nothing was changed;
-    /// `Unavailable` when whether it was is not known.
+    /// Those of the node; `Stale` when it has lost the program, or the connection broke and nothing was
+    /// changed; `Unavailable` when it is not known whether rows were changed.
     pub(super) async fn change_once(&self, handle: &Handle, kept: &Kept, rows: u64) -> Result<TableInfo> {
         let (name, schema) = (&handle.effective.table, kept.schema.clone());
         let task =
@@ -167,7 +169,8 @@ impl RemotePool {
         }
     }
 
-    /// What became of a load that was sent to the node `before`, to its end if it `is_complete`; `None` when nothing of it was loaded, nor will be.
+    /// Returns the outcome of a load whose connection to the node `before` broke; `is_complete` if its end
+    /// had been sent. `None` when nothing of it was loaded, nor will be.
     async fn outcome_of_lost(
         &self,
         id: LoadId,
@@ -177,7 +180,7 @@ impl RemotePool {
     ) -> Result<Option<LoadedVersion>> {
         let (now, outcome, forgotten) = match self.ask_again_for(id, before).await {
             Ok(Some(answer)) => answer,
-            // Without its end it cannot have been loaded, whatever the node can tell.
+            // Without its end the load cannot have succeeded, whatever the node answers.
             _ if !is_complete => return Err(lost.clone()),
             Ok(None) => return Err(unknown(lost, "what answers there now is another process")),
             Err(error) => return Err(unknown(lost, &error.message)),
@@ -193,8 +196,8 @@ impl RemotePool {
         }
     }
 
-    /// Asks for the outcome of a load, on other connections if those break too. `None` when the node is another process
-    /// by now.
+    /// Asks for the outcome of a load, on further connections if those break too. `None` when another process
+    /// answers at the node's address.
     async fn ask_again_for(
         &self,
         id: LoadId,
@@ -224,11 +227,11 @@ impl RemotePool {
         }
     }
 
-    /// What became of the load `id` of the client's tenant. One whose rows have not all come ends with this, and one that
-    /// has not come at all does not begin any more.
+    /// Returns the outcome of the load `id` of the client's tenant. Asking ends a load whose rows have not
+    /// all arrived, and keeps one that has not arrived at all from beginning later.
     ///
     /// # Errors
-    /// `Busy` when too many ask for it at once; `Denied`.
+    /// `Busy` when too many requests for it wait at once; `Denied`.
     pub async fn load_outcome(&self, id: LoadId) -> Result<LoadOutcome> {
         let connection = self.connection().await?;
         match ask(&connection, &Request::LoadOutcome { id }, "it told the outcome of a load").await? {
@@ -237,7 +240,8 @@ impl RemotePool {
         }
     }
 
-    /// The table as the load made it; where it is another by now, nothing is known of its columns.
+    /// Describes the table as the load made it, without statistics of its columns if it has another version
+    /// by now.
     async fn describe_loaded(&self, task: &Task<'_>, made: LoadedVersion) -> TableInfo {
         match self.describe(task.table, false).await {
             Ok(Relation::Table(info)) if info.version == made.version => info,
@@ -255,7 +259,7 @@ impl RemotePool {
     }
 }
 
-/// The error of a load of which nobody can tell what became.
+/// The error of a load whose outcome cannot be determined.
 fn unknown(lost: &Error, why: &str) -> Error {
     Error::unavailable(format!(
         "{}; all rows had been sent, and whether they were loaded is not known: {why}",
@@ -274,13 +278,13 @@ impl Rows {
         Rows { batches: batches.fuse(), sent, sent_bytes: 0, can_repeat: true, is_complete: false }
     }
 
-    /// The failure of a load whose request could not be sent.
+    /// Returns the failure of a load whose request could not be sent.
     fn not_begun(&mut self, error: Error) -> Failure {
         self.is_complete = false;
         Failure::Lost(error)
     }
 
-    /// Sends all rows on `channel`, on which the load has begun; those that were sent before first.
+    /// Sends all rows on `channel`, on which the load has begun; first those that were sent before.
     async fn send(&mut self, mut channel: Channel, schema: &SchemaRef) -> Result<TableInfo, Failure> {
         self.is_complete = false;
         for message in &self.sent {
@@ -305,8 +309,8 @@ impl Rows {
         answer(&mut channel).await
     }
 
-    /// Sends one batch, in parts of at most a row group, waiting for credit as needed. What the node does not want any
-    /// more, for it has refused the load or is gone, is kept if the rest is.
+    /// Sends one batch, in parts of at most a row group, waiting for credit as needed. If the node refused
+    /// the load or is gone, rows are no longer sent, but kept for a repetition if all earlier ones were.
     async fn send_batch(
         &mut self,
         channel: &mut Channel,
@@ -328,7 +332,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Keeps a message that is about to be sent, as long as there are few.
+    /// Keeps a message that is about to be sent, as long as the messages of the load are few bytes.
     fn keep(&mut self, message: &Outgoing) {
         self.sent_bytes += message.bytes_on_wire();
         self.can_repeat &= self.sent_bytes <= cast::u64_from(limits::LOAD_REPEAT_BYTES_MAX);
@@ -339,7 +343,7 @@ impl Rows {
     }
 }
 
-/// What the node says of the load: before all rows are there, only that it refuses it.
+/// Receives the node's answer to the load: before all rows are sent, this can only be a refusal.
 async fn answer(channel: &mut Channel) -> Result<TableInfo, Failure> {
     let message = channel.receive().await.map_err(Failure::Lost)?;
     match Response::decode(&message, None).map_err(Failure::Ended)? {
@@ -349,7 +353,7 @@ async fn answer(channel: &mut Channel) -> Result<TableInfo, Failure> {
     }
 }
 
-/// The batch in the schema that the pool holds.
+/// Converts the batch to the schema under which the pool stores it.
 fn canonical(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     if batch.num_columns() != schema.fields().len() {
         return Err(Error::invalid(format!(
@@ -360,7 +364,7 @@ fn canonical(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     }
     let options = CastOptions { safe: false, ..CastOptions::default() };
     let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
-        // There is no direct way from values of fixed size to views.
+        // Arrow has no direct cast from binaries of fixed size to views.
         let column = match column.data_type() {
             DataType::FixedSizeBinary(_) => cast_with_options(column, &DataType::Binary, &options),
             _ => Ok(column.clone()),

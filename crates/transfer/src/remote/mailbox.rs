@@ -1,7 +1,7 @@
-//! What has come on one stream and waits to be read, and what of all streams together.
+//! The received messages of each stream that wait to be read, and the account of all of them together.
 //!
 //! Invariant: the messages that wait, complete or not, on all connections to one node take at most
-//! [`limits::UNREAD_BYTES_MAX`], each counted with what it takes beside its bytes.
+//! [`limits::UNREAD_BYTES_MAX`], each counted with its overhead.
 
 use super::conversation::Conversation;
 use farpool_model::{Error, Result, cast, limits};
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-/// Bytes that a message takes beside those of its body: its place in the queue, and the allocation.
+/// Bytes counted for a message in addition to those of its body: its queue entry, and the allocation.
 const MESSAGE_OVERHEAD_BYTES: u64 = 128;
 
-/// Bytes of messages from one node that are held, on all connections.
+/// Bytes of unread messages from one node, on all connections.
 #[derive(Debug, Default)]
 pub(super) struct Unread(AtomicU64);
 
@@ -27,15 +27,15 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// One of no bytes.
+    /// Creates a share of zero bytes.
     pub fn new(unread: Arc<Unread>) -> Self {
         Share { unread, bytes: 0 }
     }
 
-    /// Holds so many bytes from now on.
+    /// Changes the share to `bytes`.
     ///
     /// # Errors
-    /// `OverLimit` when all shares together would be too large; this one is then as it was.
+    /// `OverLimit` when all shares together would be too large; this one is then unchanged.
     pub fn resize(&mut self, bytes: u64) -> Result<()> {
         let total = &self.unread.0;
         if bytes <= self.bytes {
@@ -86,7 +86,7 @@ impl State {
 }
 
 impl Mailbox {
-    /// That of a stream on which a request of kind `request` is being sent.
+    /// Creates the mailbox of a stream on which a request of kind `request` is being sent.
     pub fn new(request: FrameKind, unread: Arc<Unread>) -> Self {
         Mailbox(Mutex::new(State {
             conversation: Conversation::new(request),
@@ -102,10 +102,10 @@ impl Mailbox {
         self.0.lock().conversation.check(kind)
     }
 
-    /// Takes in a message. Credit for a load takes effect at once, and is not queued.
+    /// Adds a message. Credit for a load takes effect at once, and is not queued.
     ///
     /// # Errors
-    /// When it does not belong here, or too much waits to be read.
+    /// When the message may not come now, or too many bytes wait to be read.
     pub fn put(&self, message: Message) -> Result<()> {
         let mut state = self.0.lock();
         state.conversation.check(message.kind)?;
@@ -123,19 +123,19 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Says that nothing more will come.
+    /// Closes the mailbox: no more messages will come.
     pub fn close(&self) {
         let mut state = self.0.lock();
         state.is_closed = true;
         state.wake();
     }
 
-    /// The next message; `None` when no more will come.
+    /// Polls for the next message; `None` when no more will come.
     pub fn poll_take(&self, context: &mut Context<'_>) -> Poll<Option<Message>> {
         let mut state = self.0.lock();
         if let Some(message) = state.messages.pop_front() {
             let bytes = state.share.bytes - size(&message);
-            // To hold less never fails.
+            // Reducing a share never fails.
             drop(state.share.resize(bytes));
             return Poll::Ready(Some(message));
         }
@@ -146,7 +146,7 @@ impl Mailbox {
         Poll::Pending
     }
 
-    /// Waits until rows of a load may be sent; false once the load has ended.
+    /// Polls until credit allows to send rows of a load; false once the load has ended.
     pub fn poll_may_send(&self, context: &mut Context<'_>) -> Poll<bool> {
         let mut state = self.0.lock();
         if state.is_closed || state.conversation.has_ended() {
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn what_waits_on_all_streams_is_bounded_and_given_back() {
         let unread = Arc::new(Unread::default());
-        // Each stream may have one message beyond its window: together they are too many.
+        // Each stream may have one message beyond its window; together these exceed the limit.
         let batch = message(FrameKind::Batch, 64 << 20);
         let mut streams = Vec::new();
         let error = loop {

@@ -1,7 +1,8 @@
-//! The memory that the results of remote queries are decoded to, for all pools of this process that share it.
+//! The memory that the results of remote queries are decoded into, shared by all pools of this process that
+//! use TCP.
 //!
-//! Invariant: when no query has been read for [`limits::RESULT_IDLE_MS`], the memory holds no more than the results
-//! that their owners keep.
+//! Invariant: when no result has been read for [`limits::RESULT_IDLE_MS`], only results that are still held
+//! take memory.
 
 use farpool_columns::{ResultMemory, Room};
 use farpool_model::limits;
@@ -10,42 +11,42 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// What the pools share that are reached over TCP.
+/// The memory shared by the pools that are reached over TCP.
 static OF_PROCESS: LazyLock<Arc<Results>> = LazyLock::new(Results::new);
 
-/// See the file's comment.
+/// Memory for results, and the number of results being read; see the comment of this file.
 #[derive(Debug)]
 pub(super) struct Results {
-    /// Without it, which takes a system that does not even give addresses, results go to the allocator.
+    /// `None` if the system does not even grant an address range; results then come from the allocator.
     memory: Option<Arc<ResultMemory>>,
-    /// Results that are being read, and how many there have been.
+    /// Number of results being read, and of those begun so far.
     reading: AtomicUsize,
     begun: AtomicU64,
-    /// Whether a task waits to let the memory go.
+    /// Whether a task waits to release the memory.
     waiting: AtomicBool,
 }
 
 impl Results {
-    /// Memory that is shared with no other.
+    /// Creates memory that is not shared.
     pub fn new() -> Arc<Results> {
         let memory = ResultMemory::new(limits::RESULT_BYTES_MAX).ok();
         let (reading, begun, waiting) = Default::default();
         Arc::new(Results { memory, reading, begun, waiting })
     }
 
-    /// The memory that this process shares.
+    /// Returns the memory that is shared within this process.
     pub fn of_process() -> Arc<Results> {
         OF_PROCESS.clone()
     }
 
-    /// A result is read from now on to when what is returned is dropped.
+    /// Counts a result as being read until the returned guard is dropped.
     pub fn begin(self: &Arc<Self>) -> Reading {
         self.reading.fetch_add(1, Ordering::Relaxed);
         self.begun.fetch_add(1, Ordering::Relaxed);
         Reading(self.clone())
     }
 
-    /// Gives the memory back once no result has been read for `idle`.
+    /// Releases the memory once no result has been read for `idle`.
     async fn trim_when_idle(&self, idle: Duration) {
         loop {
             let begun = self.begun.load(Ordering::Relaxed);
@@ -65,7 +66,7 @@ impl Results {
 pub(super) struct Reading(Arc<Results>);
 
 impl Reading {
-    /// Where one of its readers may decode to.
+    /// Creates a room in which one reader of the result decodes.
     pub fn room(&self) -> Room {
         Room::new(self.0.memory.clone())
     }
@@ -84,7 +85,7 @@ impl Drop for Reading {
     }
 }
 
-/// Also when the task is dropped, with its runtime, another may wait.
+/// Clears `waiting` even if the task is dropped with its runtime, so that another may be started.
 struct Waiting(Arc<Results>);
 
 impl Drop for Waiting {

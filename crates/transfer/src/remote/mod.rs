@@ -1,8 +1,8 @@
 //! The pool at the other end of a socket.
 //!
-//! All requests share a connection, which is made anew when it is found broken; a request that can be
-//! repeated without harm is then sent once more, and a load when the node has said that nothing of it was loaded. A second connection is made only when the first has as
-//! many requests open as a node allows.
+//! All requests share a connection, which is reopened when it is found broken; an idempotent request is then
+//! sent once more, and a load if the node has confirmed that nothing of it was loaded. A second connection is
+//! opened only when the first has as many open requests as a node allows.
 
 mod connection;
 mod connector;
@@ -38,14 +38,15 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// What a client tells a node of itself.
+/// The options of a client's connections.
 #[derive(Clone, Debug, Default)]
 pub struct ClientOptions {
-    /// Shows whose client it is.
+    /// The token that authenticates the client.
     pub token: Option<String>,
-    /// The longest that anything asked of the node may take, which the node keeps to; as long as it takes if `None`.
+    /// The time limit for each request, which the node enforces; no limit if `None`.
     pub timeout: Option<Duration>,
-    /// Whose certificates are believed, where the address is `farpools://`; those that the system trusts if `None`.
+    /// The certificate authorities to trust for `farpools://` addresses; those that the system trusts if
+    /// `None`.
     pub tls: Option<ClientTls>,
 }
 
@@ -55,10 +56,11 @@ pub struct RemotePool {
     memory: Arc<Results>,
     dialer: Dialer,
     connections: tokio::sync::Mutex<Vec<Arc<Connection>>>,
-    /// The schemas of tables as they were last described, which the numbers of columns in programs refer to.
+    /// The schemas of tables as last described, which column indices in programs refer to.
     schemas: Mutex<HashMap<TableName, SchemaRef>>,
-    /// What a node said of tables, so that it need not say it again. Of another connection nothing counts: a
-    /// node that was started anew may have other tables with the same versions.
+    /// Descriptions of tables, each with the connection that it came on, so that an unchanged one need not be
+    /// sent again. They are ignored on other connections: a restarted node may have other tables with the
+    /// same versions.
     described: Mutex<HashMap<TableName, (Weak<Connection>, TableInfo)>>,
     load_ids: LoadIds,
 }
@@ -67,16 +69,16 @@ impl RemotePool {
     /// Connects to the node at `url`.
     ///
     /// # Errors
-    /// `Unavailable` when nobody is there, or it is somebody else or cannot show a certificate for the host that is
-    /// believed; `Denied` for the token; `Invalid` when the system trusts no authority.
+    /// `Unavailable` when no node answers there, or its certificate for the host is missing or not trusted;
+    /// `Denied` for the token; `Invalid` when the system trusts no authority.
     pub async fn connect(url: &PoolUrl, options: ClientOptions) -> Result<Self> {
         let dialer = Dialer::new(url, options, Arc::new(Tcp(url.clone())));
         RemotePool::dial(dialer, Results::of_process()).await
     }
 
-    /// As [`RemotePool::connect`], with the sockets that `connector` gives; `url` is what messages call the node, and says
-    /// whether TLS is spoken over these sockets, and with whom.
-    /// The pool shares nothing with others, not even memory for results.
+    /// As [`RemotePool::connect`], over sockets from `connector`; `url` names the node in messages, and
+    /// determines whether these sockets use TLS and for which host. The pool shares nothing with others, not
+    /// even memory for results.
     ///
     /// # Errors
     /// As [`RemotePool::connect`].
@@ -101,21 +103,21 @@ impl RemotePool {
         })
     }
 
-    /// The same pool, with results in this form.
+    /// Sets the form of results.
     #[must_use]
     pub fn with_results(mut self, results: ResultForm) -> Self {
         self.results = results;
         self
     }
 
-    /// The same pool, whose loads have ids that follow from `seed` alone: for simulations, that do the same again. Others
-    /// would take the loads of two pools with the same seed for the same.
+    /// Makes the ids of the pool's loads follow from `seed` alone, for reproducible simulations. Two pools
+    /// with the same seed have the same ids, so that a node would confuse their loads.
     #[must_use]
     pub fn with_load_seed(self, seed: u64) -> Self {
         RemotePool { load_ids: LoadIds::seeded(seed), ..self }
     }
 
-    /// A connection that works, as far as is known.
+    /// Returns a connection that works, as far as is known, and has room; opens one if there is none.
     async fn connection(&self) -> Result<Arc<Connection>> {
         let mut connections = self.connections.lock().await;
         connections.retain(|connection| !connection.is_closed());
@@ -132,12 +134,12 @@ impl RemotePool {
         self.connection().await?.open(request, doing)
     }
 
-    /// Sends a request with one answer.
+    /// Sends a request that has one answer.
     async fn ask(&self, request: &Request, doing: &'static str) -> Result<Response> {
         ask(&self.connection().await?, request, doing).await
     }
 
-    /// Sends a request that changes nothing, with one answer: once more if the connection broke.
+    /// Sends an idempotent request that has one answer, and sends it once more if the connection broke.
     async fn ask_again(&self, request: &Request, doing: &'static str) -> Result<Response> {
         match self.ask(request, doing).await {
             Err(error) if error.kind == ErrorKind::Unavailable => self.ask(request, doing).await,
@@ -145,13 +147,13 @@ impl RemotePool {
         }
     }
 
-    /// Forgets what was known of a table.
+    /// Forgets the schema and the description of a table.
     fn forget(&self, name: &TableName) {
         self.schemas.lock().remove(name);
         self.described.lock().remove(name);
     }
 
-    /// Drops a table of a tenant, or the client's own.
+    /// Drops a table of the client's own tenant, or of `tenant`.
     async fn drop_of(&self, tenant: Option<TenantName>, table: &TableName) -> Result<()> {
         match self.ask(&Request::Drop { table: table.clone(), tenant }, "it dropped a table").await? {
             Response::Dropped => Ok(()),
@@ -159,7 +161,7 @@ impl RemotePool {
         }
     }
 
-    /// The plan for `program`, for which the schema of its table must be known.
+    /// Encodes the plan for `program`; asks for the schema of its table if it is not known.
     async fn plan(&self, program: &Program) -> Result<Vec<u8>> {
         let known = self.schemas.lock().get(&program.table).cloned();
         let schema = match known {
@@ -169,7 +171,8 @@ impl RemotePool {
         substrait::encode_program(program, &schema)
     }
 
-    /// After a program was refused: the table may have other columns by now.
+    /// Forgets the schema of a table after a program over it was refused: the table may have other columns by
+    /// now.
     fn doubt<T>(&self, program: &Program, outcome: Result<T>) -> Result<T> {
         outcome.inspect_err(|error| {
             if matches!(error.kind, ErrorKind::Invalid | ErrorKind::NotFound) {
@@ -178,7 +181,7 @@ impl RemotePool {
         })
     }
 
-    /// Has a node run a plan, as soon as it has a turn for it.
+    /// Starts a plan at the node, retrying while the node is busy.
     async fn start(&self, request: &Request) -> Result<(Prepared, Channel)> {
         let mut comebacks = 0;
         loop {
@@ -197,7 +200,7 @@ impl RemotePool {
         Execution { prepared, streams, receipt }
     }
 
-    /// Has a node look at a plan and keep what it prepared.
+    /// Prepares a plan at the node, which keeps the prepared program.
     async fn keep(&self, plan: &[u8], schema: &SchemaRef) -> Result<Handle> {
         let connection = self.connection().await?;
         let request = Request::Prepare { plan: plan.to_vec(), schema: Some(SchemaFingerprint::of(schema)) };
@@ -211,7 +214,7 @@ impl RemotePool {
         self.schemas.lock().insert(table.name.clone(), table.schema.clone());
     }
 
-    /// Describes a table or, if `or_view`, a view; of a table only what has changed comes once more.
+    /// Describes a table or, if `or_view`, a view; an unchanged table is not sent again.
     async fn describe(&self, name: &TableName, or_view: bool) -> Result<Relation> {
         let described = match self.describe_over(self.connection().await?, name, or_view).await {
             Err(error) if error.kind == ErrorKind::Unavailable => {
@@ -235,7 +238,7 @@ impl RemotePool {
             (over.as_ptr() == Arc::as_ptr(&connection)).then(|| table.clone())
         };
         let known = self.described.lock().get(name).and_then(here);
-        // Before there is a profile, more may become known of a version.
+        // The description of a version may still change until its profile is complete.
         let has_profile = |table: &&TableInfo| {
             let mut columns = table.columns.iter();
             table.rows_profiled.is_none()
@@ -260,16 +263,16 @@ impl RemotePool {
     }
 }
 
-/// What a node keeps for a prepared program.
+/// Identifies the prepared program that a node keeps.
 struct Kept {
     connection: Arc<Connection>,
-    /// The stream on which it was prepared.
+    /// The stream on which the program was prepared, which is also its handle.
     stream: u32,
     schema: SchemaRef,
 }
 
 impl Kept {
-    /// Only conditions: a plan of no columns behind a filter.
+    /// Encodes only the conditions: as a plan with a filter and no columns.
     fn conditions(&self, handle: &Handle, conditions: &Expr) -> Result<Vec<u8>> {
         let program = Program {
             filter: Some(conditions.clone()),
@@ -288,10 +291,10 @@ impl Drop for Kept {
     }
 }
 
-/// What was under way when a node goes away.
+/// The activity that is named when a node goes away.
 const RUNNING: &str = "a query was running";
 
-/// Has a node run what it keeps, as soon as it has a turn for it.
+/// Runs a program that the node keeps, retrying while the node is busy.
 async fn start_kept(connection: &Arc<Connection>, request: &Request) -> Result<Channel> {
     let mut comebacks = 0;
     loop {
@@ -305,10 +308,11 @@ async fn start_kept(connection: &Arc<Connection>, request: &Request) -> Result<C
     }
 }
 
-/// After a request failed: waits for as long as a busy node says, up to so many times; then it may be sent again.
+/// Handles a failed request: if the node was busy, waits as long as it asked, up to a number of times; the
+/// request may then be sent again.
 ///
 /// # Errors
-/// `error`, if it says something else or was waited for often enough.
+/// `error`, if it is of another kind or there were too many retries.
 async fn come_back(error: Error, comebacks: &mut u32) -> Result<()> {
     if error.kind != ErrorKind::Busy || *comebacks >= limits::RETRIES_MAX {
         return Err(error);
@@ -320,7 +324,7 @@ async fn come_back(error: Error, comebacks: &mut u32) -> Result<()> {
     Ok(())
 }
 
-/// Sends a request with one answer.
+/// Sends a request that has one answer.
 async fn ask(connection: &Arc<Connection>, request: &Request, doing: &'static str) -> Result<Response> {
     let mut channel = connection.open(request, doing)?;
     let message = channel.receive().await?;
@@ -365,7 +369,7 @@ impl Pool for RemotePool {
     }
 
     async fn statistics(&self, name: &TableName, columns: Option<&[usize]>) -> Result<TableStatistics> {
-        // Positions beyond 32 bits are refused as others are that no table has.
+        // Positions beyond 32 bits become one that no table has, which the node refuses.
         let number = |column: &usize| u32::try_from(*column).unwrap_or(u32::MAX);
         let columns = columns.map(|columns| columns.iter().map(number).collect());
         let request = Request::Statistics { table: name.clone(), columns };
@@ -398,8 +402,8 @@ impl Pool for RemotePool {
         let request = Request::ExecutePrepared { handle: kept.stream, conditions: plan, results };
         match start_kept(&kept.connection, &request).await {
             Ok(channel) => Ok(self.execution(handle.prepared().clone(), channel, streams_wanted)),
-            // The connection, or what it kept, is gone before a row has come: the whole plan does without it, if the
-            // version is there.
+            // The connection, or the prepared program, was lost before the first row: the whole plan is sent
+            // instead, which works if the table version still exists.
             Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Stale) => {
                 let program = handle.narrowed(conditions);
                 let plan = substrait::encode_program(&program, &kept.schema)?;
@@ -415,7 +419,7 @@ impl Pool for RemotePool {
         let plan = self.plan(program).await?;
         let request = Request::Execute { plan, schema: None, results: self.results };
         let started = match self.start(&request).await {
-            // Nothing of the result has come yet: it is safe to ask once more.
+            // No part of the result has come yet: it is safe to send the request once more.
             Err(error) if error.kind == ErrorKind::Unavailable => self.start(&request).await,
             outcome => outcome,
         };

@@ -1,4 +1,4 @@
-//! A program that runs at the node: its answers first, then its rows as they come, its receipt last.
+//! A program that runs at the node: first its answers, then its rows, last its receipt.
 
 use super::connection::Channel;
 use super::memory::{Reading, Results};
@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker, ready};
 
-/// Waits for the answers, which come before any row.
+/// Receives the answers, which come before any row.
 ///
 /// # Errors
 /// Those of the node; `Unavailable` when it goes away.
@@ -27,12 +27,12 @@ pub(super) async fn answers(channel: &mut Channel) -> Result<Prepared> {
     }
 }
 
-/// What follows the answers on `channel`, as `count` streams (at least one) that take turns: whoever polls
-/// next gets the next message and decodes it.
+/// Returns the messages after the answers on `channel` as `count` streams (at least one): whichever stream is
+/// polled takes the next message and decodes it.
 ///
-/// What has been taken is given back to the node as credit, so that a result that nobody reads stops its
-/// program and nothing else. The channel goes with the last of the streams, and with it, if need be, the
-/// program.
+/// Messages that are taken are returned to the node as credit, so that a result that is not read stalls only
+/// its own program. The channel is dropped with the last of the streams, which cancels the program if it
+/// still runs.
 pub(super) fn streams(
     channel: Channel,
     schema: SchemaRef,
@@ -50,7 +50,7 @@ pub(super) fn streams(
     (0..count.max(1)).map(stream).collect()
 }
 
-/// What the streams of one result have in common.
+/// The shared state of the streams of one result.
 struct Rows {
     turn: Mutex<Turn>,
     waiting: Arc<Waiting>,
@@ -63,7 +63,7 @@ enum Turn {
     Open(Box<Open>),
     /// The receipt has come.
     Ended,
-    /// Every stream meets the same error.
+    /// All streams return the same error.
     Failed(Error),
 }
 
@@ -72,8 +72,8 @@ struct Open {
     grants: Grants,
 }
 
-/// The streams that wait for a message. It wakes all of them, for some may not be read any more, and the
-/// first takes it.
+/// The streams that wait for a message. A message wakes all of them, since some may no longer be polled, and
+/// the first one takes it.
 #[derive(Default)]
 struct Waiting(Mutex<Vec<Waker>>);
 
@@ -85,7 +85,7 @@ impl Waiting {
         }
     }
 
-    /// Wakes all but one that is awake.
+    /// Wakes all streams but the one of the waker `awake`.
     fn wake_others(&self, awake: &Waker) {
         let wakers = std::mem::take(&mut *self.0.lock());
         wakers.into_iter().filter(|waker| !waker.will_wake(awake)).for_each(Waker::wake);
@@ -100,7 +100,7 @@ impl Wake for Waiting {
 }
 
 impl Rows {
-    /// The next message with rows; `None` after the last.
+    /// Polls for the next message with rows; `None` after the last.
     fn poll_message(&self, context: &mut Context<'_>) -> Poll<Result<Option<Message>>> {
         let mut turn = self.turn.lock();
         let open = match &mut *turn {
@@ -108,7 +108,7 @@ impl Rows {
             Turn::Ended => return Poll::Ready(Ok(None)),
             Turn::Failed(error) => return Poll::Ready(Err(error.clone())),
         };
-        // Before the look: a message that comes just after it must wake somebody.
+        // Registered before polling: a message that comes right after must wake a stream.
         self.waiting.add(context.waker());
         let everybody = Waker::from(self.waiting.clone());
         let next = open.poll_next(&self.receipt, &mut Context::from_waker(&everybody));
@@ -119,12 +119,12 @@ impl Rows {
             Poll::Ready(Err(error)) => *turn = Turn::Failed(error.clone()),
         }
         drop(turn);
-        // There may be more messages, or the end, for which nothing will wake them.
+        // There may be more messages, or the end, for which nothing else would wake the other streams.
         self.waiting.wake_others(context.waker());
         next
     }
 
-    /// Ends the result for all streams.
+    /// Ends the result with `error` for all streams.
     fn fail(&self, error: Error, awake: &Waker) -> Error {
         *self.turn.lock() = Turn::Failed(error.clone());
         self.waiting.wake_others(awake);
@@ -163,10 +163,10 @@ impl Open {
 /// One of the streams.
 struct Reader {
     rows: Arc<Rows>,
-    /// Where rows are decoded to.
+    /// Memory that rows are decoded into.
     room: Room,
-    /// A parcel that has rows left. A batch at a time stays in the CPU caches, and its memory can be used again
-    /// for the next; unless results are kept.
+    /// A parcel with rows left. It is decoded a batch at a time, which stays in the CPU caches and whose
+    /// memory can be reused for the next; in larger pieces if results are kept.
     rest: Option<Parcel>,
     ended: bool,
 }
@@ -188,7 +188,7 @@ impl Reader {
         }
     }
 
-    /// The next rows of the parcel at hand, if there is one.
+    /// Decodes the next rows of the current parcel, if there is one.
     fn decode_next(&mut self, awake: &Waker) -> Result<Option<RecordBatch>> {
         let Some(mut parcel) = self.rest.take() else { return Ok(None) };
         let rows_max = if self.room.is_kept() { limits::ROW_GROUP_ROWS } else { limits::BATCH_ROWS };
@@ -198,7 +198,7 @@ impl Reader {
         Ok(Some(batch))
     }
 
-    /// The rows of a message: a batch, or a parcel that is left to be decoded.
+    /// Reads a message: returns the rows of a batch, or keeps a parcel to be decoded.
     fn read(&mut self, message: &Message) -> Result<Option<RecordBatch>> {
         match Response::decode(message, Some(&self.rows.schema))? {
             Response::Batch(batch) => Ok(Some(batch)),
@@ -226,7 +226,7 @@ impl Stream for Reader {
     }
 }
 
-/// The error for a message that does not belong here.
+/// The error for a message that is not expected here.
 pub(super) fn unexpected(kind: FrameKind) -> Error {
     Error::corrupt(format!("the pool answered with {}, which does not belong here", kind.name()))
         .advise("client and pool may be of different versions: upgrade the older one")

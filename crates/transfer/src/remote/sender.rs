@@ -1,8 +1,8 @@
-//! The sending side of a client's connection: first come, first sent.
+//! The sending side of a client's connection: messages are sent in the order in which they are queued.
 //!
-//! Whoever has something to send writes it at once as far as the socket takes it, so that a small request
-//! costs no change of task; the writer task sends the rest. Little is ever queued: requests are small, a load
-//! waits for credit, and of answers to `Ping` there is one at most, whatever the node asks.
+//! A sender writes at once as much as the socket accepts, so that a small request needs no task switch; the
+//! writer task sends the rest. Little is ever queued: requests are small, a load waits for credit, and at
+//! most one answer to `Ping`s is pending, however many come.
 
 use bytes::{Buf, Bytes};
 use farpool_wire::{Interest, Outgoing, Request, Socket};
@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use tokio::sync::Notify;
 
-/// Segments of one vectored write; the system takes 1024.
+/// Number of segments in one vectored write; the system's limit is 1024.
 const SEGMENTS_PER_WRITE: usize = 128;
 
-/// What waits to be sent.
+/// The queue of messages to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Sender {
     queue: Mutex<Queue>,
@@ -24,18 +24,18 @@ pub(super) struct Sender {
 #[derive(Debug, Default)]
 struct Queue {
     segments: VecDeque<Bytes>,
-    /// Whether the node waits for a `Pong`, which goes behind all that is queued.
+    /// Whether a `Pong` is to be sent behind everything in the queue.
     owes_pong: bool,
 }
 
 impl Sender {
-    /// Queues a message and sends what the socket takes at once. A socket that fails says so to the
+    /// Queues a message and sends what the socket accepts at once. Failures of the socket are noticed by the
     /// reader, which ends the connection.
     pub fn send(&self, socket: &dyn Socket, stream: u32, message: Outgoing) {
         self.add(socket, |queue| queue.segments.extend(message.frames(stream)));
     }
 
-    /// Answers all `Ping`s that have come so far.
+    /// Answers all `Ping`s received so far.
     pub fn pong(&self, socket: &dyn Socket) {
         self.add(socket, |queue| queue.owes_pong = true);
     }
@@ -44,13 +44,13 @@ impl Sender {
         let mut queue = self.queue.lock();
         let was_empty = queue.segments.is_empty();
         change(&mut queue);
-        // Otherwise the writer task is waiting for the socket.
+        // Otherwise the writer task is already waiting for the socket.
         if was_empty && matches!(queue.flush(socket), Ok(false)) {
             self.writer.notify_one();
         }
     }
 
-    /// The writer task: sends what the socket did not take at once, until the socket fails.
+    /// The writer task: sends what the socket did not accept at once, until the socket fails.
     pub async fn run(&self, socket: &dyn Socket) {
         loop {
             self.writer.notified().await;
@@ -68,7 +68,7 @@ impl Sender {
 }
 
 impl Queue {
-    /// Writes what the socket takes; true when nothing is left.
+    /// Writes what the socket accepts; returns true when nothing is left.
     fn flush(&mut self, socket: &dyn Socket) -> io::Result<bool> {
         while !self.is_done() {
             let segments = self.segments.iter().take(SEGMENTS_PER_WRITE);
@@ -118,7 +118,7 @@ mod tests {
     async fn pings_of_a_node_that_does_not_read_make_no_queue() {
         let (socket, node) = pipe(1000);
         let sender = Arc::new(Sender::default());
-        // More than the socket takes.
+        // More than the socket accepts.
         let rows = Bytes::from(vec![0; 100_000]);
         sender.send(&socket, 1, Outgoing::new(FrameKind::LoadBatch, vec![rows]).unwrap());
         let queued = sender.queue.lock().segments.len();

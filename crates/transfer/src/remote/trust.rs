@@ -1,12 +1,12 @@
-//! Whom a client believes that gives no authority: those that the system trusts, which whoever runs the machine can
-//! change for all its programs at once.
+//! The certificate authorities that a client trusts by default: those of the system, which its administrator
+//! can change for all programs at once.
 
 use farpool_model::{Error, Result};
 use farpool_wire::ClientTls;
 use std::sync::OnceLock;
 use tokio::task::spawn_blocking;
 
-/// The system's authorities. They are read once, in a few milliseconds.
+/// Returns the system's authorities. They are read once, in a few milliseconds.
 ///
 /// # Errors
 /// `Invalid` when there are none.

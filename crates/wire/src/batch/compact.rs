@@ -1,27 +1,27 @@
-//! Views that carry exactly the bytes they refer to.
+//! Compacts string views so that a message carries exactly the bytes they refer to.
 //!
 //! A column of strings may refer to a whole dictionary, or to a page of the pool, of which a result uses a
-//! part. `gc()` of Arrow would copy a value once for each row that has it, which undoes a dictionary;
-//! here the ranges that rows refer to are sorted and merged, so that each byte travels once. Where few,
-//! long ranges remain (a slice of a page), they are sent from where they are; else they are copied
-//! together. Cost: a sort of the views, and none when they are in order already, as decoding leaves them.
+//! part. `gc()` of Arrow would copy a value once for each row that has it, which undoes a dictionary; here
+//! the ranges that rows refer to are sorted and merged, so that each byte is sent once. Where few, long
+//! ranges remain (a slice of a page), they are sent from where they are; else they are copied into one
+//! buffer. Cost: a sort of the views, or none when they are in order already, as after decoding.
 
 use arrow_buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow_data::ByteView;
 
-/// Strings up to this length are held in the view itself.
+/// Maximum length of strings that are stored in the view itself.
 const INLINE_BYTES_MAX: u32 = 12;
 
-/// Ranges of this size on average are worth a buffer of their own instead of a copy.
+/// Average size from which on each range is sent as a buffer of its own rather than copied.
 const RANGE_BYTES_MIN: usize = 16 << 10;
 
-/// Views, and the data they refer to.
+/// The compacted views, and the data they refer to.
 pub(super) struct Compacted {
     pub(super) views: Buffer,
     pub(super) data: Vec<Buffer>,
 }
 
-/// A range of bytes that views refer to, in an old buffer, and its place among the new ones.
+/// A range of bytes that views refer to, in an old buffer, and its position in the new ones.
 struct Range {
     buffer: u32,
     start: u64,
@@ -36,7 +36,7 @@ impl Range {
     }
 }
 
-/// Compacts the views of a column; `None` when the data takes more than `bytes_max` bytes.
+/// Compacts the views of a column; returns `None` when the data takes more than `bytes_max` bytes.
 pub(super) fn compact(
     views: &ScalarBuffer<u128>,
     nulls: Option<&NullBuffer>,
@@ -81,7 +81,7 @@ fn merged_ranges(views: &ScalarBuffer<u128>, nulls: Option<&NullBuffer>) -> Vec<
     ranges
 }
 
-/// Each range as a buffer of its own, in the memory where it is.
+/// Makes each range a buffer of its own that shares the old memory.
 fn share(ranges: &mut [Range], data: &[Buffer]) -> Vec<Buffer> {
     let mut shared = Vec::with_capacity(ranges.len());
     for (index, range) in (0..).zip(ranges.iter_mut()) {
@@ -92,7 +92,7 @@ fn share(ranges: &mut [Range], data: &[Buffer]) -> Vec<Buffer> {
     shared
 }
 
-/// All ranges in one new buffer.
+/// Copies all ranges into one new buffer.
 fn copy(ranges: &mut [Range], data: &[Buffer], bytes: usize) -> Buffer {
     let mut copied = Vec::with_capacity(bytes);
     for range in ranges {
@@ -114,7 +114,7 @@ fn moved_views(views: &ScalarBuffer<u128>, nulls: Option<&NullBuffer>, ranges: &
         }
         let place = (view.buffer_index, u64::from(view.offset));
         let holds = |r: &Range| r.buffer == place.0 && r.start <= place.1 && place.1 < r.end;
-        // Neighbouring rows are mostly in one range.
+        // Neighbouring rows are mostly in the same range.
         if !holds(&ranges[current]) {
             current = ranges.partition_point(|r| (r.buffer, r.start) <= place) - 1;
         }

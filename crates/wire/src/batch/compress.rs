@@ -1,8 +1,8 @@
-//! Buffers that are compressed one by one (the Arrow columnar format, "Buffer compression"): before each stands
-//! its length without compression, in 8 bytes, or -1 when it is there as it is because that takes less.
+//! Compression of buffers one by one (the Arrow columnar format, "Buffer compression"): each is preceded by
+//! its uncompressed length, in 8 bytes, or by -1 if it is stored uncompressed because that is smaller.
 //!
-//! Invariant: what inflating takes is known, and within [`limits::MESSAGE_BYTES_MAX`], before anything is inflated;
-//! a buffer that is longer or shorter than it says is refused.
+//! Invariant: the uncompressed size is known, and within [`limits::MESSAGE_BYTES_MAX`], before anything is
+//! decompressed; a buffer that is longer or shorter than stated is rejected.
 
 use super::write::Layout;
 use super::{ALIGNMENT, encapsulate};
@@ -14,13 +14,13 @@ use std::io::{Read, Write};
 
 const PREFIX_BYTES: usize = 8;
 
-/// The length of what is not compressed.
+/// The length that marks an uncompressed buffer.
 const AS_IT_IS: i64 = -1;
 
-/// The level that zstd takes for its best trade of time for bytes on Arrow's buffers: its lowest.
+/// Zstandard's lowest level, which is the best trade of time for bytes on Arrow's buffers.
 const ZSTD_LEVEL: i32 = 1;
 
-/// Arrow's name for it.
+/// Arrow's name of the codec.
 pub(super) fn codec(compression: Compression) -> CompressionType {
     match compression {
         Compression::Lz4 => CompressionType::LZ4_FRAME,
@@ -28,7 +28,7 @@ pub(super) fn codec(compression: Compression) -> CompressionType {
     }
 }
 
-/// The buffer as it goes over the wire; an empty one stays so.
+/// Compresses a buffer, or marks it as uncompressed; an empty one stays empty.
 ///
 /// # Errors
 /// Fails only on a bug in the compressor.
@@ -54,15 +54,15 @@ pub(super) fn compress(buffer: &[u8], compression: Compression) -> Result<Buffer
     Ok(Buffer::from_vec(out))
 }
 
-/// The compressed buffers of a batch, found in its body and measured, but not inflated.
+/// The compressed buffers of a batch, located in its body and measured, but not decompressed.
 pub(super) struct Compressed<'a> {
     compression: Compression,
     buffers: Vec<Place<'a>>,
-    /// Bytes of all buffers once they are inflated, padding included.
+    /// Bytes of all buffers after decompression, padding included.
     pub(super) bytes_inflated: usize,
 }
 
-/// One of them.
+/// The position of one buffer.
 struct Place<'a> {
     bytes: &'a [u8],
     length: usize,
@@ -70,11 +70,11 @@ struct Place<'a> {
 }
 
 impl<'a> Compressed<'a> {
-    /// Finds the buffers of a batch, whose body is `data`.
+    /// Locates the buffers of a batch whose body is `data`.
     ///
     /// # Errors
-    /// `Corrupt` when a buffer is damaged; `OverLimit` when the buffers say that they have more bytes together
-    /// than a message may.
+    /// `Corrupt` when a buffer is damaged; `OverLimit` when the stated sizes together exceed those of a
+    /// message.
     pub(super) fn of(header: &arrow_ipc::RecordBatch<'_>, data: &'a [u8]) -> Result<Self> {
         let codec = header.compression().map(|compression| compression.codec());
         let compression = match codec {
@@ -105,11 +105,11 @@ impl<'a> Compressed<'a> {
         Ok(())
     }
 
-    /// The message with the same batch, none of its buffers compressed. Whether they fit the batch is for whoever
-    /// reads that.
+    /// Returns a message with the same batch, uncompressed. Whether the buffers fit the batch is checked when
+    /// that message is read.
     ///
     /// # Errors
-    /// `Corrupt` when a buffer is damaged, or is not as long as it says.
+    /// `Corrupt` when a buffer is damaged, or not as long as stated.
     pub(super) fn inflate(&self, header: &arrow_ipc::RecordBatch<'_>) -> Result<Bytes> {
         let mut layout = Layout::default();
         layout.nodes.extend(header.nodes().into_iter().flatten());
@@ -146,7 +146,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Fills `out`, which is as long as the buffer says that it is.
+    /// Decompresses into `out`, which has the stated length.
     fn inflate(&self, compression: Compression, out: &mut [u8]) -> Result<()> {
         let wrong_length = || damaged(format!("a buffer that says it has {} bytes has others", self.length));
         if !self.is_compressed {
@@ -160,12 +160,13 @@ impl<'a> Place<'a> {
                     std::io::ErrorKind::UnexpectedEof => wrong_length(),
                     _ => damaged(format!("a compressed buffer: {error}")),
                 })?;
-                // One byte more, to notice what is longer than it says.
+                // Tries to read one more byte, to detect a buffer that is longer than stated.
                 if decoder.read(&mut [0]).map_or(true, |more| more > 0) {
                     return Err(wrong_length());
                 }
             }
-            // At once, into memory of the length that is said: the window of a stream could take 128 MiB more.
+            // In one call, into memory of the stated length: the window of a stream decoder could take 128
+            // MiB more.
             Compression::Zstd => {
                 let written = zstd::bulk::decompress_to_buffer(self.bytes, out)
                     .map_err(|error| damaged(format!("a compressed buffer: {error}")))?;

@@ -2,11 +2,11 @@
 //! Interprocess Communication").
 //!
 //! Invariants: schemas on the wire are canonical ([`farpool_model::schema`]), so there are no dictionaries
-//! and nothing is nested. Of the data behind views, exactly the bytes that rows of the batch refer to
-//! travel, each once. Column buffers are sent from where they are, not copied together. Nothing that comes
-//! in is trusted: every count and offset is checked before Arrow's own decoder, which validates the values,
-//! sees it. What decoding costs is bounded before it begins: memory ([`bytes_to_decode`]), and time, because
-//! the strings of all rows together, each counted as often as it is referred to, are no longer than a message.
+//! and no nested types. Of the data behind views, exactly the bytes that rows of the batch refer to are sent,
+//! each once. Column buffers are sent from where they are, not copied together. Incoming bytes are not
+//! trusted: every count and offset is checked before Arrow's own decoder, which validates the values, reads
+//! it. The cost of decoding is bounded before it begins: memory ([`bytes_to_decode`]), and time, because the
+//! strings of all rows together, each counted as often as it is referred to, are no longer than a message.
 
 mod compact;
 mod compress;
@@ -21,16 +21,16 @@ pub use write::{EncodedBatch, encode_batch};
 use bytes::Bytes;
 use farpool_model::{Error, Result};
 
-/// What precedes the metadata of an encapsulated message.
+/// The marker before the metadata of an encapsulated message.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
-/// The boundary on which buffers begin, counted from the start of the message: a cache line, as Arrow
-/// recommends. A message that is received into aligned memory is then decoded without copying.
+/// Alignment of buffers, counted from the start of the message: a cache line, as Arrow recommends. A message
+/// that is received into aligned memory is then decoded without copying.
 const ALIGNMENT: usize = 64;
 
 static ZEROS: [u8; ALIGNMENT] = [0; ALIGNMENT];
 
-/// The metadata of an encapsulated message, padded so that a body after it is aligned.
+/// Frames the metadata of an encapsulated message, padded so that a body after it is aligned.
 fn encapsulate(metadata: &[u8]) -> Bytes {
     let length = (8 + metadata.len()).next_multiple_of(ALIGNMENT);
     let mut bytes = Vec::with_capacity(length);
@@ -41,7 +41,7 @@ fn encapsulate(metadata: &[u8]) -> Bytes {
     bytes.into()
 }
 
-/// The length of the metadata of an encapsulated message, prefix included, and the metadata.
+/// Returns the length of the metadata of an encapsulated message, prefix included, and the parsed metadata.
 fn metadata(message: &[u8]) -> Result<(usize, arrow_ipc::Message<'_>)> {
     let damaged = |what: &str| Error::corrupt(format!("a damaged Arrow message: {what}"));
     let Some((prefix, rest)) = message.split_at_checked(8) else {
@@ -54,14 +54,14 @@ fn metadata(message: &[u8]) -> Result<(usize, arrow_ipc::Message<'_>)> {
     let metadata = usize::try_from(length).ok().and_then(|length| rest.get(..length));
     let metadata = metadata.ok_or_else(|| damaged(&format!("its metadata has no {length} bytes")))?;
     let parsed = arrow_ipc::root_as_message(metadata).map_err(|error| damaged(&error.to_string()))?;
-    // Version 5 is that of Arrow 1.0 (2020); 4 differs from it only in unions, which do not occur here.
+    // Version 5 came with Arrow 1.0 (2020); 4 differs from it only in unions, which do not occur here.
     if parsed.version() < arrow_ipc::MetadataVersion::V4 {
         return Err(damaged(&format!("it has metadata version {:?}", parsed.version())));
     }
     Ok((8 + metadata.len(), parsed))
 }
 
-/// Bytes of the strings of all views, however many of them share some.
+/// Total bytes of the strings of all views; shared ones count once per view.
 fn string_bytes(views: &[u8]) -> usize {
     let (views, _) = views.as_chunks::<16>();
     views.iter().map(|[a, b, c, d, ..]| u32::from_le_bytes([*a, *b, *c, *d]) as usize).sum()

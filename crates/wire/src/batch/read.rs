@@ -1,5 +1,5 @@
-//! Batches from IPC messages. Arrow's decoder validates values (UTF-8, views, null counts) but panics when
-//! buffers lie outside the body or counts do not fit the schema; so those are checked here first.
+//! Reads batches from IPC messages. Arrow's decoder validates values (UTF-8, views, null counts) but panics
+//! when buffers lie outside the body or counts do not fit the schema; so those are checked here first.
 
 use super::compress::Compressed;
 use super::{metadata, string_bytes};
@@ -12,14 +12,15 @@ use farpool_model::{Error, Result, limits, schema};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Addresses that hold values of any width in place.
+/// Alignment at which values of any width can be used in place.
 const VALUE_ALIGNMENT: usize = align_of::<i128>();
 
-/// Bytes of memory that [`decode_batch`] takes beside the message: none where its arrays share the message's
-/// memory, and those of all buffers without compression where these are compressed. Nothing is decoded to know it.
+/// Returns the bytes of memory that [`decode_batch`] takes beside the message: none where its arrays share
+/// the message's memory, and the decompressed size of all buffers where these are compressed. Nothing is
+/// decoded for this.
 ///
 /// # Errors
-/// `Corrupt` when the message is damaged; `OverLimit` when its buffers are too large without compression.
+/// `Corrupt` when the message is damaged; `OverLimit` when its buffers are too large after decompression.
 pub fn bytes_to_decode(body: &Bytes) -> Result<usize> {
     let (header, data, _) = parts(body)?;
     match header.compression() {
@@ -29,12 +30,12 @@ pub fn bytes_to_decode(body: &Bytes) -> Result<usize> {
     }
 }
 
-/// Reads the IPC message of a batch in `schema`, which is canonical. The arrays share the memory of `body`, unless
-/// its buffers are compressed.
+/// Reads the IPC message of a batch in `schema`, which is canonical. The arrays share the memory of `body`,
+/// unless its buffers are compressed.
 ///
 /// # Errors
-/// `Corrupt`, saying what is damaged; `OverLimit` when there are too many rows or buffers, or the strings of all
-/// rows or the buffers without compression are too long; `Invalid` when the schema is not canonical.
+/// `Corrupt`, saying what is damaged; `OverLimit` when there are too many rows or buffers, or the strings of
+/// all rows or the decompressed buffers are too long; `Invalid` when the schema is not canonical.
 pub fn decode_batch(schema: &SchemaRef, body: &Bytes) -> Result<RecordBatch> {
     let (header, data, version) = parts(body)?;
     if header.compression().is_some() {
@@ -48,7 +49,7 @@ pub fn decode_batch(schema: &SchemaRef, body: &Bytes) -> Result<RecordBatch> {
         .map_err(damaged)
 }
 
-/// The header of a batch, its body, and the version of the metadata.
+/// Returns the header of a batch, its body, and the version of the metadata.
 fn parts(message: &Bytes) -> Result<(arrow_ipc::RecordBatch<'_>, Bytes, arrow_ipc::MetadataVersion)> {
     let (start, parsed) = metadata(message)?;
     let Some(header) = parsed.header_as_record_batch() else {
@@ -66,7 +67,7 @@ fn parts(message: &Bytes) -> Result<(arrow_ipc::RecordBatch<'_>, Bytes, arrow_ip
     Ok((header, data, parsed.version()))
 }
 
-/// Refuses what would cost more than its bytes say.
+/// Rejects counts whose cost would be out of proportion to the message.
 fn check_counts(header: &arrow_ipc::RecordBatch<'_>) -> Result<()> {
     let (rows, rows_max) = (header.length(), limits::MESSAGE_ROWS_MAX);
     if rows < 0 {
@@ -86,7 +87,7 @@ fn check_counts(header: &arrow_ipc::RecordBatch<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Everything that Arrow's decoder takes for granted.
+/// Checks everything that Arrow's decoder assumes.
 fn check(header: &arrow_ipc::RecordBatch<'_>, schema: &SchemaRef, data: &[u8]) -> Result<()> {
     let rows = header.length();
     let nodes = header.nodes().ok_or_else(|| damaged("it has no list of columns"))?;
@@ -122,7 +123,7 @@ fn check(header: &arrow_ipc::RecordBatch<'_>, schema: &SchemaRef, data: &[u8]) -
     Ok(())
 }
 
-/// Checks the next column; gives the bytes of the strings of all its rows.
+/// Checks the next column; returns the total bytes of the strings of its rows.
 fn check_column<'a>(
     data_type: &DataType,
     node: &arrow_ipc::FieldNode,
@@ -166,7 +167,7 @@ fn check_column<'a>(
     for _ in 0..count {
         next()?;
     }
-    // Arrow checks all views that there are, those of NULLs and behind the last row as well.
+    // All views count, since Arrow checks those of NULLs and beyond the last row as well.
     Ok(string_bytes(values))
 }
 

@@ -1,4 +1,4 @@
-//! Schemas as IPC messages: names, canonical types and whether NULL is allowed. Metadata does not travel.
+//! Schemas as IPC messages: names, canonical types and nullability. Metadata is not sent.
 
 use super::{encapsulate, metadata};
 use arrow_ipc::convert::IpcSchemaEncoder;
@@ -12,11 +12,11 @@ use farpool_model::{Error, Result, limits};
 use flatbuffers::FlatBufferBuilder;
 use std::sync::Arc;
 
-/// Bytes that the message has for a field at least, beside its name: its place in the list, its table with name
+/// Minimum bytes of a field in the message, apart from its name: its entry in the list, its table with name
 /// and type, the name's length and the type's table.
 const FIELD_BYTES_MIN: usize = 24;
 
-/// The IPC message of a schema.
+/// Encodes a schema as an IPC message.
 ///
 /// # Errors
 /// `Invalid` when a type is not canonical, `OverLimit` when there are too many columns.
@@ -42,9 +42,9 @@ pub fn encode_schema(schema: &Schema) -> Result<Bytes> {
     Ok(encapsulate(builder.finished_data()))
 }
 
-/// Reads the IPC message of a schema. Arrow's own conversion panics on types it does not know, so this one
-/// is ours. Offsets may lead many fields to the same bytes, so that a small message would become a large schema:
-/// fields that take more than the message has are refused.
+/// Reads the IPC message of a schema. Arrow's own conversion panics on types it does not know, so this is our
+/// own. Since offsets may lead many fields to the same bytes, a small message could expand to a large schema:
+/// fields that would take more than the message has are rejected.
 ///
 /// # Errors
 /// `Corrupt` when the bytes are damaged, `Invalid` when a type is not canonical, `OverLimit`.
@@ -112,7 +112,7 @@ fn data_type(field: &arrow_ipc::Field) -> Option<DataType> {
                 arrow_ipc::TimeUnit::NANOSECOND => TimeUnit::Nanosecond,
                 _ => return None,
             };
-            // Arrow's format has the empty text say the same as no text.
+            // In Arrow's format an empty time zone means none.
             let zone = timestamp.timezone().filter(|zone| !zone.is_empty());
             DataType::Timestamp(unit, zone.map(Arc::from))
         }
@@ -134,7 +134,7 @@ fn check_count(columns: usize) -> Result<()> {
 
 fn check_type(name: &str, data_type: &DataType) -> Result<()> {
     let fits = match data_type {
-        // What Arrow's kernels ask of a decimal, lest they panic later.
+        // The conditions that Arrow's kernels require of a decimal, and would panic without later.
         DataType::Decimal128(precision, scale) => {
             (1..=DECIMAL128_MAX_PRECISION).contains(precision)
                 && (-DECIMAL128_MAX_SCALE..=DECIMAL128_MAX_SCALE).contains(scale)
@@ -164,7 +164,7 @@ mod tests {
     use arrow_ipc::{FieldBuilder, MessageBuilder, SchemaBuilder};
     use farpool_model::ErrorKind;
 
-    /// A schema with this many fields, all of which are at one place in the message.
+    /// A schema with `count` fields that all share one place in the message.
     fn shared(count: usize, name: &str) -> Bytes {
         let mut builder = FlatBufferBuilder::new();
         let name = builder.create_string(name);

@@ -1,4 +1,4 @@
-//! Batches survive the way over the wire, take no foreign bytes along, and damage is noticed.
+//! Tests that batches survive encoding, that no unrelated bytes are sent, and that damage is detected.
 
 use super::write::encode_within;
 use super::*;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 fn join(message: &Outgoing) -> Bytes {
     let bytes: Vec<u8> = message.clone().frames(1).concat();
-    // Take the frame headers out again.
+    // Removes the frame headers.
     let (mut at, mut body) = (0, Vec::new());
     while at < bytes.len() {
         let length = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
@@ -28,7 +28,7 @@ fn join(message: &Outgoing) -> Bytes {
 
 const COMPRESSIONS: [Option<Compression>; 3] = [None, Some(Compression::Lz4), Some(Compression::Zstd)];
 
-/// The one message of a batch.
+/// Encodes a batch that fits one message.
 fn message(batch: &RecordBatch, compression: Option<Compression>) -> Bytes {
     let encoded = encode_batch(FrameKind::Batch, batch, compression).unwrap();
     assert_eq!(encoded.messages.len(), 1);
@@ -37,7 +37,7 @@ fn message(batch: &RecordBatch, compression: Option<Compression>) -> Bytes {
     message
 }
 
-/// The batch as it comes back, which is the same in every form.
+/// Encodes and decodes a batch in every form; the results must be the same.
 fn round_trip(batch: &RecordBatch) -> RecordBatch {
     let schema = decode_schema(&encode_schema(batch.schema_ref()).unwrap()).unwrap();
     assert_eq!(&schema, batch.schema_ref());
@@ -163,7 +163,7 @@ fn only_bytes_that_rows_refer_to_travel_and_each_once() {
     assert!(sent.len() < 3_000, "{} bytes for 10 rows", sent.len());
     assert!(!sent.windows(10).any(|w| w == b"value 6000"), "a foreign value travels");
 
-    // As a dictionary column decodes: many rows that refer to few values.
+    // Many rows that refer to few values, as a dictionary column decodes.
     let values = strings((0..100).map(long));
     let rows: Vec<u128> = {
         let views = values.column(0).as_string_view().views();
@@ -193,7 +193,7 @@ fn long_runs_of_strings_are_sent_from_where_they_are() {
 
 fn decode_damaged(schema: &SchemaRef, bytes: &[u8]) {
     if let Ok(batch) = decode_batch(schema, &Bytes::copy_from_slice(bytes)) {
-        // What passes can be used.
+        // Damage that is not detected must still give usable arrays.
         for column in batch.columns() {
             column.to_data().validate_full().unwrap();
         }
@@ -237,7 +237,7 @@ fn compressed_batches_are_small_and_say_what_they_were() {
 
 #[test]
 fn what_inflating_takes_is_known_before_and_no_buffer_is_longer_than_it_says() {
-    // A few kilobytes that say they are zeros without end.
+    // A few kilobytes that claim to expand to zeros without end.
     let schema = Schema::new(vec![Field::new("n", DataType::Int64, false)]);
     let zeros: ArrayRef = Arc::new(Int64Array::from(vec![0; 1 << 20]));
     let batch = RecordBatch::try_new(Arc::new(schema), vec![zeros]).unwrap();
@@ -275,7 +275,7 @@ fn with_length(message: &Bytes, at: usize, length: u64) -> Bytes {
     damaged.into()
 }
 
-/// A message of one column made of these buffers, `data` of which lie behind its views.
+/// A message of one column made of `buffers`, of which the last `data` hold the data of its views.
 fn handmade(rows: usize, buffers: &[Vec<u8>], data: usize) -> Bytes {
     let mut layout = write::Layout::default();
     layout.nodes.push(arrow_ipc::FieldNode::new(rows as i64, 0));
@@ -302,7 +302,7 @@ fn views_that_share_bytes_cost_no_more_than_a_message() {
     assert_eq!(error.kind, ErrorKind::OverLimit, "{error}");
     assert!(error.message.contains(&((fits + 1) * text.len()).to_string()), "{error}");
 
-    // An honest writer of such rows sends them in several messages.
+    // An encoder splits such rows into several messages.
     let views = batch.column(0).as_string_view();
     let twice: Vec<u128> = views.views().iter().chain(views.views().iter()).copied().collect();
     let array = StringViewArray::new(twice.into(), views.data_buffers(), None);
@@ -361,7 +361,7 @@ proptest! {
         values in proptest::collection::vec(proptest::option::of("[a-z]{0,40}"), 1..300),
         picks in proptest::collection::vec(proptest::option::weighted(0.9, 0usize..1000), 0..400),
     ) {
-        // Several data buffers, rows in any order, duplicates and NULLs among them.
+        // Several data buffers, and rows in any order, with duplicates and NULLs.
         let mut builder = StringViewBuilder::new().with_fixed_block_size(64);
         values.iter().for_each(|value| builder.append_option(value.as_deref()));
         let array = builder.finish();

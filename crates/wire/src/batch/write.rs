@@ -1,4 +1,4 @@
-//! Batches to IPC messages: the metadata is built here, the buffers go along as they are.
+//! Encodes batches as IPC messages: the metadata is built here, the buffers are sent as they are.
 
 use super::compact::compact;
 use super::compress::{codec, compress};
@@ -17,17 +17,17 @@ use flatbuffers::FlatBufferBuilder;
 /// number of pieces, and each costs about as much as copying this many bytes.
 const PIECE_BYTES_MIN: usize = 4 << 10;
 
-/// A batch on its way.
+/// A batch encoded as messages.
 #[derive(Debug, Default)]
 pub struct EncodedBatch {
-    /// One message, or several, of consecutive rows, when the batch is too large for one.
+    /// The messages, of consecutive rows; several when the batch is too large for one.
     pub messages: Vec<Outgoing>,
-    /// Bytes of their buffers before they were compressed, if they are.
+    /// Bytes of the buffers before compression, if they are compressed.
     pub bytes_plain: usize,
 }
 
-/// The messages of `kind` that carry the batch, its buffers compressed if that is asked for. Messages are split
-/// by what they have without compression, so that readers can bound that.
+/// Encodes a batch as messages of `kind`, with compressed buffers if requested. Batches are split by their
+/// uncompressed size, so that readers can bound that.
 ///
 /// # Errors
 /// `Invalid` when a column's type is not canonical; `OverLimit` when a single row is too large.
@@ -64,8 +64,8 @@ pub(super) fn encode_within(
     encode_within(kind, &batch.slice(half, rows - half), bytes_max, compression, encoded)
 }
 
-/// The pieces of the message and the bytes that its buffers have without compression, or `None` when a reader
-/// would refuse it: it has more than `bytes_max` bytes, or the strings of its rows do, or it has too many rows.
+/// Returns the pieces of the message and the uncompressed bytes of its buffers, or `None` when a reader would
+/// reject it: it has more than `bytes_max` bytes, or the strings of its rows do, or it has too many rows.
 fn encode_pieces(
     batch: &RecordBatch,
     bytes_max: usize,
@@ -123,22 +123,22 @@ impl AsRef<[u8]> for Owner {
     }
 }
 
-/// The buffers of a message, and where each lies in its body.
+/// The buffers of a message and their positions in its body.
 #[derive(Default)]
 struct Body {
     layout: Layout,
     buffers: Vec<Buffer>,
-    /// Bytes of the strings of all rows, however many share one.
+    /// Total bytes of the strings of all rows; shared ones count once per row.
     string_bytes: usize,
 }
 
-/// What the metadata of a batch says about its body.
+/// The description of a body in the metadata of a batch.
 #[derive(Default)]
 pub(super) struct Layout {
     pub(super) nodes: Vec<arrow_ipc::FieldNode>,
     pub(super) variadic_counts: Vec<i64>,
     places: Vec<arrow_ipc::Buffer>,
-    /// Bytes so far, padding included.
+    /// Bytes added so far, padding included.
     bytes: usize,
 }
 
@@ -196,13 +196,13 @@ impl Body {
 }
 
 impl Layout {
-    /// Places a buffer of `length` bytes behind the others.
+    /// Adds a buffer of `length` bytes behind the others.
     pub(super) fn add(&mut self, length: usize) {
         self.places.push(arrow_ipc::Buffer::new(self.bytes as i64, length as i64));
         self.bytes += length.next_multiple_of(ALIGNMENT);
     }
 
-    /// The flatbuffer that describes the body.
+    /// Returns the flatbuffer that describes the body.
     pub(super) fn metadata(&self, rows: i64, compression: Option<Compression>) -> Vec<u8> {
         let places = &self.places;
         let mut builder = FlatBufferBuilder::with_capacity(256 + 16 * (places.len() + self.nodes.len()));

@@ -2,7 +2,7 @@
 //! simulations, or TLS over one of them. Nothing here opens a connection.
 //!
 //! Contract: reads and writes never block; any thread may try them at any time. At most one task waits for
-//! each [`Interest`]: a second one would take the first one's wake-up.
+//! each [`Interest`]: a second one would replace the waker of the first.
 
 mod pipe;
 mod tcp;
@@ -17,47 +17,47 @@ use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
 use std::task::{Context, Poll};
 
-/// What a task waits for.
+/// The event that a task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Bytes, or their end.
+    /// Bytes can be read, or their end.
     Readable,
-    /// Room for bytes.
+    /// There is room to write.
     Writable,
 }
 
 /// A connected byte stream. Closes when dropped.
 pub trait Socket: Send + Sync + fmt::Debug {
-    /// Moves bytes that have come to the first chunk of `buffer` and gives their number; 0 when the peer has
+    /// Moves received bytes to the first chunk of `buffer` and returns their number; 0 when the peer has
     /// ended its side.
     ///
     /// # Errors
     /// `WouldBlock` when nothing has come; any other error ends the connection.
     fn try_read(&self, buffer: &mut dyn BufMut) -> io::Result<usize>;
 
-    /// Takes bytes from the front of `slices` and gives their number.
+    /// Writes bytes from the front of `slices` and returns their number.
     ///
     /// # Errors
-    /// `WouldBlock` when there is no room, and then whoever writes next begins with the same bytes: some of them may
-    /// have left encrypted. Any other error ends the connection.
+    /// `WouldBlock` when there is no room; the next write must then begin with the same bytes, since some of
+    /// them may have been sent encrypted. Any other error ends the connection.
     fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Ready when a read or a write is worth a try; it may still find nothing.
+    /// Polls whether a read or a write is worth a try; it may still block.
     fn poll_ready(&self, context: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>>;
 
-    /// Tells the peer that no more bytes will come. Reading goes on.
+    /// Tells the peer that no more bytes will come. Reading can continue.
     ///
     /// # Errors
     /// When the connection is broken.
     fn end_writing(&self) -> io::Result<()>;
 
-    /// Who is at the other end, for logs.
+    /// Address of the other end, for logs.
     fn peer(&self) -> String;
 
-    /// Whether the other end is known to be on this machine.
+    /// Whether the other end is known to be on the same machine.
     fn is_near(&self) -> bool;
 
-    /// Bytes of memory that the socket keeps in this process, beside what the system does.
+    /// Bytes of memory that the socket holds in this process, apart from the system's buffers.
     fn bytes_held(&self) -> usize {
         0
     }

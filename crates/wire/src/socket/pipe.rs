@@ -1,7 +1,7 @@
-//! Two sockets in memory, connected to one another, with bounded buffers between them.
+//! Pipes: two sockets in memory that are connected to each other, with bounded buffers between them.
 //!
-//! Invariant: each direction delivers the bytes written to it, in order, and holds at most as many as it was
-//! made for. As long as an end lives, its peer cannot tell a silent owner from one that vanished.
+//! Invariant: each direction delivers the bytes written to it, in order, and holds at most as many as its
+//! capacity. As long as an end lives, its peer cannot tell a silent owner from one that vanished.
 
 use super::{Interest, Socket};
 use bytes::BufMut;
@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// Two ends of a connection that holds up to `bytes_max` bytes in each direction.
+/// Creates the two ends of a connection that holds up to `bytes_max` bytes in each direction.
 ///
 /// # Panics
 /// When `bytes_max` is 0: nothing could pass.
@@ -29,14 +29,14 @@ pub struct Pipe {
     outgoing: Arc<Mutex<Direction>>,
 }
 
-/// Bytes on their way from one end to the other.
+/// One direction of a pipe: bytes written at one end and not yet read at the other.
 #[derive(Debug, Default)]
 struct Direction {
     bytes: VecDeque<u8>,
     bytes_max: usize,
-    /// The writing end writes no more.
+    /// Whether the writing end has ended its side.
     ended: bool,
-    /// The reading end is gone.
+    /// Whether the reading end was dropped.
     abandoned: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,

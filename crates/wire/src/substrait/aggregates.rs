@@ -1,5 +1,5 @@
-//! The keys and measures of an aggregation. What a measure asks that is not done here makes it opaque: the
-//! node then refuses the aggregation and the rest of the plan still runs.
+//! Decodes the keys and measures of an aggregation. A measure that is not supported becomes opaque: the node
+//! then refuses the aggregation and the rest of the plan still runs.
 
 use super::expressions::Reader;
 use super::{functions, proto, read, types};
@@ -10,7 +10,7 @@ use farpool_model::{
     Aggregate, AggregateFunction, Error, Expr, Result, SketchParameters, StateFunction, limits,
 };
 
-/// The keys of the one grouping set that an aggregation may have.
+/// Returns the keys of the single grouping set that an aggregation may have.
 pub(super) fn grouping_expressions(relation: &proto::AggregateRel) -> Result<Vec<Bytes>> {
     let grouping: proto::Grouping = match relation.groupings.as_slice() {
         [] => return Ok(Vec::new()),
@@ -28,7 +28,7 @@ pub(super) fn grouping_expressions(relation: &proto::AggregateRel) -> Result<Vec
     grouping.expression_references.iter().map(expression).collect()
 }
 
-/// The aggregate that a measure means; one that is not done here has an opaque argument.
+/// Decodes a measure to an aggregate; one that is not supported gets an opaque argument.
 pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot]) -> Result<Aggregate> {
     let Some(call) = &measure.measure else {
         return Err(Error::invalid("an aggregate without a function"));
@@ -36,7 +36,7 @@ pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot
     reader.charge(limits::EXPR_NODE_BYTES)?;
     let filter = measure.filter.as_ref().map(|filter| reader.expression(filter, columns)).transpose()?;
     let arguments = reader.arguments(&call.arguments, &call.args, columns, 0)?;
-    // An aggregate that is not done here is refused for what it is an aggregate of.
+    // Keeps the inputs of an unsupported aggregate, so that it is refused with its reason.
     let opaque = |reason| {
         let (Ok(values) | Err(values)) = &arguments;
         let inputs = values.iter().chain(&filter).cloned().collect();
@@ -66,7 +66,7 @@ pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot
     let types = arguments.iter().map(|argument| argument.data_type(reader.schema()));
     let declared = call.output_type.as_ref().and_then(|t| types::read_type(t, reader.extensions().types()));
     let (accepted, usual) = match types.collect::<Result<Vec<DataType>>>() {
-        // What is wrong with the argument is reported with the argument.
+        // An invalid argument is reported by its own check later.
         Err(_) => (true, Some(DataType::Int64)),
         Ok(types) => {
             let accepted = declared.as_ref().is_some_and(|declared| function.accepts(&types, declared));
@@ -84,7 +84,7 @@ pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot
     Ok(Aggregate { name, function, arguments, filter, data_type })
 }
 
-/// The function with the parameters that its options give, and the other options.
+/// Applies the options that are parameters of the function; returns it and the other options.
 fn with_options(
     function: AggregateFunction,
     call: &proto::AggregateFunction,
@@ -113,7 +113,7 @@ fn with_options(
     Ok((state.into(), others))
 }
 
-/// Why a call of a known aggregate function is not done here.
+/// The reason why a call of a known aggregate function is not supported, if so.
 fn refused_aggregate(
     function: AggregateFunction,
     call: &proto::AggregateFunction,

@@ -1,4 +1,5 @@
-//! Plans to programs: relations over one table, read from the table outwards. The model composes them.
+//! Decodes plans to programs: relations over one table, read from the table outwards. The model composes
+//! them.
 
 use super::aggregates::{grouping_expressions, measure};
 use super::encode::TABLE_VERSION_TYPE;
@@ -11,18 +12,19 @@ use farpool_model::compose::{Refusal, Slot, Stack, check_width, not_done};
 use farpool_model::{Error, Expr, Program, Result, TableName, Value, Version, limits};
 use std::collections::HashMap;
 
-/// The program of a plan over one table. `schema_of` gives the canonical schema of a table.
+/// Decodes a plan over one table to a program. `schema_of` returns the canonical schema of a table.
 ///
 /// # Errors
 /// `Corrupt` when the bytes are damaged; `OverLimit` when the plan is too large, too deep or has too many
-/// nodes; `Invalid` when it has a relation that is not done here, or does not fit the table; and what
-/// `schema_of` returns.
+/// nodes; `Invalid` when it has an unsupported relation, or does not fit the table; and what `schema_of`
+/// returns.
 pub fn decode_program(plan: &[u8], schema_of: &dyn Fn(&TableName) -> Result<SchemaRef>) -> Result<Program> {
     decode_program_within(plan, schema_of, &|_| Ok(()))
 }
 
-/// As [`decode_program`], within bounded memory: `holds` is told, before it is taken, how many bytes the plan takes in all while it
-/// is decoded and compiled. This is a bound, and may go down again.
+/// As [`decode_program`], within bounded memory: `holds` is called, before memory is allocated, with the
+/// total bytes that decoding and compiling the plan take so far. This is an upper bound, and may decrease
+/// again.
 ///
 /// # Errors
 /// As [`decode_program`], and what `holds` returns.
@@ -51,7 +53,7 @@ pub fn decode_program_within(
         Some(PlanRelType::Rel(input)) => (input, None),
         None => return Err(Error::invalid("the plan has no relation")),
     };
-    // From the root down to the table, then back.
+    // From the root down to the table; they are applied in reverse below.
     let mut relations = vec![relation_of(&input)?];
     while let Some(input) = input_of(&relations[relations.len() - 1])? {
         if relations.len() >= limits::PLAN_RELATIONS_MAX {
@@ -78,7 +80,7 @@ fn relation_of(bytes: &Bytes) -> Result<RelType> {
     relation.ok_or_else(|| Error::invalid("the plan has a relation of a kind that is not known here"))
 }
 
-/// The input of a relation that is done here; none for the table itself.
+/// Returns the input of a supported relation; `None` for the table itself.
 fn input_of(relation: &RelType) -> Result<Option<Bytes>> {
     let what = match relation {
         RelType::Read(_) => return Ok(None),
@@ -104,7 +106,7 @@ fn input_of(relation: &RelType) -> Result<Option<Bytes>> {
     Err(not_done(what))
 }
 
-/// An enhancement changes what a plan means, so one that is not known cannot be passed over.
+/// Rejects enhancements: they change the meaning of a plan, so an unknown one cannot be ignored.
 fn refuse_enhancement(extension: Option<&proto::AdvancedExtension>) -> Result<()> {
     match extension.and_then(|e| e.enhancement.as_ref()) {
         Some(any) => Err(not_done(format!("the enhancement {:?}", any.type_url))),
@@ -122,7 +124,7 @@ fn table_of(read_rel: &proto::ReadRel) -> Result<(TableName, Option<Version>)> {
         }
         None => return Err(Error::invalid("the plan does not say which table it reads")),
     };
-    // A name may be qualified by catalog and schema, which mean nothing to the pool.
+    // A name may be qualified by catalog and schema, which the pool does not have.
     let name = table.names.last().ok_or_else(|| Error::invalid("the table has no name"))?;
     let enhancement = table.advanced_extension.as_ref().and_then(|e| e.enhancement.as_ref());
     let version = match enhancement {
@@ -138,7 +140,7 @@ fn table_of(read_rel: &proto::ReadRel) -> Result<(TableName, Option<Version>)> {
     Ok((TableName::new(name.clone())?, version))
 }
 
-/// The relations that are read so far, from the table outwards.
+/// The relations applied so far, from the table outwards.
 struct Scan<'a> {
     reader: Reader<'a>,
     stack: Stack,
@@ -149,7 +151,7 @@ impl<'a> Scan<'a> {
         refuse_enhancement(relation.advanced_extension.as_ref())?;
         let stack = Stack::scan(base_columns(&reader, relation.base_schema.as_ref())?);
         let mut scan = Scan { reader, stack };
-        // The filter sees the whole table, before the mask.
+        // The filter refers to all columns of the table, before the mask.
         if let Some(filter) = &relation.filter {
             scan.stack.filter(|columns| scan.reader.expression(filter, columns))?;
         }
@@ -191,13 +193,13 @@ impl<'a> Scan<'a> {
         self.finish(common.as_ref())
     }
 
-    /// Appends the columns of a projection; true when its mapping has been applied already.
+    /// Appends the columns of a projection; returns whether its output mapping has been applied already.
     fn project(&mut self, project: &proto::ProjectRel) -> Result<bool> {
         if self.stack.columns().is_some() {
             self.stack.append(|columns| computed(&self.reader, project, columns))?;
             return Ok(false);
         }
-        // Above an aggregation, columns may be given again or left out, but not computed with.
+        // Above an aggregation, columns may be repeated or left out, but not computed with.
         let mut places: Vec<i32> = (0..self.stack.width() as i32).collect();
         for expression in &project.expressions {
             check_width(places.len() + 1)?;
@@ -243,7 +245,7 @@ impl<'a> Scan<'a> {
         if constant(&fetch.offset_expr, fetch.offset)?.unwrap_or(0) != 0 {
             return Err(not_done("an offset"));
         }
-        // -1 is how older plans say "all".
+        // -1 means all rows in older plans.
         let count = match constant(&fetch.count_expr, fetch.count)? {
             None | Some(-1) => return Ok(()),
             Some(count) => u64::try_from(count)
@@ -253,7 +255,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Applies what all relations have in common: which columns go on.
+    /// Applies the common part of a relation: the selection of its output columns.
     fn finish(&mut self, common: Option<&proto::RelCommon>) -> Result<()> {
         let Some(common) = common else { return Ok(()) };
         refuse_enhancement(common.advanced_extension.as_ref())?;
@@ -263,7 +265,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Keeps the columns at these places, in this order.
+    /// Keeps the columns at the indices `places`, in this order.
     fn emit(&mut self, places: &[i32]) -> Result<()> {
         check_width(places.len())?;
         let width = self.stack.width();
@@ -276,7 +278,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The columns that a projection adds to `columns`, those of its input.
+/// Computes the columns that a projection adds to those of its input, `columns`.
 fn computed(reader: &Reader, project: &proto::ProjectRel, columns: &[Slot]) -> Result<Vec<Slot>> {
     let mut made = Vec::with_capacity(project.expressions.len().min(limits::COLUMNS_MAX));
     for expression in &project.expressions {
@@ -293,7 +295,7 @@ fn no_column(place: i32, width: usize) -> Error {
     Error::invalid(format!("the plan refers to column {place} of a relation that has {width}"))
 }
 
-/// The columns of the table in the order of the plan's own idea of its schema, matched by name.
+/// Returns the table's columns in the order of the schema that the plan declares, matched by name.
 fn base_columns(reader: &Reader, base: Option<&proto::NamedStruct>) -> Result<Vec<Slot>> {
     let schema = reader.schema();
     let column = |index: usize| Slot::new(schema.field(index).name(), Expr::Column(index));
@@ -337,7 +339,7 @@ fn check_declared(schema: &Schema, index: usize, declared: Option<&DataType>) ->
     }
 }
 
-/// The constant that a limit or an offset is; none for NULL, which limits nothing.
+/// Decodes a limit or an offset, which must be a constant; `None` for NULL, which means no limit.
 fn count_of(reader: &Reader, bytes: &Bytes) -> Result<Option<i64>> {
     let literal = match read::<proto::Expression>(bytes)?.rex_type {
         Some(RexType::Literal(literal)) => types::read_literal(&literal, reader.extensions().types())?,

@@ -1,4 +1,5 @@
-//! Programs to plans: Read → Filter → Project or Aggregate → Sort → Fetch, each only where the program has it.
+//! Encodes programs as plans: Read → Filter → Project or Aggregate → Sort → Fetch, each only where the
+//! program has it.
 
 use super::functions::{self, ARITHMETIC, ARITHMETIC_DECIMAL, Function};
 use super::order;
@@ -13,10 +14,10 @@ use farpool_model::{
 };
 use prost::Message;
 
-/// The version of Substrait that is written.
+/// The version of Substrait in encoded plans.
 const SUBSTRAIT_VERSION: (u32, u32, u32) = (0, 85, 0);
 
-/// The plan of a program over a table with this schema, which is canonical.
+/// Encodes a program over a table with this schema, which is canonical.
 ///
 /// # Errors
 /// `OverLimit` when the plan is too large or too deep; `Invalid` when a type is not canonical.
@@ -35,7 +36,7 @@ pub fn encode_program(program: &Program, table_schema: &Schema) -> Result<Vec<u8
     if !program.order.is_empty() {
         input = relation(RelType::Sort(order::write(&program.order, input)));
     }
-    // More rows than a signed count can name is no limit at all; but a sort has to have one.
+    // A limit beyond the signed range is no limit; but a sort must have one.
     let most = (!program.order.is_empty()).then_some(i64::MAX);
     if let Some(count) = program.limit.and_then(|limit| i64::try_from(limit).ok().or(most)) {
         let count = Literal::new(Value::Int(count.into()), DataType::Int64)?;
@@ -58,9 +59,9 @@ pub fn encode_program(program: &Program, table_schema: &Schema) -> Result<Vec<u8
 
 struct Encoder<'a> {
     schema: &'a Schema,
-    /// Extension and name of each function that is used; its anchor is its place, from 1.
+    /// Extension and name of each function in use; its anchor is its index plus 1.
     functions: Vec<(&'static str, &'static str)>,
-    /// Whether our type of timestamps in a zone is used, and so has to be declared.
+    /// Whether our type of timestamps with a time zone is in use, and must be declared.
     has_zones: bool,
 }
 
@@ -214,7 +215,8 @@ impl Encoder<'_> {
 
     fn call(&mut self, function: Function, parts: &[&Expr], whole: &Expr, depth: usize) -> Result<Bytes> {
         let arguments = parts.iter().map(|part| self.argument(part, depth)).collect::<Result<_>>()?;
-        // Only arithmetic has a type that is not boolean; one that is not well typed travels without.
+        // Only arithmetic has a type other than boolean; an expression that is not well typed is sent without
+        // one.
         let data_type = match function {
             Function::Arithmetic(_) | Function::Negate => whole.data_type(self.schema).ok(),
             _ => Some(DataType::Boolean),
@@ -223,8 +225,8 @@ impl Encoder<'_> {
         Ok(self.scalar_function(function, arguments, options, data_type))
     }
 
-    /// That a result which its type does not hold is an error, where there may be one: a node from before it was
-    /// leaves the function to the client then.
+    /// Returns the option that overflow is an error, for a function that may overflow: a node that does not
+    /// know the option then leaves the function to the client.
     fn overflow(
         &self,
         function: Function,
@@ -236,7 +238,7 @@ impl Encoder<'_> {
         let may_overflow = match function {
             Function::Arithmetic(Add | Subtract | Multiply) | Function::Negate => true,
             Function::Arithmetic(Divide) => is_decimal,
-            // The others give no number, or a remainder, which always fits.
+            // The other functions do not return numbers, except for the remainder, which always fits.
             _ => false,
         };
         if !may_overflow {
@@ -247,7 +249,7 @@ impl Encoder<'_> {
             .and_then(|facts| Facts::node_may_fail(whole, self.schema, &facts.iter().collect::<Vec<_>>()));
         match may_fail {
             Ok(false) => Vec::new(),
-            // One that is not well typed travels as if it might fail.
+            // An expression that is not well typed is sent as if it might fail.
             Ok(true) | Err(_) => vec![option(functions::OVERFLOW, functions::ERROR)],
         }
     }
@@ -316,7 +318,7 @@ impl Encoder<'_> {
         types::write_type(data_type, nullability)
     }
 
-    /// The anchor of a function.
+    /// Returns the anchor of a function, declaring it if need be.
     fn function(&mut self, name: &'static str, urn: &'static str) -> u32 {
         let used = self.functions.iter().position(|function| *function == (urn, name));
         let place = used.unwrap_or_else(|| {
@@ -369,10 +371,10 @@ impl Encoder<'_> {
     }
 }
 
-/// The type under which the version of a table travels.
+/// Type URL of the table version within a plan.
 pub(super) const TABLE_VERSION_TYPE: &str = "type.googleapis.com/farpool.TableVersion";
 
-/// The parameters of a state, as options of its function; other functions have none.
+/// Returns the parameters of a state as options of its function; other functions have none.
 fn options(accumulation: Accumulation) -> Vec<Bytes> {
     let (name, value) = match accumulation {
         Accumulation::State(StateFunction::Sketch(parameters)) => {

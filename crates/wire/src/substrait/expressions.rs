@@ -1,9 +1,9 @@
-//! Expressions of a plan, over the columns of whatever relation they stand in, to expressions over the
-//! columns of the table: references are replaced by what they refer to ([`Slot`]).
+//! Decodes the expressions of a plan, which refer to the columns of the relation they stand in, to
+//! expressions over the columns of the table: references are replaced by what they refer to ([`Slot`]).
 //!
 //! Invariant: nesting and bytes are counted before anything is decoded deeper or copied, so that a plan of
-//! projections that double one another, or that refer to a long constant over and over, is refused instead of
-//! growing without bound. A pattern is compiled once, and all patterns of a plan together are bounded.
+//! projections that double one another, or that refer to a long constant over and over, is rejected instead
+//! of growing without bound. A pattern is compiled once, and all patterns of a plan together are bounded.
 
 use super::functions::{self, Function};
 use super::proto::{self, ArgType, ReferenceType, RexType, RootType, SegmentType};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// The functions and types that a plan declares.
 #[derive(Default)]
 pub(super) struct Extensions {
-    /// Name and extension by anchor.
+    /// Name and extension of each function, by anchor.
     functions: HashMap<u32, (String, Arc<str>)>,
     types: TypeNames,
 }
@@ -29,20 +29,20 @@ pub(super) struct Extensions {
 pub(super) struct Reader<'a> {
     extensions: &'a Extensions,
     schema: &'a Schema,
-    /// Bounds the expressions that are made.
+    /// Bounds the total size of the decoded expressions.
     allowance: Allowance,
-    /// What became of the patterns so far, and bytes of further ones.
+    /// Results of compiling patterns so far, and the bytes left for further ones.
     patterns: RefCell<HashMap<(String, bool), Result<Pattern, String>>>,
     pattern_bytes_left: Cell<usize>,
-    /// Bytes that the plan takes by now, and who is told of more.
+    /// Total bytes that the plan takes so far, and the callback that is told of more.
     bytes_held: Cell<usize>,
     holds: &'a dyn Fn(usize) -> Result<()>,
 }
 
-/// How often what is made of a plan is held: as it was decoded, and compiled.
+/// Number of copies of a decoded plan in memory: as decoded, and compiled.
 const FORMS: usize = 2;
 
-/// Bytes that a byte of a regular expression counts for that cannot be used: parsing it may have made as many.
+/// Bytes charged per byte of an invalid regular expression: parsing it may have allocated as many.
 const PARSED_BYTES: usize = 2048;
 
 impl Extensions {
@@ -69,7 +69,7 @@ impl Extensions {
                     short(&t.name)?;
                     extensions.types.insert(t.anchor, t.name);
                 }
-                // Variations of types are known by their number alone.
+                // Type variations are identified by number alone.
                 Some(proto::MappingType::TypeVariation(_)) | None => {}
             }
         }
@@ -80,7 +80,7 @@ impl Extensions {
         &self.types
     }
 
-    /// The name of a function, or why it has no meaning here.
+    /// The name of a function, or the reason why it is not supported.
     pub(super) fn function(&self, anchor: u32) -> Result<Result<&str, String>> {
         let Some((name, urn)) = self.functions.get(&anchor) else {
             return Err(Error::invalid(format!("the plan uses function {anchor} but does not declare it")));
@@ -92,7 +92,7 @@ impl Extensions {
     }
 }
 
-/// A name that is quoted for each use of it.
+/// Checks the length of a name, which is quoted in messages for each use of it.
 fn short(name: &str) -> Result<&str> {
     if name.len() <= limits::NAME_BYTES_MAX {
         return Ok(name);
@@ -104,7 +104,7 @@ fn short(name: &str) -> Result<&str> {
     )))
 }
 
-/// Counts bytes of expressions that are about to be made.
+/// Charges for expressions before they are made.
 impl Budget for Reader<'_> {
     fn charge(&self, bytes: usize) -> Result<()> {
         self.allowance.charge(bytes)?;
@@ -113,7 +113,8 @@ impl Budget for Reader<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of a plan whose messages take `bytes_held`; `holds` is told of what comes on top of that.
+    /// Creates a reader for a plan whose messages take `bytes_held`; `holds` is told of what comes on top of
+    /// that.
     pub(super) fn new(
         extensions: &'a Extensions,
         schema: &'a Schema,
@@ -139,12 +140,12 @@ impl<'a> Reader<'a> {
         self.schema
     }
 
-    /// The expression that stands in a relation with these columns.
+    /// Decodes an expression in a relation with the columns `columns`.
     pub(super) fn expression(&self, bytes: &Bytes, columns: &[Slot]) -> Result<Expr> {
         self.at(bytes, columns, 0)
     }
 
-    /// The column that an expression is a plain reference to.
+    /// Returns the index of the column if an expression is a plain reference to one.
     pub(super) fn reference(&self, bytes: &Bytes) -> Result<Option<usize>> {
         match read::<proto::Expression>(bytes)?.rex_type {
             Some(RexType::Selection(reference)) => Ok(field(&reference)),
@@ -152,7 +153,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Tells of bytes that are there in all their forms from now on.
+    /// Reports bytes that will be held in all forms.
     fn hold(&self, bytes: usize) -> Result<()> {
         self.bytes_held.set(self.bytes_held.get() + FORMS * bytes);
         (self.holds)(self.bytes_held.get())
@@ -233,7 +234,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The arguments of a function; an `Err` with those that are values when one of them is not.
+    /// Decodes the arguments of a function; `Err` with those that are values when some are not.
     pub(super) fn arguments(
         &self,
         arguments: &[Bytes],
@@ -255,7 +256,7 @@ impl<'a> Reader<'a> {
         Ok(if all_values { Ok(values) } else { Err(values) })
     }
 
-    /// The function of these arguments; an `Err` with them when it has no meaning for them.
+    /// Applies a function to its arguments; `Err` with the arguments when it does not support them.
     fn apply(&self, function: Function, mut arguments: Vec<Expr>) -> Result<Result<Expr, Vec<Expr>>> {
         let one = |arguments: Vec<Expr>| arguments.try_into().map(|[e]: [Expr; 1]| e);
         let two = |arguments: Vec<Expr>| arguments.try_into().map(|[l, r]: [Expr; 2]| (l, r));
@@ -310,7 +311,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The compiled pattern, or why it is not done here.
+    /// Returns the compiled pattern, or the reason why it is not supported.
     fn pattern(&self, text: &str, case_insensitive: bool) -> Result<Result<Pattern, String>> {
         let key = (text.to_string(), case_insensitive);
         if let Some(known) = self.patterns.borrow().get(&key) {
@@ -343,7 +344,7 @@ impl<'a> Reader<'a> {
     }
 
     fn between(&self, value: Expr, low: Expr, high: Expr) -> Result<Expr> {
-        // Both halves have the value.
+        // The value is copied, since both comparisons need it.
         self.charge(value.bytes() + 2 * limits::EXPR_NODE_BYTES)?;
         let low = self.compare(CompareOp::GtEq, value.clone(), low);
         let high = self.compare(CompareOp::LtEq, value, high);
@@ -374,7 +375,7 @@ impl<'a> Reader<'a> {
         if let Some(literals) = options.iter().map(as_literal).collect::<Option<Vec<Literal>>>() {
             return Ok(Expr::InList(Box::new(value), literals));
         }
-        // A list with other values than constants: the disjunction that IN stands for.
+        // A list with values other than constants becomes the disjunction that IN stands for.
         self.charge(options.len().saturating_mul(value.bytes() + limits::EXPR_NODE_BYTES))?;
         let equal = |option| Expr::compare(CompareOp::Eq, value.clone(), option);
         Ok(Expr::Or(options.into_iter().map(equal).collect()))
@@ -402,7 +403,7 @@ impl<'a> Reader<'a> {
             };
             let when = self.at(when, columns, depth)?;
             match (&clause.then, &base) {
-                // CASE value WHEN …, as DataFusion writes it: the value stands first, without a THEN.
+                // The form CASE value WHEN …, as DataFusion writes it: the value comes first, without a THEN.
                 (None, _) if place == 0 => base = Some(when),
                 (None, _) => return Err(Error::invalid("a CASE without a THEN")),
                 (Some(then), None) => branches.push((when, self.at(then, columns, depth)?)),
@@ -417,8 +418,8 @@ impl<'a> Reader<'a> {
         Ok(Expr::Case { branches, otherwise: otherwise.map(Box::new) })
     }
 
-    /// A constant timestamp with the zone of what it is compared with: Substrait forgets zones, and the
-    /// instant is the same.
+    /// Gives a constant timestamp the time zone of what it is compared with: Substrait does not keep zones,
+    /// and the instant is the same.
     fn in_zone_of(&self, expr: Expr, other: &Expr) -> Expr {
         let Expr::Literal(literal) = &expr else { return expr };
         let DataType::Timestamp(unit, Some(_)) = literal.data_type() else { return expr };
@@ -433,9 +434,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The position that a reference to a column of the input means; none for any other reference.
+/// Returns the index of a column reference to the input; `None` for any other reference.
 fn field(reference: &proto::FieldReference) -> Option<usize> {
-    // Producers may leave the root out where there is only one.
+    // Producers may omit the root type where only one is possible.
     if !matches!(reference.root_type, Some(RootType::RootReference(_)) | None) {
         return None;
     }
@@ -448,7 +449,7 @@ fn field(reference: &proto::FieldReference) -> Option<usize> {
     }
 }
 
-/// Something that has no meaning here, of which it is not known what it reads.
+/// An unsupported expression whose inputs are not known.
 fn opaque(reason: &str) -> Expr {
     Expr::opaque(reason, Vec::new())
 }
@@ -463,7 +464,7 @@ fn text(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// The set of keys in the arguments of `in_set`.
+/// Returns the bytes of the key set in the arguments of `in_set`.
 fn keys_of(arguments: &[Expr]) -> Option<&[u8]> {
     let Some(Expr::Literal(keys)) = arguments.last() else { return None };
     match keys.value() {
@@ -472,8 +473,8 @@ fn keys_of(arguments: &[Expr]) -> Option<&[u8]> {
     }
 }
 
-/// The LIKE pattern that a call of a matching function means, and whether case makes no difference. None
-/// when its arguments are not a value and constants.
+/// Returns the LIKE pattern of a call of a matching function, and whether it ignores case. `None` when the
+/// arguments are not a value and constants.
 fn pattern_of(function: Function, arguments: &[Expr]) -> Option<(String, bool)> {
     let part = || match arguments {
         [_, part] => text(part).map(escaped),
@@ -493,7 +494,7 @@ fn pattern_of(function: Function, arguments: &[Expr]) -> Option<(String, bool)> 
     Some((pattern, matches!(function, Function::Like { case_insensitive: true })))
 }
 
-/// The text as a LIKE pattern that matches just it.
+/// Escapes a text to a LIKE pattern that matches exactly this text.
 fn escaped(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for c in text.chars() {
@@ -505,7 +506,7 @@ fn escaped(text: &str) -> String {
     pattern
 }
 
-/// A pattern with another escape character, or none, as one with the backslash, which is ours.
+/// Rewrites a pattern with another escape character, or none, to one with the backslash, which ours use.
 fn with_backslash(pattern: &str, escape: Option<&Expr>) -> Option<String> {
     let escape = match escape {
         None => return Some(pattern.to_string()),

@@ -1,15 +1,15 @@
-//! The functions that travel, by their names in Substrait's standard extensions. `docs/wire.md` lists them.
+//! The supported functions, by their names in Substrait's standard extensions. `docs/wire.md` lists them.
 //!
-//! Names are matched without the signature that newer producers append (`equal:any_any`), in any case.
-//! Where a function belongs to an extension that is neither one of Substrait's nor ours, its name means
-//! nothing here; producers that name no extension are taken to mean the standard.
+//! Names are matched without the signature that newer producers append (`equal:any_any`), ignoring case. If a
+//! function belongs to an extension that is neither one of Substrait's nor ours, it is not supported; where a
+//! producer names no extension, the standard one is assumed.
 
 use super::proto;
 use arrow_schema::DataType;
 use farpool_model::aggregate::Extension;
 use farpool_model::{Aggregate, ArithmeticOp, CompareOp};
 
-/// Where names of Substrait's standard functions begin.
+/// Prefix of the URNs of Substrait's standard extensions.
 const STANDARD_URN: &str = "extension:io.substrait:";
 
 pub(super) const COMPARISON: &str = "extension:io.substrait:functions_comparison";
@@ -18,10 +18,10 @@ pub(super) const ARITHMETIC: &str = "extension:io.substrait:functions_arithmetic
 pub(super) const ARITHMETIC_DECIMAL: &str = "extension:io.substrait:functions_arithmetic_decimal";
 pub(super) const STRING: &str = "extension:io.substrait:functions_string";
 pub(super) const AGGREGATE: &str = "extension:io.substrait:functions_aggregate_generic";
-/// What Substrait has no name for.
+/// URN of our extension, for functions that Substrait has no name for.
 pub(super) const FARPOOL: &str = "extension:io.farpool:functions";
 
-/// The option that says what becomes of a result that its type does not hold.
+/// The option that selects the behaviour on overflow, and our value for it.
 pub(super) const OVERFLOW: &str = "overflow";
 pub(super) const ERROR: &str = "ERROR";
 /// The option that names the parameters of a sketch.
@@ -29,7 +29,7 @@ pub(super) const PARAMETERS: &str = "parameters";
 /// The option that says which rows count for a pair of columns.
 pub(super) const NULLS: &str = "nulls";
 
-/// A scalar function that has a meaning here.
+/// A supported scalar function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Function {
     Compare(CompareOp),
@@ -51,7 +51,8 @@ pub(super) enum Function {
     Opaque,
 }
 
-/// Every scalar function: name, extension, meaning. The first of several names is the one that is written.
+/// Every scalar function: name, extension, meaning. Of several names of a function, the first is used in
+/// encoding.
 pub(super) const SCALAR: &[(&str, &str, Function)] = &[
     ("equal", COMPARISON, Function::Compare(CompareOp::Eq)),
     ("not_equal", COMPARISON, Function::Compare(CompareOp::NotEq)),
@@ -84,18 +85,18 @@ pub(super) const SCALAR: &[(&str, &str, Function)] = &[
     ("opaque", FARPOOL, Function::Opaque),
 ];
 
-/// The scalar function of this name.
+/// Looks up a scalar function by name.
 pub(super) fn scalar(name: &str) -> Option<Function> {
     SCALAR.iter().find(|(known, ..)| *known == name).map(|(.., function)| *function)
 }
 
-/// Name and extension of a scalar function, as they are written.
+/// Returns name and extension of a scalar function for encoding.
 pub(super) fn scalar_name(function: Function) -> (&'static str, &'static str) {
     let found = SCALAR.iter().find(|(.., known)| *known == function);
     found.map(|(name, urn, _)| (*name, *urn)).expect("the table has every function")
 }
 
-/// The extension that an aggregate's name is written with. Decimals have one of their own for arithmetic.
+/// Returns the extension of an aggregate for encoding. Decimals have one of their own for arithmetic.
 pub(super) fn extension_of(aggregate: &Aggregate) -> &'static str {
     match aggregate.function.description().extension {
         Extension::Arithmetic if matches!(aggregate.data_type, DataType::Decimal128(..)) => {
@@ -105,7 +106,7 @@ pub(super) fn extension_of(aggregate: &Aggregate) -> &'static str {
     }
 }
 
-/// The name of an extension.
+/// The URN of an extension.
 pub(super) fn urn(extension: Extension) -> &'static str {
     match extension {
         Extension::Generic => AGGREGATE,
@@ -115,23 +116,23 @@ pub(super) fn urn(extension: Extension) -> &'static str {
     }
 }
 
-/// A function's name without its signature, in lower case.
+/// Returns a function's name without its signature, in lower case.
 pub(super) fn simple_name(name: &str) -> String {
     name.split(':').next().unwrap_or_default().to_ascii_lowercase()
 }
 
-/// Whether the names of an extension mean what the table above says.
+/// Whether the names of an extension have the meaning of the tables above.
 pub(super) fn is_known_extension(urn: &str) -> bool {
     urn.is_empty()
         || urn == "/"
         || urn == FARPOOL
         || urn.starts_with(STANDARD_URN)
-        // The addresses that older versions used: .../extensions/functions_comparison.yaml
+        // The URIs that older versions used: .../extensions/functions_comparison.yaml
         || urn.rsplit('/').next().is_some_and(|f| f.starts_with("functions_") && f.ends_with(".yaml"))
 }
 
-/// What an option of a function asks for that is not done here; `None` when all is well. Options that are
-/// not specified leave the choice to us.
+/// Returns what an option requires that is not supported; `None` when all are supported. Options without a
+/// preference leave the choice to us.
 pub(super) fn refused_option(options: &[proto::FunctionOption]) -> Option<String> {
     let refused = options.iter().find(|option| {
         let done: &[&str] = match option.name.to_ascii_lowercase().as_str() {
@@ -147,7 +148,7 @@ pub(super) fn refused_option(options: &[proto::FunctionOption]) -> Option<String
     Some(format!("option {} = {}", refused.name, refused.preference.join(" or ")))
 }
 
-/// Whether the options ask for letters to match whatever their case: the first choice that is known counts.
+/// Whether the options ask for case-insensitive matching: the first known preference counts.
 pub(super) fn wants_case_insensitive(options: &[proto::FunctionOption]) -> bool {
     let preferences = options
         .iter()

@@ -1,10 +1,10 @@
-//! Programs as Substrait plans, both ways: the standard form in which engines hand over what they want
-//! done (substrait.io, version 0.85; older plans are read too).
+//! Substrait plans, encoded from programs and decoded to them: the standard form in which engines hand over
+//! work (substrait.io, version 0.85; older plans are read too).
 //!
-//! What is written is Read → Filter → Project or Aggregate → Sort → Fetch. What is read is more: several
+//! Encoded plans are Read → Filter → Project or Aggregate → Sort → Fetch. The decoder accepts more: several
 //! projections and filters, composed into one program; see `docs/wire.md` for the whole list. A function or
-//! expression without a meaning here becomes [`farpool_model::Expr::Opaque`], so that the node can answer
-//! for the rest; a relation without one (a join, a window) is an error. Levels and nodes are counted before
+//! expression that is not supported becomes [`farpool_model::Expr::Opaque`], so that the node can answer for
+//! the rest; an unsupported relation (a join, a window) is an error. Levels and nodes are counted before
 //! anything is decoded deeper.
 
 mod aggregates;
@@ -24,12 +24,12 @@ pub use encode::encode_program;
 use farpool_model::AggregateFunction;
 use farpool_model::{Error, Result};
 
-/// Reads one message of a plan.
+/// Decodes one message of a plan.
 fn read<M: prost::Message + Default>(bytes: &bytes::Bytes) -> Result<M> {
     M::decode(bytes.clone()).map_err(|error| Error::corrupt(format!("a damaged plan: {error}")))
 }
 
-/// Name and extension of every function that has a meaning here, for the page that lists them.
+/// Returns name and extension of every supported function, to compare with the page that lists them.
 #[cfg(test)]
 pub(crate) fn function_names() -> Vec<(String, String)> {
     let scalar = functions::SCALAR.iter().map(|(name, urn, _)| (name.to_string(), urn.to_string()));

@@ -1,32 +1,34 @@
-//! How much memory reading a plan may take, from its bytes alone: nothing is read before that is known.
+//! Upper bound of the memory that decoding a plan takes, computed from its bytes before anything is decoded.
 //!
-//! Messages lie in one another, and which bytes are messages only the reader knows. Here every field that has a length
-//! is walked into as if it were one, as far as it can be, so that no fewer fields are counted than the reader may meet.
+//! Messages are nested, and only the decoder knows which bytes are messages. Here every length-delimited
+//! field is parsed as if it were a message, as far as possible, so that at least as many fields are counted
+//! as the decoder may meet.
 //!
-//! Invariant: each byte is looked at once, and nothing but the ends of the open messages is held.
+//! Invariant: each byte is examined once, and only the ends of the open messages are held in memory.
 
 use farpool_model::limits::PLAN_LEVELS_MAX;
 
-/// Bytes for each field: the largest element of a list that is read, while the list moves to twice its room.
+/// Bytes charged per field: the largest element of a decoded list, while the list is reallocated to twice its
+/// capacity.
 const FIELD_BYTES: usize = 3 * 40;
 
-/// Bytes for each byte: the copy that is read from, strings, and packed numbers, of which a byte becomes four and the
-/// list has up to twice the room.
+/// Bytes charged per byte: the copy that is decoded from, strings, and packed numbers, of which a byte
+/// becomes four and the list has up to twice the capacity.
 const BYTE_BYTES: usize = 8;
 
-/// The most bytes that the messages of `plan` take once they are read, without the expressions that are made of them.
+/// Maximum bytes that the messages of `plan` take when decoded, without the expressions made of them.
 pub(super) fn bytes_to_read(plan: &[u8]) -> usize {
     BYTE_BYTES * plan.len() + FIELD_BYTES * fields(plan)
 }
 
-/// Fields of the messages in `plan`, at most.
+/// Maximum number of fields of the messages in `plan`.
 fn fields(plan: &[u8]) -> usize {
     let (mut count, mut at) = (0, 0);
     let mut ends = vec![plan.len()];
     while let Some(end) = ends.last().copied() {
         let field = if at < end { field(&plan[..end], at) } else { None };
         let Some((start, length)) = field else {
-            // Its end, or no message after all.
+            // The end of the message, or it is not a message after all.
             at = end;
             ends.pop();
             continue;
@@ -42,8 +44,8 @@ fn fields(plan: &[u8]) -> usize {
     count
 }
 
-/// Where the field at `at` has its content, and how long that is, for fields that may be messages; 0 for others.
-/// `None` where there can be no field.
+/// Returns where the content of the field at `at` starts and its length, which is 0 for fields that cannot be
+/// messages. `None` where no valid field is.
 fn field(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     let (tag, start) = varint(bytes, at)?;
     if tag >> 3 == 0 {
@@ -56,7 +58,7 @@ fn field(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
             let (length, start) = varint(bytes, start)?;
             (start, usize::try_from(length).ok()?)
         }
-        // A group: its fields are passed over by the reader, and counted here.
+        // A group: the decoder skips its fields, and they are counted here.
         3 | 4 => (start, 0),
         5 => (start + 4, 0),
         _ => return None,
@@ -64,7 +66,7 @@ fn field(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     (length <= bytes.len().checked_sub(start)?).then_some((start, length))
 }
 
-/// The number at `at`, and where it ends.
+/// Decodes the variable-length integer at `at`; returns it and where it ends.
 fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let mut number = 0;
     for (place, byte) in bytes.get(at..)?.iter().take(10).enumerate() {
@@ -102,7 +104,7 @@ mod tests {
 
     #[test]
     fn what_is_no_message_is_passed_over() {
-        // Numbers without an end, field 0, a kind that there is not, a length beyond the end.
+        // Varints without an end, field 0, an unknown wire type, a length beyond the end.
         for bad in [&[0xff; 12][..], &[0, 0], &[0x0f, 1], &[0x0a, 5, 1], &[0x09, 1], &[0x0d]] {
             let options = vec![Bytes::copy_from_slice(bad), Bytes::new()];
             assert_eq!(fields(&list(options)), 3, "{bad:?}");

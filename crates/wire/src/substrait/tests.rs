@@ -1,4 +1,5 @@
-//! Programs survive the way through a plan; plans of DataFusion are understood; hostile ones are refused.
+//! Tests that programs survive encoding as plans, that plans of DataFusion are decoded, and that hostile ones
+//! are rejected.
 
 use super::proto::{self, RelType, RexType};
 use super::*;
@@ -82,7 +83,7 @@ fn any_arithmetic() -> impl Strategy<Value = ArithmeticOp> {
     proptest::sample::select(vec![Add, Subtract, Multiply, Divide, Modulo])
 }
 
-/// Expressions of any shape: what travels need not be well typed, so that the node can say what is wrong.
+/// Expressions of any shape: they need not be well typed, since the node reports what is wrong.
 fn any_expr(columns: usize) -> BoxedStrategy<Expr> {
     let leaf = prop_oneof![
         4 => (0..columns).prop_map(Expr::Column),
@@ -208,7 +209,7 @@ proptest! {
 
     #[test]
     fn every_program_round_trips((program, schema) in any_program()) {
-        // By text, so that NaN equals itself.
+        // Compared as text, so that NaN equals itself.
         prop_assert_eq!(format!("{:?}", round_trip(&program, &schema)), format!("{program:?}"));
     }
 
@@ -517,7 +518,7 @@ fn what_a_plan_takes_is_told_before_it_is_taken() {
         let decoded = decode(usize::MAX).unwrap();
         let most = told.borrow().iter().copied().max().unwrap();
         assert!(most >= 2 * decoded.check_size().unwrap() + plan.len(), "{most}");
-        // It ends at the first step that is too much.
+        // Decoding ends at the first step beyond the limit.
         told.take();
         assert_eq!(decode(most - 1).unwrap_err().message, "no more");
         assert_eq!(told.borrow().iter().filter(|bytes| **bytes >= most).count(), 1);
@@ -537,7 +538,7 @@ fn a_plan_that_does_not_fit_the_table_says_where() {
     let retyped =
         small_schema().fields().iter().map(|f| Field::new(f.name(), DataType::Int64, true)).collect();
     assert!(decode_over(retyped).unwrap_err().message.contains("Utf8View"));
-    // Another order of columns is no harm: they are matched by name.
+    // Another order of columns works: they are matched by name.
     let turned: Vec<Field> = small_schema().fields().iter().rev().map(|f| f.as_ref().clone()).collect();
     assert_eq!(decode_over(turned).unwrap().filter, Some(Expr::IsNull(Box::new(Expr::Column(0)))));
 }
@@ -568,7 +569,7 @@ fn items() -> SchemaRef {
         Field::new("price", DataType::Decimal128(15, 2), true),
         Field::new("ship", DataType::Date32, true),
         Field::new("at", micros(None), true),
-        // Substrait says UTC of every zone; the table may have another.
+        // Substrait has only UTC; the table may have another time zone.
         Field::new("zoned", micros(Some("Europe/Berlin")), true),
         Field::new("name", DataType::Utf8View, true),
         Field::new("score", DataType::Float64, true),
@@ -576,7 +577,7 @@ fn items() -> SchemaRef {
     ]))
 }
 
-/// What a program does, as text.
+/// Formats a program as text.
 fn shown(program: &Program, schema: &Schema) -> String {
     let mut text = String::new();
     if let Some(filter) = &program.filter {
@@ -609,7 +610,7 @@ fn shown(program: &Program, schema: &Schema) -> String {
     text.trim_end().to_string()
 }
 
-/// Plans as DataFusion 55.0 serialises them: the query, what it must be read as, and the bytes.
+/// Plans as DataFusion 55.0 serialises them: the query, the expected program, and the bytes.
 #[test]
 fn plans_of_datafusion_are_understood() {
     let cases = include_str!("../../testdata/datafusion_plans.txt");

@@ -1,8 +1,8 @@
-//! Types and constants, both ways.
+//! Types and constants, encoded and decoded.
 //!
-//! Integers without sign are type variation 1 of the signed ones, as DataFusion writes them. Timestamps in
-//! a zone other than UTC are our own type, `timestamp_zone(precision, zone)`, because Substrait's forget
-//! the zone. Strings and binaries of whatever container are held as views.
+//! Unsigned integers are type variation 1 of the signed ones, as in DataFusion. Timestamps in a time zone
+//! other than UTC have a type of our own, `timestamp_zone(precision, zone)`, because Substrait's types do not
+//! keep the zone. Strings and binaries, whatever their layout, are read as views.
 
 use super::functions::FARPOOL;
 use super::proto::{self, Kind, LiteralType, NULLABLE, ParameterKind};
@@ -12,22 +12,22 @@ use farpool_model::{Error, Literal, Result, Value, limits, schema};
 use prost::Message;
 use std::collections::HashMap;
 
-/// The type variation of integers without sign. It is not declared, because DataFusion, which has the same
-/// convention, refuses plans that declare a variation.
+/// The type variation of unsigned integers. It is not declared, because DataFusion, which has the same
+/// convention, rejects plans that declare a variation.
 const UNSIGNED_VARIATION: u32 = 1;
-/// The name of our type of timestamps in a zone.
+/// The name of our type of timestamps with a time zone.
 pub(super) const ZONED_TYPE: &str = "timestamp_zone";
-/// The number under which our encoder declares it.
+/// The anchor under which our encoder declares that type.
 pub(super) const ZONED_ANCHOR: u32 = 1;
-/// The extension that has our types.
+/// The extension that defines our types.
 pub(super) const TYPES_URN: &str = FARPOOL;
 
 const UTC: &str = "UTC";
 
-/// The names of the user-defined types of a plan, by their anchors.
+/// The names of the user-defined types of a plan, by anchor.
 pub(super) type TypeNames = HashMap<u32, String>;
 
-/// The Substrait type of a canonical type; none for other types.
+/// Encodes a canonical type; `None` for other types.
 pub(super) fn write_type(data_type: &DataType, nullability: i32) -> Option<proto::Type> {
     let simple = |type_variation_reference| proto::Simple { type_variation_reference, nullability };
     let sized = |size| proto::WithSize { size, type_variation_reference: 0, nullability };
@@ -67,7 +67,7 @@ pub(super) fn write_type(data_type: &DataType, nullability: i32) -> Option<proto
     Some(proto::Type { kind: Some(kind) })
 }
 
-/// The canonical type of a Substrait type; none when farpool does not hold it.
+/// Decodes a type to a canonical one; `None` when farpool does not support it.
 pub(super) fn read_type(r#type: &proto::Type, names: &TypeNames) -> Option<DataType> {
     let signed = |simple: &proto::Simple, signed: DataType, unsigned: DataType| {
         if simple.type_variation_reference == UNSIGNED_VARIATION { unsigned } else { signed }
@@ -94,7 +94,7 @@ pub(super) fn read_type(r#type: &proto::Type, names: &TypeNames) -> Option<DataT
     })
 }
 
-/// The constant as Substrait writes it.
+/// Encodes a constant.
 pub(super) fn write_literal(literal: &Literal) -> Result<proto::Literal> {
     let data_type = literal.data_type();
     let null = || write_type(data_type, NULLABLE).map(LiteralType::Null);
@@ -119,7 +119,7 @@ pub(super) fn write_literal(literal: &Literal) -> Result<proto::Literal> {
 }
 
 fn write_integer(value: i128, data_type: &DataType) -> Option<LiteralType> {
-    // The ranges were checked when the literal was made; integers without sign keep their 64 bits.
+    // The ranges were checked when the literal was made; unsigned integers keep their 64 bits.
     let (narrow, wide) = (value as i32, value as i64);
     let at = |unit: &TimeUnit| proto::PrecisionTimestampValue { precision: precision(*unit), value: wide };
     Some(match data_type {
@@ -153,7 +153,7 @@ fn write_integer(value: i128, data_type: &DataType) -> Option<LiteralType> {
     })
 }
 
-/// The constant that Substrait means; `Ok(None)` when farpool does not hold such values.
+/// Decodes a constant; `Ok(None)` when farpool does not support its type.
 ///
 /// # Errors
 /// `Invalid` when the value does not belong to its type.
@@ -162,7 +162,7 @@ pub(super) fn read_literal(literal: &proto::Literal, names: &TypeNames) -> Resul
         return Err(Error::invalid("a constant without a value"));
     };
     let is_unsigned = literal.type_variation_reference == UNSIGNED_VARIATION;
-    // Producers send unsigned values as their bits or as their value; both have the same low bits.
+    // Producers send unsigned values as their bits or as their value; the low bits are the same.
     let integer = |value: i64, signed: DataType, unsigned: DataType| match (is_unsigned, &unsigned) {
         (false, _) => (Value::Int(value.into()), signed),
         (true, DataType::UInt8) => (Value::Int((value as u8).into()), unsigned),
@@ -223,8 +223,8 @@ fn read_user_defined(value: &proto::UserDefinedValue, names: &TypeNames) -> Resu
     }
 }
 
-/// Whether an expression of type `actual` may stand where a plan expects `declared`: the same type, but
-/// for the zone of a timestamp, which Substrait forgets.
+/// Whether an expression of type `actual` may stand where a plan declares `declared`: the same type, except
+/// for the zone of a timestamp, which Substrait does not keep.
 pub(super) fn agree(declared: &DataType, actual: &DataType) -> bool {
     match (declared, actual) {
         (DataType::Timestamp(a, Some(_)), DataType::Timestamp(b, Some(_))) => a == b,
@@ -232,7 +232,7 @@ pub(super) fn agree(declared: &DataType, actual: &DataType) -> bool {
     }
 }
 
-/// Whether our own type is needed.
+/// Whether the type needs our own type of timestamps with a time zone.
 pub(super) fn is_zoned(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(_, Some(zone)) if &**zone != UTC)
 }

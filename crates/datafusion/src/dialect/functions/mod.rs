@@ -1,6 +1,6 @@
-//! Functions that the engine has under another name, or can compute with its own: those take the place of a call, so
-//! that they mean the same over a file and in a pool. The engine's own functions, and those that an application
-//! registers, go before these.
+//! Rewrites calls of functions that the engine has under another name, or that its own functions can compute,
+//! so that they mean the same over a file and in a pool. The engine's own functions, and those that an
+//! application registers, take precedence.
 
 mod table;
 #[cfg(test)]
@@ -17,15 +17,15 @@ use datafusion::sql::sqlparser::ast::{
 use farpool_model::limits;
 use table::{FUNCTIONS, Function, Means};
 
-/// Puts the engine's functions in the places of others, in one statement.
+/// Rewrites function calls in one statement.
 pub(super) struct Functions<'a> {
     pub state: &'a SessionState,
-    /// Parts of expressions that were written more than once for it: a call of a call may double each time.
+    /// Number of expression parts that were duplicated: nested calls may double it at each level.
     pub copied: usize,
 }
 
 impl Functions<'_> {
-    /// Looks at `expr`, whose parts have been looked at.
+    /// Rewrites `expr`, whose parts have been rewritten already.
     pub(super) fn apply(&mut self, expr: &mut Expr) -> Result<()> {
         let Expr::Function(call) = &mut *expr else { return Ok(()) };
         let Some(name) = name_of(call).filter(|name| !self.is_known(name)) else { return Ok(()) };
@@ -105,7 +105,7 @@ impl Functions<'_> {
     }
 }
 
-/// Hands what stands behind and within a call of an aggregate to the one in its place.
+/// Moves FILTER, OVER and the other clauses of a call to the aggregate that replaces it.
 fn pass_on(call: &Call, inner: &mut Call, function: &Function) -> Result<()> {
     inner.filter = match (inner.filter.take(), call.filter.clone()) {
         (Some(ours), Some(theirs)) => {
@@ -132,7 +132,7 @@ fn pass_on(call: &Call, inner: &mut Call, function: &Function) -> Result<()> {
     Ok(())
 }
 
-/// Whether a call has more than arguments, FILTER and OVER.
+/// Whether a call has clauses besides arguments, FILTER and OVER.
 fn is_adorned(call: &Call) -> bool {
     let is_plain =
         |list: &FunctionArgumentList| list.duplicate_treatment.is_none() && list.clauses.is_empty();
@@ -151,7 +151,7 @@ fn all() -> impl Iterator<Item = &'static Function> {
     FUNCTIONS.iter().flat_map(|(_, functions)| *functions)
 }
 
-/// The functions as docs/sql.md has them.
+/// Returns the list of the functions in docs/sql.md.
 #[cfg(test)]
 fn listed() -> String {
     let mut text = String::from("| about | functions |\n| --- | --- |\n");
@@ -181,7 +181,7 @@ fn usage(function: &Function) -> String {
     format!("{}({})", function.name, parameters.join(", "))
 }
 
-/// The text for the unit that the first argument is.
+/// Returns the text for the unit of time that is the first argument.
 fn by_unit(call: &Call, texts: &[(&str, &'static str)], usage: &str) -> Result<&'static str> {
     let unit = match arguments(call).and_then(<[FunctionArg]>::first) {
         Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(ValueWithSpan {
@@ -198,7 +198,8 @@ fn by_unit(call: &Call, texts: &[(&str, &'static str)], usage: &str) -> Result<&
     })
 }
 
-/// A constant format of C in the engine's letters: `%f` is six digits there and nine here. A path into JSON in steps.
+/// Converts an argument: a constant C format to the engine's letters (`%f` is six digits in C and nine here),
+/// a JSON path to steps.
 fn in_format(function: &str, parameter: &str, value: &Expr) -> Result<Expr> {
     if parameter == "path" {
         return json::path(value);

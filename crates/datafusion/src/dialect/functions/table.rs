@@ -1,19 +1,20 @@
-//! The functions of other systems that are written in terms of the engine's, and pushed into pools like these.
+//! Functions of other systems, written in terms of the engine's functions, and pushed down like these.
 
-/// A function that users of DuckDB or PostgreSQL know, by what the engine computes in its place.
+/// A function of DuckDB or PostgreSQL, and what the engine computes in its place.
 pub(super) struct Function {
     pub name: &'static str,
     pub parameters: &'static [&'static str],
     pub means: Means,
 }
 
-/// What takes the place of a call.
+/// The replacement of a call.
 pub(super) enum Means {
-    /// A function of another name with the same arguments, and all that may stand behind a call.
+    /// A function of another name with the same arguments and clauses.
     Same(&'static str),
-    /// An expression of the parameters. An aggregate if it is a call of one: FILTER and OVER then go to that.
+    /// An expression of the parameters. If it is a call of an aggregate, FILTER and OVER are moved to that
+    /// call.
     Sql(&'static str),
-    /// An expression by the unit of time that the first argument is.
+    /// An expression for each unit of time, which is the first argument.
     ByUnit(&'static [(&'static str, &'static str)]),
 }
 
@@ -23,7 +24,7 @@ const fn function(name: &'static str, parameters: &'static [&'static str], means
     Function { name, parameters, means }
 }
 
-/// All of them, by what they are about.
+/// All functions, by subject.
 pub(super) const FUNCTIONS: &[(&str, &[Function])] = &[
     ("Numbers and conditions", NUMBERS),
     ("Dates and times", TIMES),
@@ -92,7 +93,8 @@ const TIMES: &[Function] = &[
     function("to_seconds", &["n"], Sql("multiply_interval(INTERVAL '1 second', n)")),
 ];
 
-/// How many boundaries of the unit lie between two times; of weeks, how many times seven days, as in DuckDB.
+/// The number of boundaries of the unit between two times; for weeks, the number of multiples of seven days,
+/// as in DuckDB.
 const DIFFERENCES: &[(&str, &str)] = &[
     ("year", "CAST(date_part('year', u) - date_part('year', t) AS BIGINT)"),
     (
@@ -180,7 +182,7 @@ const JSON: &[Function] = &[
     function("json_agg", &["x"], Sql("to_json(array_agg(x))")),
 ];
 
-/// PostgreSQL's words.
+/// Type names as in PostgreSQL.
 const JSON_TYPEOF: &str = "CASE json_type(json) WHEN 'OBJECT' THEN 'object' WHEN 'ARRAY' THEN 'array' \
     WHEN 'VARCHAR' THEN 'string' WHEN 'BOOLEAN' THEN 'boolean' WHEN 'NULL' THEN 'null' \
     WHEN 'UBIGINT' THEN 'number' WHEN 'BIGINT' THEN 'number' WHEN 'DOUBLE' THEN 'number' END";
@@ -213,7 +215,7 @@ const AGGREGATES: &[Function] = &[
     function("listagg", &["text", "separator"], Same("string_agg")),
 ];
 
-/// The `x` where `y` is greatest.
+/// The `x` of the row with the greatest `y`.
 const GREATEST: &str =
     "first_value(x ORDER BY y DESC NULLS LAST) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL)";
 const LEAST: &str = "first_value(x ORDER BY y ASC NULLS LAST) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL)";

@@ -1,12 +1,12 @@
-//! What the functions give, by DuckDB 1.4, but that a date and an interval of days are a date here, and that 1.5 is a
-//! double.
+//! Results of the functions as in DuckDB 1.4, except that a date plus an interval of days is a date here, and
+//! that 1.5 is a double.
 
 use super::{FUNCTIONS, Means, all, listed};
 use crate::dialect::tests::run;
 use crate::{Session, SessionOptions};
 use std::collections::HashSet;
 
-/// Values of scalar expressions.
+/// Scalar expressions and their expected values.
 const SCALARS: &[(&str, &str)] = &[
     ("mod(-7, 3)", "-1"),
     ("mod(7, -3)", "1"),
@@ -227,7 +227,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("exists(select count(*) where false)", "true"),
 ];
 
-/// Aggregates of these rows.
+/// Input rows of the aggregates.
 const ROWS: &str =
     "(VALUES (1, 'a', NULL, NULL), (2, 'b', 5, NULL), (4, 'd', 7, NULL), (3, NULL, 9, NULL)) t(x, s, y, n)";
 const AGGREGATES: &[(&str, &str)] = &[
@@ -351,7 +351,7 @@ async fn calls_that_are_wrong_say_how_they_are_written() {
         let error = run(sql).await.unwrap_err();
         assert!(error.contains(expected), "{sql}: {error}");
     }
-    // Small texts make no large expressions.
+    // A short text must not become a huge expression.
     let mut call = "'a'".to_string();
     for _ in 0..14 {
         call = format!("regexp_extract({call}, 'a')");

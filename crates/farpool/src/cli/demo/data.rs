@@ -1,4 +1,4 @@
-//! TPC-H tables, made on a thread of their own and loaded as they come.
+//! TPC-H tables, generated on a thread of their own and loaded meanwhile.
 
 use crate::cli::progress::{Progress, Unit};
 use crate::cli::stop::Outcome;
@@ -30,7 +30,7 @@ const TABLES: [Maker; 8] = [
     }),
 ];
 
-/// Makes all tables at `scale` and loads them into `pool`, smallest first.
+/// Generates all tables at `scale` and loads them into `pool`, smallest first.
 pub async fn load(pool: &dyn Pool, scale: f64) -> Outcome<Vec<TableInfo>> {
     let mut tables = Vec::new();
     for (name, rows_per_scale, maker) in TABLES {

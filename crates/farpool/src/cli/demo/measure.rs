@@ -1,4 +1,5 @@
-//! One query both ways, in turns, so that whatever else the machine does meets both alike.
+//! Measures one query with and without push-down in turns, so that other load on the machine affects both
+//! alike.
 
 use super::queries::DemoQuery;
 use crate::cli::stop::Outcome;
@@ -9,26 +10,26 @@ use std::time::{Duration, Instant};
 
 /// A query's costs without and with push-down.
 pub struct Measured {
-    /// Rows of the answer.
+    /// Number of rows of the result.
     pub rows: usize,
-    /// Without push-down: the node gives plain columns.
+    /// Without push-down: the node sends plain columns.
     pub off: Costs,
     /// With push-down.
     pub on: Costs,
 }
 
-/// What a query cost one way.
+/// Costs of a query, with or without push-down.
 pub struct Costs {
-    /// The median.
+    /// Median of the elapsed times.
     pub time: Duration,
     /// The receipt of the last run.
     pub receipt: Receipt,
 }
 
-/// Runs `query` once to warm up and `runs` times for the record, each way.
+/// Runs `query` once to warm up and `runs` times measured, both without and with push-down.
 ///
 /// # Errors
-/// When a run fails, or the answers differ.
+/// When a run fails, or the results differ.
 pub async fn measure(query: &DemoQuery, off: &Session, on: &Session, runs: usize) -> Outcome<Measured> {
     let expected = answer(&once(query, off).await?.batches)?;
     let (mut off_runs, mut on_runs) = (Vec::new(), vec![once(query, on).await?]);
@@ -71,7 +72,7 @@ fn compare(query: &DemoQuery, expected: &[String], batches: &[RecordBatch]) -> O
     Err(Error::internal(wrong).advise("this is a defect in farpool: please report it").into())
 }
 
-/// The rows as texts, in an order of their own: SQL promises none where none is asked for.
+/// Returns the rows as sorted texts: SQL guarantees no order without ORDER BY.
 fn answer(batches: &[RecordBatch]) -> Outcome<Vec<String>> {
     let mut rows = Vec::new();
     for batch in batches {

@@ -1,4 +1,4 @@
-//! `farpool demo`: data made on the spot, a memory node, and queries with and without push-down.
+//! `farpool demo`: generated data, a memory node, and queries with and without push-down.
 
 mod data;
 mod measure;
@@ -39,7 +39,7 @@ pub struct Args {
     keep: bool,
 }
 
-/// Shows it all.
+/// Runs the demo and prints its results.
 pub fn run(args: Args) -> Outcome {
     if !(args.scale >= 0.001 && args.scale <= 1000.0) {
         return Err(Stop::usage(
@@ -93,7 +93,7 @@ async fn queries(url: &str, runs: usize) -> Outcome<Vec<(&'static queries::DemoQ
     Ok(results)
 }
 
-/// Each side has a connection of its own.
+/// Opens a session with a connection of its own.
 async fn session(url: &str, pushdown: bool) -> Outcome<Session> {
     let session = Session::new(SessionOptions { pushdown, ..SessionOptions::default() });
     session.register_pool("farpool", farpool::connect(url, None).await?).await?;

@@ -1,4 +1,4 @@
-//! A memory node on a free loopback port, on threads of its own, that ends when its owner lets go.
+//! A memory node on a free loopback port, on threads of its own, that stops when it is dropped.
 
 use crate::cli::stop::{Outcome, Stop, reason};
 use farpool::Error;
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 /// The node and the thread that serves it.
 pub struct LocalNode {
-    /// Where it listens.
+    /// URL at which the node listens.
     pub url: String,
     stop: Option<oneshot::Sender<()>>,
     server: Option<JoinHandle<()>>,
@@ -38,7 +38,7 @@ impl LocalNode {
 impl Drop for LocalNode {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // A server that has gone already needs no telling.
+            // A server that has already stopped has closed the channel.
             let _ = stop.send(());
         }
         if let Some(server) = self.server.take() {

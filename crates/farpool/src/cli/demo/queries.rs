@@ -1,12 +1,12 @@
-//! What the demo asks: TPC-H's first query, its sixth and its third, a LIKE, and a selection of wide rows.
+//! The queries of the demo: TPC-H Q1, Q6 and Q3, a LIKE, and a selection of wide rows.
 
-/// A query and what it shows.
+/// A query and a description of what it demonstrates.
 pub struct DemoQuery {
-    /// A few words for a table.
+    /// A short title for the table of results.
     pub title: &'static str,
-    /// What it shows, as a sentence.
+    /// What the query demonstrates, as a sentence.
     pub about: &'static str,
-    /// The query.
+    /// The text of the query.
     pub sql: &'static str,
 }
 

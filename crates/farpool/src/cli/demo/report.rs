@@ -1,4 +1,4 @@
-//! What the demo prints in the end: a table of costs, and what to try next.
+//! The final output of the demo: a table of costs, and commands to try next.
 
 use super::measure::Measured;
 use super::queries::DemoQuery;
@@ -6,7 +6,7 @@ use crate::cli::size;
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
 use farpool::TableInfo;
 
-/// The tables, in a line.
+/// Summarizes the loaded tables in one line.
 pub fn loaded(tables: &[TableInfo]) -> String {
     let sum = |of: fn(&TableInfo) -> u64| tables.iter().map(of).sum::<u64>();
     let (plain, encoded) = (sum(|t| t.bytes_plain), sum(|t| t.bytes_encoded));
@@ -20,7 +20,7 @@ pub fn loaded(tables: &[TableInfo]) -> String {
     )
 }
 
-/// Costs without and with push-down, a line for each query.
+/// Renders the costs without and with push-down, a line for each query.
 pub fn costs(results: &[(&DemoQuery, Measured)]) -> String {
     let mut table = Table::new();
     table
@@ -51,11 +51,11 @@ pub fn costs(results: &[(&DemoQuery, Measured)]) -> String {
         ]);
     }
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    // Without the padding behind the last column.
+    // Removes the padding behind the last column.
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// How to read the table.
+/// Explains the columns of the table.
 pub fn legend(runs: usize) -> String {
     format!(
         "off: the node sends whole columns and everything runs here. on: the node runs the first operators.\n\
@@ -64,7 +64,7 @@ pub fn legend(runs: usize) -> String {
     )
 }
 
-/// Commands to go on with; `url` if the node stays.
+/// Lists commands to try next; `url` is set if the node keeps running.
 pub fn next(url: Option<&str>) -> String {
     match url {
         Some(url) => format!(

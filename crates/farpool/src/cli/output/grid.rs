@@ -1,19 +1,19 @@
-//! Aligned columns of text under a header, as wide as they need to be.
+//! A text table with a header; each column is as wide as its widest cell.
 
 use crate::cli::terminal::printable;
 use std::fmt;
 use unicode_width::UnicodeWidthStr;
 
-/// On which side of its column a text stands.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Texts.
+    /// For texts.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
-/// A table of texts.
+/// A text table.
 #[derive(Debug)]
 pub struct Grid {
     header: Vec<String>,
@@ -23,7 +23,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// A table with these columns and no rows.
+    /// Makes a table with these columns and no rows.
     pub fn new(columns: &[(&str, Align)]) -> Self {
         Grid {
             header: columns.iter().map(|(name, _)| printable(name).into_owned()).collect(),
@@ -48,13 +48,13 @@ impl Grid {
         self.rows.len()
     }
 
-    /// The header and the line under it.
+    /// Renders the header and the line below it.
     pub fn head(&self) -> String {
         let rules: Vec<String> = self.widths.iter().map(|width| "─".repeat(*width)).collect();
         self.line(&self.header, " │ ") + &self.line(&rules, "─┼─")
     }
 
-    /// The rows so far, as text; they are forgotten, the widths stay.
+    /// Renders the rows so far and removes them; the widths of the columns stay.
     pub fn take_rows(&mut self) -> String {
         let rows = std::mem::take(&mut self.rows);
         rows.iter().map(|row| self.line(row, " │ ")).collect()

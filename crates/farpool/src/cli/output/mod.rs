@@ -1,4 +1,4 @@
-//! Results on standard output, in the format that was asked for, batch by batch as they arrive.
+//! Prints results on standard output in the requested format, batch by batch as they arrive.
 
 pub mod grid;
 mod rows;
@@ -34,7 +34,7 @@ pub enum TextFormat {
 }
 
 impl TextFormat {
-    /// Prints `text`, which is in this format.
+    /// Prints `text`, which is already in this format.
     pub fn print(self, text: &str) -> Outcome {
         match self {
             TextFormat::Table => print_text(text),
@@ -43,12 +43,12 @@ impl TextFormat {
     }
 }
 
-/// Prints lines for people.
+/// Prints lines for people: control characters are escaped.
 pub fn print_text(text: &str) -> Outcome {
     print_exactly(&printable_lines(text))
 }
 
-/// Prints what is for programs.
+/// Prints output for programs, unchanged.
 pub fn print_exactly(text: &str) -> Outcome {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Stop::output)
@@ -57,16 +57,16 @@ pub fn print_exactly(text: &str) -> Outcome {
 /// Standard output, buffered.
 pub type Out = BufWriter<Stdout>;
 
-/// Takes the rows of one statement.
+/// Prints the rows of one statement.
 pub trait RowWriter: Send {
-    /// Prints a batch, or keeps it until more is known.
+    /// Prints a batch, or keeps it until the widths of the columns are known.
     fn write(&mut self, batch: &RecordBatch) -> Outcome;
 
-    /// Prints what was kept, and the end if the format has one.
+    /// Prints the batches that were kept, and the end of the output if the format has one.
     fn finish(self: Box<Self>) -> Outcome;
 }
 
-/// A writer of rows of `schema`. `first` says that nothing was printed before.
+/// Makes a writer for rows of `schema`. `first` says that nothing has been printed yet.
 pub fn writer(format: Format, schema: &SchemaRef, first: bool) -> Outcome<Box<dyn RowWriter>> {
     let out = BufWriter::with_capacity(64 << 10, io::stdout());
     Ok(match format {
@@ -78,7 +78,7 @@ pub fn writer(format: Format, schema: &SchemaRef, first: bool) -> Outcome<Box<dy
     })
 }
 
-/// Refuses to send bytes that no person can read to a terminal.
+/// Refuses to print binary output to a terminal.
 pub fn check(format: Format) -> Outcome {
     if format == Format::Arrow && io::stdout().is_terminal() {
         return Err(Stop::usage(
@@ -89,7 +89,7 @@ pub fn check(format: Format) -> Outcome {
     Ok(())
 }
 
-/// What Arrow's writers say when they fail: standard output's trouble, or a value that has no text.
+/// Converts an error of Arrow's writers: standard output failed, or a value has no text.
 fn stop(error: arrow::error::ArrowError) -> Stop {
     match error {
         arrow::error::ArrowError::IoError(_, source) => Stop::output(source),
@@ -99,7 +99,7 @@ fn stop(error: arrow::error::ArrowError) -> Stop {
     }
 }
 
-/// The CSV writer keeps only the text of an IO error.
+/// Whether `error` is a closed pipe: the CSV writer keeps only the text of an IO error.
 fn csv_closed(error: &arrow::error::ArrowError) -> Option<Stop> {
     error.to_string().contains("Broken pipe").then_some(Stop::OutputClosed)
 }

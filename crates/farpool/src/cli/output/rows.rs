@@ -1,7 +1,7 @@
-//! The formats for programs: CSV, JSON lines and Arrow IPC.
+//! Output formats for programs: CSV, JSON lines and Arrow IPC.
 //!
-//! Strings leave as plain `Utf8` and binaries as plain `Binary`, which every reader knows; views are how
-//! the pool shares memory, and of no use to others.
+//! Strings are written as plain `Utf8` and binaries as plain `Binary`, which every reader knows; view arrays
+//! only serve to share memory with the pool.
 
 use super::{Out, RowWriter, stop};
 use crate::cli::stop::{Outcome, Stop};
@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::sync::Arc;
 
-/// Comma-separated values.
+/// Writes comma-separated values.
 pub struct CsvWriter {
     writer: csv::Writer<Out>,
     schema: SchemaRef,
@@ -23,7 +23,7 @@ pub struct CsvWriter {
 }
 
 impl CsvWriter {
-    /// Results of several statements have an empty line between them.
+    /// Makes a writer to `out`. Results of several statements are separated by an empty line.
     pub fn new(mut out: Out, schema: &SchemaRef, first: bool) -> Outcome<Self> {
         if !first {
             writeln!(out).map_err(Stop::output)?;
@@ -40,7 +40,7 @@ impl RowWriter for CsvWriter {
 
     fn finish(mut self: Box<Self>) -> Outcome {
         if !self.any {
-            // The header comes with the first batch.
+            // The writer prints the header with the first batch.
             let empty = farpool::textual(&RecordBatch::new_empty(self.schema.clone()))?;
             self.writer.write(&empty).map_err(stop)?;
         }
@@ -48,7 +48,7 @@ impl RowWriter for CsvWriter {
     }
 }
 
-/// A JSON object on a line for each row; a NULL is `null`.
+/// Writes a JSON object on a line for each row; NULL is `null`.
 pub struct JsonWriter {
     writer: arrow::json::Writer<Out, LineDelimited>,
     schema: SchemaRef,
@@ -62,7 +62,7 @@ impl JsonWriter {
     }
 }
 
-/// The columns as the keys of an object, which may not be equal: `a`, `a_1`.
+/// Makes the column names distinct, as the keys of an object must be: `a`, `a_1`.
 fn with_keys(schema: &Schema) -> SchemaRef {
     let given: HashSet<&String> = schema.fields().iter().map(|field| field.name()).collect();
     let mut taken = HashSet::new();
@@ -90,7 +90,7 @@ impl RowWriter for JsonWriter {
     }
 }
 
-/// An Arrow IPC stream.
+/// Writes an Arrow IPC stream.
 pub struct ArrowWriter {
     writer: StreamWriter<Out>,
     schema: SchemaRef,

@@ -1,5 +1,5 @@
-//! Rows for people. The first rows decide how wide the columns are; later ones that need more stick out,
-//! so that a result of any length is printed as it comes and little of it is held.
+//! Rows for people. The first rows decide how wide the columns are; wider values in later rows break the
+//! alignment, so that a result of any length is printed as it arrives and only the first rows are buffered.
 
 use super::grid::{Align, Grid};
 use super::{Out, RowWriter, stop};
@@ -10,10 +10,10 @@ use arrow::datatypes::SchemaRef;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use std::io::Write;
 
-/// Rows that are looked at before the widths are settled.
+/// Rows that are buffered to determine the widths of the columns.
 const ROWS_MEASURED: usize = 1000;
 
-/// Aligned columns.
+/// Writes aligned columns.
 pub struct TableWriter {
     out: Out,
     grid: Grid,
@@ -21,7 +21,7 @@ pub struct TableWriter {
 }
 
 impl TableWriter {
-    /// Results of several statements have an empty line between them.
+    /// Makes a writer to `out`. Results of several statements are separated by an empty line.
     pub fn new(mut out: Out, schema: &SchemaRef, first: bool) -> Outcome<Self> {
         if !first {
             writeln!(out).map_err(Stop::output)?;
@@ -42,7 +42,7 @@ impl TableWriter {
     }
 }
 
-/// The plans that EXPLAIN gives: texts of many lines, which a grid would put on one.
+/// Writes the plans of EXPLAIN: texts of many lines, which a grid would put on one line.
 pub struct PlanWriter {
     out: Out,
 }

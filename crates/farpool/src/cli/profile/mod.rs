@@ -1,4 +1,4 @@
-//! `farpool profile`: what the columns of a file, a stream or a table hold, in one pass.
+//! `farpool profile`: shows statistics of the columns of a file, a stream or a table, computed in one pass.
 
 mod html;
 mod report;
@@ -72,7 +72,7 @@ enum Format {
     Html,
 }
 
-/// Makes the profile and prints it.
+/// Computes the profile and prints it.
 pub fn run(args: Args) -> Outcome {
     super::run_until_interrupted(async move {
         let report = match &args.target {
@@ -107,7 +107,7 @@ async fn of_files(target: &str, args: &Args) -> Outcome<Report> {
     Ok(Report::new(target, Source::File, &profile.await?, None, None))
 }
 
-/// Says which columns are left out because there is no profile of their types.
+/// Prints a note about the columns that are left out because their types cannot be profiled.
 fn tell_of_columns(load: &FileLoad, asked: Option<&[String]>) -> farpool::Result<()> {
     if let (None, (_, Some(note))) = (asked, farpool::held_columns(load.schema())?) {
         eprintln!("note: {}", printable(&note));

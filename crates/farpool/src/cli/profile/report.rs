@@ -1,4 +1,5 @@
-//! What a profile says, column by column: the data of every format. As JSON its keys are stable.
+//! The contents of a profile, column by column: the data behind every output format. As JSON its keys are
+//! stable.
 
 use super::super::literals::{float, json};
 use super::text;
@@ -9,13 +10,13 @@ use farpool::statistics::{self, ColumnMoments, Estimate, Form, Histogram, Profil
 use serde::Serialize;
 use serde_json::Value;
 
-/// Bins of a histogram at most.
+/// Most bins of a histogram.
 const BINS: usize = 32;
 
-/// Frequent values at most.
+/// Most frequent values that are listed.
 const TOP: usize = 10;
 
-/// Where the rows came from.
+/// Where the profiled rows come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -31,11 +32,11 @@ pub struct Report {
     pub source: Source,
     pub rows: u64,
     pub columns: Vec<Column>,
-    /// None with fewer than two numeric columns.
+    /// `None` with fewer than two numeric columns.
     pub correlation: Option<Correlation>,
 }
 
-/// What one column holds. What is not known, or has no meaning for its type, is none.
+/// Statistics of one column. A value that is unknown, or has no meaning for the column's type, is `None`.
 #[derive(Debug, Serialize)]
 pub struct Column {
     pub name: String,
@@ -48,18 +49,18 @@ pub struct Column {
     pub mean: Option<f64>,
     pub stddev: Option<f64>,
     pub distinct: Option<Distinct>,
-    /// The sum of the squares of how often each value occurs.
+    /// Sum of the squares of the frequencies of all values.
     pub second_moment: Option<Range>,
-    /// How many times larger that is than if all values were equally frequent.
+    /// Ratio of the second moment to its value if all values were equally frequent.
     pub skew: Option<f64>,
-    /// Whether the counts of frequent values are nearly exact.
+    /// Whether the counts of the frequent values are nearly exact.
     pub counts_trusted: Option<bool>,
     pub top: Vec<Frequent>,
     pub quantiles: Option<Quantiles>,
     pub histogram: Vec<Bin>,
 }
 
-/// How many distinct values there are.
+/// Estimated number of distinct values.
 #[derive(Debug, Serialize)]
 pub struct Distinct {
     pub value: u64,
@@ -87,7 +88,7 @@ pub struct Frequent {
     pub high: u64,
 }
 
-/// Values at or below which a quarter, half and three quarters of the values lie.
+/// Values at or below which a quarter, half and three quarters of the column's values lie.
 #[derive(Debug, Serialize)]
 pub struct Quantiles {
     pub p25: Quantile,
@@ -95,7 +96,7 @@ pub struct Quantiles {
     pub p75: Quantile,
 }
 
-/// One of the column's values, and those between which the true one lies with this confidence.
+/// An estimated quantile, one of the column's values, and bounds of the true quantile at this confidence.
 #[derive(Debug, Serialize)]
 pub struct Quantile {
     pub value: Value,
@@ -104,7 +105,7 @@ pub struct Quantile {
     pub confidence: f64,
 }
 
-/// Values from `low` to below `high`.
+/// A bin of a histogram: the number of values from `low` to below `high`.
 #[derive(Debug, Serialize)]
 pub struct Bin {
     pub low: Value,
@@ -112,7 +113,7 @@ pub struct Bin {
     pub count: u64,
 }
 
-/// Pearson's coefficients of all pairs; none for a column that is constant.
+/// Pearson's coefficients of all pairs of columns; `None` for pairs with a constant column.
 #[derive(Debug, Serialize)]
 pub struct Correlation {
     pub columns: Vec<String>,
@@ -120,7 +121,8 @@ pub struct Correlation {
 }
 
 impl Report {
-    /// Of the columns at `positions` of `profile`, or of all. `info` knows some numbers better.
+    /// Makes a report of the columns at `positions` of `profile`, or of all. Distinct counts
+    /// that `info` has are used as exact.
     pub fn new(
         name: &str,
         source: Source,
@@ -148,7 +150,7 @@ impl Report {
         }
     }
 
-    /// One object on several lines.
+    /// Returns the report as one JSON object on several lines.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).map_or_else(|error| error.to_string(), |text| text + "\n")
     }
@@ -202,7 +204,7 @@ fn distinct(estimate: Option<Estimate>, exact: Option<u64>, values: u64) -> Opti
     Some(Distinct { value, low, high, confidence: estimate.confidence, exact: false })
 }
 
-/// Values that occur more than once, or all if there are few.
+/// Returns the values that occur more than once, or all if there are few.
 fn top(found: Vec<(Literal, Estimate)>, distinct: Option<&Distinct>) -> Vec<Frequent> {
     let few = distinct.is_some_and(|distinct| distinct.value <= TOP as u64);
     let kept = found.into_iter().filter(|(_, estimate)| few || estimate.low >= 2.0);
@@ -222,7 +224,8 @@ fn bins(histogram: &Histogram, data_type: &DataType) -> Vec<Bin> {
     histogram.bins(BINS).into_iter().map(bin).collect()
 }
 
-/// A number of a histogram as a value of the column; of timestamps the whole second.
+/// Returns a number of the histogram as a value of the column's type; for timestamps, rounded down to a whole
+/// second.
 fn number(value: f64, data_type: &DataType) -> Value {
     let held = match data_type {
         DataType::Date32 => value as i128,
@@ -240,7 +243,7 @@ fn number(value: f64, data_type: &DataType) -> Value {
     Literal::new(Held::Int(held), data_type.clone()).map_or(Value::Null, |v| json(&v))
 }
 
-/// By what the integers that stand for decimals are divided.
+/// Divisor that turns the integers which represent decimals into numbers.
 fn scale(data_type: &DataType) -> f64 {
     match data_type {
         DataType::Decimal128(_, scale) => 10_f64.powi((*scale).into()),

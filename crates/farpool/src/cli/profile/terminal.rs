@@ -1,4 +1,4 @@
-//! A profile for a terminal of 100 columns: a line for each column, then the strongest correlations.
+//! A profile for a terminal 100 characters wide: a line for each column, then the strongest correlations.
 
 use super::super::output::grid::{Align, Grid};
 use super::super::size;
@@ -6,19 +6,19 @@ use super::report::{Bin, Column, Correlation, Report};
 use super::text;
 use std::fmt::Write;
 
-/// Pairs of columns that are named.
+/// Most pairs of columns that are listed.
 const PAIRS: usize = 8;
 
-/// The least coefficient that is worth a line.
+/// Least absolute coefficient that is listed.
 const STRONG: f64 = 0.3;
 
-/// Characters for the histogram, or the most frequent value and its share.
+/// Characters for the histogram, or for the most frequent value and its share.
 const SHAPE: usize = 12;
 
-/// The marks of a histogram's heights.
+/// Characters for the heights of a histogram's bars.
 const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The whole text.
+/// Renders the whole text.
 pub fn render(report: &Report) -> String {
     let columns = size::counted(report.columns.len() as u64, "column");
     let mut out = format!("{}: {}, {columns}\n", report.name, size::counted(report.rows, "row"));
@@ -61,7 +61,7 @@ fn grid(report: &Report) -> Grid {
     grid
 }
 
-/// The most frequent value if there is a frequent one of a text, the heights of the histogram of numbers.
+/// Renders the histogram of numbers, or the most frequent value of a text with its share.
 fn shape(column: &Column, rows: u64) -> String {
     if !column.histogram.is_empty() {
         return spread(&column.histogram);

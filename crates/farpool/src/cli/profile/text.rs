@@ -1,10 +1,10 @@
-//! Values, numbers and types as people read them.
+//! Formats values, numbers and types for people.
 
 use super::super::size;
 use arrow::datatypes::DataType;
 use serde_json::Value;
 
-/// A type in a word or two.
+/// Returns a short name of the type.
 pub fn type_name(data_type: &DataType) -> String {
     match data_type {
         DataType::Utf8View => "string".to_string(),
@@ -18,7 +18,7 @@ pub fn type_name(data_type: &DataType) -> String {
     }
 }
 
-/// A value of a report.
+/// Formats a value of a report.
 pub fn value(value: &Value) -> String {
     match value {
         Value::Null => "–".to_string(),
@@ -33,7 +33,8 @@ pub fn value(value: &Value) -> String {
     }
 }
 
-/// A number with five significant digits, thousands apart; very large and very small ones with an exponent.
+/// Formats a number with five significant digits and thousands separators; very large and very small ones
+/// with an exponent.
 pub fn float(value: f64) -> String {
     let magnitude = value.abs();
     if value == 0.0 {
@@ -51,7 +52,7 @@ pub fn float(value: f64) -> String {
     if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
 }
 
-/// A count in three digits: `1.23M`.
+/// Formats a count with three digits: `1.23M`.
 pub fn short(count: u64) -> String {
     let units = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     let value = count as f64;
@@ -65,7 +66,7 @@ pub fn short(count: u64) -> String {
     }
 }
 
-/// A share in per cent.
+/// Formats a share in per cent.
 pub fn percent(part: u64, whole: u64) -> String {
     let share = if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 };
     match share {
@@ -77,7 +78,7 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// The text, cut to `width` columns of a terminal.
+/// Cuts the text to `width` columns of a terminal.
 pub fn cut(text: &str, width: usize) -> String {
     use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
     if text.width() <= width {

@@ -1,4 +1,4 @@
-//! What one request does to its connection, over a pipe.
+//! Tests of how one request affects its connection, over a pipe.
 
 use super::*;
 use crate::{Environment, Node, NodeConfig};
@@ -17,7 +17,7 @@ fn connect(node: &Arc<Node>, tenant: TenantName) -> (Arc<Connection>, Pipe) {
     (Connection::new(node.owner(tenant), Arc::new(socket)), client)
 }
 
-/// The messages that have come to the client.
+/// The messages that the client has received.
 fn received(client: &Pipe) -> Vec<(u32, Response)> {
     let mut buffer = BytesMut::with_capacity(64 << 10);
     drop(client.try_read(&mut buffer));
@@ -47,12 +47,12 @@ fn a_panic_ends_its_request_alone() {
     let [(1, Response::Error(error))] = &answers[..] else { panic!("{answers:?}") };
     assert_eq!(error.kind, farpool_model::ErrorKind::Internal);
     connection.outbox.with(|lanes| assert!(lanes.work(1).is_none() && lanes.work(2).is_some()));
-    // The connection takes requests as before, on the same stream too.
+    // The connection still accepts requests, also on the same stream.
     connection.receive(message(1, &Request::Tables { tenant: None }), &mut Assembler::new()).unwrap();
     let scheduler = connection.caller.node().scheduler();
     assert_eq!(scheduler.try_work(Class::Foreground), Attempt::Worked);
     assert_eq!(received(&client), [(1, Response::Tables(Listing::default()))]);
-    // Where no stream can be told, the connection is.
+    // Without an open stream to report it on, the error is returned.
     let error = connection.guarded(7, || panic!("a defect")).unwrap_err();
     assert_eq!(error.kind, farpool_model::ErrorKind::Internal);
 }
@@ -100,7 +100,7 @@ fn a_request_that_waits_for_a_profile_ends_with_its_stream_or_is_answered() {
         let request = Request::Statistics { table: table.clone(), columns };
         connection.receive(message(stream, &request), &mut Assembler::new()).unwrap();
     };
-    // Looked at, and cancelled before the profile is begun.
+    // Cancelled after it was carried out by a worker, before the profile is begun.
     ask(1, None);
     assert!(step());
     connection.receive(message(1, &Request::Cancel), &mut Assembler::new()).unwrap();

@@ -1,11 +1,11 @@
-//! Lanes against what they promise, with the wire's own assembler as the client.
+//! Tests of the invariants of lanes, with the wire's own assembler as the client.
 
 use super::*;
 use bytes::BytesMut;
 use farpool_wire::{Assembler, FrameKind, Message, split_frame};
 
 fn message(kind: FrameKind, bytes: usize, mark: u8) -> Outgoing {
-    // In two pieces, as a header and a buffer would be.
+    // In two pieces, like a header and a buffer.
     let body = Bytes::from(vec![mark; bytes]);
     let pieces = vec![body.slice(..bytes / 3), body.slice(bytes / 3..)];
     Outgoing::new(kind, pieces).unwrap()
@@ -17,14 +17,14 @@ fn lanes(streams: std::ops::Range<u32>) -> Lanes<u32> {
     lanes
 }
 
-/// The frames that one pick gives.
+/// The frames of one pick.
 fn frames(picked: Picked) -> Vec<(u32, FrameKind, bool)> {
     let mut bytes: BytesMut = picked.segments.iter().flatten().copied().collect();
     let next = || split_frame(&mut bytes).unwrap();
     std::iter::from_fn(next).map(|(header, _)| (header.stream, header.kind, header.more)).collect()
 }
 
-/// Everything that leaves, put together.
+/// Picks everything and assembles the messages.
 fn messages(lanes: &mut Lanes<u32>) -> Vec<Message> {
     let mut assembler = Assembler::new();
     let mut messages = Vec::new();
@@ -161,7 +161,7 @@ fn a_removed_stream_leaves_no_frames() {
     lanes.push(2, message(FrameKind::Batch, 10, 0));
     assert_eq!(frames(lanes.pick(1)).len(), 1);
     assert_eq!(lanes.remove(1), Some(1));
-    // The number is used again at once: nothing of the old stream shows in the new one.
+    // The number is reused at once: nothing of the old stream is sent on the new one.
     lanes.open(1, 0, 0, 1).unwrap();
     lanes.end(1, message(FrameKind::StatusInfo, 5, 0));
     let kinds: Vec<_> = messages(&mut lanes).iter().map(|m| (m.stream, m.kind)).collect();
@@ -188,7 +188,7 @@ fn a_stream_that_does_not_move_is_found_and_can_be_given_up_in_the_middle_of_a_m
     let stalled: Vec<u32> = lanes.stalled(5).iter().map(|stalled| stalled.stream).collect();
     assert_eq!(stalled, [1, 2], "nothing waits on stream 3");
     assert!(lanes.stalled(6).is_empty());
-    // Stream 2 moves; on stream 1 an error takes the place of the rest.
+    // Stream 2 continues; on stream 1 an error replaces the rest.
     assert_eq!(frames(lanes.pick(1)), [(2, FrameKind::Batch, false)]);
     lanes.push(2, message(FrameKind::Batch, 10, 2));
     assert_eq!(lanes.stalled(1).len(), 1);

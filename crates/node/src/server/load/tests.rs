@@ -1,4 +1,4 @@
-//! Loads step by step: the test's own thread is the only worker.
+//! Tests of loads step by step: the test's own thread is the only worker.
 
 use super::*;
 use crate::{Environment, Node, NodeConfig};
@@ -12,12 +12,12 @@ use farpool_wire::{Assembler, Socket, split_frame};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Steps after which a test gives up.
+/// Number of steps after which a test gives up.
 const STEPS_MAX: usize = 1_000_000;
 
 fn node() -> Arc<Node> {
     let node = Node::start(NodeConfig { memory_bytes: 256 << 20, ..NodeConfig::default() }).unwrap();
-    // Pages are held by loads and tables alone.
+    // Without taps, only loads and tables hold pages.
     node.close_taps();
     node
 }
@@ -28,7 +28,7 @@ fn connect(node: &Arc<Node>, tenant: &str) -> (Arc<Connection>, Pipe) {
     (Connection::new(caller, Arc::new(socket)), client)
 }
 
-/// Values that do not repeat, in two columns.
+/// Rows of two columns, with values that do not repeat.
 fn rows(count: usize) -> RecordBatch {
     let column = |factor: i64| -> ArrayRef {
         Arc::new((0..count as i64).map(|row| row.wrapping_mul(factor)).collect::<Int64Array>())
@@ -36,7 +36,7 @@ fn rows(count: usize) -> RecordBatch {
     RecordBatch::try_from_iter([("a", column(7_919_191_919)), ("b", column(-104_729_104_729))]).unwrap()
 }
 
-/// Sends a request to the node; how many bytes it has on the wire.
+/// Sends a request to the node; returns its size on the wire.
 fn send(connection: &Arc<Connection>, stream: u32, request: &Request) -> u64 {
     let (mut bytes, mut assembler) = (0, Assembler::new());
     for outgoing in request.encode().unwrap() {
@@ -60,7 +60,7 @@ fn begin_load(connection: &Arc<Connection>, stream: u32, table: &str) {
     );
 }
 
-/// What has come to the client since it was last looked.
+/// The messages that the client has received since the last call.
 fn received(client: &Pipe) -> Vec<Response> {
     let mut buffer = BytesMut::with_capacity(64 << 10);
     drop(client.try_read(&mut buffer));
@@ -73,7 +73,7 @@ fn received(client: &Pipe) -> Vec<Response> {
     responses
 }
 
-/// Does steps until `done`; false when there were none left before.
+/// Does steps until `done`; false when there are none left before that.
 fn work_until(node: &Arc<Node>, mut done: impl FnMut() -> bool) -> bool {
     for _ in 0..STEPS_MAX {
         if done() {
@@ -112,10 +112,11 @@ fn credit_comes_back_when_the_row_groups_of_a_message_were_encoded() {
     let [Response::Credit { bytes }] = &granted[..] else { panic!("{granted:?}") };
     assert_eq!(*bytes, sent);
     assert!(used_before.last() > Some(&0), "the row group is in the pool by then");
-    // To decode, two columns, and to place them.
+    // One step to decode, one for each of two columns, and one to place them.
     assert_eq!(used_before.iter().filter(|bytes| **bytes == 0).count(), 4);
 
-    // Rows that wait for others to fill a row group are paid at once, or these others could not come.
+    // Credit for rows that do not fill a row group is given back at once; otherwise the rows that fill it
+    // could not come.
     let sent = send(&connection, 1, &Request::LoadBatch(rows(10)));
     work(&node);
     assert_eq!(received(&client), [Response::Credit { bytes: sent }]);
@@ -185,7 +186,7 @@ fn an_append_too_far_ahead_of_profiles_works_on_them_before_it_is_published() {
     let append = |stream, mode| {
         let (table, schema) = (table.clone(), rows(0).schema());
         send(&connection, stream, &Request::LoadBegin { table, mode, schema, rows_hint: None, id: None });
-        // Fewer would not be profiled before they are merged.
+        // Fewer rows would not be profiled before they are merged.
         send(&connection, stream, &Request::LoadBatch(rows(limits::LARGE_GROUP_ROWS)));
         send(&connection, stream, &Request::LoadEnd);
     };
@@ -199,7 +200,7 @@ fn an_append_too_far_ahead_of_profiles_works_on_them_before_it_is_published() {
         work(&node);
         assert_eq!((loaded(), profiled()), (1, Some(0)), "{stream}");
     }
-    // Two more, of which one is given up while it works on profiles.
+    // Two more appends; one is cancelled while it works on profiles.
     append(1_000, LoadMode::Append);
     append(1_001, LoadMode::Append);
     assert!(work_until(&node, || profiled() != Some(0)));
@@ -233,7 +234,7 @@ fn neither_a_flood_of_loads_nor_one_of_requests_stops_another_tenant() {
     node.shutdown();
 }
 
-/// Asks again as soon as there is an answer, which takes a worker about as long as a step of a load.
+/// Repeats a request as soon as it is answered; each takes a worker about as long as a step of a load.
 fn ask_for_ever(caller: &crate::Caller, answered: &Arc<AtomicUsize>) {
     let (again, counted) = (caller.clone(), answered.clone());
     let work = |_: &crate::Caller| Ok((0..1_000_000).fold(0_u64, |sum, i| black_box(sum + i)));
@@ -258,13 +259,13 @@ fn a_create_that_is_cancelled_gives_its_name_back_before_a_worker_sees_it() {
     create(3);
     work(&node);
     assert!(matches!(&received(&client)[..], [Response::Error(error)] if error.kind == ErrorKind::Exists));
-    // No worker has looked at the cancel when the next one begins.
+    // No worker has handled the cancel when the next load begins.
     send(&connection, 1, &Request::Cancel);
     create(5);
     send(&connection, 5, &Request::LoadEnd);
     work(&node);
     assert!(matches!(&received(&client)[..], [Response::Loaded(_)]));
-    // One that goes away with its connection.
+    // A load whose connection is closed.
     connection.caller.drop_table(&TableName::new("t").unwrap()).unwrap();
     create(7);
     work(&node);

@@ -21,7 +21,7 @@ use std::ops::Range;
 
 const DOMAIN_TOO_LARGE: Unfit = Unfit("the domain of the keys is too large for an array");
 
-/// The keys of one row group.
+/// The keys of one row group, each with its codes.
 pub(crate) struct DenseKeys<'a> {
     keys: Vec<DenseKey<'a>>,
     /// The product of the keys' domains.
@@ -30,14 +30,14 @@ pub(crate) struct DenseKeys<'a> {
     base: u32,
 }
 
-/// The codes of a key over a whole table.
+/// How a key is coded over a whole table.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyFrame {
     /// The value of code 0.
     pub(crate) min: i64,
-    /// Codes that there are; the last one stands for NULL if the key can be NULL.
+    /// Number of codes; the last one stands for NULL if the key can be NULL.
     pub(crate) domain: usize,
-    /// What one step of this key's code adds to the group number.
+    /// Factor of this key's code in the group number.
     pub(crate) stride: usize,
     pub(crate) nullable: bool,
     pub(crate) data_type: DataType,
@@ -46,26 +46,26 @@ pub(crate) struct KeyFrame {
 struct DenseKey<'a> {
     codes: Codes<'a>,
     data_type: DataType,
-    /// Codes that there are; the last one stands for NULL if the key can be NULL.
+    /// Number of codes; the last one stands for NULL if the key can be NULL.
     domain: usize,
-    /// What one step of this key's code adds to the group number.
+    /// Factor of this key's code in the group number.
     stride: usize,
-    /// Chunks whose NULLs make the key NULL.
+    /// Chunks whose NULLs make the key NULL, because the key is computed from them.
     nullable: Vec<&'a Chunk>,
-    /// The numbers of the values of a dictionary in the whole table, once they were asked for.
+    /// The number in the whole table of each dictionary value; filled on first use.
     text_numbers: OnceCell<Vec<i64>>,
 }
 
 enum Codes<'a> {
-    /// The same value, as an array of length one, in all rows.
+    /// The same value in all rows, as an array of length one.
     Constant(ArrayRef),
     /// NULL in all rows.
     Null,
     Boolean(&'a Chunk),
-    /// Codes from `min()` into the values of a dictionary.
+    /// Codes of a dictionary, from their least value on, and the dictionary's values.
     Dictionary(Integers<'a>, &'a ArrayRef),
     Integers(Integers<'a>),
-    /// The value of a lane, less its minimum.
+    /// A lane, and its least value, which has code 0.
     Lane(LaneId, i64),
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct KeyBuffers {
 }
 
 impl<'a> DenseKeys<'a> {
-    /// The keys over `group`, if their domain is known and at most `limit`.
+    /// Codes the keys over `group`; not applicable if their domain is not known or exceeds `limit`.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -106,10 +106,10 @@ impl<'a> DenseKeys<'a> {
         Ok(Ok(dense))
     }
 
-    /// The keys over `group` with the codes that `frames` give.
+    /// Codes the keys over `group` by the frames of the table.
     ///
     /// # Errors
-    /// `Internal` when a key leaves its frame.
+    /// `Internal` when a key has values outside of its frame.
     pub(crate) fn within(
         keys: &[Key],
         frames: &[KeyFrame],
@@ -142,8 +142,8 @@ impl<'a> DenseKeys<'a> {
         })
     }
 
-    /// Replaces `groups` by the group number of each of `rows`, if a key's codes are held in bytes and are the
-    /// group numbers as they are.
+    /// If group numbers are the codes of a single key stored as bytes, replaces `groups` by those of `rows`;
+    /// returns whether it did.
     pub(crate) fn bytes(&self, rows: Range<usize>, groups: &mut Vec<u8>) -> bool {
         let [DenseKey { codes: Codes::Dictionary(codes, _) | Codes::Integers(codes), nullable, .. }] =
             self.keys.as_slice()
@@ -192,7 +192,7 @@ impl<'a> DenseKeys<'a> {
         Ok(())
     }
 
-    /// Rows whose key is NULL get the last code instead of whatever lies under the NULL.
+    /// Gives rows whose key is NULL the last code in place of the arbitrary code under the NULL.
     fn add_nulls(&self, key: &DenseKey<'_>, chunk: &Chunk, rows: RowSet<'_>, groups: &mut [u32]) {
         let (stride, last) = (key.stride as u32, key.domain as u32 - 1);
         let set = |group: &mut u32| {
@@ -212,8 +212,8 @@ impl<'a> DenseKeys<'a> {
         }
     }
 
-    /// Replaces `ids` by the groups of `table`, whose keys are packed if `packing` is given, that some group numbers
-    /// of this row group stand for.
+    /// Replaces `ids` by the groups in `table` of the group numbers `numbers`. The keys of `table` are packed
+    /// if `packing` is given.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -237,7 +237,7 @@ impl<'a> DenseKeys<'a> {
 }
 
 impl KeyFrame {
-    /// The values of the codes in some group numbers.
+    /// Returns the values of this key in the group numbers `groups`.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -255,8 +255,8 @@ impl KeyFrame {
         array_of_ints(&self.data_type, values, nulls)
     }
 
-    /// The codes of this key in some group numbers. A division takes as long as all else that is done for a
-    /// group, and the numbers of a single key need none.
+    /// Returns the codes of this key in some group numbers. A division takes as long as everything else that
+    /// is done per group, so it is avoided where there is a single key.
     fn codes(&self, groups: &[u32]) -> Vec<u32> {
         let (stride, domain) = (u32_checked(self.stride), u32_checked(self.domain));
         let last = groups.iter().max().copied().unwrap_or(0);
@@ -286,7 +286,7 @@ impl<'a> DenseKey<'a> {
         }
     }
 
-    /// Adds the values of some group numbers to packed keys.
+    /// Writes the values of this key in the group numbers `numbers` into packed keys.
     fn pack(&self, index: usize, packing: &Packing, numbers: &[u32], packed: &mut [i64]) -> Result<()> {
         let (stride, domain) = (u32_checked(self.stride), u32_checked(self.domain));
         let codes = || numbers.iter().map(|number| number / stride % domain);
@@ -301,7 +301,7 @@ impl<'a> DenseKey<'a> {
                     let _ = self.text_numbers.set(packing.lanes_of(index, values)?);
                 }
                 let numbers = self.text_numbers.get().map_or(&[][..], Vec::as_slice);
-                // The code of NULL may be none of a value.
+                // The code of NULL may be past the values.
                 codes().map(|code| numbers.get(first + code as usize).copied().unwrap_or(0)).collect()
             }
             Codes::Boolean(_) => from(0),
@@ -320,7 +320,7 @@ impl<'a> DenseKey<'a> {
         Ok(())
     }
 
-    /// The values of this row group's codes: not those of a frame.
+    /// Returns the values of this key in some group numbers of the row group (not those of a frame).
     fn array(&self, groups: &[u32]) -> Result<ArrayRef> {
         let codes = || groups.iter().map(|g| *g as usize / self.stride % self.domain);
         let null = (!self.nullable.is_empty()).then_some(self.domain - 1);
@@ -357,7 +357,7 @@ impl<'a> DenseKey<'a> {
     }
 }
 
-/// How the codes of a key are read, and how many there may be.
+/// Returns how the codes of a key are read, and their number; `None` if it has none.
 fn codes_of<'a>(
     key: &Key,
     lanes: &BoundLanes<'a>,

@@ -1,4 +1,4 @@
-//! Which rows count for an accumulator.
+//! Evaluation of masks: which rows count for a measure.
 
 use super::measures::Mask;
 use super::rows::DenseRows;
@@ -9,8 +9,8 @@ use farpool_columns::{Kernel, Level, Simd};
 use farpool_model::Result;
 
 impl DenseRows<'_> {
-    /// For each mask a bit per row of the batch; `None` where all rows count. Bits of rows that are not
-    /// selected may be anything.
+    /// Evaluates each mask to a bit per row of the batch; `None` where all rows count. Bits of rows that are
+    /// not selected are unspecified.
     pub(crate) fn mask_bits(
         &self,
         selection: &Selection,

@@ -1,5 +1,5 @@
-//! What is computed per group, each distinct thing once: masks, sums and folds, and which of them each
-//! accumulator is made of.
+//! Measures: the masks, sums and folds that are computed per group, each distinct one once, and which of them
+//! give each accumulator.
 
 use crate::aggregate::aggregation::{Accumulator, Aggregation, Argument, Kind};
 use crate::aggregate::extent::Extent;
@@ -10,26 +10,26 @@ use farpool_model::Fold;
 /// The measures of an aggregation over some rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Measures {
-    /// Masks that rows can have besides being selected; the first lets all pass.
+    /// The distinct masks of sums and folds; the first one passes all rows.
     pub(crate) masks: Vec<Mask>,
     pub(crate) sums: Vec<SumOf>,
     pub(crate) folds: Vec<FoldOf>,
-    /// For each accumulator, where its partial value is found.
+    /// For each accumulator, the measure that holds its partial value.
     pub(crate) sources: Vec<Source>,
 }
 
-/// A condition of `FILTER (WHERE …)` and columns that must not be NULL.
+/// Rows count if they pass a condition of `FILTER (WHERE …)` and none of some columns is NULL.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Mask {
     pub(crate) condition: Option<usize>,
     pub(crate) nullable: Vec<usize>,
 }
 
-/// Something that is added up per group.
+/// A sum per group: of a lane under a mask (its index), or of rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum SumOf {
     Lane(LaneId, usize),
-    /// The rows that a mask lets pass.
+    /// The number of rows that pass a mask (its index).
     Rows(usize),
 }
 
@@ -41,18 +41,19 @@ pub(crate) struct FoldOf {
     pub(crate) fold: Fold,
 }
 
-/// Where the partial value of an accumulator is found.
+/// The measure that holds the partial value of an accumulator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     /// The number of all rows of the group.
     AllRows,
     Sum(usize),
-    /// A fold, if the sum that counts its mask (`None`: all rows) is not 0.
+    /// A fold; valid if the sum that counts the rows of its mask (`None`: all rows) is not 0.
     Fold(usize, Option<usize>),
 }
 
 impl Measures {
-    /// The measures of `aggregation`, if every accumulator can run on lanes and no sum can leave 64 bits.
+    /// Returns the measures of `aggregation`; not applicable if an accumulator cannot run on lanes or a sum
+    /// may exceed 64 bits.
     pub(crate) fn of(aggregation: &Aggregation, extent: &Extent<'_>) -> Fit<Measures> {
         if aggregation.accumulators.iter().any(|a| !may_run_on_lanes(aggregation, a)) {
             return Err(NOT_ON_LANES);
@@ -70,7 +71,7 @@ impl Measures {
         Ok(measures)
     }
 
-    /// The lanes that sums and folds are made of.
+    /// The lanes that sums and folds read.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
         let summed = self.sums.iter().filter_map(|s| match s {
             SumOf::Lane(lane, _) => Some(*lane),
@@ -94,7 +95,8 @@ impl Measures {
         let count = (mask != 0).then(|| position(&mut self.sums, SumOf::Rows(mask)));
         match accumulator.kind {
             Kind::Count => {
-                // Of an expression that lanes cannot hold here, only a plain column's NULLs are known.
+                // Where an expression is not valid on lanes, its NULLs are known only if it is a plain
+                // column.
                 let known = argument.is_none_or(|a| {
                     a.compiled.as_column().is_some() || a.lane.is_some_and(|l| (extent.interval)(l).is_some())
                 });
@@ -103,7 +105,7 @@ impl Measures {
             Kind::Sum => {
                 let (lane, (min, max)) = bounded(argument, extent)?;
                 let largest = u128::from(min.unsigned_abs().max(max.unsigned_abs()));
-                // A bit is left over for whoever wants to mark a sum.
+                // One bit is left free, for the tag of a sum.
                 let fits = largest * u128::from(extent.rows) <= i64::MAX as u128 / 2;
                 fits.then(|| Source::Sum(position(&mut self.sums, SumOf::Lane(lane, mask))))
                     .ok_or(SUM_TOO_WIDE)
@@ -123,14 +125,14 @@ fn bounded(argument: Option<&Argument>, extent: &Extent<'_>) -> Fit<(LaneId, (i6
     lane.and_then(|lane| Some((lane, (extent.interval)(lane)?))).ok_or(NOT_ON_LANES)
 }
 
-/// Whether an accumulator can run on lanes somewhere.
+/// Whether an accumulator can run on lanes in some row groups.
 fn may_run_on_lanes(aggregation: &Aggregation, accumulator: &Accumulator) -> bool {
     let Some(index) = accumulator.argument else { return accumulator.kind == Kind::Count };
     let argument = &aggregation.arguments[index];
     argument.lane.is_some() || (accumulator.kind == Kind::Count && argument.compiled.as_column().is_some())
 }
 
-/// The place of `item`, which is added if it is not there.
+/// Returns the index of `item` in `items`, to which it is added if it is new.
 fn position<T: PartialEq>(items: &mut Vec<T>, item: T) -> usize {
     items.iter().position(|known| *known == item).unwrap_or_else(|| {
         items.push(item);

@@ -1,6 +1,6 @@
-//! What the ways share that number groups by the codes of their keys ([`super::whole`], [`super::fused`], and
-//! [`super::mixed`] where it can): dense group numbers, what is computed of the rows of each number, and the walk over
-//! the rows of a row group.
+//! Code shared by the ways that number groups by the codes of their keys ([`super::whole`], [`super::fused`],
+//! and [`super::mixed`] where it can): dense group numbers, the measures of each group, and the scan over the
+//! rows of a row group.
 //!
 //! NULLs, conditions of `FILTER (WHERE …)` and unselected rows are masks: a masked value adds 0.
 

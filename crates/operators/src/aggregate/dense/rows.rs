@@ -1,4 +1,4 @@
-//! The rows of one row group as dense group numbers and lanes.
+//! An aggregation on dense group numbers and lanes, bound to one row group.
 
 use super::keys::{DenseKeys, KeyFrame};
 use super::measures::Measures;
@@ -19,13 +19,13 @@ pub(crate) struct DenseRows<'a> {
     pub(crate) keys: DenseKeys<'a>,
     pub(super) conditions: Vec<BoundFilter<'a>>,
     pub(crate) measures: Cow<'a, Measures>,
-    /// The lanes that measures and keys are made of, where they hold.
+    /// The lanes that measures and keys read, where they are valid for the row group.
     pub(super) wanted: Vec<LaneId>,
 }
 
 impl<'a> DenseRows<'a> {
-    /// Binds `aggregation`, all but its conditions, to `group` with group numbers that mean something in it
-    /// alone and are below `limit`.
+    /// Binds `aggregation`, except its conditions, to `group`. Group numbers are below `limit` and have a
+    /// meaning only within this row group.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -48,8 +48,8 @@ impl<'a> DenseRows<'a> {
         Ok(measures.map(|measures| DenseRows::new(group, lanes, keys, Cow::Owned(measures))))
     }
 
-    /// Binds `aggregation`, all but its conditions, to a row group of the table that `frames` and `measures` are for,
-    /// with the table's group numbers.
+    /// Binds `aggregation`, except its conditions, to a row group of the table that `frames` and `measures`
+    /// belong to. Group numbers are those of the table.
     ///
     /// # Errors
     /// `Internal` when the row group is of another table.
@@ -75,10 +75,10 @@ impl<'a> DenseRows<'a> {
         DenseRows { group, lanes, keys, conditions: Vec::new(), measures, wanted }
     }
 
-    /// Binds the conditions too, whose dictionaries were asked.
+    /// Binds the conditions; `memos` hold their results on dictionaries.
     ///
     /// # Errors
-    /// As binding a filter does.
+    /// Errors of binding a filter.
     pub(crate) fn with_conditions(
         mut self,
         aggregation: &'a Aggregation,

@@ -1,4 +1,4 @@
-//! The rows of a row group, part by part, on their way to where they are added up.
+//! Scans the rows of a row group in parts and adds them up in a target.
 
 use super::keys::KeyBuffers;
 use super::masks::{masked, ones};
@@ -12,22 +12,22 @@ use farpool_model::cast::{u32_checked, u64_from};
 use farpool_model::{Result, limits};
 use std::borrow::Cow;
 
-/// Rows that are computed at a time: about ten buffers of them stay within the L2 cache.
+/// Rows per part where blocks are computed whole: about ten buffers of them stay within the L2 cache.
 pub(crate) const ROWS_AT_A_TIME: usize = 2048;
 
-/// Below one selected row in this many, values are gathered; above, whole blocks are computed and the rows
-/// that are not selected masked.
+/// Where fewer than one row in this many is selected, values are gathered; otherwise whole blocks are
+/// computed and the rows that are not selected are masked.
 const GATHER_BELOW: usize = 2;
 
-/// The limit without groups, where a row that is masked costs next to nothing.
+/// The same limit without groups, where a masked row costs next to nothing.
 const GATHER_BELOW_UNGROUPED: usize = 8;
 
-/// Rows of the largest part: of blocks that are computed whole, or of gathered rows.
+/// The most rows of a part, whether gathered or of whole blocks.
 pub(crate) const ROWS_OF_A_PART: usize = limits::BATCH_ROWS / GATHER_BELOW;
 
 const _: () = assert!(ROWS_AT_A_TIME <= ROWS_OF_A_PART);
 
-/// Where the values of parts are added up.
+/// Destination of the values of parts: sums and folds per group.
 pub(crate) trait Target {
     /// Adds a value of each sum to the group of each row. Without groups, `rows` rows belong to one.
     fn add_sums(&mut self, rows: usize, groups: Option<&[u32]>, sums: &[&[i64]]);
@@ -41,22 +41,22 @@ pub(crate) struct Part<'b> {
     pub(crate) rows: RowSet<'b>,
     /// A bit per computed row; `None` when all are selected.
     pub(crate) selected: Option<&'b [u64]>,
-    /// For each mask a bit per computed row.
+    /// For each mask, a bit per computed row; `None` where all count.
     masks: Vec<Option<Vec<u64>>>,
 }
 
-/// Buffers that are used again from part to part.
+/// Buffers that are reused from part to part.
 pub(crate) struct Scratch {
     keys: KeyBuffers,
     groups: Vec<u32>,
-    /// For each sum, its values where a mask or a missing lane makes them.
+    /// For each sum, its values, unless they are those of a lane without a mask.
     masked: Vec<Vec<i64>>,
 }
 
-/// Gives `add` the selected rows of each batch that has some; returns how many there were.
+/// Calls `add` with the selected rows of each batch that has any; returns the number of selected rows.
 ///
 /// # Errors
-/// As evaluating the filter does, and as `add`.
+/// Errors of evaluating the filter, and of `add`.
 pub(crate) fn each_batch(
     batches: &mut Batches<'_>,
     buffers: &mut LaneBuffers,
@@ -81,11 +81,11 @@ impl Scratch {
 }
 
 impl DenseRows<'_> {
-    /// Gives `add` the selected rows of a batch in parts: all of them gathered if they are few, or else blocks with
-    /// the others masked.
+    /// Calls `add` with the selected rows of a batch in parts: if they are few, all of them gathered,
+    /// otherwise blocks in which the other rows are masked.
     ///
     /// # Errors
-    /// As evaluating the conditions does, and as `add`.
+    /// Errors of evaluating the conditions, and of `add`.
     pub(crate) fn each_part(
         &self,
         selection: &Selection,
@@ -162,7 +162,7 @@ impl DenseRows<'_> {
         Ok(())
     }
 
-    /// Makes the values of sums that are not those of a lane as it lies.
+    /// Computes the values of each sum that are not those of a lane without a mask.
     fn mask_sums(&self, masks: &[Option<&[u64]>], rows: usize, buffers: &LaneBuffers, out: &mut [Vec<i64>]) {
         for (sum, out) in self.measures.sums.iter().zip(out) {
             match sum {
@@ -180,8 +180,8 @@ impl DenseRows<'_> {
 }
 
 impl Part<'_> {
-    /// The masks of the rows that count. With groups, the discard group takes those that are not selected; without,
-    /// every mask leaves them out.
+    /// Returns the masks of the rows that count. With groups, unselected rows go to the discard group;
+    /// without, they are removed from every mask.
     fn masks_within(&self, has_groups: bool) -> Cow<'_, [Option<Vec<u64>>]> {
         let Some(selected) = self.selected.filter(|_| !has_groups) else { return Cow::Borrowed(&self.masks) };
         let narrow = |mask: &Option<Vec<u64>>| {
@@ -198,7 +198,7 @@ fn repeat(value: i64, rows: usize, out: &mut Vec<i64>) {
     out.resize(rows, value);
 }
 
-/// Gives rows that are not selected the group `discarded`, which nobody reads.
+/// Assigns rows that are not selected to the group `discarded`, which is never read.
 fn discard(groups: &mut [u32], selected: &[u64], discarded: usize) {
     let discarded = u32_checked(discarded);
     let rows = groups.len();

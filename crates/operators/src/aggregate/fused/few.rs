@@ -1,11 +1,12 @@
-//! A handful of groups: rows are added two at a time.
+//! Fast path of the fused way for a handful of groups: rows are added two at a time.
 //!
-//! Two rows have one of 256 pairs of groups. The sums of a pair's two groups lie side by side, so that one load, one
-//! addition and one store serve both rows, and rows of one group that follow each other seldom have to wait for each
-//! other's stores. The rows of a group are counted in the upper bits of its first sum.
+//! Two rows have one of 256 pairs of groups. The sums of a pair's two groups are adjacent, so that one load,
+//! one addition and one store serve both rows, and consecutive rows of one group seldom have to wait for each
+//! other's stores. The upper bits of a group's first sum count its rows.
 //!
-//! Eligible are row groups of at most [`GROUPS_MAX`] groups where every sum is of a packed column as it lies, whose
-//! distances over all rows fit below the count. Numbers of groups are bytes then.
+//! Eligible are row groups of at most [`GROUPS_MAX`] groups where every sum is one of a packed column without
+//! a mask, whose distances from the least value, summed over all rows, fit below the count. Group numbers are
+//! bytes then.
 
 use super::tables::SumTables;
 use crate::aggregate::dense::{DenseRows, KeyBuffers, ROWS_AT_A_TIME, SumOf};
@@ -13,28 +14,29 @@ use crate::lanes::{LaneBuffers, LaneId, RowSet};
 use farpool_columns::{Integers, Kernel, Level, Simd};
 use farpool_model::{Result, limits};
 
-/// Groups whose pairs have numbers of a byte.
+/// The most groups for which the number of a pair fits a byte.
 const GROUPS_MAX: usize = 16;
 
-/// Rows that are added in one step, the pairs of each in a table of their own.
+/// Rows that are added per iteration; each two of them have a table of pairs of their own.
 const STEP: usize = 8;
 
-/// The bit of a sum from which on it counts rows.
+/// The lowest bit of a sum that counts rows.
 const COUNT_BIT: u32 = 44;
 
-/// What a row adds to the first sum besides its distance.
+/// Added to the first sum per row besides its distance: one row.
 const ONE_ROW: u64 = 1 << COUNT_BIT;
 
-/// A distance is below this, so that the sum over a row group does not reach the count.
+/// The greatest distance of a value from the least one, such that the sum over a row group does not reach the
+/// count.
 const DISTANCE_MAX: u64 = ONE_ROW / limits::ROW_GROUP_ROWS as u64 - 1;
 
 const _: () = assert!((limits::ROW_GROUP_ROWS as u64) < 1 << (u64::BITS - COUNT_BIT));
 const _: () = assert!(ROWS_AT_A_TIME.is_multiple_of(STEP));
 
-/// The sums of a row group.
+/// Sums of a row group by pairs of groups.
 pub(crate) struct FewSums<'a> {
-    /// The columns that are added up, and the sums of their distances; without any, rows are counted in the one that
-    /// is left.
+    /// The columns to sum; in `sums`, the sums of their distances. Without columns to sum there is one entry,
+    /// `None`, which only counts rows.
     columns: Vec<Option<Integers<'a>>>,
     sums: Vec<PairSums>,
     groups: Vec<u8>,
@@ -44,14 +46,14 @@ pub(crate) struct FewSums<'a> {
 }
 
 impl<'a> FewSums<'a> {
-    /// No sums yet, if the row group is eligible.
+    /// Creates empty sums; `None` if the row group is not eligible.
     pub(super) fn of(rows: &DenseRows<'a>) -> Option<FewSums<'a>> {
         let measures = &rows.measures;
         if rows.keys.is_empty() || rows.keys.domain > GROUPS_MAX || !measures.folds.is_empty() {
             return None;
         }
         let column = |sum: &SumOf| match sum {
-            // The first mask lets all pass.
+            // The first mask passes all rows.
             SumOf::Lane(lane, 0) => {
                 rows.lanes.integers(*lane).filter(|i| i.max().abs_diff(i.min()) <= DISTANCE_MAX).map(Some)
             }
@@ -73,7 +75,7 @@ impl<'a> FewSums<'a> {
 }
 
 impl FewSums<'_> {
-    /// Adds the selected ones of the rows from `start` to `end`, at most [`ROWS_AT_A_TIME`].
+    /// Adds those of the rows from `start` to `end`, at most [`ROWS_AT_A_TIME`], that are selected.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -92,7 +94,7 @@ impl FewSums<'_> {
             self.groups.clear();
             self.groups.extend(self.numbers.iter().map(|group| *group as u8));
         }
-        // What is behind the rows adds nothing to whatever group.
+        // Padding rows are of group 0 and have the value 0, so they add nothing.
         let (rows, padded) = (end - start, (end - start).next_multiple_of(STEP));
         self.groups.resize(padded, 0);
         for (index, (column, sums)) in self.columns.iter().zip(&mut self.sums).enumerate() {
@@ -113,7 +115,7 @@ impl FewSums<'_> {
         Ok(())
     }
 
-    /// Adds what was added up to `sums`.
+    /// Adds the totals of each group to `sums`.
     pub(super) fn finish(&self, sums: &mut SumTables) {
         let totals: Vec<[u64; GROUPS_MAX]> = self.sums.iter().map(PairSums::totals).collect();
         let Some(counted) = totals.first() else { return };
@@ -126,7 +128,8 @@ impl FewSums<'_> {
             let columns = self.columns.iter().flatten().zip(&totals).enumerate();
             for (index, (column, totals)) in columns {
                 let distances = if index == 0 { totals[group] & (ONE_ROW - 1) } else { totals[group] };
-                // It fits, or the row group would not go the fused way; what is on the way there may not.
+                // The total fits, or the row group would not be eligible for the fused way; intermediate
+                // results may wrap.
                 let least = column.min().wrapping_mul(count);
                 sums.add_total(index, group, least.wrapping_add(distances.cast_signed()));
             }
@@ -134,7 +137,8 @@ impl FewSums<'_> {
     }
 }
 
-/// Sums by pairs of groups, in a table for each pair of rows of a step: in one, long runs of a group would wait.
+/// Sums by pairs of groups, with one table for each pair of rows of an iteration: with a single table, long
+/// runs of one group would wait for its stores.
 struct PairSums(Vec<[[u64; 2]; PAIRS]>);
 
 const PAIRS: usize = GROUPS_MAX * GROUPS_MAX;
@@ -172,7 +176,8 @@ impl Kernel for Add<'_> {
         let Some(tables) = self.sums.0.first_chunk_mut::<{ STEP / 2 }>() else { return };
         for (groups, values) in groups.iter().zip(values) {
             let groups = u64::from_le_bytes(*groups);
-            // In every second byte the number of a pair: the one's group below, the other's above.
+            // Every second byte is the number of a pair: one row's group in the low half, the other's in the
+            // high half.
             let pairs = groups | groups >> 4;
             for (index, table) in tables.iter_mut().enumerate() {
                 let sums = &mut table[usize::from((pairs >> (16 * index)) as u8)];
@@ -182,7 +187,7 @@ impl Kernel for Add<'_> {
     }
 }
 
-/// Makes values 0 whose bit is not set; the number of values is a multiple of [`STEP`].
+/// Zeroes the values whose bit is not set; the number of values is a multiple of [`STEP`].
 struct Keep<'a> {
     values: &'a mut [u64],
     selected: &'a [u64],
@@ -209,7 +214,7 @@ mod tests {
     #[test]
     fn pairs_of_rows_add_up_to_what_single_rows_do() {
         for (rows, last) in [(0, 0), (8, 0), (64, 15), (2048, 15), (2048, 1), (2048, 0)] {
-            // Runs of a group, and each group beside each other.
+            // Both long runs of one group and neighbours of different groups.
             let groups: Vec<u8> =
                 (0..rows).map(|row: usize| ((row / 7 + row * (row / 300)) % (last + 1)) as u8).collect();
             let values: Vec<u64> = (0..rows as u64).map(|row| (row * row % DISTANCE_MAX) | ONE_ROW).collect();

@@ -1,4 +1,4 @@
-//! One row group through the fused way.
+//! Runs the fused way over one row group.
 
 use super::few::FewSums;
 use super::tables::{FoldTable, SumTables};
@@ -16,7 +16,7 @@ use farpool_model::cast::u32_checked;
 /// Groups of a row group up to which the dense tables stay within the L2 cache.
 const DOMAIN_MAX: usize = 4096;
 
-/// Rows up to which the number of groups need not be below that of rows.
+/// In row groups of up to this many rows, the domain of the keys may exceed the number of rows.
 const ROWS_FEW: usize = 64;
 
 /// The sums and folds of a row group.
@@ -25,7 +25,7 @@ struct Tables {
     folds: Vec<FoldTable>,
 }
 
-/// The rows of `group`, if it is eligible.
+/// Binds `aggregation` to `group`, if the row group is eligible.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -33,10 +33,10 @@ pub(crate) fn bind<'a>(aggregation: &'a Aggregation, group: &'a RowGroup) -> Res
     DenseRows::bind(aggregation, group, DOMAIN_MAX.min(group.rows.max(ROWS_FEW)))
 }
 
-/// Adds the rows of some batches; returns how many there were.
+/// Adds the rows of some batches; returns the number of rows that passed.
 ///
 /// # Errors
-/// As evaluating the filter and the conditions does.
+/// Errors of evaluating the filter and the conditions.
 pub(crate) fn run(
     aggregation: &Aggregation,
     rows: &DenseRows<'_>,
@@ -55,7 +55,8 @@ pub(crate) fn run(
     Ok(passed)
 }
 
-/// Adds the rows of some batches, those of a handful of groups by a way of their own where whole blocks are computed.
+/// Adds the rows of some batches of an aggregation with keys. Parts of whole blocks go through [`FewSums`]
+/// where the row group is eligible for it.
 fn add_groups(
     rows: &DenseRows<'_>,
     batches: &mut Batches<'_>,
@@ -76,7 +77,7 @@ fn add_groups(
 }
 
 impl Tables {
-    /// No values yet.
+    /// Creates tables without values.
     fn new(rows: &DenseRows<'_>) -> Tables {
         // One group more: the discard group, for rows that are not selected.
         let groups = rows.keys.domain + 1;
@@ -100,7 +101,7 @@ impl Target for Tables {
     }
 }
 
-/// The bits of the largest sum of each lane over one part.
+/// The number of bits of the largest sum of each lane over one part; `None` if it is not known to fit a word.
 fn widths(rows: &DenseRows<'_>) -> Vec<Option<u32>> {
     let width = |sum: &SumOf| match sum {
         SumOf::Rows(_) => Some(bits_of(ROWS_OF_A_PART as u128)),

@@ -4,21 +4,21 @@ use crate::aggregate::fold::{for_fold, neutral};
 use crate::bits;
 use farpool_model::Fold;
 
-/// Words that lie in one line of a table.
+/// Words per line of a table.
 const WORDS_PER_LINE: usize = 8;
 
-/// Groups up to which two copies of each table are filled in turn (rows of one group in a row would
-/// otherwise wait for one another's store), and several narrow sums share a word. Shared words have to be
-/// taken apart after each part, which only pays for few groups.
+/// The most groups for which each table has two copies, used in turn (otherwise consecutive rows of one group
+/// would wait for each other's stores), and several narrow sums share a word. Shared words are split into
+/// their sums after each part, which pays only for few groups.
 const FEW_GROUPS_MAX: usize = 64;
 
-/// Bits that fields may take in a shared word; the sign stays clear.
+/// Bits available to fields of a shared word; the sign bit stays clear.
 const WORD_BITS: u32 = 63;
 
-/// One cache line per group.
+/// A cache line, which holds the words of one group.
 type Line = [i64; WORDS_PER_LINE];
 
-/// A sum's place in a shared word.
+/// The position of a sum in a word that several sums may share.
 #[derive(Clone, Copy, Debug)]
 struct Field {
     sum: usize,
@@ -28,16 +28,16 @@ struct Field {
 
 /// The partial sums of a row group per group: any number of them, and the number of rows.
 ///
-/// Most sums over a few thousand rows are far from 64 bits. `price` and `quantity` side by side in one word
-/// need one addition to memory instead of two, and those are what grouping spends its time on.
+/// Most sums over a few thousand rows need far less than 64 bits. With `price` and `quantity` in one word,
+/// one addition to memory replaces two, and such additions take most of the time of grouping.
 #[derive(Default)]
 pub(crate) struct SumTables {
     words: Vec<Vec<Field>>,
-    /// Lines of packed words; a table for every [`WORDS_PER_LINE`].
+    /// Lines of words, in one table for every [`WORDS_PER_LINE`] words of a group.
     tables: Vec<Vec<Line>>,
-    /// The buffer that the fields of a shared word are brought together in.
+    /// For each word, a buffer in which the fields of the rows are combined.
     packed: Vec<Vec<i64>>,
-    /// All sums of a group beside each other, the number of rows last.
+    /// All sums of a group side by side, the number of rows last.
     totals: Vec<i64>,
     sums: usize,
     groups: usize,
@@ -45,8 +45,9 @@ pub(crate) struct SumTables {
 }
 
 impl SumTables {
-    /// All zero, for `groups` groups. `widths` gives for each sum the bits of the largest one over one
-    /// part, or `None` when a value may be negative; `rows_bits` the same for the number of rows.
+    /// Resets all sums to zero, for `groups` groups. `widths` gives for each sum the number of bits of the
+    /// largest one over one part, or `None` when a value may be negative; `rows_bits` the same for the number
+    /// of rows.
     pub(super) fn reset(&mut self, groups: usize, widths: &[Option<u32>], rows_bits: u32) {
         let few = groups <= FEW_GROUPS_MAX;
         self.groups = groups;
@@ -61,7 +62,7 @@ impl SumTables {
         self.totals = vec![0; groups * (self.sums + 1)];
     }
 
-    /// Adds one part: a value of each sum to the group of each row.
+    /// Adds one part: for each row, a value of each sum to the row's group.
     pub(super) fn add(&mut self, groups: &[u32], values: &[&[i64]]) {
         for (word, packed) in self.words.iter().zip(&mut self.packed) {
             pack(word, values, groups.len(), packed);
@@ -91,17 +92,17 @@ impl SumTables {
         self.totals[self.sums] += rows as i64;
     }
 
-    /// Adds rows to a group whose sums are added by [`SumTables::add_total`].
+    /// Adds `rows` to the row count of a group whose sums are added by [`SumTables::add_total`].
     pub(super) fn add_rows(&mut self, group: usize, rows: i64) {
         self.add_total(self.sums, group, rows);
     }
 
-    /// Adds what the rows of a group add up to in one sum.
+    /// Adds `total`, summed over several rows, to one sum of a group.
     pub(super) fn add_total(&mut self, sum: usize, group: usize, total: i64) {
         self.totals[group * (self.sums + 1) + sum] += total;
     }
 
-    /// Brings everything to where [`SumTables::sum`] and [`SumTables::rows`] read it.
+    /// Completes the totals; required before [`SumTables::sum`] and [`SumTables::rows`].
     pub(super) fn finish(&mut self) {
         self.take_apart();
     }
@@ -111,12 +112,12 @@ impl SumTables {
         self.sum(self.sums, group)
     }
 
-    /// One sum over a group.
+    /// The value of one sum of a group.
     pub(super) fn sum(&self, sum: usize, group: usize) -> i64 {
         self.totals[group * (self.sums + 1) + sum]
     }
 
-    /// Moves what the tables hold to the totals.
+    /// Moves the contents of the tables to the totals.
     fn take_apart(&mut self) {
         for (index, word) in self.words.iter().enumerate() {
             let table = &mut self.tables[index / WORDS_PER_LINE];
@@ -134,7 +135,7 @@ impl SumTables {
     }
 }
 
-/// Puts fields of these widths into as few words as first fit, widest first, finds.
+/// Assigns fields of these widths to as few words as first fit, widest first, finds.
 fn share_words(widths: &[u32]) -> Vec<Vec<Field>> {
     let mut order: Vec<usize> = (0..widths.len()).collect();
     order.sort_by_key(|sum| std::cmp::Reverse(widths[*sum]));
@@ -153,7 +154,7 @@ fn share_words(widths: &[u32]) -> Vec<Vec<Field>> {
     words
 }
 
-/// Brings the fields of a word together, row by row. Values that have a word for themselves are used as they are.
+/// Combines the fields of a word, row by row. A value with a word of its own is used unchanged.
 fn pack(word: &[Field], values: &[&[i64]], rows: usize, out: &mut Vec<i64>) {
     let of = |field: &Field| values.get(field.sum).map(|values| &values[..rows]);
     let one = |field: &Field| if of(field).is_none() { 1_i64 << field.shift } else { 0 };
@@ -216,24 +217,24 @@ fn add_row<const WORDS: usize>(line: &mut Line, words: &[&[i64]; WORDS], row: us
     }
 }
 
-/// One fold per group.
+/// The values of one fold, per group.
 pub(crate) struct FoldTable {
     values: Vec<i64>,
     fold: Fold,
 }
 
 impl FoldTable {
-    /// No values yet, for `groups` groups.
+    /// Creates a table without values, for `groups` groups.
     pub(super) fn new(groups: usize, fold: Fold) -> Self {
         FoldTable { values: vec![neutral(fold); groups], fold }
     }
 
-    /// Folds the values of the rows in `mask` into their groups (without groups, into 0).
+    /// Folds the values of the rows in `mask` into their groups (without groups, into group 0).
     pub(super) fn add(&mut self, groups: Option<&[u32]>, values: &[i64], mask: Option<&[u64]>) {
         for_fold!(self.fold, combine => fold_rows(&mut self.values, groups, values, mask, combine));
     }
 
-    /// The fold of a group; meaningless if no row was added to it.
+    /// The fold of a group; unspecified if no row was added to the group.
     pub(super) fn value(&self, group: usize) -> i64 {
         self.values[group]
     }

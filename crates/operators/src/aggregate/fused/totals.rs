@@ -1,6 +1,6 @@
-//! Without groups: packed columns are added up while they are unpacked.
+//! Fast path of the fused way without keys: packed columns are summed while they are unpacked.
 //!
-//! Eligible are row groups where every sum is of a packed column as it lies, under whatever mask.
+//! Eligible are row groups where every sum is one of a packed column, under any mask.
 
 use super::tables::SumTables;
 use crate::aggregate::dense::{DenseRows, SumOf};
@@ -10,7 +10,7 @@ use crate::selection::Selection;
 use farpool_model::Result;
 use farpool_model::cast::u64_from;
 
-/// Whether sums without groups can be taken from packed columns as they lie.
+/// Whether all sums are eligible.
 pub(super) fn is_total(rows: &DenseRows<'_>) -> bool {
     let packed = |sum: &SumOf| match sum {
         SumOf::Rows(_) => true,
@@ -44,8 +44,8 @@ pub(super) fn add_totals(
                 Some(integers) => {
                     let (start, rows) = (selection.range.start, selection.range.len());
                     let deltas = integers.sum_deltas(start, rows, masks[*mask].as_deref());
-                    // It fits, or the row group would not go the fused way; what is on the way there may
-                    // not.
+                    // The total fits, or the row group would not be eligible for the fused way; intermediate
+                    // results may wrap.
                     integers.min().wrapping_mul(count(*mask) as i64).wrapping_add(deltas as i64)
                 }
             },

@@ -1,4 +1,4 @@
-//! An aggregation bound to one row group, and its batches.
+//! The mixed way bound to one row group, and the batches that it adds.
 
 use super::counted::{Counted, CountsMemo};
 use super::dense::DenseNumbers;
@@ -19,33 +19,33 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 use std::collections::BTreeSet;
 
-/// From one selected row in this many on, the others are passed over instead of the selected ones being
-/// picked out.
+/// Where at least one row in this many is selected, unselected rows are masked instead of the selected ones
+/// being gathered.
 const MASK_ABOVE: usize = 8;
 
 /// An aggregation bound to one row group.
 pub(crate) struct Mixed<'a> {
     aggregation: &'a Aggregation,
-    /// How rows are partitioned once there are many groups, if they may be.
+    /// How rows are partitioned once there are many groups; `None` if they never are.
     radix: Option<&'a Shape>,
     group: &'a RowGroup,
     lanes: BoundLanes<'a>,
     keys: Box<dyn KeyLookup + 'a>,
-    /// For each accumulator, the lane of its argument if that is bound.
+    /// For each accumulator, the lane of its argument, where it is bound.
     arguments: Vec<Option<LaneId>>,
-    /// The lanes of arguments and keys.
+    /// The lanes that arguments and keys read.
     wanted: Vec<LaneId>,
-    /// For each accumulator, what is counted in place of being decoded.
+    /// For each accumulator, the column whose values are counted instead of being decoded.
     counted: Vec<Option<Counted<'a>>>,
     /// The columns that are decoded, and those of them that keys need.
     decoded: Vec<usize>,
     decoded_keys: Vec<usize>,
-    /// Whether there are neither groups nor conditions nor lanes, and every argument is a float as it lies.
+    /// Whether there are no groups, conditions or lanes, and every argument is a plain column of floats.
     is_maskable: bool,
 }
 
 impl<'a> Mixed<'a> {
-    /// Binds `aggregation` to `group`, going on from what earlier steps counted.
+    /// Binds `aggregation` to `group`, and resumes the counts of earlier steps.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -119,7 +119,7 @@ impl<'a> Mixed<'a> {
         self.add_direct(selection, rows, buffers, partial)
     }
 
-    /// Adds rows to their groups at once.
+    /// Adds rows to their groups immediately.
     fn add_direct(
         &mut self,
         selection: &Selection,
@@ -147,7 +147,7 @@ impl<'a> Mixed<'a> {
         Ok(())
     }
 
-    /// Leaves rows to be grouped later, partition by partition, if that can be done.
+    /// Partitions rows, to be grouped later; returns false if that is not possible.
     fn partition(
         &mut self,
         selection: &Selection,
@@ -164,11 +164,11 @@ impl<'a> Mixed<'a> {
         Ok(true)
     }
 
-    /// Takes in what was counted if the row group is at its end, as far as the step goes, and leaves the rest in
-    /// `counts`.
+    /// At the end of the row group, adds the counts to their sketches until the step ends; keeps the counts
+    /// that are not added yet in `counts`.
     ///
     /// # Errors
-    /// `OverLimit` for more rows than a sketch counts.
+    /// `OverLimit` for more rows than a sketch can count.
     pub(crate) fn finish(
         self,
         batches: &mut Batches<'_>,
@@ -191,8 +191,8 @@ impl<'a> Mixed<'a> {
         Ok(())
     }
 
-    /// Adds the selected rows of one batch to aggregates without groups of columns as they lie: what is not
-    /// selected is passed over instead of being filtered out first.
+    /// Adds the selected rows of one batch where there are no groups and arguments are plain columns:
+    /// unselected rows are skipped by a mask, which is cheaper than filtering first.
     fn add_masked(&self, selection: &Selection, bits: &[u64], partial: &mut Partial) -> Result<()> {
         let mask = bits::to_array(bits, selection.range.len());
         let frame = Selection::all(selection.range.clone()).frame(self.group, &self.decoded)?;
@@ -255,14 +255,15 @@ fn keys_of<'a>(
     Ok(Box::new(WordKeys::bind(aggregation, lanes)))
 }
 
-/// For each accumulator, the lane of its argument if that is bound.
+/// For each accumulator, the lane of its argument, where it is bound.
 fn argument_lanes(aggregation: &Aggregation, lanes: &BoundLanes<'_>) -> Vec<Option<LaneId>> {
     let bound = |lane: &LaneId| lanes.interval(*lane).is_some();
     let lane = |argument: usize| aggregation.arguments[argument].lane.filter(bound);
     aggregation.accumulators.iter().map(|a| a.argument.and_then(lane)).collect()
 }
 
-/// What is counted for an accumulator in place of being decoded: only without keys.
+/// Returns the column whose values are counted for an accumulator instead of being decoded; only without
+/// keys.
 fn count<'a>(aggregation: &Aggregation, of: &Accumulator, group: &'a RowGroup) -> Option<Counted<'a>> {
     let state = aggregation.state_of(of).filter(|_| aggregation.keys.is_empty())?;
     Counted::bind(aggregation, state, group)
@@ -289,7 +290,7 @@ fn decoded_arguments(
     decoded
 }
 
-/// Whether there are neither groups nor conditions nor lanes, and every argument is a float as it lies.
+/// Whether there are no groups, conditions or lanes, and every argument is a plain column of floats.
 fn is_maskable(aggregation: &Aggregation, group: &RowGroup) -> bool {
     let is_float = |argument: usize| {
         let column = aggregation.arguments[argument].compiled.as_column();

@@ -1,4 +1,5 @@
-//! Sketches of a column of which a row group has few values: codes are counted, and each value is hashed once.
+//! Sketches of a column with few distinct values in a row group: codes are counted, and each value is hashed
+//! once.
 //!
 //! Invariant: the state is the same as if the values had been decoded.
 
@@ -10,7 +11,7 @@ use arrow_array::{ArrayRef, BooleanArray};
 use farpool_columns::{Chunk, Integers, RowGroup};
 use farpool_model::{Result, StateFunction, schema};
 
-/// Values per row of the row group up to which counting them pays.
+/// The most values per row of the row group for which counting pays, as a fraction.
 const VALUES_PER_ROW_MAX: (usize, usize) = (1, 4);
 
 /// A column of a row group whose values are counted.
@@ -23,21 +24,21 @@ pub(crate) struct Counted<'a> {
     unpacked: Vec<i64>,
 }
 
-/// What was counted so far.
+/// How often each value has occurred so far.
 #[derive(Debug, Default)]
 struct Counts {
-    /// From the least code to the greatest.
+    /// By code, from the least to the greatest.
     of_codes: Vec<u64>,
     nulls: u64,
 }
 
-/// What is kept of a row group from step to step: for each accumulator what was counted in place of being decoded and
-/// is not taken in yet; `None` before the first step.
+/// For each accumulator, the counts that are not added to its sketch yet; kept from step to step, `None`
+/// before the first step.
 #[derive(Debug, Default)]
 pub(crate) struct CountsMemo(Option<Vec<Option<Counts>>>);
 
 impl CountsMemo {
-    /// What is to be counted, going on from what earlier steps have counted.
+    /// Restores the counts of earlier steps to `fresh`, the columns to be counted.
     pub(super) fn resume<'a>(&mut self, fresh: Vec<Option<Counted<'a>>>) -> Vec<Option<Counted<'a>>> {
         let Some(counts) = self.0.take() else { return fresh };
         let resume = |(counted, counts): (Option<Counted<'a>>, Option<Counts>)| {
@@ -47,19 +48,20 @@ impl CountsMemo {
         fresh.into_iter().zip(counts).map(resume).collect()
     }
 
-    /// Keeps what is left for a later step.
+    /// Keeps the counts that are not added to their sketches yet for a later step.
     pub(super) fn keep(&mut self, left: Vec<Option<Counted<'_>>>) {
         self.0 = Some(left.into_iter().map(|counted| counted.map(|counted| counted.counts)).collect());
     }
 
-    /// Whether everything that was counted has been taken in.
+    /// Whether all counts have been added to their sketches.
     pub(crate) fn is_done(&self) -> bool {
         self.0.iter().flatten().all(Option::is_none)
     }
 }
 
 impl<'a> Counted<'a> {
-    /// The counts for `state` over `group`; `None` when it does not pay or is no sketch of a column.
+    /// Binds the counts for `state` to `group`; `None` when counting does not pay or `state` is not a sketch
+    /// of a column.
     pub(super) fn bind(aggregation: &Aggregation, state: &StateOf, group: &'a RowGroup) -> Option<Self> {
         let (StateFunction::Sketch(_), [argument]) = (state.function, state.arguments.as_slice()) else {
             return None;
@@ -77,7 +79,7 @@ impl<'a> Counted<'a> {
         Some(Counted { chunk, codes, values, counts, unpacked: Vec::new() })
     }
 
-    /// Counts the rows that `mask` lets pass.
+    /// Counts the values of the rows that pass `mask`.
     pub(super) fn add(&mut self, rows: RowSet<'_>, mask: Option<&BooleanArray>) {
         match rows {
             RowSet::Range(start, end) => self.codes.unpack(start..end, &mut self.unpacked),
@@ -105,15 +107,15 @@ impl<'a> Counted<'a> {
         }
     }
 
-    /// Takes what was counted into the state of all rows.
+    /// Adds the counts to the state of the only group.
     ///
     /// # Errors
-    /// `OverLimit` for more rows than a sketch counts.
+    /// `OverLimit` for more rows than a sketch can count.
     pub(super) fn finish(self, store: &mut Store) -> Result<()> {
         let (first, last) = (self.codes.min(), self.codes.max());
         let Counts { of_codes, nulls } = self.counts;
         let (values, counts) = match self.values {
-            // The dictionary's codes begin at 0, those of the chunk perhaps later.
+            // Codes of a dictionary begin at 0, but the least code of the chunk may be greater.
             Some(values) => {
                 let mut counts = vec![0; values.len()];
                 let first = usize::try_from(first).unwrap_or(0);

@@ -1,4 +1,5 @@
-//! Keys of a small domain: a table from dense number to group, so that each key is looked up once per row group.
+//! Keys of a small domain: a table maps dense numbers to groups, so that each key is looked up once per row
+//! group.
 
 use super::keys::{KeyForm, KeyInput, KeyLookup};
 use crate::aggregate::aggregation::Aggregation;
@@ -13,18 +14,18 @@ use std::collections::BTreeSet;
 /// Dense numbers per row of the row group up to which a table from number to group pays.
 const NUMBERS_PER_ROW_MAX: usize = 4;
 
-/// The same limit where the alternative is to look packed keys up, which costs little more.
+/// The same limit where the alternative is a look-up by packed keys, which costs little more.
 const NUMBERS_PER_ROW_MAX_PACKED: usize = 1;
 
-/// Rows of a row group that count at least.
+/// Row groups with fewer rows count as having this many.
 const ROWS_MIN: usize = 64;
 
-/// No group has been asked for yet.
+/// The group of the number has not been looked up.
 const UNKNOWN: u32 = u32::MAX;
-/// The group is being asked for.
+/// The group of the number is being looked up.
 const ASKED: u32 = u32::MAX - 1;
 
-/// Keys by their dense numbers, and the groups of these so far.
+/// Keys as dense numbers, and the groups that are known so far.
 pub(crate) struct DenseNumbers<'a> {
     keys: DenseKeys<'a>,
     packing: Option<&'a Packing>,
@@ -34,7 +35,8 @@ pub(crate) struct DenseNumbers<'a> {
 }
 
 impl<'a> DenseNumbers<'a> {
-    /// The keys of `aggregation` over `group`, if their domain is not much larger than that.
+    /// Binds the keys of `aggregation` to `group`; `None` if their domain is much larger than the number of
+    /// rows.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.

@@ -1,4 +1,4 @@
-//! What finds the groups of rows, whatever the form of their keys.
+//! The trait that finds the groups of rows, and the forms of keys.
 
 use crate::aggregate::radix;
 use crate::evaluate::Frame;
@@ -11,24 +11,24 @@ use std::collections::BTreeSet;
 /// The form in which keys are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyForm {
-    /// There are no keys.
+    /// No keys.
     None,
     /// Dense numbers of the row group, each of which is looked up once.
     Dense,
-    /// One integer for all keys of a row.
+    /// All keys of a row packed into one integer.
     Packed,
-    /// A row of words for all keys of a row.
+    /// All keys of a row encoded as a row of words.
     Words,
 }
 
-/// Some rows of a row group, and what has been made of their columns.
+/// Some rows of a row group, with the columns and lanes that were computed for them.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyInput<'b> {
     pub(super) group: &'b RowGroup,
     pub(super) rows: RowSet<'b>,
-    /// Has the columns that [`KeyLookup::decoded`] tells.
+    /// Holds the columns reported by [`KeyLookup::decoded`].
     pub(super) frame: &'b Frame,
-    /// Has the lanes that [`KeyLookup::lanes`] tells.
+    /// Holds the lanes reported by [`KeyLookup::lanes`].
     pub(super) lanes: &'b LaneBuffers,
 }
 
@@ -39,23 +39,24 @@ pub(crate) trait KeyLookup {
     /// Adds the lanes that keys are read from.
     fn lanes(&self, lanes: &mut Vec<LaneId>);
 
-    /// Adds the columns that keys are decoded from.
+    /// Adds the columns that must be decoded for keys.
     fn decoded(&self, columns: &mut BTreeSet<usize>);
 
-    /// Replaces `ids` by the group of each row, in `groups`.
+    /// Replaces `ids` by the group in `groups` of each row.
     ///
     /// # Errors
     /// `Invalid` when an expression fails on a row.
     fn identify(&mut self, input: KeyInput<'_>, groups: &mut Groups, ids: &mut Vec<u32>) -> Result<()>;
 
-    /// The keys of each row as the radix way partitions them; `None` where each of them is looked up once anyway.
+    /// Returns the keys of each row in the form that the radix way partitions; `None` in a form where each
+    /// key is looked up only once anyway.
     ///
     /// # Errors
     /// `Invalid` when an expression fails on a row.
     fn partitionable(&mut self, input: KeyInput<'_>, groups: &Groups) -> Result<Option<radix::Keys<'_>>>;
 }
 
-/// No keys: all rows are of one group, which needs no number.
+/// No keys: all rows belong to one group.
 pub(crate) struct NoKeys;
 
 impl KeyLookup for NoKeys {

@@ -1,4 +1,4 @@
-//! Keys packed into one integer, for the rows of one row group.
+//! Keys packed into one integer, bound to one row group.
 
 use super::keys::{KeyForm, KeyInput, KeyLookup};
 use crate::aggregate::aggregation::{Aggregation, Key};
@@ -17,25 +17,25 @@ pub(crate) struct PackedKeys<'a> {
     packing: &'a Packing,
     keys: Vec<(&'a Key, Source<'a>)>,
     codes: Vec<i64>,
-    /// The numbers of strings.
+    /// Scratch: the numbers of one key's strings.
     numbers: Vec<i64>,
 }
 
-/// Where the values of a key come from.
+/// The source of a key's values.
 enum Source<'a> {
     Lane(LaneId),
-    /// The number of each code of a dictionary.
+    /// Codes of a dictionary, and the number of the string of each.
     Texts(Integers<'a>, Vec<i64>),
-    /// Booleans or floats.
+    /// A column of booleans or floats.
     Column(&'a Chunk),
-    /// Computed of other columns.
+    /// An expression over other columns, evaluated on decoded arrays.
     Computed,
     /// NULL in all rows.
     Null,
 }
 
 impl<'a> PackedKeys<'a> {
-    /// The keys of `aggregation` over `group`, if they are packed.
+    /// Binds the keys of `aggregation` to `group`; `None` if they are not packed.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.

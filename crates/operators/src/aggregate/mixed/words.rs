@@ -1,4 +1,4 @@
-//! Keys of any kind: rows of words, made of lanes and of decoded arrays.
+//! Keys of any type, encoded as rows of words from lanes and decoded arrays.
 
 use super::keys::{KeyForm, KeyInput, KeyLookup};
 use crate::aggregate::aggregation::{Aggregation, Key};
@@ -11,13 +11,13 @@ use arrow_buffer::NullBuffer;
 use farpool_model::Result;
 use std::collections::BTreeSet;
 
-/// Keys as rows of words.
+/// Keys as rows of words, bound to one row group.
 pub(crate) struct WordKeys<'a> {
     keys: Vec<(&'a Key, Source)>,
     words: Rows,
 }
 
-/// Where the values of one key come from.
+/// The source of a key's values.
 #[derive(Clone, Copy)]
 enum Source {
     Lane(LaneId),

@@ -1,4 +1,4 @@
-//! The partitions of all workers, grouped and merged one by one on their way to the result.
+//! Groups and merges the partitions of all workers, one by one, and emits their groups.
 
 use super::part::Part;
 use super::records::Records;
@@ -12,25 +12,25 @@ use crate::project::Emit;
 use farpool_model::Result;
 use parking_lot::Mutex;
 
-/// Records and groups of one task, about: grouping them takes half a millisecond.
+/// Approximate number of records and groups per task: grouping them takes half a millisecond.
 const RECORDS_PER_TASK: usize = 8 << 10;
 
-/// Tasks that there are at least: enough that two to eight threads end at about the same time.
+/// The least number of tasks: enough that two to eight threads end at about the same time.
 const TASKS_MIN: usize = 32;
 
 /// The partitions of all workers.
 pub(crate) struct Partitions {
-    /// Those that were grouped, of each partition; taken by its task.
+    /// For each partition, the parts that workers have grouped; taken by the partition's task.
     parts: Vec<Mutex<Vec<Part>>>,
-    /// Those that were not, of each worker.
+    /// The records of each worker that are not grouped yet.
     records: Vec<Records>,
-    /// The groups of before, of each worker, by partition.
+    /// For each worker, the groups from before it partitioned rows, by partition.
     before: Vec<(Groups, Vec<Store>, Vec<Vec<u32>>)>,
     tasks: usize,
 }
 
 impl Partitions {
-    /// Takes what the workers have.
+    /// Takes the groups and records of all workers.
     pub(crate) fn new(workers: impl Iterator<Item = (Groups, Vec<Store>, Option<Radix>)>) -> Self {
         let mut all = Partitions {
             parts: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
@@ -59,7 +59,7 @@ impl Partitions {
         self.tasks
     }
 
-    /// Merges the partitions of one task and lets their groups go.
+    /// Merges the partitions of one task and emits their groups.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
@@ -83,7 +83,8 @@ impl Partitions {
         batches.finish(emit)
     }
 
-    /// The groups of a partition; about `expected`, if there are none yet.
+    /// Merges one partition of all workers. If no worker has grouped it yet, the table starts with room for
+    /// `expected` groups.
     fn merged(
         &self,
         aggregation: &Aggregation,

@@ -1,4 +1,4 @@
-//! The groups of one partition.
+//! The groups of one partition, and how its records are added to them.
 
 use super::records::Records;
 use super::shape::Shape;
@@ -12,13 +12,13 @@ use farpool_model::Result;
 use farpool_model::cast::{u32_checked, usize_saturating};
 use std::ops::ControlFlow;
 
-/// Groups and their accumulators.
+/// Groups of one partition and their accumulators.
 pub(crate) struct Part {
     pub(super) groups: Groups,
     stores: Vec<Store>,
 }
 
-/// The words of some records, each kind beside each other.
+/// Scratch for adding records: their words, transposed by kind.
 #[derive(Default)]
 struct Columns {
     codes: Vec<i64>,
@@ -28,18 +28,18 @@ struct Columns {
     ids: Vec<u32>,
 }
 
-/// Some records.
+/// Contiguous records of one partition.
 #[derive(Clone, Copy)]
 struct Piece<'a> {
     words: &'a [i64],
     /// Words of a record, but for a key in words.
     width: usize,
-    /// Where the records begin, if each has its key in words behind it.
+    /// The start of each record, where each is followed by its key in words.
     starts: Option<&'a [usize]>,
 }
 
 impl Part {
-    /// No groups yet, and room for `expected`.
+    /// Creates a part without groups, with room for `expected`.
     pub(super) fn new(aggregation: &Aggregation, expected: usize) -> Self {
         let mut part = Part { groups: aggregation.groups(), stores: aggregation.stores() };
         part.groups.expect(expected);
@@ -51,7 +51,7 @@ impl Part {
         self.groups.bytes() + self.stores.iter().map(Store::bytes).sum::<usize>()
     }
 
-    /// Adds the groups `wanted` of another table.
+    /// Merges the groups `wanted` of another table into this part.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -65,7 +65,7 @@ impl Part {
         Ok(())
     }
 
-    /// Adds all groups of another part.
+    /// Merges all groups of another part into this one.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -74,7 +74,7 @@ impl Part {
         self.add_groups(&other.groups, &other.stores, &all)
     }
 
-    /// Lets all groups go.
+    /// Emits all groups.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
@@ -126,7 +126,7 @@ impl Part {
             }
             match (source.word, valid) {
                 (None, None) => store.count_rows(rows, Some(ids), None),
-                // Counts look at no value.
+                // Counts ignore the values.
                 (None, valid) => store.update_lanes(Some(ids), codes, valid),
                 (Some(_), valid) => store.update_lanes(Some(ids), values, valid),
             }
@@ -152,7 +152,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// Replaces `starts` by where the records of a piece begin that have their keys in words behind them.
+/// Replaces `starts` by the start of each record, where each is followed by its key in words.
 fn find_starts(words: &[i64], width: usize, starts: &mut Vec<usize>) {
     starts.clear();
     let mut start = 0;
@@ -163,7 +163,7 @@ fn find_starts(words: &[i64], width: usize, starts: &mut Vec<usize>) {
     }
 }
 
-/// The length of the key in words that begins at `start`, as the word before it tells.
+/// The length of the key in words that begins at `start`; the word before it holds the length.
 fn key_words(words: &[i64], start: usize) -> usize {
     usize_saturating(words[start - 1].cast_unsigned())
 }

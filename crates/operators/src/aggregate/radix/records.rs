@@ -1,33 +1,35 @@
-//! Rows that wait to be grouped, by partition.
+//! Records: partitioned rows that are not grouped yet.
 //!
-//! A record is a packed key, or the hash of a key in words, and some more words; behind it lies the key in
-//! words. The records of a partition lie in chunks of one large vector, in the order in which they came, but
-//! for those that are too long for a chunk. Skew does no harm: a partition takes as many chunks as it needs.
+//! A record is a packed key, or the hash of a key in words, followed by further words and then, if there is
+//! one, the key in words. The records of a partition are in chunks of one large vector, in order of arrival,
+//! except those that are too long for a chunk. Skew does no harm: a partition takes as many chunks as it
+//! needs.
 
 use super::shape::{PARTITION_BITS, PARTITIONS};
 use crate::group::{HashKey, Rows};
 use farpool_columns::working;
 use std::ops::Range;
 
-/// Words of a chunk: a page of the system. Smaller ones would be left half empty less often and cost more
-/// calls each.
+/// Words of a chunk: a page of the operating system. Smaller chunks would waste less space but cost more
+/// calls.
 pub(super) const CHUNK_WORDS: usize = 512;
 
-/// Words of a record from which on it does not share a chunk.
+/// Length, in words, from which on a record gets a chunk of its own.
 const WORDS_ALONE: usize = CHUNK_WORDS / 2;
 
-/// Records.
+/// The records of one worker, by partition.
 pub(crate) struct Records {
     /// Words of a record, but for a key in words.
     width: usize,
     hash_key: HashKey,
-    /// What chunks have been made of. Its room is there from the beginning and is first written when it is used.
+    /// The vector that chunks are parts of. Its capacity is reserved at the beginning, but memory is first
+    /// touched when a chunk is used.
     words: Vec<i64>,
-    /// The chunk of each partition that is being filled.
+    /// For each partition, the chunk that is being filled.
     open: Vec<Open>,
-    /// The records of each partition in other chunks.
+    /// For each partition, the records in its other chunks.
     full: Vec<Vec<Range<usize>>>,
-    /// Words of chunks that are in use.
+    /// Words of all chunks in use.
     used: usize,
 }
 
@@ -35,7 +37,7 @@ pub(crate) struct Records {
 #[derive(Clone, Copy, Default)]
 struct Open {
     start: usize,
-    /// Where the next record goes.
+    /// Position of the next record.
     next: usize,
     end: usize,
 }
@@ -47,7 +49,7 @@ pub(super) fn partition_of(hash: u64) -> usize {
 }
 
 impl Records {
-    /// None yet, of `width` words each, keys in words not counted. There will be room for `bytes_max` bytes of them.
+    /// Creates room for `bytes_max` bytes of records of `width` words each, not counting keys in words.
     pub(super) fn new(width: usize, bytes_max: usize, hash_key: HashKey) -> Self {
         let mut words = Vec::new();
         working::reserve(&mut words, bytes_max / size_of::<i64>());
@@ -61,28 +63,28 @@ impl Records {
         }
     }
 
-    /// About how many records there are, of which as many words are in use.
+    /// Approximate number of records, from the words in use.
     pub(super) fn count(&self) -> usize {
         self.used / self.width
     }
 
-    /// Bytes that have been used so far: no others take memory.
+    /// Bytes in use; memory not used so far is not backed by pages.
     pub(super) fn bytes(&self) -> usize {
         self.used * size_of::<i64>()
     }
 
-    /// Whether there are none.
+    /// Whether there are no records.
     pub(super) fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Whether more records of `words` words together surely fit: a chunk is at least half full before the next
-    /// one is begun.
+    /// Whether records of `words` more words are certain to fit: a chunk is at least half full before the
+    /// next one is begun.
     pub(super) fn has_room(&self, words: usize) -> bool {
         self.used + 2 * words + PARTITIONS * CHUNK_WORDS <= self.words.capacity()
     }
 
-    /// Makes room for `words` words where there are no records, if there is not enough anyway.
+    /// Reserves room for `words` words if there is too little. There must be no records.
     pub(super) fn make_room(&mut self, words: usize) {
         if !self.has_room(words) {
             self.words = Vec::new();
@@ -90,7 +92,7 @@ impl Records {
         }
     }
 
-    /// Adds a record for each packed key; there is room.
+    /// Appends a record for each packed key; there must be room.
     pub(super) fn push(&mut self, codes: &[i64], words: &[&[i64]]) {
         match self.width {
             1 => self.push_all::<1>(codes, words),
@@ -120,7 +122,7 @@ impl Records {
         }
     }
 
-    /// Adds a record for each key in words; there is room.
+    /// Appends a record for each key in words; there must be room.
     pub(super) fn push_rows(&mut self, rows: &Rows, words: &[&[i64]]) {
         let width = self.width;
         for (row, hash) in rows.hashes().iter().enumerate() {
@@ -133,7 +135,7 @@ impl Records {
         }
     }
 
-    /// The place of the next record of a hash's partition.
+    /// Returns the space for the next record in the partition of `hash`.
     #[inline]
     fn place(&mut self, hash: u64, width: usize) -> &mut [i64] {
         let partition = partition_of(hash);
@@ -148,7 +150,7 @@ impl Records {
         &mut self.words[next..next + width]
     }
 
-    /// The place for a record of its own.
+    /// Returns the space for a record with a chunk of its own.
     #[cold]
     fn place_alone(&mut self, partition: usize, width: usize) -> &mut [i64] {
         let start = self.take(width);
@@ -167,7 +169,7 @@ impl Records {
         start
     }
 
-    /// Begins to use `words` words; where.
+    /// Takes `words` more words into use; returns where they start.
     fn take(&mut self, words: usize) -> usize {
         let start = self.used;
         self.used += words;
@@ -177,20 +179,20 @@ impl Records {
         start
     }
 
-    /// The records of a partition, words beside each other, in pieces.
+    /// The records of a partition, as contiguous pieces.
     pub(super) fn of(&self, partition: usize) -> impl Iterator<Item = &[i64]> {
         let Open { start, next, .. } = self.open[partition];
         let pieces = self.full[partition].iter().cloned().chain((next > start).then_some(start..next));
         pieces.map(|piece| &self.words[piece])
     }
 
-    /// Lets the records of a partition go; others take their room only after [`Records::clear`].
+    /// Drops the records of a partition; their room is available only after [`Records::clear`].
     pub(super) fn forget(&mut self, partition: usize) {
         self.open[partition] = Open::default();
         self.full[partition].clear();
     }
 
-    /// Lets all records go, but not the memory.
+    /// Drops all records, but keeps the memory.
     pub(super) fn clear(&mut self) {
         self.used = 0;
         self.open.fill(Open::default());
@@ -203,7 +205,7 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// All records by their key, in order.
+    /// Returns all records by key, in order.
     fn held(records: &Records, width: usize) -> HashMap<i64, Vec<Vec<i64>>> {
         let mut held: HashMap<i64, Vec<Vec<i64>>> = HashMap::new();
         for partition in 0..PARTITIONS {
@@ -219,7 +221,7 @@ mod tests {
     fn records_come_back_in_order_from_their_partition() {
         for width in 1..7 {
             let mut records = Records::new(width, 8 << 20, HashKey::new(width as u64));
-            // One key in two rows, so that one partition is much larger.
+            // Every second row has the same key, so that one partition is much larger.
             let code = |row: i64| if row % 2 == 0 { 5 } else { row * 7919 % 3001 };
             let columns: Vec<Vec<i64>> =
                 (0..width as i64 - 1).map(|c| (0..9000).map(|row| row * 10 + c).collect()).collect();

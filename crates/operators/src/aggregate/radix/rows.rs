@@ -1,4 +1,4 @@
-//! From the lanes of a batch to records.
+//! Writes the lanes of a batch as records.
 
 use super::shape::Shape;
 use super::worker::{Keys, Radix};
@@ -10,7 +10,7 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 
 impl Radix {
-    /// Adds rows of `group`, whose keys and lanes are at hand.
+    /// Adds rows of `group` as records, from their keys and evaluated lanes.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -24,7 +24,7 @@ impl Radix {
         keys: Keys<'_>,
     ) -> Result<()> {
         let valid = valid_words(aggregation, shape, group, rows);
-        // A lane that holds in the whole table fails to where its column is all NULL.
+        // A lane that is valid for the whole table is unbound only where its column is all NULL.
         let is_bound = |lane: &usize| lanes.interval(*lane).is_some();
         let nothing = vec![0; if shape.lanes.iter().all(is_bound) { 0 } else { rows.len() }];
         let values = |lane: &usize| match is_bound(lane) {
@@ -39,7 +39,7 @@ impl Radix {
     }
 }
 
-/// For each row a bit for each argument that can be NULL and is not.
+/// Returns for each row a bit for each argument that can be NULL, set if it is not.
 fn valid_words(aggregation: &Aggregation, shape: &Shape, group: &RowGroup, rows: RowSet<'_>) -> Vec<i64> {
     let mut words = vec![0; if shape.masked.is_empty() { 0 } else { rows.len() }];
     for (bit, argument) in shape.masked.iter().enumerate() {

@@ -1,68 +1,68 @@
-//! Which aggregations go the radix way, and what their records look like.
+//! Decides which aggregations the radix way supports, and the layout of their records.
 
 use crate::aggregate::aggregation::{Accumulator, Aggregation, Kind};
 use crate::group::HashKey;
 use crate::lanes::LaneId;
 
-/// Bits of the hash that name a partition: a million groups make partitions that fit the L2 cache, and the
-/// places where 256 partitions are written fit the L1 cache.
+/// Bits of the hash that select a partition: partitions of a million groups fit the L2 cache, and the write
+/// positions of 256 partitions fit the L1 cache.
 pub(super) const PARTITION_BITS: u32 = 8;
 
-/// Partitions.
+/// Number of partitions.
 pub(crate) const PARTITIONS: usize = 1 << PARTITION_BITS;
 
-/// Bytes of the records of one worker. With less, tables of groups are fetched into the caches more often
-/// than rows pay for; more leaves the caches that cores share.
+/// The most bytes of one worker's records. With fewer, tables of groups are fetched into the caches more
+/// often than the rows justify; more do not fit the caches that cores share.
 const BYTES_MAX: usize = 32 << 20;
 
-/// Bytes of the records of one worker where keys are rows of words, which are several times as long as others.
+/// The same limit for keys in words, whose records are several times as long.
 const BYTES_MAX_ROWS: usize = 256 << 20;
 
-/// The part of a worker's memory that records may take.
+/// One part in this many of a worker's memory may be taken by records.
 const ROOM_PART: usize = 8;
 
-/// Below this the records of a partition are too few to pay.
+/// Below this many bytes, the records of a partition are too few for the way to pay.
 const BYTES_MIN: usize = 8 << 20;
 
 /// Bytes of the tables and lists of all partitions, while they are empty.
 const BYTES_EMPTY: usize = PARTITIONS * (8 << 10);
 
-/// Words of the largest record: a wider one costs more to write and read than a cache miss.
+/// Words of the largest record: writing and reading a wider one costs more than a cache miss.
 const WORDS_MAX: usize = 8;
 
-/// What the records of an aggregation are made of: the packed key, or the hash of a key in words; the lanes;
-/// where rows can be NULL, a word with a bit for each argument that is not; and the length of a key in words,
-/// which lies behind the record.
+/// Layout of the records of an aggregation: the packed key, or the hash of a key in words; the lanes; where
+/// arguments can be NULL, a word with a bit for each one that is not NULL; and, for a key in words, its
+/// length, after which the key follows.
 #[derive(Debug)]
 pub(crate) struct Shape {
     /// Words of a record, but for a key in words.
     pub(super) words: usize,
     /// Whether keys are rows of words.
     pub(super) has_rows: bool,
-    /// The lanes whose values are words, in their order.
+    /// The lanes whose values are words of a record, in this order.
     pub(super) lanes: Vec<LaneId>,
-    /// Arguments with a bit in the word behind the lanes.
+    /// The arguments that have a bit in the word after the lanes.
     pub(super) masked: Vec<usize>,
-    /// For each accumulator where its value is.
+    /// For each accumulator, the position of its value.
     pub(super) sources: Vec<Source>,
-    /// Bytes that the records of a worker may take.
+    /// The most bytes of a worker's records.
     pub(super) bytes_max: usize,
-    /// That of the groups that the records become.
+    /// Key of the hashes of the groups.
     pub(super) hash_key: HashKey,
 }
 
-/// Where the value that a record has for an accumulator is.
+/// The position in a record of an accumulator's value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
-    /// The word; `None` where only rows are counted.
+    /// The word that holds the value; `None` where only rows are counted.
     pub(super) word: Option<usize>,
     /// The bit that tells whether the row counts; `None` where all do.
     pub(super) bit: Option<u32>,
 }
 
 impl Shape {
-    /// The records of `aggregation` over a table, whose columns `nullable` tells; `None` when it is not
-    /// eligible. A worker may hold `bytes_max`.
+    /// Lays out the records of `aggregation` over a table; `nullable` tells which columns have NULLs. `None`
+    /// when the aggregation is not eligible, or too little of a worker's `bytes_max` is left for records.
     pub(crate) fn fit(
         aggregation: &Aggregation,
         intervals: &[Option<(i64, i64)>],
@@ -92,7 +92,7 @@ impl Shape {
         (shape.words <= WORDS_MAX && shape.masked.len() <= 64).then_some(shape)
     }
 
-    /// Where the word is that tells what is NULL.
+    /// The index of the word with the NULL bits.
     pub(super) fn valid_word(&self) -> usize {
         1 + self.lanes.len()
     }
@@ -123,7 +123,7 @@ impl Shape {
     }
 }
 
-/// The place of `item`, which is added if it is not there.
+/// Returns the index of `item` in `items`, to which it is added if it is new.
 fn position(items: &mut Vec<usize>, item: usize) -> usize {
     items.iter().position(|known| *known == item).unwrap_or_else(|| {
         items.push(item);

@@ -1,4 +1,4 @@
-//! The partitioned rows of one worker, and the groups of those that it has grouped.
+//! State of the radix way in one worker: its partitioned rows, and the groups made of earlier ones.
 
 use super::part::Part;
 use super::records::Records;
@@ -10,30 +10,30 @@ use crate::pace::{Pace, Unpaced};
 use crate::project::Emit;
 use farpool_model::{Result, limits};
 
-/// The keys of some rows.
+/// The keys of some rows, in the form in which they are partitioned.
 #[derive(Clone, Copy)]
 pub(crate) enum Keys<'a> {
-    /// Packed.
+    /// Packed keys.
     Codes(&'a [i64]),
-    /// As rows of words.
+    /// Keys as rows of words.
     Rows(&'a Rows),
 }
 
-/// The partitioned rows of one worker, and the groups of those that it has grouped.
+/// The partitioned rows of one worker, and the groups made of earlier ones.
 pub(crate) struct Radix {
     pub(super) records: Records,
-    /// One for each partition, but for the last ones before these have been grouped for the first time.
+    /// The part of each partition; partitions that were never grouped have none yet.
     pub(super) parts: Vec<Part>,
-    /// How many partitions were grouped, if steps have begun to group the rows and are not done.
+    /// Number of partitions already grouped, while grouping is spread over several steps.
     grouped: Option<usize>,
     /// Words of the largest batch of records so far.
     batch_words: usize,
-    /// Groups that are gone.
+    /// Number of groups that have left.
     given: usize,
 }
 
 impl Radix {
-    /// Nothing yet.
+    /// Creates an empty state.
     pub(crate) fn new(shape: &Shape) -> Self {
         Radix {
             records: Records::new(shape.words, shape.bytes_max, shape.hash_key),
@@ -49,13 +49,13 @@ impl Radix {
         self.records.bytes() + self.parts.iter().map(Part::bytes).sum::<usize>()
     }
 
-    /// Whether there is nothing.
+    /// Whether there are neither records nor groups.
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty() && self.parts.is_empty()
     }
 
-    /// Adds rows: the keys, and the other words of a record. Groups those that are there if there is no room for
-    /// more.
+    /// Adds rows, given their keys and the other words of their records. If they do not fit, groups the
+    /// records first.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -82,8 +82,7 @@ impl Radix {
         Ok(())
     }
 
-    /// Groups the partitioned rows if another batch may find no room. False if the step is over before that is
-    /// done.
+    /// Groups the records if another batch may not fit. Returns false if the step ends before that is done.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -97,7 +96,7 @@ impl Radix {
         Ok(has_room || self.group(aggregation, shape, pace)?)
     }
 
-    /// Groups the partitioned rows; false if the step is over before that is done.
+    /// Groups the records; returns false if the step ends before that is done.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -107,7 +106,7 @@ impl Radix {
         }
         for partition in self.grouped.take().unwrap_or(0)..PARTITIONS {
             if self.parts.len() == partition {
-                // Hashes make partitions alike: one tells how many groups to expect in the next.
+                // Partitions have about the same number of groups, since hashes are uniform.
                 let expected = self.parts.last().map_or(0, |part| part.groups.len());
                 self.parts.push(Part::new(aggregation, expected));
             }
@@ -122,7 +121,7 @@ impl Radix {
         Ok(true)
     }
 
-    /// Groups all partitioned rows and lets the groups go; false if the step is over before that is done.
+    /// Groups all records and emits the groups; returns false if the step ends before that is done.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
@@ -150,7 +149,7 @@ impl Radix {
         Ok(true)
     }
 
-    /// Groups that are gone.
+    /// Number of groups that have left.
     pub(crate) fn given(&self) -> usize {
         self.given
     }

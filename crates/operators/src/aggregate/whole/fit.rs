@@ -1,4 +1,4 @@
-//! Whether an aggregation goes the whole-table way, and how the words of its groups are laid out.
+//! Decides whether an aggregation takes the whole-table way, and the layout of a group's words.
 
 use crate::aggregate::aggregation::{AggregateResult, Aggregation, Key};
 use crate::aggregate::dense::KeyFrame;
@@ -10,14 +10,14 @@ use farpool_columns::RowGroup;
 use farpool_model::Fold;
 use farpool_model::cast::{u64_from, usize_saturating};
 
-/// Words of the array per row of the table up to which it pays: emptying and reading a word in order costs
-/// about a tenth of hashing a row.
+/// The most words of the array per row of the table for which the way pays: clearing and reading a word
+/// sequentially costs about a tenth of hashing a row.
 const WORDS_PER_ROW_MAX: u64 = 4;
 
 /// Groups up to which the tables of single row groups are faster: they stay in the L1 cache.
 const GROUPS_MIN: usize = 64;
 
-/// Groups that there may be; their numbers, and one more, take 32 bits.
+/// The most groups: their numbers, and that of the discard group, take 32 bits.
 const GROUPS_MAX: usize = 1 << 31;
 
 const NOTHING_TO_INDEX: Unfit = Unfit("there is no key, or no row group passes the filter");
@@ -26,40 +26,40 @@ const DOMAIN_SMALL: Unfit = Unfit("so few groups are faster row group by row gro
 const ARRAY_TOO_LARGE: Unfit = Unfit("an array of all groups does not fit each worker's memory");
 const VALUES_TOO_FAR_APART: Unfit = Unfit("values of a minimum or maximum lie too far apart");
 
-/// An aggregation fitted to a table.
+/// An aggregation fitted to a table for the whole-table way.
 pub(crate) struct Whole {
     pub(super) keys: Vec<KeyFrame>,
     /// The product of the keys' domains.
     pub(super) domain: usize,
     pub(super) measures: Measures,
-    /// For each fold, the bounds of what it is of.
+    /// For each fold, the bounds of its values.
     pub(super) bounds: Vec<(i64, i64)>,
     pub(super) form: Form,
 }
 
-/// How the words of a group are laid out. A group is there if its first word is not 0.
+/// Layout of the words of a group. A group exists if its first word is not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A bit per group: there is nothing to compute.
+    /// One bit per group: nothing is computed.
     Bits,
     /// The number of rows, then sums, then folds.
     Rows,
     /// Sums, the first of them doubled and with its lowest bit set; then folds.
     Tagged,
-    /// Only folds, of which the first picks.
+    /// Only folds, the first of which is a pick.
     Picks,
 }
 
 impl Form {
-    /// Words before the sums.
+    /// Number of words before the sums.
     pub(super) fn rows_words(self) -> usize {
         usize::from(self == Form::Rows)
     }
 }
 
 impl Whole {
-    /// Fits `aggregation` to the row groups `groups`, the only ones that will be run, for workers that may hold
-    /// `bytes_max` each.
+    /// Fits `aggregation` to `groups`, the only row groups that it will read. Each worker may hold
+    /// `bytes_max` bytes.
     pub(crate) fn fit(aggregation: &Aggregation, groups: &[&RowGroup], bytes_max: usize) -> Fit<Whole> {
         if aggregation.keys.is_empty() || groups.is_empty() {
             return Err(NOTHING_TO_INDEX);
@@ -72,7 +72,7 @@ impl Whole {
         let measures = Measures::of(aggregation, &extent)?;
         let bounds = measures.folds.iter().map(|of| intervals[of.lane]).collect::<Option<Vec<_>>>();
         let bounds = bounds.ok_or(NOT_ON_LANES)?;
-        // A picked value is held as its distance from a bound, and one more.
+        // A picked value is stored as its distance from a bound, plus one.
         if bounds.iter().any(|(min, max)| max.abs_diff(*min) == u64::MAX) {
             return Err(VALUES_TOO_FAR_APART);
         }
@@ -80,7 +80,7 @@ impl Whole {
         Whole { keys, domain, measures, bounds, form }.if_it_pays(rows, bytes_max)
     }
 
-    /// Itself, if an array of all groups costs less than a hash table of those of `rows` rows.
+    /// Returns `self` if an array of all groups is cheaper than a hash table of the groups of `rows` rows.
     fn if_it_pays(self, rows: u64, bytes_max: usize) -> Fit<Whole> {
         if self.words_held() as u64 > WORDS_PER_ROW_MAX.saturating_mul(rows) {
             return Err(DOMAIN_TOO_LARGE);
@@ -94,12 +94,12 @@ impl Whole {
         Ok(self)
     }
 
-    /// The keys.
+    /// How the keys are coded.
     pub(crate) fn keys(&self) -> &[KeyFrame] {
         &self.keys
     }
 
-    /// What is computed.
+    /// The measures of each group.
     pub(crate) fn measures(&self) -> &Measures {
         &self.measures
     }
@@ -114,7 +114,7 @@ impl Whole {
         self.form.rows_words() + self.measures.sums.len() + self.measures.folds.len()
     }
 
-    /// Words of all groups, and of the discard group, to which rows go that are not selected.
+    /// Words of all groups and of the discard group, which unselected rows go to.
     pub(super) fn words_held(&self) -> usize {
         match self.form {
             Form::Bits => self.domain / 64 + 1,
@@ -123,7 +123,7 @@ impl Whole {
     }
 }
 
-/// The codes of the keys, and how many groups they number.
+/// Returns how each key is coded, and the number of groups.
 fn frames(
     keys: &[Key],
     intervals: &[Option<(i64, i64)>],
@@ -149,7 +149,7 @@ fn frames(
 }
 
 fn form(aggregation: &Aggregation, measures: &Measures) -> Form {
-    // A count that only tells whether there is any row is told by the group's being there.
+    // A count of which only being 0 matters is not stored: a group that exists has rows.
     let mut counted = aggregation.results.iter().filter_map(AggregateResult::count_shown);
     if counted.any(|accumulator| matches!(measures.sources[accumulator], Source::AllRows)) {
         return Form::Rows;
@@ -157,9 +157,9 @@ fn form(aggregation: &Aggregation, measures: &Measures) -> Form {
     match (measures.sums.first(), measures.folds.first().map(|of| of.fold)) {
         (None, None) => Form::Bits,
         (Some(SumOf::Lane(..) | SumOf::Rows(_)), _) => Form::Tagged,
-        // Of all rows: under a mask it would have a sum that counts it.
+        // A pick of all rows: under a mask there would be a sum that counts the mask.
         (None, Some(Fold::Pick(_))) => Form::Picks,
-        // A word of bits that is 0 does not tell that the group is not there.
+        // A word of bits may be 0 in a group that exists.
         (None, Some(Fold::Bits(_))) => Form::Rows,
     }
 }

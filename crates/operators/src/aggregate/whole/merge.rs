@@ -1,4 +1,4 @@
-//! From the arrays of all workers to the result, a range of group numbers at a time.
+//! Merges the arrays of all workers and emits the groups, one range of group numbers at a time.
 
 use super::fit::{Form, Whole};
 use super::table::WholeTable;
@@ -15,10 +15,10 @@ use std::ops::Range;
 /// Group numbers of one task.
 const NUMBERS_PER_TASK: usize = 64 << 10;
 
-/// Group numbers that are looked at between two looks at how many were found.
+/// Group numbers examined between two checks of how many groups were found.
 const NUMBERS_AT_A_TIME: usize = 1024;
 
-/// The arrays of all workers.
+/// The arrays of all workers, prepared for merging.
 pub(crate) struct WholeTables {
     tables: Vec<WholeTable>,
     domain: usize,
@@ -35,7 +35,7 @@ impl WholeTables {
         if self.tables.is_empty() { 0 } else { self.domain.div_ceil(NUMBERS_PER_TASK) }
     }
 
-    /// Lets the groups of one range go.
+    /// Emits the groups of one range.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
@@ -62,7 +62,7 @@ impl WholeTables {
         Ok(())
     }
 
-    /// Adds the numbers in `range`, which starts on a multiple of 64, whose groups are there.
+    /// Appends the numbers in `range`, which starts on a multiple of 64, whose groups exist.
     fn find(&self, range: Range<usize>, found: &mut Vec<u32>) {
         if self.tables[0].form == Form::Bits {
             for word in range.start / 64..range.end.div_ceil(64) {
@@ -103,10 +103,10 @@ impl WholeTables {
         RecordBatch::try_new(aggregation.schema.clone(), arrays).map_err(failure::of_kernel)
     }
 
-    /// An accumulator of the groups `numbers`, in their order.
+    /// Returns the merged accumulator of the groups `numbers`, in their order.
     fn store(&self, kind: Kind, source: Source, whole: &Whole, numbers: &[u32]) -> Store {
         match source {
-            // Nobody asks how many there are, only whether there are any.
+            // The exact count is not needed, only that the group has rows.
             Source::AllRows if whole.form != Form::Rows => Store::of_counts(vec![1; numbers.len()]),
             Source::AllRows => Store::of_counts(self.summed(0, false, numbers)),
             Source::Sum(sum) => {

@@ -1,4 +1,4 @@
-//! The whole-table way: one array of accumulators per worker, indexed by the key itself.
+//! The whole-table way: each worker has one array of accumulators, indexed by the keys' codes.
 //!
 //! When the zone maps of all row groups that the filter leaves over give each key a domain, and the product
 //! of the domains is not much larger than the number of rows, the number of a row's group is computed from

@@ -1,4 +1,4 @@
-//! Row groups into the array of all groups.
+//! Adds row groups to the array of the whole-table way.
 
 use super::table::WholeTable;
 use crate::aggregate::dense::{DenseRows, Scratch, Target, each_batch};
@@ -7,10 +7,11 @@ use crate::pace::Batches;
 use farpool_model::Result;
 
 impl WholeTable {
-    /// Adds the rows of some batches, whose group numbers are those of the table; returns how many there were.
+    /// Adds the rows of some batches, whose group numbers are those of the table; returns how many passed the
+    /// filter.
     ///
     /// # Errors
-    /// As evaluating the filter and the conditions does.
+    /// Errors of evaluating the filter and the conditions.
     pub(crate) fn add(
         &mut self,
         rows: &DenseRows<'_>,

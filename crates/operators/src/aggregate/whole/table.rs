@@ -1,30 +1,30 @@
-//! What one worker holds: a few words per group, or a bit.
+//! The array of one worker: a few words per group, or one bit.
 
 use super::fit::{Form, Whole};
 use crate::bits;
 use farpool_columns::working;
 use farpool_model::{BitOp, Fold, Pick};
 
-/// Groups up to which it is worth looking, before each row group, whether all are there: more need more rows
-/// than most tables have.
+/// The most groups for which it is checked, before each row group, whether all exist already: for more groups
+/// to occur, more rows are needed than most tables have.
 const COMPLETE_MAX: usize = 64 << 10;
 
-/// The accumulators of all groups, those of one beside each other. All 0 at first, so that the system gives
-/// the memory page by page as groups occur.
+/// The accumulators of all groups; those of one group are adjacent. All words are 0 at first, so that the
+/// system allocates memory page by page as groups occur.
 pub(crate) struct WholeTable {
     pub(super) form: Form,
     /// Words per group.
     pub(super) width: usize,
     pub(super) words: Vec<i64>,
-    /// Where the folds begin in a group's words.
+    /// Index of the first fold in a group's words.
     first_fold: usize,
     pub(super) folds: Vec<FoldWord>,
     ones: Vec<i64>,
 }
 
-/// How the fold of values between `min` and `max` is held in a word, which is 0 before the first value: a pick as
-/// the distance from the bound that is the last to be picked, and one more; AND as the complement, since OR of the
-/// complements is the complement of AND.
+/// Representation of a fold of values between `min` and `max` in a word that is 0 before the first value. A
+/// pick is stored as the distance from the bound that is picked last, plus one; AND as the complement, since
+/// OR of complements is the complement of AND.
 #[derive(Clone, Copy)]
 pub(crate) struct FoldWord {
     pub(super) fold: Fold,
@@ -32,8 +32,8 @@ pub(crate) struct FoldWord {
     max: i64,
 }
 
-/// Evaluates `$body` with `$hold` bound to the function that makes the word of a value, and `$combine` to the one
-/// that makes one word of two.
+/// Evaluates `$body` with `$hold` bound to the function that encodes a value as a word, and `$combine` to the
+/// one that combines two words.
 macro_rules! for_fold_word {
     ($word:expr, ($hold:ident, $combine:ident) => $body:expr) => {{
         let FoldWord { fold, min, max } = $word;
@@ -64,7 +64,7 @@ macro_rules! for_fold_word {
 }
 
 impl FoldWord {
-    /// The value that a word holds; anything if it holds none.
+    /// Decodes the value of a word; unspecified for a word without one.
     pub(super) fn value(&self, word: u64) -> i64 {
         let distance = word.wrapping_sub(1).cast_signed();
         match self.fold {
@@ -77,7 +77,7 @@ impl FoldWord {
 }
 
 impl WholeTable {
-    /// No groups yet.
+    /// Creates an array in which no group exists.
     pub(crate) fn new(whole: &Whole) -> Self {
         let folds = whole.measures.folds.iter().zip(&whole.bounds);
         WholeTable {
@@ -95,12 +95,12 @@ impl WholeTable {
         (self.words.capacity() + self.ones.capacity()) * size_of::<i64>()
     }
 
-    /// Whether every group of `whole` is there, and there is nothing to compute.
+    /// Whether every group of `whole` exists and nothing is computed, so that further rows change nothing.
     pub(crate) fn is_complete(&self, whole: &Whole) -> bool {
         self.form == Form::Bits && whole.domain <= COMPLETE_MAX && self.marked(whole.domain) == whole.domain
     }
 
-    /// How many of the first `groups` groups are marked.
+    /// Number of the first `groups` groups that are marked.
     fn marked(&self, groups: usize) -> usize {
         let whole = self.words[..groups / 64].iter().map(|word| word.count_ones()).sum::<u32>() as usize;
         let rest = (0..groups % 64).filter(|bit| self.words[groups / 64] >> bit & 1 == 1).count();

@@ -30,7 +30,7 @@ fn changing(table: &Arc<Table>, filter: Option<Expr>, columns: Vec<NamedExpr>) -
     Run::start_changing(&program, encoder)
 }
 
-/// Runs it on some threads.
+/// Executes a run on some threads.
 fn run(run: &Run, threads: usize) -> Result<Changed> {
     let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
         let step_all = || loop {
@@ -48,7 +48,7 @@ fn run(run: &Run, threads: usize) -> Result<Changed> {
     Ok(run.take_changed())
 }
 
-/// The rows of the table with its changes.
+/// Returns the rows of the table after its changes.
 fn rows(table: &Table, changed: &Changed) -> Vec<Vec<i64>> {
     let groups =
         table.row_groups.iter().enumerate().filter_map(|(place, group)| {
@@ -134,7 +134,7 @@ fn a_value_that_fails_or_a_full_pool_ends_it_and_leaves_nothing() {
     let failing = changing(&table, None, vec![named("v", divide.clone())]).unwrap();
     assert_eq!(run(&failing, 2).unwrap_err().kind, ErrorKind::Invalid);
     assert!(failing.take_changed().groups.is_empty());
-    // Rows that do not pass are not looked at.
+    // The program is not evaluated on rows that do not pass.
     let not_zero = Expr::compare(CompareOp::NotEq, Expr::Column(1), int(0));
     run(&changing(&table, Some(not_zero), vec![named("v", divide)]).unwrap(), 2).unwrap();
 

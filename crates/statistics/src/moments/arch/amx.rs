@@ -1,14 +1,14 @@
 //! AMX: the products of 16 columns with 16 others over 64 rows are one instruction, of which four are under
 //! way on four tiles of sums (Intel's optimization manual, chapter 20).
 //!
-//! Written as assembly, for the compiler has no stable names for the instructions yet. A thread's tiles are
-//! configured on the way in and released on the way out: nothing else in the program knows of them.
+//! Written in assembly, because the compiler has no stable intrinsics for the instructions yet. A thread's
+//! tiles are configured on entry and released on exit, so the rest of the program is not affected.
 
 use crate::moments::matrix::{Bytes, GROUP, LINE};
 use std::arch::asm;
 use std::ops::Range;
 
-/// Whether the processor has tiles of bytes and Linux lets this process use them, which it must be asked.
+/// Whether the processor has tiles of bytes and Linux grants this process their use, which must be requested.
 pub(super) fn allowed() -> bool {
     /// `ARCH_REQ_XCOMP_PERM` and the number of the tiles' state, of the kernel's `asm/prctl.h`.
     const REQUEST: (libc::c_long, libc::c_long) = (0x1023, 18);
@@ -37,7 +37,7 @@ static CONFIGURATION: Configuration = {
     Configuration(bytes)
 };
 
-/// Lines of rows that are taken at once: as much of two groups on either side stays in the L1 cache.
+/// Lines of rows per pass: this part of two groups on either side stays in the L1 cache.
 const CHUNK: usize = 16;
 
 /// Products of columns of bytes.
@@ -57,7 +57,7 @@ pub(super) unsafe fn byte_products(
         let lines = first..matrix.lines().min(first + CHUNK);
         for i in left.clone().step_by(2 * GROUP) {
             for j in right.clone().step_by(2 * GROUP) {
-                // A last group that is alone takes the place of both: it is calculated twice.
+                // A last group without a partner takes both places: it is computed twice.
                 let i_next = if i + GROUP < left.end { i + GROUP } else { i };
                 let j_next = if j + GROUP < right.end { j + GROUP } else { j };
                 let at = |i: usize, j: usize| (i - left.start) * width + j - right.start;

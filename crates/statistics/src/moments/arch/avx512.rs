@@ -1,11 +1,12 @@
-//! AVX-512 with VNNI: four bytes of a column times those of 16 others are one instruction, a float times 8
-//! others is one.
+//! AVX-512 with VNNI: one instruction multiplies four bytes of a column with those of 16 others, or a float
+//! with 8 others.
 
 use crate::moments::matrix::{Bytes, Floats, GROUP, LANES, LINE};
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-/// The sum of the bytes of each column: the sum of their differences from 0, for which there is an instruction.
+/// Sums the bytes of each column, as the sum of their absolute differences from 0, for which there is an
+/// instruction.
 ///
 /// # Safety
 /// The processor has the instructions.
@@ -22,8 +23,8 @@ pub(super) unsafe fn byte_sums(matrix: &Bytes, to: &mut [u32]) {
     }
 }
 
-/// Puts, for each group of 16 columns and each line of 64 rows, the quads of bytes of four rows in turns: those of all
-/// 16 columns, then the next four rows'.
+/// Interleaves the bytes of each group of 16 columns and line of 64 rows by quads of four rows: the quads of
+/// all 16 columns for the first four rows, then those for the next four rows.
 ///
 /// # Safety
 /// The processor has AVX-512.
@@ -40,7 +41,7 @@ pub(super) unsafe fn interleave(matrix: &mut Bytes) {
     }
 }
 
-/// Transposes 16 by 16 quads of bytes.
+/// Transposes a matrix of 16 by 16 quads of bytes.
 ///
 /// # Safety
 /// The processor has AVX-512; 64 bytes can be read at `from` and each of the next 15 strides behind it.
@@ -53,7 +54,7 @@ unsafe fn transpose(from: *const u8, stride: usize, to: &mut [u8; GROUP * LINE])
         let rows: [__m512i; 4] = std::array::from_fn(|i| row(4 * k + i));
         let low = [_mm512_unpacklo_epi32(rows[0], rows[1]), _mm512_unpacklo_epi32(rows[2], rows[3])];
         let high = [_mm512_unpackhi_epi32(rows[0], rows[1]), _mm512_unpackhi_epi32(rows[2], rows[3])];
-        // In each quarter q of 128 bits: the quads 4 q + w of the four rows.
+        // In each 128-bit quarter q: the quads 4 q + w of the four rows.
         quads[k] = _mm512_unpacklo_epi64(low[0], low[1]);
         quads[4 + k] = _mm512_unpackhi_epi64(low[0], low[1]);
         quads[8 + k] = _mm512_unpacklo_epi64(high[0], high[1]);
@@ -107,10 +108,10 @@ pub(super) unsafe fn byte_products(
     }
 }
 
-/// The products of 8 columns from `i` on with those of `N` groups.
+/// Computes the products of 8 columns from `i` on with those of `N` groups.
 ///
-/// The instruction multiplies bytes without sign by bytes with one: those on the right have 128 taken off,
-/// which 128 times the sum of those on the left gives back.
+/// The instruction multiplies unsigned by signed bytes, so 128 is subtracted from the bytes on the right; 128
+/// times the sum of the bytes on the left corrects the result.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 unsafe fn byte_tile<const N: usize>(

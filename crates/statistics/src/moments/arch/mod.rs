@@ -1,5 +1,5 @@
-//! Products of all pairs of columns of bytes, and of floats: the kernels behind moments, for what processors
-//! can do, and the choice between them at run time.
+//! Products of all pairs of columns of bytes, and of floats: the kernels of moments, for different
+//! instruction sets, with the choice between them at run time.
 //!
 //! Invariant: every level gives the same products of bytes; those of floats differ in rounding.
 
@@ -16,22 +16,22 @@ pub(crate) use crate::arch::Kernel;
 use farpool_model::cpu::Instructions;
 use std::ops::Range;
 
-/// Instructions that this processor has.
+/// A level of instructions of this processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
     cpu: crate::arch::Level,
-    /// Tiles of 8-bit integers beside AVX-512, as Sapphire Rapids (2023) has them.
+    /// Whether it has tiles of 8-bit integers besides AVX-512, as Sapphire Rapids (2023) does.
     has_tiles: bool,
 }
 
 impl Level {
-    /// The level to use.
+    /// The highest level of this processor.
     pub(crate) fn best() -> Level {
         let cpu = crate::arch::Level::best();
         Level { cpu, has_tiles: cpu.instructions() == Instructions::Avx512 && has_tiles() }
     }
 
-    /// The levels that this processor has, the lowest first.
+    /// All levels of this processor, the lowest first.
     #[cfg(test)]
     pub(crate) fn all() -> impl Iterator<Item = Level> {
         let without_tiles = crate::arch::Level::all().map(|cpu| Level { cpu, has_tiles: false });
@@ -44,7 +44,7 @@ impl Level {
         self.cpu.run(kernel)
     }
 
-    /// The sum of the bytes of each column.
+    /// Sums the bytes of each column.
     pub(crate) fn byte_sums(self, matrix: &Bytes, to: &mut [u32]) {
         match self.cpu.instructions() {
             #[cfg(target_arch = "x86_64")]
@@ -56,7 +56,7 @@ impl Level {
         }
     }
 
-    /// Sets the copy of the matrix in the order that the level's products want, if there is one.
+    /// Fills the interleaved copy of the matrix, if the level's products read it.
     pub(crate) fn interleave(self, matrix: &mut Bytes) {
         match self.cpu.instructions() {
             #[cfg(target_arch = "x86_64")]
@@ -68,8 +68,8 @@ impl Level {
         }
     }
 
-    /// The products of each column of `left` with each of `right`, row by row of `to`, which has `width`
-    /// numbers in each. The ranges are whole groups.
+    /// Computes the products of each column of `left` with each of `right`, row by row into `to`, whose rows
+    /// have `width` numbers. The ranges are whole groups.
     pub(crate) fn byte_products(
         self,
         matrix: &Bytes,
@@ -116,7 +116,7 @@ impl Level {
     }
 }
 
-/// Whether there are tiles that this process may use, which Linux is asked once.
+/// Whether this process may use tiles; Linux is asked once.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn has_tiles() -> bool {
     static ALLOWED: std::sync::LazyLock<bool> = std::sync::LazyLock::new(amx::allowed);

@@ -1,10 +1,10 @@
-//! Any processor: plain loops, which the compiler vectorises with what it is given.
+//! Kernels for any processor: plain loops, vectorised by the compiler for the level's instructions.
 
 use super::Kernel;
 use crate::moments::matrix::{Bytes, Floats, LANES};
 use std::ops::Range;
 
-/// The sum of the bytes of each column.
+/// Sums the bytes of each column.
 pub(super) struct ByteSums<'a>(pub(super) &'a Bytes, pub(super) &'a mut [u32]);
 
 impl Kernel for ByteSums<'_> {

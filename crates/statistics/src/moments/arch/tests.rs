@@ -1,9 +1,9 @@
-//! The kernels of products on every level that the machine has, against plain loops.
+//! Tests the kernels of products on every level of this machine against plain loops.
 
 use super::Level;
 use crate::moments::matrix::{Bytes, Floats, GROUP, LANES};
 
-/// A small generator, as kernels do not care.
+/// A simple random number generator; its quality does not matter here.
 fn numbers(mut state: u64) -> impl FnMut() -> u64 {
     move || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

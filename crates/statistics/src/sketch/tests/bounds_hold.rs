@@ -1,5 +1,5 @@
-//! The stated bounds against exact counts, over many draws of values: as the hash is fixed, other values take
-//! the place of other seeds.
+//! Tests the stated bounds against exact counts, over many draws of values: as the hash is fixed, different
+//! values take the place of different seeds.
 
 use super::*;
 use crate::Estimate;
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 const SMALL: Counters = Counters { rows: 5, precision: 8 };
 
-/// How often each of some values occurs, values of different seeds being different.
+/// Draws values and returns how often each occurs; different seeds give different values.
 fn draw(seed: u64, rows: usize, skew: Option<f64>) -> HashMap<i64, u64> {
     let mut random = Random(seed);
     let mut counts = HashMap::new();
@@ -41,7 +41,7 @@ fn small() -> SketchParameters {
 struct Tally {
     inside: u32,
     all: u32,
-    /// Relative errors.
+    /// Sum of the relative errors.
     errors: f64,
 }
 
@@ -127,7 +127,8 @@ fn a_precise_sketch_is_as_good_as_the_thesis_says() {
     moment.check("second moment", 0.02);
 }
 
-/// Section 4.3.5: many and uniform values take the trust from Count-Min; skew gives it back to frequent ones.
+/// Section 4.3.5: with many uniform values Count-Min is not trusted; with skew it is trusted for frequent
+/// ones.
 #[test]
 fn count_min_is_trusted_while_values_are_few() {
     let few = sketched(&draw(1, 50_000, Some(3.0)), all());

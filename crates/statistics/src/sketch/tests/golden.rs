@@ -1,4 +1,5 @@
-//! Published and recomputed values of others (the hash's are with the hash).
+//! Tests against published values and recomputed values of other implementations (those of the hash are in
+//! `hash.rs`).
 
 use super::super::counters::{Shape, Table, median};
 use super::*;
@@ -32,7 +33,8 @@ fn skt_counts_the_same_second_moments() {
     assert_eq!(median(rows), 9_840_977.0);
 }
 
-/// SKT's HyperLogLog has its own layout and the estimator of 2007; ours of the same registers is as good.
+/// SKT's HyperLogLog has its own layout and the estimator of 2007; the estimator of this crate is as good on
+/// the same registers.
 #[test]
 fn skt_estimates_as_many_distinct_keys() {
     for (keys, golden) in [(1_000, 1001.6), (10_000_000, 10_008_585.4)] {
@@ -58,7 +60,7 @@ fn classic_estimate(registers: &[u8]) -> f64 {
     if raw <= 2.5 * m && empty > 0.0 { m * (m / empty).ln() } else { raw }
 }
 
-/// With the 64 bits that SKT's own command line gives it, six rows do not fit; four do.
+/// With SKT's own 64-bit hash, six rows do not fit; four do.
 #[test]
 fn rows_that_share_bits_are_not_made() {
     let four = SketchParameters { second_moment: Some(Counters { rows: 4, precision: 15 }), ..all() };
@@ -71,7 +73,7 @@ fn rows_that_share_bits_are_not_made() {
     }
 }
 
-/// Every row spreads values by itself: two values that meet in one row seldom meet in another.
+/// Every row spreads values independently: two values in one cell in a row are seldom in one cell in another.
 #[test]
 fn no_row_puts_all_values_in_one_place() {
     for (rows, bits) in [(6, 14), (8, 16), (7, 17), (9, 14), (25, 5)] {

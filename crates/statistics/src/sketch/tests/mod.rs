@@ -9,7 +9,7 @@ use arrow_array::{Int32Array, Int64Array, StringViewArray, UInt32Array};
 
 const COUNTERS: Counters = Counters { rows: 6, precision: 13 };
 
-/// A generator of numbers that are the same everywhere (Steele, Lea and Flood 2014: SplitMix64).
+/// A generator of the same numbers on every platform (Steele, Lea and Flood 2014: SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -20,7 +20,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from 1 on, each about as frequent as its power of -`skew`.
+    /// Returns a number from 1 on, with a probability proportional to its power of -`skew`.
     fn zipf(&mut self, skew: f64) -> u64 {
         let uniform = ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
         uniform.powf(-1.0 / (skew - 1.0)).min(1e9) as u64

@@ -120,7 +120,7 @@ proptest! {
     #[test]
     fn hostile_bytes_are_refused(bytes in vec(any::<u8>(), 0..300)) {
         prop_assert!(Sketch::from_bytes(&bytes).is_err());
-        // Past the checksum it is up to the decoder.
+        // With a valid checksum it is up to the decoder.
         let _ = Sketch::from_bytes(&crate::sealed(bytes));
     }
 }
@@ -141,7 +141,8 @@ fn special_floats_are_one_value_each() {
     assert_eq!(infinite.join_size(&sketch).unwrap().unwrap().value, 0.0);
 }
 
-/// Longer than it takes to carry bytes over, to give up coupons, and to have a floor under the registers.
+/// Long enough for byte counters to overflow, for coupons to become registers, and for registers to have a
+/// floor.
 #[test]
 fn every_level_gives_the_state_of_the_scalar_twin() {
     let mut random = Random(5);

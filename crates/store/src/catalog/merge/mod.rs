@@ -1,13 +1,14 @@
-//! Small row groups of a table become larger ones, behind whoever appends.
+//! Merges small row groups of a table into larger ones, in the background of appends.
 //!
-//! A merge decodes the rows of some neighbours column by column, encodes them as one row group, and puts it in their
-//! place. The version stays the same, for it has the same rows in the same order; who reads it keeps the row groups
-//! that it has. A table has one merge at a time, done in steps by the [`super::Background`] and by appends that come
-//! when too many small row groups wait.
+//! A merge decodes the rows of some neighbouring row groups column by column, encodes them as one row group,
+//! and puts it in their place. The version stays the same, since it has the same rows in the same order; a
+//! query that reads it keeps the old row groups. A table has one merge at a time, done in steps by the
+//! [`super::Background`] and by appends that find too many small row groups waiting.
 //!
-//! Invariants: row groups of which a tap knows, the first ones, are not merged any more; a merge that finds no memory for
-//! its work is tried again when others have made room; one that finds the pool full, when a page more of it is free than
-//! was then, or behind the next append: what was encoded for it is lost each time.
+//! Invariants: row groups that a tap has been given, the first ones of a table, are no longer merged. A merge
+//! that finds no memory for its work is tried again when others have made room. One that finds the pool full
+//! is tried again once one more page is free than was then, or behind the next append; what it had encoded is
+//! lost each time.
 
 mod plan;
 
@@ -22,7 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// See the file's comment.
+/// The merges of one table, in the form that the background works on.
 #[derive(Debug)]
 pub struct Merging {
     number: u64,
@@ -30,35 +31,36 @@ pub struct Merging {
     name: TableName,
     catalog: Weak<Catalog>,
     job: Mutex<Option<Job>>,
-    /// Whether there may be something to do that nobody has looked at.
+    /// Whether there may be something to merge since the last look.
     is_wanted: AtomicBool,
-    /// Bytes of the pool that are to be free before a merge is begun: more than there were when one found it full.
+    /// Bytes of the pool that must be free before the next merge begins, set when a merge found the pool
+    /// full; 0 for any.
     room_wanted: AtomicU64,
-    /// Whether the background has it.
+    /// Whether the background has this in its queue.
     is_submitted: AtomicBool,
-    /// Nobody wants it any more: the table is gone, or a defect has stopped it.
+    /// Whether merging has ended for good: the table is gone, or a bug has stopped it.
     is_over: AtomicBool,
 }
 
-/// A merge that was begun.
+/// A merge under way.
 #[derive(Debug)]
 struct Job {
-    /// Where the row groups are in the table.
+    /// Position in the table of the first row group to be merged.
     first: usize,
     groups: Vec<Arc<RowGroup>>,
     encoder: Encoder,
-    /// Of the columns that are done.
+    /// The merged chunks of the columns done so far.
     chunks: Vec<Chunk>,
-    /// For what it has in hand.
+    /// Memory for the encoded columns and the one being decoded.
     _memory: Option<Reservation>,
 }
 
-/// What a table owns: when the last version of it is gone, so are its merges.
+/// The table's handle to its merges; dropping it with the last version of the table ends them.
 #[derive(Debug)]
 pub(super) struct Merges(Arc<Merging>);
 
 impl Merges {
-    /// Of a table that `catalog` is about to have.
+    /// Creates the merges of a table that is about to be put into `catalog`.
     pub fn new(catalog: &Arc<Catalog>, number: u64, tenant: &TenantName, name: &TableName) -> Arc<Merges> {
         let [is_wanted, is_submitted, is_over] = [(); 3].map(|()| AtomicBool::new(false));
         Arc::new(Merges(Arc::new(Merging {
@@ -74,7 +76,7 @@ impl Merges {
         })))
     }
 
-    /// Has the background look at it if there is something to merge in `current`.
+    /// Submits the merges to the background if `current` has row groups to merge.
     pub fn announce(&self, current: &Current) {
         if plan::next(&sizes(current)).is_some() {
             self.0.room_wanted.store(0, Ordering::Relaxed);
@@ -83,7 +85,7 @@ impl Merges {
         }
     }
 
-    /// Does a step on the calling thread if too much waits and nobody else is at it.
+    /// Does a step on the calling thread if too many row groups wait and no other thread is merging.
     pub fn help(&self, current: &Current) {
         if current.table.row_groups.len() - current.settled <= limits::MERGES_BEHIND_MAX {
             return;
@@ -97,7 +99,7 @@ impl Merges {
 impl Drop for Merges {
     fn drop(&mut self) {
         self.0.is_over.store(true, Ordering::Relaxed);
-        // Who is in the middle of it sees to it himself.
+        // If a thread is in the middle of a step, that thread drops the job.
         if let Some(mut job) = self.0.job.try_lock() {
             *job = None;
         }
@@ -119,7 +121,7 @@ impl Merging {
 
     pub(super) fn leave(self: &Arc<Self>) {
         self.is_submitted.store(false, Ordering::SeqCst);
-        // What was announced meanwhile was not submitted.
+        // Announcements since the last look were not submitted.
         if self.is_wanted.load(Ordering::SeqCst) {
             self.submit();
         }
@@ -139,7 +141,7 @@ impl Merging {
         let mut stepped = match attempt {
             Ok(stepped) => stepped.unwrap_or(Stepped::Nothing),
             Err(_) => {
-                // A defect costs the table its merges, and nothing else.
+                // A panic ends the merges of this table, and nothing else.
                 self.is_over.store(true, Ordering::Relaxed);
                 Stepped::Nothing
             }
@@ -154,7 +156,8 @@ impl Merging {
     }
 
     fn advance(&self, job: &mut Option<Job>, go_on: &dyn Fn() -> bool) -> Result<Stepped> {
-        // Before anything else: where the table is gone, nobody looks at what is wanted again and again.
+        // Must come first: otherwise, when the table is gone, the flag would stay set and the chore be
+        // submitted for ever.
         if job.is_none() {
             self.is_wanted.store(false, Ordering::SeqCst);
         }
@@ -188,13 +191,13 @@ impl Merging {
         wanted == 0 || catalog.pool.bytes_free(&self.tenant) >= wanted
     }
 
-    /// A merge has found the pool full.
+    /// Records that a merge found the pool full: the next waits until one more page is free.
     fn want_more_room(&self, catalog: &Catalog) {
         let wanted = catalog.pool.bytes_free(&self.tenant) + u64_from(limits::PAGE_BYTES);
         self.room_wanted.store(wanted, Ordering::Relaxed);
     }
 
-    /// The newest version, if the table is still the one that this belongs to.
+    /// The newest state of the table, if these merges still belong to it.
     fn current(&self, catalog: &Catalog) -> Option<Current> {
         let current = catalog.current(&self.tenant, &self.name).ok()?;
         std::ptr::eq(&*current.merges.0, self).then_some(current)
@@ -207,7 +210,7 @@ impl Job {
         let Some(range) = plan::next(&sizes(current)) else { return Ok(None) };
         let first = current.settled + range.start;
         let groups: Vec<_> = table.row_groups.from(first).take(range.len()).cloned().collect();
-        // All columns encoded, and one of them decoded, perhaps twice.
+        // All columns encoded, plus one column decoded, perhaps twice.
         let encoded: usize = groups.iter().map(|group| group.bytes_encoded()).sum();
         let column = |column: usize| groups.iter().map(|group| group.chunks[column].bytes_plain()).sum();
         let decoded: usize = (0..table.schema.fields().len()).map(column).max().unwrap_or(0);
@@ -219,7 +222,7 @@ impl Job {
         Ok(Some(Job { first, groups, encoder, chunks: Vec::new(), _memory: memory }))
     }
 
-    /// Goes on as long as `go_on`, and by a column at least; whether all are done.
+    /// Merges columns until `go_on` returns false, and one at least; returns whether all are done.
     fn encode(&mut self, go_on: &dyn Fn() -> bool) -> Result<bool> {
         let columns = self.groups.first().map_or(0, |group| group.chunks.len());
         while self.chunks.len() < columns {
@@ -231,7 +234,8 @@ impl Job {
         Ok(self.chunks.len() == columns)
     }
 
-    /// Puts the merged row group in the place of the others, as often as an append is faster.
+    /// Puts the merged row group in the place of the others, and tries again when an append has swapped the
+    /// table first.
     fn finish(self, catalog: &Catalog, merging: &Merging) -> Result<()> {
         let rows = self.groups.iter().map(|group| group.rows).sum();
         let merged = Arc::new(self.encoder.place(rows, self.chunks)?);
@@ -248,12 +252,12 @@ impl Job {
     }
 }
 
-/// Sizes of the row groups that are not settled.
+/// Sizes of the row groups that may still be merged.
 fn sizes(current: &Current) -> Vec<Size> {
     current.table.row_groups.from(current.settled).map(|group| Size::of(group)).collect()
 }
 
-/// How many row groups of `table` are settled, if the first `before` ones are.
+/// Number of row groups of `table` that are no longer merged, given that this holds for the first `before`.
 pub(super) fn settled(table: &Table, before: usize) -> usize {
     let sizes: Vec<Size> = table.row_groups.from(before).map(|group| Size::of(group)).collect();
     before + plan::settled(&sizes)

@@ -1,10 +1,10 @@
 //! Which small row groups at the end of a table are merged next.
 //!
-//! The sizes fall towards the end, like those of the levels of a log-structured merge tree (O'Neil et al., *The
-//! Log-Structured Merge-Tree*, Acta Informatica 1996): as soon as there are more small row groups than are left alone,
-//! those are merged from the first one on that has at most a few times the rows behind it. So a row is written again a
-//! number of times that grows with the logarithm of the rows of a large row group, and no more than a few sizes wait.
-//! Rows never change places: only neighbours are merged.
+//! Sizes decrease towards the end of a table, like those of the levels of a log-structured merge tree (O'Neil
+//! et al., *The Log-Structured Merge-Tree*, Acta Informatica 1996): once there are more small row groups than
+//! are left alone, a merge takes all from the first one on that has at most a few times the rows behind it.
+//! So a row is rewritten a number of times that grows with the logarithm of the rows of a large row group,
+//! and no more than a few sizes wait. Rows never change places: only neighbours are merged.
 
 use farpool_columns::RowGroup;
 use farpool_model::limits::{
@@ -12,7 +12,7 @@ use farpool_model::limits::{
 };
 use std::ops::Range;
 
-/// How large a row group is.
+/// The size of a row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     pub rows: usize,
@@ -29,8 +29,8 @@ impl Size {
     }
 }
 
-/// How many of these row groups, from the first on, stay as they are whatever comes behind them: the large ones, and a
-/// small one that has no small neighbour.
+/// Number of row groups, from the first on, that will not be merged whatever is appended: large ones, and
+/// small ones without a small neighbour.
 pub(super) fn settled(sizes: &[Size]) -> usize {
     let (mut settled, mut small) = (0, 0);
     for (place, size) in sizes.iter().enumerate() {
@@ -44,9 +44,9 @@ pub(super) fn settled(sizes: &[Size]) -> usize {
     settled
 }
 
-/// Which of these row groups, none of which is settled, become one next.
+/// Returns the range of row groups to merge next; none of `sizes` is settled.
 pub(super) fn next(sizes: &[Size]) -> Option<Range<usize>> {
-    // What large ones follow is not going to get small neighbours any more.
+    // Row groups that large ones follow get no more small neighbours.
     let behind = sizes.iter().position(Size::is_large).filter(|large| *large >= 2);
     if let Some(large) = behind {
         return Some(0..fitting(&sizes[..large]));
@@ -66,7 +66,7 @@ pub(super) fn next(sizes: &[Size]) -> Option<Range<usize>> {
     (count > 1).then(|| first + start..first + start + count)
 }
 
-/// How many of these row groups, from the first on, fit one.
+/// Number of row groups, from the first on, that fit into one.
 fn fitting(sizes: &[Size]) -> usize {
     let (mut rows, mut bytes) = (0, 0);
     let fits = |size: &&Size| {

@@ -1,12 +1,13 @@
-//! A profile in the making, shared by those who work on it: row groups wait, and are added each to a part of the
-//! profile that one worker at a time has; when all are done and what comes before is settled, the parts are put
-//! together. Workers take a step at a time and bring back what came of it.
+//! The computation of one profile, shared by several workers. Row groups wait in a queue; each is added to a
+//! part, a partial profile that one worker at a time owns. When all rows are in and the tap before this one
+//! is settled, the parts are merged. Workers take one step at a time and bring back its result.
 //!
-//! Rows that are complete are not looked at before what comes before them is settled: of a line of appends only one
-//! holds a profile outside the pool.
+//! Once a gathering's rows are complete, it does not begin with them before the gathering that it builds on
+//! is settled: in a chain of appends only one holds a profile outside the pool.
 //!
-//! Invariants: no lock is held while somebody works; locks are taken from a gathering to the one before it, never the
-//! other way; a worker that panics settles the gathering with an error, so that nobody waits for ever.
+//! Invariants: no lock is held during a step; locks are taken from a gathering to the one that it builds on,
+//! never the other way; a worker that panics settles the gathering with an error, so that no one waits for
+//! ever.
 
 use super::memory::PartMemory;
 use super::work::{Done, Stage, Waiter, Work, Worker};
@@ -24,21 +25,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How long a thread waits for memory.
+/// The longest time that a thread waits for memory.
 const PATIENCE: Duration = Duration::from_millis(limits::WORK_WAIT_MS_MAX);
 
-/// What came of working on a profile in the background.
+/// Result of a step of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stepped {
-    /// Something was done, and more may follow.
+    /// Work was done, and more may follow.
     Worked,
-    /// There is too little memory for what is to be done next, which is to be tried again later.
+    /// Memory for the next step is short; try again later.
     Lacked,
-    /// There was nothing to do.
+    /// There was no work to do.
     Nothing,
 }
 
-/// See the file's comment.
+/// The state of a profile being computed, shared by its tap and its workers.
 #[derive(Debug)]
 pub struct Gathering {
     number: u64,
@@ -46,10 +47,10 @@ pub struct Gathering {
     schema: SchemaRef,
     background: Arc<dyn Background>,
     work: Mutex<Work>,
-    /// Signals threads that wait that there may be more to do, or that it is settled.
+    /// Signals waiting threads that there may be work to do, or that the profile is settled.
     changed: Condvar,
     abandoned: AtomicBool,
-    /// Whether the background has it.
+    /// Whether the background has this in its queue.
     submitted: AtomicBool,
 }
 
@@ -61,7 +62,7 @@ impl Gathering {
         background: Arc<dyn Background>,
         account: Option<Account>,
     ) -> Gathering {
-        // A schema that has no profile fails it when it is begun.
+        // An unsupported schema fails later, when the profile is begun.
         let states_bytes = Profile::bytes_most(&schema).unwrap_or(0);
         let memory = PartMemory::new(account, states_bytes);
         Gathering {
@@ -81,12 +82,12 @@ impl Gathering {
         self.number
     }
 
-    /// Whose table it is.
+    /// The tenant that owns the table.
     pub fn tenant(&self) -> &TenantName {
         &self.tenant
     }
 
-    /// Works on it in the background, as long as `go_on` and by a column at least.
+    /// Does background work until `go_on` returns false, and on one column at least.
     pub fn step(self: &Arc<Self>, go_on: &dyn Fn() -> bool) -> Stepped {
         if self.work_on(Worker::Background, go_on) {
             return Stepped::Worked;
@@ -96,10 +97,10 @@ impl Gathering {
         if lacks { Stepped::Lacked } else { Stepped::Nothing }
     }
 
-    /// The background has let go of it, for there was nothing to do. It gets it again when there is.
+    /// Marks the gathering as no longer queued in the background. It is submitted again when there is work.
     pub fn leave(self: &Arc<Self>) {
         self.submitted.store(false, Ordering::SeqCst);
-        // What has changed meanwhile was not announced.
+        // Changes since the last step were not announced.
         self.announce();
     }
 
@@ -130,58 +131,59 @@ impl Gathering {
         }
     }
 
-    /// Whether it is to be settled with an error.
+    /// Whether the profile has failed and will settle with an error.
     pub(super) fn has_failed(&self) -> bool {
         self.work.lock().failed.is_some()
     }
 
-    /// Row groups that nobody has begun with.
+    /// Number of row groups that no worker has begun.
     pub(super) fn groups_waiting(&self) -> usize {
         self.work.lock().waiting.len()
     }
 
-    /// Rows that it has seen itself, and what comes before it and is not counted in yet.
+    /// The number of rows profiled here, and the tap before this one if its rows are not yet included in that
+    /// number.
     pub(super) fn rows_seen(&self) -> (u64, Option<Arc<Tap>>) {
         let work = self.work.lock();
         (work.rows_seen, work.base().cloned())
     }
 
-    /// What it waits for.
+    /// The tap that must settle before this one.
     pub(super) fn base(&self) -> Option<Arc<Tap>> {
         self.work.lock().base().cloned()
     }
 
-    /// Leaves what is to do to whoever waits for it.
+    /// Registers a waiter: while there is one, the background leaves the work to it.
     pub(super) fn add_waiter(&self, waiter: Arc<Waiter>) {
         let mut work = self.work.lock();
         work.waiters.push(waiter);
         work.memory.try_again();
     }
 
-    /// `waiter` no longer waits.
+    /// Removes a waiter; without one the background may go on.
     pub(super) fn remove_waiter(self: &Arc<Self>, waiter: &Arc<Waiter>) {
         self.work.lock().waiters.retain(|other| !Arc::ptr_eq(other, waiter));
         self.announce();
     }
 
-    /// Whether there is something to do for somebody who waits.
+    /// Whether there is work to do for a waiter.
     pub(super) fn has_step(&self) -> bool {
         self.work.lock().has_step(Worker::Waiting)
     }
 
-    /// Bytes of memory that it lacks, for somebody who waits for it to wait for them.
+    /// Bytes of memory that the next step lacks, for a waiter to reserve.
     pub(super) fn bytes_lacking(&self) -> Option<usize> {
         self.work.lock().memory.lacking()
     }
 
-    /// Goes on with `memory`, of the tenant's account, that somebody has waited for.
+    /// Continues with `memory`, which a waiter has reserved from the tenant's account.
     pub(super) fn give(self: &Arc<Self>, memory: Reservation) {
         let back = self.work.lock().memory.give(memory);
         drop(back);
         self.announce();
     }
 
-    /// There is to be no profile, unless it is there, or nearly.
+    /// Fails the profile, unless it is settled or its parts are already being merged.
     pub(super) fn give_up(self: &Arc<Self>, why: &Error) {
         let held = {
             let mut work = self.work.lock();
@@ -194,19 +196,19 @@ impl Gathering {
         self.announce();
     }
 
-    /// Lets go of everything: nobody wants the profile any more.
+    /// Drops all data: the profile is no longer wanted.
     pub(super) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
         let mut work = self.work.lock();
         let busy = work.busy;
         let held = mem::replace(&mut *work, Work { busy, ..Work::default() });
         drop(work);
-        // Pages, profiles and the taps before this one: not under the lock.
+        // Outside the lock, since this frees pages, profiles and the taps before this one.
         drop(held);
     }
 
-    /// The calling thread works on it until it is settled, or somebody has `refused` to wait for more memory: this
-    /// thread, if it has waited for long.
+    /// Works on the calling thread until the profile is settled, or `refused` is set: by the thread whose
+    /// wait for memory timed out.
     pub(super) fn work_until_settled(self: &Arc<Self>, refused: &OnceLock<Error>) {
         loop {
             while self.work_on(Worker::Waiting, &|| true) {}
@@ -227,7 +229,7 @@ impl Gathering {
             match memory {
                 Ok(memory) => self.give(memory),
                 Err(error) => {
-                    // Of several threads one is enough to say so.
+                    // The first of several threads that time out sets the error.
                     drop(refused.set(error));
                     self.announce();
                 }
@@ -235,7 +237,7 @@ impl Gathering {
         }
     }
 
-    /// Does what there is to do as long as `go_on`. False when that is nothing.
+    /// Does one step, which ends when `go_on` returns false. Returns false when there is nothing to do.
     pub(super) fn work_on(self: &Arc<Self>, worker: Worker, go_on: &dyn Fn() -> bool) -> bool {
         let Some(step) = self.work.lock().take(worker) else { return false };
         let go_on = || go_on() && !self.abandoned.load(Ordering::Relaxed);
@@ -244,11 +246,11 @@ impl Gathering {
         true
     }
 
-    /// Takes in what a step has brought, if anybody still wants it.
+    /// Records the result of a step, unless the profile was abandoned.
     fn done(self: &Arc<Self>, done: Done) {
         let mut work = self.work.lock();
         work.busy -= 1;
-        // Let go when the lock is.
+        // Dropped after the lock is released.
         let _held = match self.abandoned.load(Ordering::Relaxed) {
             true => (Some(done), None),
             false => (None, work.book(done)),
@@ -259,7 +261,7 @@ impl Gathering {
         next.into_iter().for_each(|next| next.announce());
     }
 
-    /// Tells everybody that there may be something to do.
+    /// Tells waiters, and the background if it may work, that there may be something to do.
     fn announce(self: &Arc<Self>) {
         let (waiters, is_for_background) = {
             let work = self.work.lock();

@@ -1,68 +1,70 @@
-//! The memory of a profile in the making: what its parts hold outside the pool, reserved from the tenant's account
-//! before a part begins with a row group, and what it holds then until it is settled.
+//! The memory of a profile being computed: what its parts hold outside the pool. It is reserved from the
+//! tenant's account before a part begins with a row group, and held until the profile is settled.
 //!
-//! Where there is not enough, a profile that has begun goes on with the parts that it has. One that has not lacks memory:
-//! in the background it is tried again later, and takes no place in line before those that somebody waits for; whoever
-//! waits for it waits for the memory, and gives it to the profile.
+//! Where memory is short, a profile that has begun continues with the parts that it has. One that has not
+//! begun lacks memory: in the background it is tried again later, without taking a place in the queue for
+//! memory ahead of waiters; a caller that waits for the profile waits for the memory and gives it to the
+//! profile.
 
 use farpool_columns::RowGroup;
 use farpool_memory::{Account, Reservation};
 use farpool_model::limits;
 use farpool_statistics::Profile;
 
-/// The part of the memory for work that one part of a profile waits for, where it may come to take more: it takes what
-/// it needs then.
+/// Divisor of the budget's limit: one part of a profile waits for at most this fraction, even where it may
+/// come to need more. It takes what it needs then.
 const PART: usize = 2;
 
-/// The part of the memory for work up to which further parts are begun beside the first one.
+/// Divisor of the budget's limit: further parts are begun only if each takes at most this fraction.
 const FURTHER_PART: usize = 64;
 
-/// Bytes that a part holds; `None` where there is no account of them.
+/// Memory that a part holds; `None` where it is not accounted for.
 pub(super) type Held = Option<Reservation>;
 
-/// See the file's comment.
+/// The memory account of one profile.
 #[derive(Debug, Default)]
 pub(super) struct PartMemory {
     account: Option<Account>,
-    /// The most bytes that the states of a part take.
+    /// Upper bound of the bytes that the states of one part take.
     states_bytes: usize,
-    /// What was not to be had.
+    /// Bytes of the last reservation that failed.
     lacking: Option<usize>,
-    /// A thread waits for it.
+    /// Whether a thread waits for the lacking memory.
     is_awaited: bool,
-    /// From somebody who has waited for it.
+    /// Memory that a waiter has reserved and handed over, not yet used.
     given: Held,
 }
 
 impl PartMemory {
-    /// That of a profile whose states take up to `states_bytes`, from `account`.
+    /// Creates the memory account of a profile whose states take up to `states_bytes` per part.
     pub fn new(account: Option<Account>, states_bytes: usize) -> PartMemory {
         PartMemory { account, states_bytes, ..PartMemory::default() }
     }
 
-    /// How many bytes were not to be had, until they are.
+    /// Bytes that could not be reserved, until a reservation succeeds.
     pub fn lacking(&self) -> Option<usize> {
         self.lacking
     }
 
-    /// What the calling thread is to wait for, unless another one does.
+    /// Returns the account and the bytes that the calling thread is to wait for, unless another thread
+    /// already does.
     pub fn wait_wanted(&mut self) -> Option<(Account, usize)> {
         let wanted = self.account.clone().zip(self.lacking).filter(|_| !self.is_awaited);
         self.is_awaited |= wanted.is_some();
         wanted
     }
 
-    /// The thread that waited does so no longer.
+    /// Records that the thread no longer waits.
     pub fn has_waited(&mut self) {
         self.is_awaited = false;
     }
 
-    /// Has the next one try again.
+    /// Forgets the failed reservation, so that the next step tries again.
     pub fn try_again(&mut self) {
         self.lacking = None;
     }
 
-    /// Takes memory from somebody who has waited for it; gives it back if it is not lacking any more.
+    /// Takes memory that a waiter has reserved; returns it if none is lacking any more.
     pub fn give(&mut self, memory: Reservation) -> Held {
         if self.lacking.take().is_none() {
             return Some(memory);
@@ -70,13 +72,14 @@ impl PartMemory {
         self.given.replace(memory)
     }
 
-    /// What a part takes that begins with `group`, beside what it holds. `None` when it is not to be had now.
+    /// Reserves what a part needs beyond `held` to profile `group`. `None` when memory is short.
     pub fn for_group(&mut self, group: &RowGroup, held: &Held) -> Option<Held> {
         let held = held.as_ref().map_or(0, Reservation::bytes);
         self.reserve((with_written(self.states_bytes) + in_hand(group)).saturating_sub(held))
     }
 
-    /// Reserves for one part beyond those that exist, if that is a small part of the account's limit.
+    /// Reserves for an additional part that begins with `group`, if that is a small fraction of the account's
+    /// limit.
     pub fn for_further_part(&mut self, group: &RowGroup) -> Option<Held> {
         let Some(account) = &self.account else { return Some(None) };
         let bytes = with_written(self.states_bytes) + in_hand(group);
@@ -84,7 +87,7 @@ impl PartMemory {
         is_little.then(|| account.try_reserve(bytes).ok()).flatten().map(Some)
     }
 
-    /// What a part without rows takes. `None` when it is not to be had now.
+    /// Reserves what a part without rows takes. `None` when memory is short.
     pub fn for_no_rows(&mut self) -> Option<Held> {
         self.reserve(with_written(self.states_bytes))
     }
@@ -103,19 +106,19 @@ impl PartMemory {
     }
 }
 
-/// Accounts for what `profile` really takes, and for its states as they are written in the end.
+/// Adjusts the reservation to what `profile` really takes, plus its states as they are written in the end.
 pub(super) fn settle(held: &mut Held, profile: &Profile) {
     if let Some(held) = held {
         held.set(with_written(profile.bytes_held()));
     }
 }
 
-/// The bytes of states, and half as many for what is written of them.
+/// Bytes of states, plus half as many for their written form.
 fn with_written(bytes: usize) -> usize {
     bytes + bytes / 2
 }
 
-/// Bytes of a column, decoded, and of what its values are counted in.
+/// Upper bound of the bytes of one decoded column, and of the tables in which its values are counted.
 fn in_hand(group: &RowGroup) -> usize {
     let most = group.chunks.iter().map(|chunk| chunk.bytes_plain()).max().unwrap_or(0);
     2 * most.min(limits::ROW_GROUP_BYTES_MAX)

@@ -1,11 +1,11 @@
-//! A tap: the profile of a table's rows, made from their row groups as soon as these are in the pool.
+//! A tap: computes the profile of a table's rows from their row groups, once these are in the pool.
 //!
-//! A load goes as fast as its rows come and are encoded. Their profile is made behind it, in steps, by the
-//! [`super::Background`] when nothing else is to be done, and by whoever waits for it. The profile of an append comes
-//! behind that of the version which it extends.
+//! A load is never slowed down by its profile, which is computed in steps: by the [`super::Background`] when
+//! there is no other work, and by callers that wait for it. The profile of an append builds on that of the
+//! version which it extends.
 //!
-//! Invariants: a tap never keeps a load from going on; one that nobody owns any more stops within a column; what a
-//! tap has settled on does not change.
+//! Invariants: a tap never blocks a load; one that nobody owns any more stops within a column; a settled
+//! result does not change.
 
 mod awaited;
 mod gathering;
@@ -24,27 +24,29 @@ use farpool_model::{ColumnStates, Error, MomentsState, Result, Spread, TenantNam
 pub use gathering::{Gathering, Stepped};
 use std::sync::Arc;
 
-/// What whoever has the rows owns: a load, and then the version of the table. See the file's comment.
+/// The owner's handle to a profile being computed: held by a load, then by the table version. Dropping it
+/// abandons the profile.
 #[derive(Debug)]
 pub(super) struct Tap(Arc<Gathering>);
 
-/// What was gathered of a version of a table, in the pool with its row groups.
+/// Statistics collected for one table version; stored in the pool next to its row groups.
 #[derive(Debug)]
 pub(super) struct Gathered {
     pub columns: Vec<ColumnStates>,
     pub moments: Option<MomentsState>,
-    /// About how many distinct values each column has.
+    /// Estimated number of distinct values of each column.
     pub distinct: Vec<Option<u64>>,
-    /// How the values of each column are spread.
+    /// The spread of each column.
     pub spreads: Vec<Option<Arc<Spread>>>,
 }
 
-/// What was gathered, or why there is nothing.
+/// The collected statistics, or the reason why there are none.
 type Outcome = Result<Arc<Gathered>>;
 
 impl Tap {
-    /// A tap on rows of `schema`, which is canonical, of a table of `tenant`; `number` says which comes first in the
-    /// background. What is gathered is reserved from `account`.
+    /// Creates a tap for rows of `schema`, which is canonical, in a table of `tenant`; of two taps the
+    /// background works first on the one with the lower `number`. Memory for the profile is reserved from
+    /// `account`.
     pub fn new(
         number: u64,
         tenant: TenantName,
@@ -55,12 +57,12 @@ impl Tap {
         Arc::new(Tap(Arc::new(Gathering::new(number, tenant, schema, background, account))))
     }
 
-    /// Has the rows of a row group added to the profile.
+    /// Queues a row group to be added to the profile.
     pub fn add(&self, group: Arc<RowGroup>) {
         self.0.add(group);
     }
 
-    /// Says that no more rows come, and that they are behind those of `base`. `encoder` takes the profile to the pool.
+    /// Ends the input; the rows follow those of `base`. `encoder` stores the profile in the pool.
     pub fn complete(&self, base: Option<Arc<Tap>>, encoder: Encoder) {
         if let Some(base) = &base {
             base.0.set_next(self.0.clone());
@@ -68,18 +70,18 @@ impl Tap {
         self.0.complete(base, encoder);
     }
 
-    /// What was gathered; `None` as long as that is not all.
+    /// The outcome; `None` while the profile is being computed.
     pub fn settled(&self) -> Option<Outcome> {
         self.0.settled()
     }
 
-    /// Whether nothing could be gathered, or can be: of it, or of one that it waits for.
+    /// Whether the profile has failed, or will because one that it builds on has.
     pub fn has_failed(&self) -> bool {
         let fails = |tap: &Tap| tap.settled().map_or_else(|| tap.0.has_failed(), |outcome| outcome.is_err());
         fails(self) || std::iter::successors(self.0.base(), |tap| tap.0.base()).any(|tap| fails(&tap))
     }
 
-    /// Rows that are in the profile, or in one before it that goes into it.
+    /// Number of rows profiled so far, including those of the taps that this one builds on.
     pub fn rows_seen(&self) -> u64 {
         let (mut rows, mut before) = self.0.rows_seen();
         while let Some(tap) = before {
@@ -90,12 +92,12 @@ impl Tap {
         rows
     }
 
-    /// How many taps, each behind the next, are not settled: this one and those before it.
+    /// Number of unsettled taps in the chain: this one and those that it builds on.
     pub fn unsettled(&self) -> usize {
         usize::from(self.settled().is_none()) + self.before().len()
     }
 
-    /// Those that are to be settled before this one, each behind the next.
+    /// The unsettled taps that this one builds on, nearest first.
     fn before(&self) -> Vec<Arc<Tap>> {
         let unsettled = |tap: &Tap| tap.0.base().filter(|base| base.settled().is_none());
         std::iter::successors(unsettled(self), |tap| unsettled(tap)).collect()
@@ -108,7 +110,7 @@ impl Drop for Tap {
     }
 }
 
-/// A defect in the statistics fails the profile, and nothing else.
+/// The error for a bug in the statistics; it fails the profile, and nothing else.
 fn defect() -> Error {
     Error::internal("a defect stopped the profile of a table")
 }

@@ -1,7 +1,7 @@
-//! How the rows of a row group come into a profile: columns of few values as these values, counted by their codes;
-//! others decoded.
+//! Adds the rows of a row group to a profile: columns with few distinct values as values with their counts,
+//! found by counting codes; other columns decoded.
 //!
-//! Invariant: the states are those that the decoded rows give.
+//! Invariant: the resulting states equal those of the decoded rows.
 
 use arrow_array::ArrayRef;
 use farpool_columns::{Chunk, RowGroup};
@@ -9,7 +9,7 @@ use farpool_model::Result;
 use farpool_model::cast::u64_from;
 use farpool_statistics::Profile;
 
-/// Products of two columns whose sums one step adds to: about half a millisecond's.
+/// Products of two columns that one step adds up: about half a millisecond.
 const PRODUCTS: usize = 1 << 20;
 
 /// Adds a column of `group` to `profile`.
@@ -27,8 +27,8 @@ pub(super) fn column(profile: &mut Profile, group: &RowGroup, column: usize) -> 
     }
 }
 
-/// Adds the moments of rows from `start` to `profile`; up to where. Numbers are decoded again for them, block by
-/// block, which costs less than what is done with them, and nothing is held from step to step.
+/// Adds rows from `start` on to the moments of `profile`; returns the row to go on with. Numeric columns are
+/// decoded again for this, block by block: that costs less than the sums, and nothing is held between steps.
 pub(super) fn numbers(profile: &mut Profile, group: &RowGroup, start: usize) -> Result<usize> {
     let Some(moments) = profile.moments() else { return Ok(group.rows) };
     let pairs = moments.columns.len() * (moments.columns.len() + 1) / 2;
@@ -40,20 +40,20 @@ pub(super) fn numbers(profile: &mut Profile, group: &RowGroup, start: usize) -> 
     profile.update_moments(&numbers).map(|()| end)
 }
 
-/// Rows of a chunk for each value that it may have, from which on counting by code pays.
+/// Minimum rows of a chunk per possible value for which counting by code pays off.
 const ROWS_PER_VALUE_MIN: usize = 2;
 
-/// Codes up to which rows are counted in several tables, and how many these are: a power of two. When they take
-/// turns, rows of one value do not each wait for the count of the one before.
+/// Number of codes up to which rows are counted in several tables, and the number of tables, a power of two.
+/// Rows take the tables in turn, so that equal neighbours do not wait for each other's increment.
 const SMALL_DOMAIN: usize = 1024;
 const TABLES: usize = 4;
 
-/// The values of a chunk and how often each occurs, if they are few: those of a dictionary, or numbers that are close
-/// together.
+/// The distinct values of a chunk and how often each occurs, if they are few: dictionary entries, or integers
+/// in a narrow range.
 fn counted(chunk: &Chunk) -> Result<Option<(ArrayRef, Vec<u64>)>> {
     let Some((codes, domain)) = codes(chunk) else { return Ok(None) };
     let tables = if domain <= SMALL_DOMAIN { TABLES } else { 1 };
-    // How often each code occurs, and a row that has it.
+    // The count of each code, and one row that has it.
     let (mut counts, mut rows) = (vec![0_u32; tables * domain], vec![0_u32; domain]);
     let valid = chunk.validity(0..chunk.rows());
     for (row, code) in codes.into_iter().enumerate() {
@@ -69,7 +69,7 @@ fn counted(chunk: &Chunk) -> Result<Option<(ArrayRef, Vec<u64>)>> {
     Ok(Some((chunk.gather(&rows)?, counts)))
 }
 
-/// Numbers of the values of each row, and how many numbers there may be.
+/// The code of each row, and the number of possible codes.
 fn codes(chunk: &Chunk) -> Option<(Vec<u32>, usize)> {
     let integers = match chunk.dictionary() {
         Some(dictionary) => dictionary.codes(),

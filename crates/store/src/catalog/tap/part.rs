@@ -1,4 +1,4 @@
-//! A part of a profile: what one worker at a time has found out about row groups, one after the other.
+//! A partial profile: one worker at a time adds row groups to it, one after the other.
 
 use super::memory::{self, Held};
 use super::observe;
@@ -9,36 +9,36 @@ use farpool_model::cast::u64_from;
 use farpool_statistics::Profile;
 use std::sync::Arc;
 
-/// See the file's comment.
+/// A partial profile and the row group being added to it.
 #[derive(Debug)]
 pub(super) struct Part {
     /// `None` before the first rows.
     profile: Option<Box<Profile>>,
-    /// What it is at.
+    /// The row group being added.
     group: Option<Arc<RowGroup>>,
-    /// Columns of the row group that are in the profile, and rows whose moments are.
+    /// Columns of the row group that have been added, and rows that have been added to the moments.
     columns_done: usize,
     rows_done: usize,
     held: Held,
 }
 
 impl Part {
-    /// A part that begins with `group`, for which it has `held`.
+    /// Creates a part that begins with `group` and owns the reservation `held`.
     pub fn new(group: Arc<RowGroup>, held: Held) -> Part {
         Part { profile: None, group: Some(group), columns_done: 0, rows_done: 0, held }
     }
 
-    /// What it holds.
+    /// The memory that the part holds.
     pub fn held(&self) -> &Held {
         &self.held
     }
 
-    /// Whether it is in the middle of a row group.
+    /// Whether a row group has been begun and not finished.
     pub fn is_unfinished(&self) -> bool {
         self.group.is_some()
     }
 
-    /// Goes on with another row group, for which it takes `more`; the one before is finished.
+    /// Begins another row group, with `more` memory; the one before must be finished.
     pub fn begin(&mut self, group: Arc<RowGroup>, more: Held) {
         (self.group, self.columns_done, self.rows_done) = (Some(group), 0, 0);
         match (&mut self.held, more) {
@@ -47,13 +47,13 @@ impl Part {
         }
     }
 
-    /// The profile of the rows of all row groups that it was at, and what is held for it.
+    /// Returns the profile of all row groups added, and its memory; `None` if there were none.
     pub fn into_profile(self) -> Option<(Profile, Held)> {
         self.profile.map(|profile| (*profile, self.held))
     }
 
-    /// Looks at one column after the other, and then at the moments, as long as `go_on`; one at least. How many rows
-    /// the row group has that it has finished.
+    /// Adds one column after the other, and then the moments, until `go_on` returns false; at least one step.
+    /// Returns the rows of the row group once it is finished, 0 before that.
     pub fn run(&mut self, schema: &SchemaRef, go_on: &dyn Fn() -> bool) -> Result<u64> {
         let Some(group) = self.group.clone() else { return Ok(0) };
         let profile = match &mut self.profile {

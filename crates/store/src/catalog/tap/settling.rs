@@ -1,5 +1,5 @@
-//! The end of a profile: its parts are put together and behind what comes before, one column after the other, and then
-//! placed in the pool.
+//! The end of a profile: merges its parts and appends them to the profile that comes before, one column at a
+//! time, and stores the result in the pool.
 
 use super::Gathered;
 use super::memory::{self, Held};
@@ -8,23 +8,23 @@ use farpool_model::{Result, Spread};
 use farpool_statistics::Profile;
 use std::sync::Arc;
 
-/// See the file's comment.
+/// The parts of a profile being merged.
 #[derive(Debug)]
 pub(super) struct Settling {
     base: Option<Arc<Gathered>>,
     whole: Profile,
     whole_held: Held,
-    /// Each with what is held for it.
+    /// The other parts, each with its memory.
     parts: Vec<(Profile, Held)>,
     encoder: Encoder,
-    /// What is to be placed in the pool, of the columns that are done.
+    /// Encoded states of the columns done so far, to be stored in the pool.
     states: Vec<Vec<u8>>,
     distinct: Vec<Option<u64>>,
     spreads: Vec<Option<Arc<Spread>>>,
 }
 
 impl Settling {
-    /// Of a profile in `parts` and the first of them, `whole`, behind `base`.
+    /// Merges `parts` into the first part, `whole`, and both behind `base`.
     pub fn new(
         (whole, whole_held): (Profile, Held),
         parts: Vec<(Profile, Held)>,
@@ -35,7 +35,7 @@ impl Settling {
         Settling { base, whole, whole_held, parts, encoder, states, distinct, spreads }
     }
 
-    /// Goes on as long as `go_on`, by a column at least; what comes of it at the end.
+    /// Works until `go_on` returns false, and on one column at least; returns the statistics when done.
     pub fn run(&mut self, go_on: &dyn Fn() -> bool) -> Result<Option<Arc<Gathered>>> {
         while self.distinct.len() < self.whole.columns().len() {
             self.settle_column(self.distinct.len())?;

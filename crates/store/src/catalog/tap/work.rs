@@ -1,4 +1,5 @@
-//! What is to be done of a profile, and what has been: plain data behind the lock of a gathering.
+//! The work queue of a profile: what is to be done and what has been done. Plain data behind the lock of a
+//! gathering.
 
 use super::memory::{Held, PartMemory};
 use super::part::Part;
@@ -13,24 +14,24 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
-/// See the file's comment.
+/// The state of a profile's work.
 #[derive(Debug, Default)]
 pub(super) struct Work {
-    /// Row groups that nobody has begun with.
+    /// Row groups that no worker has begun.
     pub waiting: VecDeque<Arc<RowGroup>>,
-    /// Parts that nobody is at.
+    /// Parts that no worker holds.
     pub idle: Vec<Part>,
-    /// Steps that workers are doing.
+    /// Number of steps in progress.
     pub busy: usize,
-    /// Those before it counted once they are settled.
+    /// Number of rows profiled; includes those of the tap before this one once that is settled.
     pub rows_seen: u64,
     pub failed: Option<Error>,
     pub waiters: Vec<Arc<Waiter>>,
     pub stage: Stage,
     pub memory: PartMemory,
-    /// No further parts are begun: there was no memory for one.
+    /// No further parts are begun, because memory for one was refused.
     pub parts_refused: bool,
-    /// What comes behind this one and waits for it.
+    /// The gathering that builds on this one and waits for it.
     pub next: Option<Arc<Gathering>>,
 }
 
@@ -39,55 +40,55 @@ pub(super) enum Stage {
     /// More rows may come.
     #[default]
     Open,
-    /// All rows are there, behind those of `base`.
+    /// All rows are queued; they follow those of `base`.
     Complete {
         base: Option<Arc<Tap>>,
         encoder: Encoder,
     },
-    /// All rows were looked at; `None` while a worker is at it.
+    /// All rows were profiled and the parts are being merged; `None` while a worker holds them.
     Settling(Option<Box<Settling>>),
     Settled(Outcome),
 }
 
-/// What is known of the rows before these.
+/// State of the profile that this one builds on.
 enum Before {
     Known(Option<Arc<Gathered>>),
-    /// Not yet; or it is not known yet which they are.
+    /// Not settled yet, or the input is not complete and so the base not known.
     Unsettled,
     Nothing(Error),
 }
 
-/// What a worker does. Until it is done, the work counts it as busy.
+/// A unit of work for one worker. It counts as busy until its result is booked.
 pub(super) enum Step {
     Observe(Part),
-    /// All rows were looked at, and what is before them is known.
+    /// All rows were profiled and the base is settled: merge the parts.
     Combine {
         parts: Vec<Part>,
-        /// For the whole, where there are no parts.
+        /// Memory for an empty profile, where there are no parts.
         held: Held,
         base: Option<Arc<Gathered>>,
         encoder: Encoder,
-        /// Let go by the worker.
+        /// Dropped by the worker, outside the lock.
         _complete: Stage,
     },
     Settle(Box<Settling>),
     Fail {
         error: Error,
-        /// Let go by the worker.
+        /// Dropped by the worker, outside the lock.
         _held: (Stage, VecDeque<Arc<RowGroup>>, Vec<Part>),
     },
 }
 
-/// What came of it.
+/// Result of a step.
 pub(super) enum Done {
-    /// A part, and how many rows are new in it.
+    /// The part, and the number of rows of a row group that was finished in it, or 0.
     Observed(Part, u64),
     Settling(Box<Settling>),
     Settled(Outcome),
     Failed(Error),
 }
 
-/// Somebody who waits for a profile and works on it meanwhile.
+/// A caller that waits for a profile and works on it meanwhile.
 pub(super) struct Waiter {
     /// Called when there may be more to do.
     pub wake: Box<dyn Fn() + Send + Sync>,
@@ -99,7 +100,7 @@ impl fmt::Debug for Waiter {
     }
 }
 
-/// Who works on it.
+/// Who does a step.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Worker {
     Background,
@@ -107,7 +108,7 @@ pub(super) enum Worker {
 }
 
 impl Step {
-    /// Goes on as long as `go_on`, and by a column at least.
+    /// Works until `go_on` returns false, and on one column at least.
     pub fn run(self, schema: &SchemaRef, go_on: &dyn Fn() -> bool) -> Result<Done> {
         match self {
             Step::Observe(mut part) => {
@@ -129,7 +130,7 @@ impl Step {
 }
 
 impl Work {
-    /// The tap that comes before this one, until it is settled.
+    /// The tap that this one builds on, until the parts are merged.
     pub fn base(&self) -> Option<&Arc<Tap>> {
         match &self.stage {
             Stage::Complete { base, .. } => base.as_ref(),
@@ -147,12 +148,12 @@ impl Work {
         }
     }
 
-    /// Whether there is something to do. What somebody waits for is left to him.
+    /// Whether there is a step to do. The background leaves a profile that callers wait for to them.
     pub fn has_step(&self, worker: Worker) -> bool {
         if worker == Worker::Background && !self.waiters.is_empty() {
             return false;
         }
-        // Who waits is told when there is memory; in the background it is tried again.
+        // A waiter is told when there is memory; the background tries again.
         let may_reserve = worker == Worker::Background || self.memory.lacking().is_none();
         match (&self.stage, self.before()) {
             (Stage::Settled(_), _) => false,
@@ -176,7 +177,7 @@ impl Work {
         self.busy == 0 && self.waiting.is_empty() && !self.idle.iter().any(Part::is_unfinished)
     }
 
-    /// What to do next; nothing where it lacks memory for that, too.
+    /// Takes the next step; `None` also where memory for it is short.
     pub fn take(&mut self, worker: Worker) -> Option<Step> {
         if !self.has_step(worker) {
             return None;
@@ -196,7 +197,7 @@ impl Work {
 
     fn combine(&mut self, base: Option<Arc<Gathered>>) -> Option<Step> {
         let held = if self.idle.is_empty() { self.memory.for_no_rows()? } else { None };
-        // The rows before these count as part of them from now on.
+        // From now on the rows of the base are counted here.
         self.rows_seen += self.base().map_or(0, |base| base.rows_seen());
         let complete = mem::replace(&mut self.stage, Stage::Settling(None));
         let Stage::Complete { encoder, .. } = &complete else { return None };
@@ -238,7 +239,7 @@ impl Work {
         })
     }
 
-    /// Takes in what a step has brought. What is to be let go without the lock.
+    /// Records the result of a step. Returns what the caller must drop outside the lock.
     pub fn book(&mut self, done: Done) -> Option<(VecDeque<Arc<RowGroup>>, Vec<Part>)> {
         match done {
             Done::Observed(part, rows) => {
@@ -255,7 +256,7 @@ impl Work {
         None
     }
 
-    /// Nothing more comes of the rows. What is to be let go without the lock.
+    /// Marks the profile as failed and stops its work. Returns what the caller must drop outside the lock.
     pub fn fail_with(&mut self, error: Error) -> (VecDeque<Arc<RowGroup>>, Vec<Part>) {
         self.failed = Some(error);
         (mem::take(&mut self.waiting), mem::take(&mut self.idle))

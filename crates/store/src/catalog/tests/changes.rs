@@ -1,4 +1,4 @@
-//! Row groups that take the place of others.
+//! Tests of changes that replace row groups.
 
 use super::taps::Held;
 use super::*;
@@ -12,7 +12,7 @@ fn groups(catalog: &Catalog) -> (Version, Arc<Table>, Vec<usize>) {
     (version, table, rows)
 }
 
-/// Row groups of these rows, by the places that they are to have.
+/// Encodes row groups of the given rows, by the positions that they replace.
 fn made(
     catalog: &Arc<Catalog>,
     of: &[(usize, std::ops::Range<i64>)],
@@ -47,7 +47,7 @@ fn some_row_groups_change_and_the_others_are_those_of_before() {
     assert!(Arc::ptr_eq(&after.row_groups[2], &before.row_groups[3]));
     let expected: Vec<i64> = (0..GROUP).chain(7..9).chain(3 * GROUP..4 * GROUP).collect();
     assert_eq!(ids(&catalog, "t"), expected);
-    // Bounds and profiles are those of the rows that are there.
+    // Bounds and profiles cover exactly the rows that are left.
     let statistics = catalog.statistics(&tenant(), &name("t")).unwrap();
     assert_eq!(
         statistics.table.columns[0].max.as_ref().map(|max| max.value().clone()),
@@ -78,14 +78,14 @@ fn appends_and_merges_go_on_behind_a_change() {
     }
     let expected: Vec<i64> = (0..13).chain(100..200).collect();
     assert_eq!(ids(&catalog, "t"), expected);
-    // What is small is merged, whether it was there before the change or came behind it.
+    // Small row groups are merged, whether from before the change or appended after it.
     while held.step(&|| true) {}
     let rows = groups(&catalog).2;
     assert!(rows.len() <= limits::SMALL_GROUPS_MAX, "{rows:?}");
     assert_eq!(ids(&catalog, "t"), expected);
 }
 
-/// The row groups of a table, whose rows are known by their ids, with `changes` in their places.
+/// The ids of a table's rows when `changes` replace row groups of `base`.
 fn ids_with(base: &Table, changes: &BTreeMap<usize, Option<Arc<RowGroup>>>) -> Vec<i64> {
     let groups = base.row_groups.iter().enumerate();
     let ids = groups.flat_map(|(place, group)| match changes.get(&place) {
@@ -98,7 +98,7 @@ fn ids_with(base: &Table, changes: &BTreeMap<usize, Option<Arc<RowGroup>>>) -> V
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Rows come and are merged, with those that change and with each other, while a change is computed.
+    /// While a change is computed, rows are appended and merged, with changed row groups and with each other.
     #[test]
     fn rows_that_come_during_a_change_stay_behind_it(
         before in 1..60_i64, since in 0..60_i64, steps_before in 0..20, steps_since in 0..200, seed in any::<u64>(),
@@ -129,7 +129,7 @@ proptest! {
         prop_assert_eq!(min.map(|min| min.value().clone()), int(expected.iter().min()));
         prop_assert_eq!(max.map(|max| max.value().clone()), int(expected.iter().max()));
 
-        // What was merged of rows that have changed is not put in their place again.
+        // A merge of row groups that have changed meanwhile must not undo the change.
         while held.step(&|| true) {}
         prop_assert_eq!(ids(&catalog, "t"), expected);
         let again = catalog.replace_row_groups(&tenant(), &name("t"), (version, &base), &changes);
@@ -154,7 +154,7 @@ fn no_change_gives_way_to_appends() {
     };
     let (appended, changed) = std::thread::scope(|scope| {
         let writers = [1, 2, 3].map(|writer| scope.spawn(move || append(writer)));
-        // Each takes away the first row group, so that the next ones get its place.
+        // Each change removes the first row group, so that the others move up.
         let mut changed = 0;
         for _ in 0..CHANGES {
             let (version, base, rows) = groups(&catalog);

@@ -1,4 +1,4 @@
-//! Views beside tables: one name is one thing, and what they take is bounded.
+//! Tests of views beside tables: a name belongs to one of them, and the memory of views is bounded.
 
 use super::*;
 use farpool_memory::WorkMemory;
@@ -15,7 +15,7 @@ fn text(catalog: &Catalog, named: &str) -> Result<String> {
     }
 }
 
-/// That `outcome` is an error of this kind that says all of this.
+/// Checks that `outcome` is an error of the given kind whose text contains all of `said`.
 fn refused<T: std::fmt::Debug>(outcome: Result<T>, kind: ErrorKind, said: &[&str]) {
     let error = outcome.unwrap_err();
     assert_eq!(error.kind, kind, "{error}");

@@ -1,10 +1,12 @@
-//! The bytes of a file in pieces of whole records, for several threads to parse.
+//! Cuts the bytes of a file into pieces of whole records, which several threads can parse.
 //!
-//! Where a record ends is found without looking at every byte: from one quote to the next, and then for the last line
-//! break outside of them. A quote opens a field only at its beginning; anywhere else it is a character like any other,
-//! as [`super::records::Records`] takes it, which reads what cannot be cut.
+//! The end of a record is found without looking at every byte: by jumping from one quote to the next, and
+//! then to the last line break outside of quotes. A quote opens a field only at the field's beginning;
+//! anywhere else it is an ordinary character, as in [`super::records::Records`], which reads files that
+//! cannot be cut.
 //!
-//! Invariant: what is held is one piece, of at most [`PIECE_BYTES_MAX`] bytes, and the beginning of the next.
+//! Invariant: memory is bounded by one piece, of at most [`PIECE_BYTES_MAX`] bytes, and the beginning of the
+//! next.
 
 use super::Dialect;
 use super::records::skip_line;
@@ -22,26 +24,26 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Bytes without the end of a record after which the rest of the file is not cut.
 const PIECE_BYTES_MAX: usize = 8 << 20;
 
-/// The byte order mark of UTF-8, which is left out.
+/// The byte order mark of UTF-8, which is skipped.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A part of a file that begins with a record.
+/// A part of a file that begins at the beginning of a record.
 #[derive(Debug)]
 pub(super) struct Piece<R> {
     pub bytes: Vec<u8>,
-    /// What follows `bytes`, if that is not another piece.
+    /// The rest of the file after `bytes`, if it was left uncut.
     pub rest: Option<R>,
-    /// The line on which it begins, from 1.
+    /// The line on which the piece begins, from 1.
     pub line: u64,
-    /// Whether it is the first one.
+    /// Whether this is the first piece of the file.
     pub is_first: bool,
 }
 
-/// Cuts what a reader gives.
+/// Cuts the bytes of a reader into pieces.
 pub(super) struct Cutter<R> {
     from: Option<R>,
     marks: Marks,
-    /// What was read behind the last piece.
+    /// Bytes that were read beyond the last piece.
     carried: Vec<u8>,
     size: usize,
     line: u64,
@@ -58,10 +60,10 @@ struct Marks {
 }
 
 impl<R: BufRead> Cutter<R> {
-    /// A cutter of `from`, where `dialect` can be cut at all.
+    /// Creates a cutter for `from`; `dialect` must be one that [`can_cut`] accepts.
     ///
     /// # Errors
-    /// Those of the reader, for the lines that are skipped.
+    /// I/O errors from skipping lines.
     pub(super) fn new(mut from: R, dialect: &Dialect) -> Result<Self> {
         for _ in 0..dialect.skip_lines {
             skip_line(&mut from)?;
@@ -77,17 +79,17 @@ impl<R: BufRead> Cutter<R> {
         })
     }
 
-    /// With pieces of about `size` bytes.
+    /// Sets the size of pieces to about `size` bytes.
     #[cfg(test)]
     pub(super) fn of_size(mut self, size: usize) -> Self {
         self.size = size;
         self
     }
 
-    /// The next piece; `None` at the end.
+    /// Returns the next piece; `None` at the end.
     ///
     /// # Errors
-    /// Those of the reader, after which there is no further piece.
+    /// I/O errors; after one there is no further piece.
     pub(super) fn next(&mut self) -> Result<Option<Piece<R>>> {
         let Some(mut from) = self.from.take() else { return Ok(None) };
         let mut bytes = std::mem::take(&mut self.carried);
@@ -123,7 +125,7 @@ impl<R: BufRead> Cutter<R> {
     }
 }
 
-/// Whether records of this dialect can be told from a line break outside of quotes.
+/// Whether a line break outside of quotes always ends a record in this dialect.
 pub(super) fn can_cut(dialect: &Dialect) -> bool {
     let is_break = |byte: u8| byte == b'\n' || byte == b'\r';
     let marks = [Some(dialect.delimiter), dialect.quote, dialect.escape];
@@ -132,7 +134,7 @@ pub(super) fn can_cut(dialect: &Dialect) -> bool {
         && dialect.quote != Some(dialect.delimiter)
 }
 
-/// Reads until there are `wanted` bytes, and says whether those are all.
+/// Reads until `bytes` has `wanted` bytes; returns whether the reader ended before.
 fn fill(from: &mut impl Read, bytes: &mut Vec<u8>, wanted: usize) -> Result<bool> {
     let mut filled = bytes.len();
     bytes.resize(wanted.max(filled), 0);
@@ -151,8 +153,8 @@ fn fill(from: &mut impl Read, bytes: &mut Vec<u8>, wanted: usize) -> Result<bool
 }
 
 impl Marks {
-    /// Where the last record of `bytes` ends that ends in them with a line break; 0 if none does. A record begins at
-    /// their beginning.
+    /// Returns the end of the last record of `bytes` that ends with a line break; 0 if none does. A record
+    /// must begin at the start of `bytes`.
     fn last_end(self, bytes: &[u8]) -> usize {
         let Some(quote) = self.quote else { return memrchr(b'\n', bytes).map_or(0, |at| at + 1) };
         let (mut last, mut at) = (0, 0);
@@ -170,7 +172,7 @@ impl Marks {
         }
     }
 
-    /// The next quote at the beginning of a field.
+    /// Position of the next quote that opens a field.
     fn next_open(self, quote: u8, bytes: &[u8], from: usize) -> Option<usize> {
         let mut at = from;
         loop {
@@ -189,7 +191,7 @@ impl Marks {
         }
     }
 
-    /// The quote that closes a field whose text begins at `from`.
+    /// Position of the quote that closes a field whose text begins at `from`.
     fn close(self, quote: u8, bytes: &[u8], from: usize) -> Option<usize> {
         let mut at = from;
         loop {

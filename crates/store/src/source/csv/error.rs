@@ -1,4 +1,4 @@
-//! What is wrong with a CSV file, in terms of the file.
+//! Errors of CSV files, with file and line.
 
 use super::super::{damaged, files};
 use super::records::Broken;
@@ -6,7 +6,7 @@ use arrow_schema::Field;
 use farpool_model::{Error, brief, limits, sql_name};
 use std::path::Path;
 
-/// Why there is no further record.
+/// The error for records that cannot be split.
 pub(super) fn broken(path: &Path, why: Broken) -> Error {
     let named = |line: u64, what: &str| Error::invalid(format!("{}, line {line}: {what}", path.display()));
     match why {
@@ -22,7 +22,7 @@ pub(super) fn broken(path: &Path, why: Broken) -> Error {
     }
 }
 
-/// A line with another number of fields than there are columns.
+/// The error for a line whose number of fields differs from the number of columns.
 pub(super) fn ragged(path: &Path, line: u64, fields: usize, columns: usize) -> Error {
     let (field, column) = (counted(fields, "field"), counted(columns, "column"));
     let error =
@@ -36,14 +36,15 @@ pub(super) fn ragged(path: &Path, line: u64, fields: usize, columns: usize) -> E
     ))
 }
 
-/// A field that is not UTF-8.
+/// The error for a field that is not UTF-8.
 pub(super) fn no_text(path: &Path, line: u64, column: usize) -> Error {
     Error::invalid(format!("{}, line {line}: field {} is not UTF-8 text", path.display(), column + 1)).advise(
         "convert the file, for example with iconv -f latin1 -t utf8, or leave such lines out (--ignore-errors)",
     )
 }
 
-/// A value that does not fit the type of its column, which may come of the first rows.
+/// The error for a value that does not fit its column's type; `guessed_of` is the number of rows the type was
+/// guessed from.
 pub(super) fn misfit(path: &Path, line: u64, value: &str, field: &Field, guessed_of: Option<usize>) -> Error {
     let name = brief(field.name());
     let by = guessed_of.map_or(String::new(), |rows| format!(" by the first {rows} rows"));

@@ -1,4 +1,4 @@
-//! Types of columns, guessed from the first rows as DuckDB does.
+//! Guesses the types of columns from the first rows, as DuckDB does.
 //!
 //! Invariant: a value counts for a type only if it can be read as one; `2024-13-45` makes a column of text.
 
@@ -7,7 +7,7 @@ use arrow_cast::parse::{Parser, string_to_datetime};
 use arrow_schema::{DataType, TimeUnit};
 use std::borrow::Cow;
 
-/// What the values of a column look like so far.
+/// The types seen so far among the values of a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Guess {
     seen: u16,
@@ -21,12 +21,12 @@ const DATE: u16 = 8;
 const MICROSECONDS: u16 = 16;
 const NANOSECONDS: u16 = 32;
 const TEXT: u16 = 64;
-/// With the time: it says its zone, or it does not.
+/// Flags set with that of a timestamp: it has a time zone, or it has none.
 const ZONED: u16 = 128;
 const UNZONED: u16 = 256;
 
 impl Guess {
-    /// A value that is not NULL.
+    /// Adds a value that is not NULL.
     pub(in super::super) fn see(&mut self, value: &str) {
         if self.seen & TEXT != 0 {
             return;
@@ -36,21 +36,22 @@ impl Guess {
         self.has_leading_zero |= kind == WHOLE && has_leading_zero(value);
     }
 
-    /// The type; Null if there was no value.
+    /// Returns the guessed type; Null if there was no value.
     pub(in super::super) fn data_type(self) -> DataType {
         const TIMES: u16 = DATE | MICROSECONDS | NANOSECONDS | ZONED | UNZONED;
         match self.seen {
             0 => DataType::Null,
             BOOLEAN => DataType::Boolean,
-            // A number would lose them, as in a postal code.
+            // A number would lose the zeros, for example of a postal code.
             WHOLE if self.has_leading_zero => DataType::Utf8View,
             WHOLE => DataType::Int64,
             seen if seen & !(WHOLE | FRACTION) == 0 => DataType::Float64,
             DATE => DataType::Date32,
-            // An instant and a time on some clock do not compare.
+            // Timestamps with and without a time zone cannot be compared.
             seen if seen & ZONED != 0 && seen & (DATE | UNZONED) != 0 => DataType::Utf8View,
             seen if seen & !TIMES == 0 => {
-                // Later rows may be finer than the first, and would be cut off silently: not below microseconds.
+                // At least microseconds: later rows may be finer than the first, and would be truncated
+                // silently.
                 let unit = if seen & NANOSECONDS == 0 { TimeUnit::Microsecond } else { TimeUnit::Nanosecond };
                 DataType::Timestamp(unit, (seen & ZONED != 0).then(|| "UTC".into()))
             }
@@ -71,7 +72,7 @@ fn kind(value: &str) -> u16 {
 fn number(value: &str) -> Option<u16> {
     let digits = value.strip_prefix('-').unwrap_or(value);
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        // A float would round what 64 bits do not hold.
+        // A float would round integers beyond 64 bits.
         return Some(value.parse::<i64>().map_or(TEXT, |_| WHOLE));
     }
     let is_plain = digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
@@ -103,13 +104,13 @@ fn instant(value: &str) -> Option<u16> {
     Some(zone | if digits > 6 { NANOSECONDS } else { MICROSECONDS })
 }
 
-/// Whether a date and time have a zone behind them: `Z`, an offset, or a name.
+/// Whether a timestamp ends with a time zone: `Z`, an offset, or a name.
 pub(in super::super) fn has_zone(value: &str) -> bool {
     let behind_seconds = value.get(19..).unwrap_or_default();
     !behind_seconds.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit()).is_empty()
 }
 
-/// `2015/01/31` as the readers of dates and timestamps know it.
+/// Returns `2015/01/31` as `2015-01-31`, the form that parsers of dates and timestamps accept.
 pub(in super::super) fn hyphenated(value: &str) -> Cow<'_, str> {
     match value.as_bytes() {
         [_, _, _, _, b'/', _, _, b'/', ..] => {

@@ -1,23 +1,23 @@
-//! Where delimiters, line breaks and quotes are in a piece: of 64 bytes at a time a word for each, with a bit for each
-//! byte, the lowest for the first.
+//! Finds delimiters, line breaks and quotes in a piece, as bit masks: one word per kind and 64 bytes, the
+//! lowest bit for the first byte.
 
 use farpool_columns::{Kernel, Level, Simd};
 
-/// Bytes whose places are in one word.
+/// Number of bytes that one word covers.
 pub(super) const BLOCK: usize = 64;
 
-/// Blocks that are looked at in one go: their words stay in the L1 cache.
+/// Number of blocks examined in one pass: their words stay in the L1 cache.
 const AHEAD: usize = 64;
 
-/// The characters that are looked for.
+/// The characters to find.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marks {
     pub delimiter: u8,
-    /// None where the piece has none.
+    /// `None` where the piece has no quotes.
     pub quote: Option<u8>,
 }
 
-/// Where they are in a block.
+/// Bit masks of the positions in one block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Places {
     pub delimiters: u64,
@@ -25,11 +25,11 @@ pub(super) struct Places {
     pub quotes: u64,
 }
 
-/// Where they are in some blocks of a piece.
+/// Bit masks of consecutive blocks of a piece.
 pub(super) struct Marked {
     marks: Marks,
     level: Level,
-    /// The number of the first block.
+    /// The number of the first block in `blocks`.
     first: usize,
     blocks: Vec<Places>,
 }
@@ -39,7 +39,8 @@ impl Marked {
         Marked { marks, level, first: 0, blocks: Vec::with_capacity(AHEAD) }
     }
 
-    /// The places in block `number` of `bytes`, which has that one. Blocks are best asked for in their order.
+    /// Returns the masks of block `number` of `bytes`, which must exist. Fastest when blocks are asked for in
+    /// order.
     #[inline]
     pub(super) fn block(&mut self, bytes: &[u8], number: usize) -> Places {
         let known = number.checked_sub(self.first).and_then(|at| self.blocks.get(at));
@@ -57,7 +58,7 @@ impl Marked {
     }
 }
 
-/// Looks at all blocks of some bytes.
+/// The kernel that computes the masks of a range of bytes.
 struct Look<'a> {
     bytes: &'a [u8],
     marks: Marks,
@@ -99,7 +100,8 @@ impl Marks {
     }
 }
 
-/// For each bit whether the number of bits up to it, itself included, is odd.
+/// Returns a word whose bits each say whether the number of set bits in `bits` up to and including that bit
+/// is odd.
 pub(super) fn parity(bits: u64) -> u64 {
     [1, 2, 4, 8, 16, 32].into_iter().fold(bits, |parity, distance| parity ^ (parity << distance))
 }

@@ -1,10 +1,11 @@
 //! CSV and TSV files, types guessed from the first rows.
 //!
-//! Guessed are: whole numbers (64-bit), fractional numbers, true/false, dates (`2024-05-31`, `2024/05/31`), timestamps
-//! (`2024-05-31 12:00:00.5`, held to the microsecond, finer only if the first rows are), instants (timestamps with `Z` or
-//! an offset), text. A column that has both instants and times without a zone is text. An empty field is NULL. Whole
-//! numbers are text if the first rows have one that begins with 0, such as a postal code. A later value that does not fit
-//! is an error with its line: to read on with another type would change the meaning of the rows before.
+//! Guessed are: whole numbers (64-bit), fractional numbers, true/false, dates (`2024-05-31`, `2024/05/31`),
+//! timestamps (`2024-05-31 12:00:00.5`, stored in microseconds, finer only if the first rows are), instants
+//! (timestamps with `Z` or an offset), text. A column that has both instants and times without a zone is
+//! text. An empty field is NULL. Whole numbers are text if the first rows have one that begins with 0, such
+//! as a postal code. A later value that does not fit is an error with its line: continuing with another type
+//! would change the meaning of the rows before.
 
 mod cut;
 mod error;
@@ -28,10 +29,10 @@ use std::io::{BufRead, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Rows from which types are guessed if nothing else is said: as many as DuckDB looks at.
+/// Number of rows that types are guessed from by default, the same as DuckDB's.
 pub(super) const GUESS_ROWS: usize = 20_480;
 
-/// How the fields of a line are told apart, and what they mean.
+/// How lines are split into fields, and how these are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dialect {
     delimiter: u8,
@@ -44,7 +45,7 @@ pub(super) struct Dialect {
     ignore_errors: bool,
     null_padding: bool,
     sample_rows: usize,
-    /// Columns whose types are not guessed.
+    /// Names of columns whose types the user set.
     typed: Vec<String>,
 }
 
@@ -71,24 +72,24 @@ impl Dialect {
         self.null_texts.iter().any(|null| null == field)
     }
 
-    /// How many rows the type of a column was guessed from, if not from all.
+    /// Number of rows that the type of a column was guessed from; `None` if from all.
     fn rows_guessed_from(&self, column: &str) -> Option<usize> {
         (self.sample_rows != usize::MAX && !self.is_typed(column)).then_some(self.sample_rows)
     }
 
-    /// Whether the type of a column was said.
+    /// Whether the user set the type of a column.
     fn is_typed(&self, column: &str) -> bool {
         self.typed.iter().any(|name| name == column)
     }
 
-    /// Whether a line with so many fields can be one of a file with `columns`.
+    /// Whether a line with `fields` fields is valid in a file with `columns` columns.
     fn fits(&self, fields: usize, columns: usize) -> bool {
         fields == columns || (self.null_padding && fields < columns)
     }
 }
 
-/// The columns, of type Null where the first rows have no value, and the dialect. `again` opens the file at its
-/// beginning.
+/// Returns the columns, of type Null where the first rows have no value, and the dialect. `again` opens the
+/// file at its beginning.
 pub(super) fn open<R: BufRead>(
     path: &Path,
     again: impl Fn() -> Result<R>,
@@ -103,12 +104,12 @@ pub(super) fn open<R: BufRead>(
     guess(path, again()?, Dialect::new(delimiter, options), options)
 }
 
-/// The columns and the dialect of what stands at the beginning of a stream.
+/// Returns the columns and the dialect of a stream, from its first bytes.
 pub(super) fn open_head(path: &Path, head: &[u8], options: &ReadOptions) -> Result<(SchemaRef, Dialect)> {
     open(path, || Ok(head), false, options)
 }
 
-/// Reads the columns at `columns`; `path` is for messages.
+/// Reads the columns at indices `columns`; `path` is used in messages.
 pub(super) fn read(
     path: &Path,
     from: impl BufRead + Send + 'static,
@@ -121,7 +122,7 @@ pub(super) fn read(
     Ok(Box::new(CsvBatches::new(path, records, is_in_header, schema, dialect.clone(), columns)?))
 }
 
-/// The same rows in the same order, as tasks that several threads can do.
+/// Reads the same rows in the same order as [`read`], as tasks for several threads.
 pub(super) fn tasks(
     path: &Path,
     from: impl BufRead + Send + 'static,
@@ -145,7 +146,7 @@ pub(super) fn tasks(
     })))
 }
 
-/// How pieces become batches.
+/// Parses pieces into batches.
 struct Parse {
     path: PathBuf,
     schema: SchemaRef,
@@ -191,7 +192,7 @@ fn guess(
 ) -> Result<(SchemaRef, Dialect)> {
     let mut records = Records::new(from, &dialect).map_err(|error| files::unreadable(path, &error))?;
     let next = |records: &mut Records<_>| {
-        // What is kept of the first record are its names.
+        // The first record may hold the column names.
         Ok::<_, Error>(match records.next().map_err(|why| broken(path, why))? {
             Some(record) => Some(texts(path, &record, dialect.ignore_errors)?),
             None => None,
@@ -245,7 +246,7 @@ fn guess_types(
     Ok(())
 }
 
-/// Bytes that are no text make no type; reading them is an error.
+/// Bytes that are not UTF-8 do not affect the guess; reading them is an error.
 fn see(guess: &mut Guess, field: &[u8], dialect: &Dialect) {
     if !dialect.is_null(field) {
         match std::str::from_utf8(field) {
@@ -265,7 +266,7 @@ fn texts(path: &Path, record: &Record<'_>, lossy: bool) -> Result<Vec<String>> {
     (0..record.len()).map(text).collect()
 }
 
-/// A comma, unless the header has none and has one of the other usual separators.
+/// Returns a comma, unless the header has none and has another of the usual separators.
 fn guess_delimiter(path: &Path, from: impl BufRead, options: &ReadOptions) -> Result<u8> {
     let mut from = from.take(limits::CSV_HEADER_BYTES_MAX);
     let mut header = Vec::new();

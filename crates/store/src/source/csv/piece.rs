@@ -1,9 +1,11 @@
-//! The records of a piece that lies in memory: delimiters, line breaks and quotes are found 64 bytes at a time, as bits,
-//! and fields stay where they are (as simdjson and DuckDB's and Polars' readers look for structure).
+//! Splits a piece in memory into records: delimiters, line breaks and quotes are found 64 bytes at a time, as
+//! bit masks, and fields are not copied (like the structural scans of simdjson and the CSV readers of DuckDB
+//! and Polars).
 //!
-//! A record that this does not understand (a doubled or escaped quote, a quote or a carriage return within a field) is
-//! read by [`Records`], the plain twin, from where it begins. None is taken for one of the simple ones: those have quotes
-//! only as the first and last character of a field, which is checked.
+//! A record that this parser does not support (a doubled or escaped quote, a quote or a carriage return
+//! within a field) is read by [`Records`], the plain twin, from its beginning. Such a record is never
+//! mistaken for a simple one: in a simple record quotes are only the first and last character of a field,
+//! which is checked.
 
 use super::Dialect;
 use super::marks::{BLOCK, Marked, Marks, parity};
@@ -12,42 +14,42 @@ use farpool_columns::Level;
 use memchr::memchr;
 use std::io::Cursor;
 
-/// See the file's comment.
+/// Splits a piece into records.
 pub(super) struct PieceRecords {
     bytes: Vec<u8>,
     dialect: Dialect,
-    /// Made for the first record that is not simple; has `bytes` then.
+    /// The twin, made for the first record that is not simple; it owns `bytes` from then on.
     plain: Option<Records<Cursor<Vec<u8>>>>,
     at: usize,
     /// The line at `at`.
     line: u64,
     spans: Vec<(usize, usize)>,
-    /// Fields that are behind those in `spans`.
+    /// Number of fields that follow those in `spans`.
     more: usize,
     needed: usize,
     marked: Marked,
     quote: Option<u8>,
     has_returns: bool,
-    /// Bytes that were looked at for records that the twin read then.
+    /// Number of bytes examined in vain, for records that the twin then read.
     wasted: usize,
 }
 
-/// What became of looking for the end of a record.
+/// Result of looking for the end of a record.
 enum Found {
-    /// It ends before this place, and has so many line breaks.
+    /// The position where the record ends, and the number of line breaks in it.
     End(usize, u64),
-    /// It is none of the simple ones; so many bytes were looked at.
+    /// The record is not simple; the number of bytes examined.
     Other(usize),
 }
 
 impl PieceRecords {
-    /// The records of `bytes`, which begin on `line`. Of each the first `needed` fields are looked at; the others may be
-    /// counted and no more.
+    /// Creates a splitter for `bytes`, which begin on line `line` of the file. It locates the first `needed`
+    /// fields of each record; the others are perhaps only counted.
     pub(super) fn new(bytes: Vec<u8>, line: u64, dialect: &Dialect, needed: usize) -> Self {
         let has = |byte: &u8| memchr(*byte, &bytes).is_some();
         let has_returns = has(&b'\r');
         let quote = dialect.quote.filter(has);
-        // What is checked in a field needs its place.
+        // Fields with quotes or carriage returns are checked, so all positions are needed.
         let needed = if has_returns || quote.is_some() { usize::MAX } else { needed };
         PieceRecords {
             bytes,
@@ -74,7 +76,7 @@ impl PieceRecords {
         self.plain.as_ref().map_or(&*self.bytes, Records::bytes)
     }
 
-    /// Goes behind empty lines, and says whether anything follows.
+    /// Skips empty lines; returns whether anything follows.
     fn find(&mut self) -> bool {
         let (mut at, mut line) = (self.at, self.line);
         let bytes = self.bytes();
@@ -87,7 +89,7 @@ impl PieceRecords {
         is_more
     }
 
-    /// Looks for the fields of the record at `at`.
+    /// Locates the fields of the record at `at`.
     fn split(&mut self) -> Found {
         let PieceRecords { bytes, plain, marked, spans, needed, .. } = self;
         let bytes = plain.as_ref().map_or(&**bytes, Records::bytes);
@@ -95,7 +97,7 @@ impl PieceRecords {
         let (mut start, mut more, mut quotes, mut breaks) = (self.at, 0, 0, 0);
         let mut number = self.at / BLOCK;
         let mut left = u64::MAX << (self.at % BLOCK);
-        // A record begins outside of quotes. All bits are set where a block begins within.
+        // A record begins outside of quotes. Becomes all ones while a block begins within quotes.
         let mut within_quotes = 0;
         let end = loop {
             let places = marked.block(bytes, number);
@@ -110,11 +112,11 @@ impl PieceRecords {
                 start = place + 1;
                 structure = if ends & bit == 0 { structure & (structure - 1) } else { 0 };
             }
-            // Fields that are only counted; what is behind the end is of the next record.
+            // The remaining fields are only counted; bits behind the end belong to the next record.
             let first_end = ends & ends.wrapping_neg();
             let before = first_end.wrapping_sub(1);
             more += (structure & before).count_ones() + u32::from(structure & first_end != 0);
-            // Of line breaks only those are left that quotes are around.
+            // Only line breaks within quotes are left here.
             if inside != 0 {
                 quotes += (quoted & before).count_ones();
                 breaks += (places.breaks & left & before).count_ones();
@@ -140,15 +142,15 @@ impl PieceRecords {
         }
     }
 
-    /// Takes the quotes around fields and the carriage return at the end off, and says whether that is all there is to
-    /// do for a record with so many quotes.
+    /// Strips the quotes around fields and the carriage return at the end. Returns false for a record that is
+    /// not simple; `quotes` is the number of quotes in it.
     fn trim(&mut self, mut quotes: u32) -> bool {
         let PieceRecords { bytes, plain, spans, .. } = self;
         let bytes = plain.as_ref().map_or(&**bytes, Records::bytes);
         if quotes == 0 && !self.has_returns {
             return true;
         }
-        // All fields are there.
+        // All fields are in `spans` here, so the last one ends the record.
         if let Some((start, end)) = spans.last_mut()
             && start < end
             && bytes[*end - 1] == b'\r'
@@ -170,7 +172,7 @@ impl PieceRecords {
         quotes == 0 && !(has_quotes && self.dialect.escape.is_some())
     }
 
-    /// The record at `at` as the twin reads it.
+    /// Reads the record at `at` with the twin.
     fn other(&mut self) -> Result<Option<Record<'_>>, Broken> {
         let plain =
             self.plain.get_or_insert_with(|| Records::within(std::mem::take(&mut self.bytes), &self.dialect));
@@ -183,7 +185,8 @@ impl RecordSource for PieceRecords {
         if !self.find() {
             return Ok(None);
         }
-        // Where records do not end with line breaks, such as those of old Macs, each would be looked for to the end.
+        // If records do not end with `\n`, as in files of old Macs, each search would run to the end of the
+        // piece.
         if self.wasted > self.bytes().len() {
             return self.other();
         }

@@ -1,7 +1,7 @@
-//! Records into batches.
+//! Reads records into batches.
 //!
-//! Invariant: a batch has at most [`limits::BATCH_ROWS`] rows, and ends with the record that makes its text longer than
-//! [`BATCH_BYTES`]. Lines that are left out are the same whichever columns are read.
+//! Invariant: a batch has at most [`limits::BATCH_ROWS`] rows, and ends with the record that makes its text
+//! longer than [`BATCH_BYTES`]. The same lines are skipped as invalid whichever columns are read.
 
 use super::super::convert::{self, Misfit, Origin};
 use super::Dialect;
@@ -22,16 +22,16 @@ pub(super) struct CsvBatches<R> {
     records: R,
     dialect: Dialect,
     schema: SchemaRef,
-    /// How many of `columns` are in the batches: the first ones.
+    /// How many of `columns`, the first ones, are returned in batches.
     wanted: usize,
-    /// Those that are looked at.
+    /// Indices of the columns that are parsed: with `ignore_errors` all, to find invalid lines.
     columns: Vec<usize>,
     result: SchemaRef,
     is_in_header: bool,
     is_done: bool,
 }
 
-/// The fields of a column in a batch.
+/// The text of one column in a batch.
 struct Texts {
     bytes: Vec<u8>,
     ends: Vec<i32>,
@@ -39,7 +39,7 @@ struct Texts {
 }
 
 impl<R: RecordSource> CsvBatches<R> {
-    /// The columns at `columns` of `records`, the first of which has the names if `is_in_header`.
+    /// Reads the columns at indices `columns` of `records`; skips the first record if `is_in_header`.
     pub(super) fn new(
         path: &Path,
         records: R,
@@ -73,14 +73,14 @@ impl<R: RecordSource> CsvBatches<R> {
                 return Ok(None);
             }
             let batch = self.converted(texts, &lines)?;
-            // All lines of it may have been left out.
+            // All lines of a batch may be invalid and have been skipped.
             if batch.num_rows() > 0 {
                 return Ok(Some(batch));
             }
         }
     }
 
-    /// The fields of the next records, and the lines of these.
+    /// Returns the fields of the next records, and the line of each.
     fn texts(&mut self) -> Result<(Vec<Texts>, Vec<u64>)> {
         let mut texts: Vec<Texts> = self.columns.iter().map(|_| Texts::new()).collect();
         let (mut lines, mut bytes) = (Vec::new(), 0);
@@ -150,7 +150,7 @@ impl<R: RecordSource> CsvBatches<R> {
     }
 }
 
-/// Adds a record, and says how many bytes it has.
+/// Adds a record; returns the number of its bytes.
 fn push(texts: &mut [Texts], columns: &[usize], record: &Record<'_>, dialect: &Dialect) -> usize {
     let mut bytes = 0;
     for (texts, &column) in texts.iter_mut().zip(columns) {
@@ -169,12 +169,13 @@ impl Texts {
 
     fn push(&mut self, field: Option<&[u8]>) {
         self.bytes.extend_from_slice(field.unwrap_or_default());
-        // A batch and a record are far below 2 GiB.
+        // A batch plus one record is far below 2 GiB.
         self.ends.push(i32::try_from(self.bytes.len()).unwrap_or(i32::MAX));
         self.valid.push(field.is_some());
     }
 
-    /// The column, and the rows whose fields are not UTF-8, of which it has what can be read.
+    /// Returns the column, and the rows whose fields are not UTF-8; these are decoded with replacement
+    /// characters.
     fn into_array(self) -> (StringArray, Vec<usize>) {
         let Texts { bytes, ends, valid } = self;
         let nulls = NullBuffer::new(BooleanBuffer::from(valid));

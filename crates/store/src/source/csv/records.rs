@@ -1,4 +1,4 @@
-//! Bytes into records of fields (RFC 4180, as leniently as the `csv` crates are), each with its line.
+//! Splits bytes into records of fields (RFC 4180, as leniently as the `csv` crates), each with its line.
 //!
 //! Invariant: at most one record is held beside the reader's buffer, and it has at most
 //! [`limits::RECORD_BYTES_MAX`] bytes.
@@ -8,22 +8,22 @@ use csv_core::ReadRecordResult;
 use farpool_model::{cast, limits};
 use std::io::{BufRead, Cursor};
 
-/// What gives one record after the other.
+/// A source of records.
 pub(in super::super) trait RecordSource {
-    /// The next record that is not empty.
+    /// Returns the next record that is not empty.
     ///
     /// # Errors
-    /// Why there is no further record, although the bytes have not ended.
+    /// The reason why the next record cannot be read.
     fn next(&mut self) -> Result<Option<Record<'_>>, Broken>;
 }
 
-/// Splits what a reader gives.
+/// Splits the bytes of a reader into records.
 pub(in super::super) struct Records<R> {
     from: R,
     core: csv_core::Reader,
     fields: Vec<u8>,
     ends: Vec<usize>,
-    /// Of `fields` and `ends`, those of the record that is being read.
+    /// Number of bytes in `fields` and of entries in `ends` that belong to the current record.
     field_bytes: usize,
     field_count: usize,
     skipped_lines: u64,
@@ -34,16 +34,16 @@ pub(in super::super) struct Records<R> {
 pub(in super::super) struct Record<'a> {
     pub bytes: &'a [u8],
     pub fields: Spans<'a>,
-    /// The line on which it begins, from 1.
+    /// The line on which the record begins, from 1.
     pub line: u64,
 }
 
-/// Where the fields of a record lie in its bytes, without their quotes.
+/// Positions of the fields within the bytes of a record, without their quotes.
 #[derive(Clone, Copy)]
 pub(in super::super) enum Spans<'a> {
-    /// One behind the other, by their ends.
+    /// Fields follow each other; the end of each.
     Joined(&'a [usize]),
-    /// Anywhere, each with its beginning and end; so many more follow, which nobody needs.
+    /// Start and end of each field, and the number of further fields, whose positions are not needed.
     Apart(&'a [(usize, usize)], usize),
 }
 
@@ -55,7 +55,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The field at `i`, without quotes.
+    /// The field at index `i`, without quotes.
     pub(in super::super) fn field(&self, i: usize) -> &'a [u8] {
         let (start, end) = match self.fields {
             Spans::Joined(ends) => (if i == 0 { 0 } else { ends[i - 1] }, ends[i]),
@@ -65,21 +65,21 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Why there is no further record.
+/// The reason why a record cannot be read.
 #[derive(Debug)]
 pub(in super::super) enum Broken {
     Io(std::io::Error),
-    /// A quote opens in the record of this line and none closes it.
+    /// The record on this line has an opening quote without a closing one.
     Unclosed(u64),
     /// The record of this line is longer than the limit.
     Long(u64),
 }
 
 impl<R: BufRead> Records<R> {
-    /// Records of `from`, the first of which has the names if there is a header.
+    /// Reads records of `from` from the beginning of a file; the first has the names if there is a header.
     ///
     /// # Errors
-    /// Those of the reader, for the lines that are skipped.
+    /// I/O errors from skipping lines.
     pub(in super::super) fn new(mut from: R, dialect: &Dialect) -> std::io::Result<Self> {
         for _ in 0..dialect.skip_lines {
             skip_line(&mut from)?;
@@ -87,7 +87,7 @@ impl<R: BufRead> Records<R> {
         Ok(Records { skipped_lines: cast::u64_from(dialect.skip_lines), ..Records::of(from, dialect) })
     }
 
-    /// Records within a file, the first of which begins on `line`.
+    /// Reads records from within a file; the first begins on `line`.
     pub(super) fn from_line(from: R, line: u64, dialect: &Dialect) -> Self {
         let mut records = Records::of(from, dialect);
         records.start();
@@ -95,7 +95,7 @@ impl<R: BufRead> Records<R> {
         records
     }
 
-    /// The splitter leaves out a byte order mark before it has seen anything.
+    /// Feeds the splitter an empty line first, since it strips a byte order mark from its first input.
     fn start(&mut self) {
         let _ = self.core.read_record(b"\n", &mut self.fields, &mut self.ends);
     }
@@ -120,7 +120,7 @@ impl<R: BufRead> Records<R> {
         }
     }
 
-    /// Reads the next record, and says on which line it begins.
+    /// Reads the next record; returns the line on which it begins.
     fn advance(&mut self) -> Result<Option<u64>, Broken> {
         (self.field_bytes, self.field_count) = (0, 0);
         while !self.ended {
@@ -149,13 +149,13 @@ impl<R: BufRead> Records<R> {
         Ok(None)
     }
 
-    /// The record that was read.
+    /// The record that was read last.
     fn record(&self, line: u64) -> Record<'_> {
         let fields = Spans::Joined(&self.ends[..self.field_count]);
         Record { bytes: &self.fields[..self.field_bytes], fields, line }
     }
 
-    /// Room for a byte and a field at least.
+    /// Makes room for at least one byte and one field.
     fn make_room(&mut self) -> Result<(), Broken> {
         if self.field_bytes >= limits::RECORD_BYTES_MAX {
             return Err(Broken::Long(self.line(false)));
@@ -169,7 +169,7 @@ impl<R: BufRead> Records<R> {
         Ok(())
     }
 
-    /// The line on which the record begins of which so much was read.
+    /// Line on which the current record begins, computed from the line breaks read since.
     fn line(&self, is_terminated: bool) -> u64 {
         let within = memchr::memchr_iter(b'\n', &self.fields[..self.field_bytes]).count();
         let behind = cast::u64_from(within) + u64::from(is_terminated);
@@ -184,7 +184,7 @@ impl<R: BufRead> RecordSource for Records<R> {
 }
 
 impl Records<Cursor<Vec<u8>>> {
-    /// Records within a file, of bytes that lie in memory: nothing is skipped at their beginning.
+    /// Splits records of bytes in memory from within a file: no byte order mark or lines are skipped.
     pub(super) fn within(bytes: Vec<u8>, dialect: &Dialect) -> Self {
         Records::from_line(Cursor::new(bytes), 1, dialect)
     }
@@ -193,7 +193,7 @@ impl Records<Cursor<Vec<u8>>> {
         self.from.get_ref()
     }
 
-    /// The record that begins at `at` on `line`, which become the place behind it and the line there.
+    /// Reads the record at byte `at` on `line`, and advances both behind it.
     pub(super) fn next_at(&mut self, at: &mut usize, line: &mut u64) -> Result<Option<Record<'_>>, Broken> {
         self.from.set_position(cast::u64_from(*at));
         self.core.set_line(*line);
@@ -203,7 +203,7 @@ impl Records<Cursor<Vec<u8>>> {
     }
 }
 
-/// Reads up to the end of a line.
+/// Skips the rest of a line.
 pub(super) fn skip_line(from: &mut impl BufRead) -> std::io::Result<()> {
     loop {
         let input = from.fill_buf()?;

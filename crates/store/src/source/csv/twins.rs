@@ -1,5 +1,5 @@
-//! Pieces that are parsed by themselves against one splitter that reads byte after byte, on random bytes cut at every
-//! place.
+//! Compares pieces that are parsed separately with one splitter that reads byte by byte, on random bytes cut
+//! at every position.
 
 use super::super::tasks::in_order;
 use super::cut::{self, Cutter};
@@ -8,8 +8,7 @@ use super::*;
 use farpool_model::{FileFormat, OptionValue};
 use proptest::prelude::*;
 
-/// Of each record its line, the number of its fields and the first of them; and why there are no more records, if not
-/// because the bytes end.
+/// The line, number of fields and first fields of each record; and the error that ended the records, if any.
 type All = (Vec<(u64, usize, Vec<Vec<u8>>)>, Option<String>);
 
 fn drain(records: &mut impl RecordSource, needed: usize, all: &mut All) {
@@ -127,7 +126,7 @@ proptest! {
         check(&bytes);
     }
 
-    /// Fields, most of them whole, that lie across the 64 bytes that are looked at together.
+    /// Records of many fields, mostly valid, that cross the 64-byte blocks.
     #[test]
     fn records_longer_than_a_word_has_bits(
         fields in prop::collection::vec((prop::sample::select(FIELDS), prop::sample::select(BEHIND)), 0..60),
@@ -143,7 +142,7 @@ proptest! {
     }
 }
 
-/// What looks like one long record, again and again, is looked at a few times in all.
+/// Bytes that look like one long record again and again are examined only a few times in all.
 #[test]
 fn carriage_returns_in_place_of_line_breaks() {
     for record in ["1,x\r", "\"1\",\"x\"\r", "1,\"x\"\"y\"\r"] {
@@ -158,7 +157,7 @@ fn carriage_returns_in_place_of_line_breaks() {
     }
 }
 
-/// Longer than pieces are at first, and one record that is longer than any may be.
+/// Input longer than the first pieces, and one record that is longer than the limit.
 #[test]
 fn batches_of_tasks_are_those_of_one_reader() {
     let mut bytes = b"a,b,c\n".to_vec();

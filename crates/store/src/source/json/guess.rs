@@ -1,6 +1,6 @@
-//! Types of JSON values.
+//! Guesses types from JSON values.
 //!
-//! Invariant: recursion is as deep as serde_json lets values be nested (128 levels).
+//! Invariant: recursion is only as deep as serde_json lets values nest (128 levels).
 
 use super::super::csv::guess::Guess;
 use arrow_schema::{DataType, Field, Fields};
@@ -9,14 +9,14 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use std::collections::HashMap;
 use std::fmt;
 
-/// The members of objects, in the order in which they were first seen.
+/// The members seen in objects so far, in the order of their first occurrence.
 #[derive(Debug, Default)]
 pub(super) struct Object {
     members: Vec<(String, Kind)>,
     places: HashMap<String, usize>,
 }
 
-/// What the values of a member look like so far.
+/// The types seen so far among the values of a member.
 #[derive(Debug, Default)]
 struct Kind {
     booleans: bool,
@@ -28,19 +28,19 @@ struct Kind {
 }
 
 impl Object {
-    /// The text of an object.
+    /// Adds the members of an object, given as JSON text.
     ///
     /// # Errors
-    /// When it is none, or has too many names.
+    /// When the text is not an object, or has too many names.
     pub(super) fn see(&mut self, text: &[u8]) -> Result<(), serde_json::Error> {
         let mut from = serde_json::Deserializer::from_slice(text);
         from.deserialize_map(Members(self))?;
         from.end()
     }
 
-    /// What is known of the member called `name`.
+    /// Returns the entry of the member `name`, which is perhaps at index `expected`.
     fn member<E: Error>(&mut self, name: String, expected: usize) -> Result<&mut Kind, E> {
-        // Mostly they come in the same order.
+        // Objects mostly have their members in the same order.
         let at = match self.members.get(expected) {
             Some((known, _)) if *known == name => Some(expected),
             _ => self.places.get(&name).copied(),
@@ -60,7 +60,7 @@ impl Object {
         Ok(&mut self.members[at].1)
     }
 
-    /// The columns, sure of their types only if they have values.
+    /// Returns the columns; members without values have type Null.
     pub(super) fn fields(self) -> Vec<Field> {
         let field = |(name, kind): (String, Kind)| Field::new(name, kind.data_type(), true);
         self.members.into_iter().map(field).collect()
@@ -78,7 +78,7 @@ impl Kind {
         match (self.strings, self.list, self.object) {
             (Some(strings), ..) => of_strings(strings.data_type()),
             (_, Some(list), _) => DataType::new_list(list.within(), true),
-            // There is no struct without members.
+            // Structs without members are not supported.
             (.., Some(object)) if object.members.is_empty() => DataType::Utf8View,
             (.., Some(object)) => {
                 let field = |(name, kind): (String, Kind)| Field::new(name, kind.within(), true);
@@ -91,7 +91,7 @@ impl Kind {
         }
     }
 
-    /// The type within a list or struct, where nothing is converted behind the decoder.
+    /// Returns the type within a list or struct, where the decoder produces the final type.
     fn within(self) -> DataType {
         match self.data_type() {
             DataType::Null | DataType::Date32 | DataType::Timestamp(..) => DataType::Utf8View,
@@ -100,7 +100,7 @@ impl Kind {
     }
 }
 
-/// Reads the members of an object.
+/// Adds the members of an object while it is parsed.
 struct Members<'a>(&'a mut Object);
 
 impl<'de> Visitor<'de> for Members<'_> {
@@ -178,7 +178,7 @@ impl<'de> Visitor<'de> for &mut Kind {
     }
 }
 
-/// Numbers in quotes are texts.
+/// The type of values given as strings: numbers in quotes stay text.
 fn of_strings(guessed: DataType) -> DataType {
     match guessed {
         DataType::Date32 | DataType::Timestamp(..) => guessed,

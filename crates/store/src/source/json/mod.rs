@@ -1,7 +1,8 @@
-//! JSON: objects, one after the other or in one array. Each is a row, its members are columns.
+//! JSON files: objects, one after the other or in one array. Each is a row, its members are columns.
 //!
-//! Types are guessed from the first rows: those of CSV for strings that are dates or timestamps, numbers, booleans,
-//! lists and structs of these. What is an object here and a number there is text, which objects cannot be read as.
+//! Types are guessed from the first rows: for strings, dates or timestamps as in CSV; numbers, booleans,
+//! lists and structs of these. A member that is an object in some rows and, say, a number in others is read
+//! as text, and its objects then fail to read.
 
 mod guess;
 mod scan;
@@ -23,12 +24,12 @@ use std::sync::Arc;
 /// Bytes after which a batch ends.
 const BATCH_BYTES: usize = 16 << 20;
 
-/// The columns, of type Null where the first rows have no value.
+/// Returns the columns, of type Null where the first rows have no value.
 pub(super) fn open(path: &Path, from: impl BufRead, options: &ReadOptions) -> Result<SchemaRef> {
     guess(path, from, true, options)
 }
 
-/// The columns by what stands at the beginning of a stream, perhaps all of it.
+/// Returns the columns of a stream from its first bytes, which may be all of it.
 pub(super) fn open_head(
     path: &Path,
     head: &[u8],
@@ -59,7 +60,7 @@ fn guess(path: &Path, from: impl BufRead, is_whole: bool, options: &ReadOptions)
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// Reads the columns at `columns`; the types of those called `typed` were said.
+/// Reads the columns at indices `columns`; the user set the types of those called `typed`.
 pub(super) fn read(
     path: &Path,
     from: Bytes,
@@ -70,7 +71,7 @@ pub(super) fn read(
     Ok(in_order(tasks(path, from, schema, typed, columns)?))
 }
 
-/// The same rows as tasks: where an object ends is found first, what is in it by whoever does the task.
+/// Reads the same rows as tasks: the ends of objects are found first, and each task parses its objects.
 pub(super) fn tasks(
     path: &Path,
     from: Bytes,
@@ -79,7 +80,8 @@ pub(super) fn tasks(
     columns: &[usize],
 ) -> Result<Tasks> {
     let result = schema.project(columns).map_err(|error| Error::invalid(error.to_string()))?;
-    // What is not a number, a boolean or nested is read as text first: its errors then name the value.
+    // Other types than numbers, booleans and nested ones are first read as text, so that errors name the
+    // value.
     let raw = |field: &Arc<Field>| match field.data_type() {
         DataType::Boolean | DataType::Int64 | DataType::Float64 => field.clone(),
         data_type if data_type.is_nested() => field.clone(),
@@ -103,15 +105,15 @@ pub(super) fn tasks(
     })))
 }
 
-/// Objects that stand one behind the other.
+/// Consecutive objects, as JSON text.
 struct Objects {
     bytes: Vec<u8>,
-    /// Where each ends, and the line on which it begins.
+    /// The end of each object in `bytes`, and the line on which it begins.
     ends: Vec<(usize, u64)>,
 }
 
 impl Objects {
-    /// Those of the next batch.
+    /// Reads the objects of the next batch.
     fn next_of(scanner: &mut Scanner<Bytes>) -> std::result::Result<Self, Cut> {
         let mut objects = Objects { bytes: Vec::new(), ends: Vec::new() };
         while objects.ends.len() < limits::BATCH_ROWS && objects.bytes.len() < BATCH_BYTES {
@@ -123,7 +125,7 @@ impl Objects {
     }
 }
 
-/// How objects become batches.
+/// Parses objects into batches.
 struct Parse {
     path: PathBuf,
     raw: SchemaRef,
@@ -170,7 +172,7 @@ impl Parse {
                 return Err(at(&self.path, line, "no JSON object"));
             }
         }
-        // The decoder needs to see that the object has ended.
+        // The decoder must have seen the end of the object.
         match decoder.has_partial_record() {
             true => Err(at(&self.path, line, "no JSON object")),
             false => Ok(()),
@@ -208,7 +210,7 @@ impl Parse {
     }
 }
 
-/// What the decoder says, without its own prefix.
+/// The decoder's message without its own prefix.
 fn told(error: &ArrowError) -> String {
     match error {
         ArrowError::JsonError(text) => brief(text).to_string(),

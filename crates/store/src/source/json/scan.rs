@@ -1,14 +1,14 @@
-//! Bytes into the objects that stand one after the other, or in one array, without looking into them.
+//! Splits bytes into JSON objects that follow each other, or stand in one array, without parsing them.
 //!
 //! Invariant: at most one object is held, of at most [`limits::RECORD_BYTES_MAX`] bytes.
 
 use farpool_model::limits;
 use std::io::BufRead;
 
-/// Cuts what a reader gives.
+/// Splits the bytes of a reader into objects.
 pub(super) struct Scanner<R> {
     from: R,
-    /// The object that is being read, and how deep it is nested at its end so far.
+    /// The bytes of the current object so far, and the nesting depth at their end.
     record: Vec<u8>,
     depth: usize,
     is_in_string: bool,
@@ -17,28 +17,30 @@ pub(super) struct Scanner<R> {
     array: Array,
 }
 
-/// Where the scanner is with respect to an array around the objects.
+/// State of the scanner with respect to an array around the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Array {
     /// Nothing was read yet.
     Unknown,
-    /// There is none.
+    /// There is no array.
     None,
-    /// In it, where an object may stand.
+    /// Within the array, before the first object.
     Open,
-    /// In it, behind an object.
+    /// Within the array, where an object must begin.
+    Comma,
+    /// Within the array, after an object.
     Behind,
-    /// It has ended.
+    /// After the array.
     Closed,
 }
 
-/// Why there is no further object.
+/// The reason why there is no further object.
 #[derive(Debug)]
 pub(super) enum Cut {
     Io(std::io::Error),
-    /// What is wrong on this line.
+    /// A syntax error: its line and a description.
     Syntax(u64, &'static str),
-    /// The bytes end too early.
+    /// The input ends within an object or array.
     Short,
     /// The object that begins on this line is longer than the limit.
     Long(u64),
@@ -57,7 +59,7 @@ impl<R: BufRead> Scanner<R> {
         }
     }
 
-    /// The next object, and the line on which it begins.
+    /// Returns the next object and the line on which it begins.
     pub(super) fn record(&mut self) -> Result<Option<(&[u8], u64)>, Cut> {
         self.record.clear();
         if !self.find()? {
@@ -83,13 +85,13 @@ impl<R: BufRead> Scanner<R> {
         }
     }
 
-    /// Goes to the beginning of the next object, if there is one.
+    /// Skips to the beginning of the next object; false if there is none.
     fn find(&mut self) -> Result<bool, Cut> {
         loop {
             let input = self.from.fill_buf().map_err(Cut::Io)?;
             let Some(&byte) = input.first() else {
                 return match self.array {
-                    Array::Open | Array::Behind => Err(Cut::Short),
+                    Array::Open | Array::Comma | Array::Behind => Err(Cut::Short),
                     Array::Unknown | Array::None | Array::Closed => Ok(false),
                 };
             };
@@ -98,17 +100,20 @@ impl<R: BufRead> Scanner<R> {
                 (0xef | 0xbb | 0xbf, Array::Unknown) => {}
                 (b'[', Array::Unknown) => self.array = Array::Open,
                 (b']', Array::Open | Array::Behind) => self.array = Array::Closed,
-                (b',', Array::Behind) => self.array = Array::Open,
+                (b',', Array::Behind) => self.array = Array::Comma,
                 (b'{', Array::Unknown | Array::None) => {
                     self.array = Array::None;
                     return Ok(true);
                 }
-                (b'{', Array::Open) => {
+                (b'{', Array::Open | Array::Comma) => {
                     self.array = Array::Behind;
                     return Ok(true);
                 }
                 (_, Array::Closed) => {
                     return Err(Cut::Syntax(self.line, "there is something behind the array"));
+                }
+                (b']', Array::Comma) => {
+                    return Err(Cut::Syntax(self.line, "no object follows the last comma"));
                 }
                 (_, Array::Behind) => return Err(Cut::Syntax(self.line, "a comma is missing before this")),
                 _ => {
@@ -123,7 +128,8 @@ impl<R: BufRead> Scanner<R> {
     }
 }
 
-/// Bytes up to the end of the object, or all, and whether it ends there.
+/// Returns the number of bytes up to the end of the object, or of all bytes, and whether the object ends
+/// there.
 fn end_of_object(
     input: &[u8],
     (depth, is_in_string, is_escaped): (&mut usize, &mut bool, &mut bool),

@@ -1,4 +1,4 @@
-//! JSON of both forms, whole and broken.
+//! Tests of JSON in both forms, valid and broken.
 
 use super::*;
 use arrow_array::cast::AsArray;
@@ -66,6 +66,7 @@ fn broken_json_says_where() {
     fails("{\"a\": 1}\n{\"a\": \n", "ends within an object");
     fails("[{\"a\": 1},\n{\"a\": 2}", "ends within an object or array");
     fails("[{\"a\": 1}\n{\"a\": 2}]", "line 2: a comma is missing");
+    fails("[{\"a\": 1},\n]", "line 2: no object follows the last comma");
     fails("[{\"a\": 1}] x", "line 1: there is something behind the array");
     fails("[1, 2]", "line 1: a row is not an object");
     fails("{\"a\": 1}\n\n{\"a\": x}", "line 3: no JSON object");

@@ -1,4 +1,4 @@
-//! A node that speaks the protocol frame by frame, at the other end of a pipe.
+//! A scripted node that speaks the protocol frame by frame, at the other end of a pipe.
 
 use crate::remote::connection::Patience;
 use crate::remote::dial::Dialer;
@@ -19,7 +19,7 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 
-/// Less than most messages have: they arrive in pieces.
+/// Capacity of the pipe: smaller than most messages, so that they arrive in pieces.
 const PIPE_BYTES: usize = 1000;
 
 /// The node's side of one connection.
@@ -30,7 +30,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// The next message; `None` when the client hangs up.
+    /// Receives the next message; `None` when the client closes the connection.
     pub async fn receive(&mut self) -> Option<Message> {
         loop {
             while let Some((header, payload)) = split_frame(&mut self.buffer).unwrap() {
@@ -49,7 +49,7 @@ impl Peer {
         self.socket.read(&mut self.buffer).await.unwrap_or(0)
     }
 
-    /// The next message of this kind.
+    /// Receives messages until one of this kind comes.
     pub async fn receive_kind(&mut self, kind: FrameKind) -> Message {
         loop {
             let message = self.receive().await.expect("the client hung up");
@@ -59,7 +59,7 @@ impl Peer {
         }
     }
 
-    /// Sends bytes; false when the client has hung up.
+    /// Sends bytes; false when the client has closed the connection.
     pub async fn write(&mut self, bytes: &[u8]) -> bool {
         self.socket.write_all(bytes).await.is_ok()
     }
@@ -68,7 +68,7 @@ impl Peer {
         self.write(&frames(stream, response)).await
     }
 
-    /// Waits until the client hangs up.
+    /// Waits until the client closes the connection.
     pub async fn closed(mut self) {
         while self.receive().await.is_some() {}
     }
@@ -99,7 +99,7 @@ pub fn frames(stream: u32, response: &Response) -> Vec<u8> {
     messages.flat_map(|message| message.frames(stream)).collect::<Vec<Bytes>>().concat()
 }
 
-/// A client of a node that does `script` on every connection after the hello.
+/// Creates a client of a node that runs `script` on every connection after the hello.
 pub async fn pool<F>(script: impl Fn(Peer) -> F + Clone + Send + Sync + 'static) -> RemotePool
 where
     F: Future<Output = ()> + Send + 'static,
@@ -107,7 +107,7 @@ where
     pool_with(Patience::default(), script).await
 }
 
-/// As [`pool`], with a patience of its own.
+/// As [`pool`], with the given time limits.
 pub async fn pool_with<F>(
     patience: Patience,
     script: impl Fn(Peer) -> F + Clone + Send + Sync + 'static,
@@ -125,7 +125,7 @@ where
     RemotePool::dial(dialer(patience, greeted), Results::new()).await.unwrap()
 }
 
-/// The way to a node that does `script` on every connection from the beginning.
+/// Creates a dialer to a node that runs `script` on every connection from the beginning.
 pub fn dialer<F>(patience: Patience, script: impl Fn(Peer) -> F + Send + Sync + 'static) -> Dialer
 where
     F: Future<Output = ()> + Send + 'static,
@@ -136,7 +136,7 @@ where
     dialer
 }
 
-/// Has every connection lead to a node that does what the script says.
+/// A connector whose connections all lead to a node that runs the script.
 struct Fake<S>(S);
 
 #[async_trait]
@@ -157,7 +157,7 @@ pub fn table_name() -> TableName {
     TableName::new("t").unwrap()
 }
 
-/// As many rows as the number says.
+/// A batch of `count` rows.
 pub fn rows(count: i64) -> RecordBatch {
     let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..count));
     RecordBatch::try_from_iter_with_nullable([("a", values, true)]).unwrap()
@@ -194,7 +194,7 @@ pub fn receipt() -> Response {
     Response::Receipt(Receipt::default())
 }
 
-/// All rows of a result.
+/// Counts all rows of a result.
 pub async fn count(mut execution: crate::Execution) -> Result<usize> {
     use futures::StreamExt;
     let mut rows = 0;

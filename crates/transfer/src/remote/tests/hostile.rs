@@ -1,4 +1,5 @@
-//! A node that breaks the rules ends its connection with an error that says so, and makes the client hold little.
+//! A node that violates the protocol: its connection ends with an error that says so, and the client holds
+//! little memory.
 
 use super::fake::*;
 use crate::Pool;
@@ -9,11 +10,11 @@ use farpool_wire::{FrameKind, Response};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long anything may take before a test is taken to hang.
+/// The longest that anything may take before a test counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The error of a request to a node that answers the first message of kind `request` with `answer`, on the
-/// stream of the request and `offset` more.
+/// Returns the error of a request to a node that answers the first message of kind `request` with `answer`,
+/// on the request's stream number plus `offset`.
 async fn error_of(request: FrameKind, offset: u32, answer: Vec<Response>) -> Error {
     let pool = pool(move |mut peer| {
         let answer = answer.clone();
@@ -66,7 +67,7 @@ async fn answers_that_do_not_belong_where_they_come_are_errors() {
         assert!(error.message.contains(expected), "{error}");
         assert!(error.message.contains("farpool://fake:1"), "{error}");
     }
-    // What comes after the last answer concerns whoever else uses the connection.
+    // A message after the last answer affects all users of the connection.
     for (answer, expected) in [
         (vec![prepared(), receipt(), receipt()], "Receipt after Execute had its last answer"),
         (vec![prepared(), error(), error()], "Error after Execute had its last answer"),
@@ -93,7 +94,7 @@ async fn streams_that_nobody_opened_are_errors() {
     let error = error_of(FrameKind::Execute, 7, vec![prepared()]).await;
     assert_eq!(error.kind, ErrorKind::Corrupt);
     assert!(error.message.contains("Prepared on stream 8, which is not open"), "{error}");
-    // Stream 0 is the connection's.
+    // Stream 0 is the connection itself.
     let error = error_of(FrameKind::Execute, u32::MAX, vec![prepared()]).await;
     assert!(error.message.contains("Prepared without a request"), "{error}");
 }
@@ -103,7 +104,7 @@ async fn rows_beyond_the_credit_end_the_connection() {
     let pool = pool(|mut peer| async move {
         let stream = peer.receive_kind(FrameKind::Execute).await.stream;
         peer.send(stream, &prepared()).await;
-        // A client without bounds takes all of them in.
+        // A client without limits would accept all of them.
         let batch = frames(stream, &Response::Batch(rows(100_000)));
         let mut sent = 0;
         while sent < 64 * limits::STREAM_WINDOW_BYTES && peer.write(&batch).await {
@@ -114,7 +115,7 @@ async fn rows_beyond_the_credit_end_the_connection() {
     .await;
     pool.schemas.lock().insert(table_name(), schema());
     let execution = pool.execute(&scan(), 1).await.unwrap();
-    // Nobody reads, and the connection ends all the same.
+    // No task reads the result, and the connection ends all the same.
     let another =
         async { while pool.tables().await.is_err_and(|e| !e.message.contains("beyond the credit")) {} };
     timeout(PATIENCE, another).await.expect("the client takes everything in");
@@ -156,7 +157,7 @@ async fn what_is_under_way_on_a_cancelled_stream_is_passed_over() {
         let stream = peer.receive_kind(FrameKind::Execute).await.stream;
         peer.send(stream, &prepared()).await;
         peer.receive_kind(FrameKind::Cancel).await;
-        // More than a stream has credit for.
+        // More than the credit of a stream.
         for _ in 0..10 {
             peer.send(stream, &Response::Batch(rows(100_000))).await;
         }

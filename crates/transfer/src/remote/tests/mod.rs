@@ -1,4 +1,4 @@
-//! A client and a node that does what a script says: answers of the wrong kind, too many, too large, or none.
+//! A client and a scripted node: answers of the wrong kind, too many, too large, or none.
 
 mod fake;
 mod hostile;

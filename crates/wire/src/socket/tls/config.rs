@@ -1,9 +1,9 @@
-//! What each end of a TLS connection needs to know before it begins, from the PEM (RFC 7468) that people keep in
-//! files.
+//! Configuration of each end of a TLS connection, read from PEM files (RFC 7468).
 //!
-//! Ciphers are those of aws-lc-rs, AES-128-GCM first: it takes two thirds of the time of AES-256 and nothing breaks
-//! it. Sessions are not resumed, neither with tickets nor by a cache: connections live long, and a node keeps nothing
-//! for clients that have left. Clients are known by their tokens, not by certificates.
+//! Ciphers are those of aws-lc-rs, AES-128-GCM first: it takes two thirds of the time of AES-256 and is not
+//! known to be broken. Sessions are not resumed, neither with tickets nor by a cache: connections live long,
+//! and a node keeps nothing for clients that have left. Clients are identified by their tokens, not by
+//! certificates.
 
 use farpool_model::{Error, Result};
 use rustls::client::Resumption;
@@ -15,19 +15,19 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use std::sync::Arc;
 
-/// What is spoken inside (RFC 7301): a server of another protocol that has the same certificate is not taken for a
-/// node, nor a node for it.
+/// The application protocol to negotiate (ALPN, RFC 7301): a server of another protocol that has the same
+/// certificate is not taken for a node, nor a node for it.
 const PROTOCOL: &[u8] = b"farpool/1";
 
 const VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
 
-/// A node's certificate and the key to it.
+/// A node's certificate chain and private key.
 #[derive(Clone, Debug)]
 pub struct ServerTls(pub(super) Arc<ServerConfig>);
 
 impl ServerTls {
-    /// The certificates that [`ServerTls::chain`] gave, the node's own first, and the key that
-    /// [`ServerTls::key`] gave.
+    /// Creates the configuration from the certificates of [`ServerTls::chain`], the node's own first, and the
+    /// key of [`ServerTls::key`].
     ///
     /// # Errors
     /// `Invalid` when the key does not belong to the first certificate, or one of them cannot be used.
@@ -44,7 +44,7 @@ impl ServerTls {
         Ok(ServerTls(Arc::new(config)))
     }
 
-    /// The certificates in a file.
+    /// Parses the certificates of a file.
     ///
     /// # Errors
     /// `Invalid` when there is none, or the file cannot be read as PEM.
@@ -52,7 +52,7 @@ impl ServerTls {
         certificates(pem)
     }
 
-    /// The key in a file. Nothing of it is in errors.
+    /// Parses the private key of a file. Errors contain no part of it.
     ///
     /// # Errors
     /// `Invalid` when there is none that can be read.
@@ -75,12 +75,12 @@ impl ServerTls {
     }
 }
 
-/// Whose certificates a client believes.
+/// The certificate authorities that a client trusts.
 #[derive(Clone, Debug)]
 pub struct ClientTls(pub(super) Arc<ClientConfig>);
 
 impl ClientTls {
-    /// Believes what the authorities in a file have signed, and nobody else.
+    /// Trusts the authorities in a file, and no others.
     ///
     /// # Errors
     /// `Invalid` when there is none, or the file cannot be read as PEM.
@@ -92,8 +92,8 @@ impl ClientTls {
         Self::of(roots)
     }
 
-    /// Believes what these authorities have signed; those that cannot be understood are left out, as one may be among
-    /// the hundred that a system trusts.
+    /// Trusts these authorities. Those that cannot be parsed are skipped, since one such may be among the
+    /// hundred that a system trusts.
     ///
     /// # Errors
     /// `Invalid` when none is left.

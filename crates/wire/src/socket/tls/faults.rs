@@ -1,22 +1,22 @@
-//! What can be wrong with a TLS connection, and what to tell people about it.
+//! Failures of TLS connections, and their messages.
 
 use farpool_model::Error;
 use rustls::{AlertDescription, CertificateError};
 use std::io::{self, ErrorKind};
 
-/// Names of a certificate that a message repeats.
+/// Maximum number of certificate names in a message.
 const NAMES_SHOWN: usize = 5;
 
-/// Why a connection does not come about, or ends.
+/// The reason why a connection is not established, or ends.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// The socket below failed, or would block.
     Socket(io::Error),
-    /// It ended, and the peer did not say that it would.
+    /// The socket below ended without a `close_notify` of the peer.
     CutOff,
-    /// The peer speaks something else.
+    /// The peer speaks another protocol.
     NoTls(String),
-    /// One of the two did not accept what the other said.
+    /// One side rejected what the other sent.
     Tls(rustls::Error),
 }
 
@@ -38,7 +38,7 @@ impl From<Fault> for io::Error {
     }
 }
 
-/// Why a client does not speak to a node: follows the node's address.
+/// The error of a client that cannot connect to a node; its text follows the node's address.
 pub(super) fn refused_by_client(fault: &Fault, host: &str) -> Error {
     let (message, advice) = match fault {
         Fault::Socket(error) => (
@@ -109,7 +109,7 @@ fn days_ago(why: &CertificateError) -> String {
 
 fn names(why: &CertificateError) -> String {
     let CertificateError::NotValidForNameContext { presented, .. } = why else { return String::new() };
-    // They come as `DnsName("node7")` and `IpAddress(10.0.0.1)`.
+    // rustls formats names as `DnsName("node7")` and `IpAddress(10.0.0.1)`.
     let bare = |name: &String| {
         name.split_once('(').map_or(name.as_str(), |(_, name)| name).trim_matches(['"', ')']).to_string()
     };
@@ -139,7 +139,7 @@ fn alert_of_node(alert: AlertDescription) -> (String, &'static str) {
     }
 }
 
-/// Why a node does not speak to a client: for its log.
+/// The error of a node that refuses a client, for its log.
 pub(super) fn refused_by_node(fault: &Fault) -> Error {
     Error::unavailable(match fault {
         Fault::Socket(error) => format!("the connection failed while TLS was agreed on: {error}"),

@@ -1,4 +1,4 @@
-//! The beginning of a TLS connection, at both ends. Whoever calls bounds its time.
+//! The handshake of a TLS connection, at both ends. The caller must limit its time.
 
 use super::config::{ClientTls, ServerTls};
 use super::faults::{Fault, refused_by_client, refused_by_node};
@@ -13,14 +13,15 @@ use rustls::{ClientConnection, Connection, ServerConnection};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-/// Types of records (RFC 8446, section 5.1), one of which is the first byte of every peer that speaks TLS.
+/// Types of records (RFC 8446, section 5.1), one of which is the first byte of every TLS peer.
 const RECORD_TYPES: std::ops::RangeInclusive<u8> = 20..=23;
 
 impl Tls {
-    /// The node's end over `socket`, from which `received` has come already.
+    /// Accepts a client on `socket`, from which `received` has been read already.
     ///
     /// # Errors
-    /// `Unavailable`: why the two do not agree, in words for the node's log. What can be told to the peer has been.
+    /// `Unavailable`: why the handshake failed, in words for the node's log. The peer has been sent an alert
+    /// where possible.
     pub async fn accept(socket: Arc<dyn Socket>, received: BytesMut, config: &ServerTls) -> Result<Self> {
         let tls = ServerConnection::new(config.0.clone()).map_err(|e| Error::internal(e.to_string()))?;
         agree(socket, Session::new(Connection::Server(tls), received))
@@ -28,10 +29,10 @@ impl Tls {
             .map_err(|fault| refused_by_node(&fault))
     }
 
-    /// The client's end over `socket`: the peer has to show a certificate for `host`, a name or an address.
+    /// Connects to a node over `socket`: the peer must show a certificate for `host`, a name or an address.
     ///
     /// # Errors
-    /// `Unavailable`: why the two do not agree, in words that follow the address of the node.
+    /// `Unavailable`: why the handshake failed, in words that follow the address of the node.
     pub async fn connect(socket: Arc<dyn Socket>, host: &str, config: &ClientTls) -> Result<Self> {
         let name = ServerName::try_from(host.to_string()).map_err(|_| {
             Error::invalid(format!("{host:?} is no name that a certificate can be for"))
@@ -44,7 +45,7 @@ impl Tls {
     }
 }
 
-/// Says and hears what there is to say before the first byte of the connection's user.
+/// Exchanges handshake messages until application data can be sent.
 async fn agree(socket: Arc<dyn Socket>, mut session: Session) -> Result<Tls, Fault> {
     let mut is_first = true;
     loop {
@@ -61,7 +62,7 @@ async fn agree(socket: Arc<dyn Socket>, mut session: Session) -> Result<Tls, Fau
         if std::mem::take(&mut is_first) && !RECORD_TYPES.contains(&session.incoming[0]) {
             return Err(Fault::NoTls(describe(&session.incoming)));
         }
-        // If that finds a fault, the peer learns of it before this side gives up.
+        // If decryption finds a fault, the alert is sent to the peer before this side gives up.
         session.decrypt()?;
     }
 }
@@ -72,7 +73,8 @@ async fn flush(session: &mut Session, socket: &dyn Socket) -> Result<(), Fault> 
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 socket.ready(Interest::Writable).await.map_err(Fault::Socket)?;
             }
-            // What a peer that hangs up had to say comes before that it did.
+            // The peer has closed the connection; what it sent before is still read, since it may explain
+            // why.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
             outcome => return outcome.map_err(Fault::Socket),
         }

@@ -1,11 +1,11 @@
-//! TLS over another socket, for both ends of a connection, by `rustls`.
+//! TLS over another socket, for both ends of a connection, with `rustls`.
 //!
-//! Invariants: bytes count as written only once their ciphertext has been handed to the socket below, so that nothing
-//! that was reported waits for a write that may never come; what one connection holds of ciphertext is bounded by
-//! [`READ_BYTES`] and [`WRITE_BYTES`] and a few records; the peer has ended its side when it says so (`close_notify`,
-//! RFC 8446, section 6.1), and any other end is an error.
+//! Invariants: bytes are reported as written only once their ciphertext has been handed to the socket below,
+//! so that they never depend on a later write; the ciphertext held by one connection is bounded by
+//! [`READ_BYTES`] and [`WRITE_BYTES`] and a few records; the peer has ended its side only when it says so
+//! (`close_notify`, RFC 8446, section 6.1), and any other end is an error.
 //!
-//! Both directions share one lock, which is held while a piece of at most [`WRITE_BYTES`] is encrypted and written, or
+//! Both directions share one lock, which is held while at most [`WRITE_BYTES`] are encrypted and written, or
 //! [`READ_BYTES`] are read and decrypted.
 
 mod config;
@@ -23,38 +23,41 @@ use std::io::{self, BufRead, ErrorKind, IoSlice, Write};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Bytes of ciphertext to read at a time, and of plain bytes that one read gives: eight records. With half of it a result
-/// of 1 GiB took a sixth longer (a client lets others have its thread after each read), with twice as much no less.
+/// Bytes of ciphertext per read, and maximum plain bytes that one read returns: eight records. With half of
+/// it a result of 1 GiB took a sixth longer (a client yields its thread after each read), with twice as much
+/// no less.
 const READ_BYTES: usize = 128 << 10;
 
 /// Plain bytes that are encrypted before they are written: eight records.
 const WRITE_BYTES: usize = 128 << 10;
 
-/// What `rustls` keeps of a connection beside that: an incomplete record, keys, the state of the protocol.
+/// Estimated bytes that `rustls` holds per connection beside these: an incomplete record, keys, the state of
+/// the protocol.
 const STATE_BYTES: usize = 24 << 10;
 
-/// A connection whose bytes are encrypted.
+/// A TLS connection over another socket.
 #[derive(Debug)]
 pub struct Tls {
     socket: Arc<dyn Socket>,
     session: Mutex<Session>,
 }
 
-/// The state of the protocol, and what waits between it and the socket below.
+/// The state of the protocol, and the data between it and the socket below.
 #[derive(Debug)]
 struct Session {
     tls: Connection,
-    /// Ciphertext that has come and was not looked at.
+    /// Ciphertext that has been read and not decrypted.
     incoming: BytesMut,
-    /// Plain bytes that were taken and not reported: some of their ciphertext is in `tls`.
+    /// Number of plain bytes that were encrypted but not reported as written: some of their ciphertext is
+    /// still in `tls`.
     unreported: usize,
-    /// The peer has said that nothing more comes.
+    /// Whether the peer has sent `close_notify`.
     peer_has_ended: bool,
-    /// This side has said so, or will once there is room.
+    /// Whether this side has ended; its `close_notify` may still wait for room.
     has_ended: bool,
-    /// The socket below knows it too.
+    /// Whether the writing side of the socket below was ended, too.
     is_shut: bool,
-    /// What the peer did wrong.
+    /// The error with which the peer violated the protocol.
     fault: Option<rustls::Error>,
 }
 
@@ -70,7 +73,7 @@ impl Socket for Tls {
             }
             match session.receive(&*self.socket) {
                 Ok(()) => {}
-                // It shows again with the next read.
+                // The fault is returned by the next read.
                 Err(_) if count > 0 => return Ok(count),
                 Err(fault) => return Err(fault.into()),
             }
@@ -117,7 +120,7 @@ impl Socket for Tls {
     }
 }
 
-/// The peer can tell a connection that was closed from one that was cut.
+/// Sends `close_notify`, so that the peer can tell a closed connection from one that was cut.
 impl Drop for Tls {
     fn drop(&mut self) {
         drop(self.session.get_mut().end(&*self.socket));
@@ -138,7 +141,7 @@ impl Session {
         }
     }
 
-    /// Moves at most `bytes_max` decrypted bytes to `buffer`.
+    /// Moves at most `bytes_max` decrypted bytes to `buffer`; returns how many.
     fn take(&mut self, buffer: &mut dyn BufMut, bytes_max: usize) -> usize {
         let mut taken = 0;
         let mut reader = self.tls.reader();
@@ -152,18 +155,18 @@ impl Session {
         taken
     }
 
-    /// Decrypts what has come, or reads more.
+    /// Decrypts what has been read, after reading more if there is nothing.
     fn receive(&mut self, socket: &dyn Socket) -> Result<(), Fault> {
         if self.incoming.is_empty() {
             self.fill(socket)?;
         }
         let decrypted = self.decrypt();
-        // Some messages of the protocol are answered: what cannot leave now goes with the next bytes.
+        // Some protocol messages need a reply: what cannot be written now is sent with the next bytes.
         drop(self.flush(socket));
         decrypted
     }
 
-    /// Reads ciphertext.
+    /// Reads ciphertext from the socket.
     fn fill(&mut self, socket: &dyn Socket) -> Result<(), Fault> {
         if let Some(fault) = &self.fault {
             return Err(Fault::Tls(fault.clone()));
@@ -173,14 +176,14 @@ impl Session {
             Ok(0) => Err(Fault::CutOff),
             Ok(_) => Ok(()),
             Err(error) => {
-                // A peer that has nothing to say keeps no buffer.
+                // An idle connection keeps no buffer.
                 self.incoming = BytesMut::new();
                 Err(Fault::Socket(error))
             }
         }
     }
 
-    /// Hands ciphertext to the protocol until there is something to read, or none is left.
+    /// Passes ciphertext to `rustls` until plain bytes can be read, or none is left.
     fn decrypt(&mut self) -> Result<(), Fault> {
         while !self.incoming.is_empty() && !self.has_plain_bytes() {
             let mut front = &self.incoming[..];
@@ -190,7 +193,7 @@ impl Session {
                 Ok(state) => self.peer_has_ended |= state.peer_has_closed(),
                 Err(error) => self.fault = Some(error),
             }
-            // Behind the end, or a fault, nothing counts. What came before does.
+            // Bytes after the end or a fault are ignored; those before it are not.
             if self.peer_has_ended || self.fault.is_some() {
                 self.incoming = BytesMut::new();
             }
@@ -206,7 +209,7 @@ impl Session {
         !self.incoming.is_empty() || self.peer_has_ended || self.fault.is_some() || self.has_plain_bytes()
     }
 
-    /// Hands all ciphertext to the socket, and then the end if this side has ended.
+    /// Writes all ciphertext to the socket, and then ends it if this side has ended.
     fn flush(&mut self, socket: &dyn Socket) -> io::Result<()> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut Below(socket)) {
@@ -221,7 +224,7 @@ impl Session {
         Ok(())
     }
 
-    /// Tells the peer that nothing more comes, behind what was taken. Where the socket is full, reads try again.
+    /// Sends `close_notify` after the bytes written before. If the socket is full, later reads try again.
     fn end(&mut self, socket: &dyn Socket) -> io::Result<()> {
         if !std::mem::replace(&mut self.has_ended, true) {
             self.tls.send_close_notify();
@@ -233,7 +236,7 @@ impl Session {
     }
 }
 
-/// The socket below, as the protocol writes to it.
+/// The socket below, as a writer for `rustls`.
 struct Below<'a>(&'a dyn Socket);
 
 impl Write for Below<'_> {

@@ -1,4 +1,5 @@
-//! TLS over pipes: the same bytes as without, wherever they are cut, and every way not to agree.
+//! Tests of TLS over pipes: the same bytes arrive as without it, however they are split, and every failed
+//! handshake is explained.
 
 use super::*;
 use crate::socket::{Pipe, pipe};
@@ -10,10 +11,10 @@ use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use std::sync::LazyLock;
 use tokio::runtime::Runtime;
 
-/// Bytes that a pipe holds where it does not matter.
+/// Capacity of a pipe where it does not matter.
 const ROOM: usize = 100_000;
 
-/// An authority.
+/// A certificate authority.
 struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -29,7 +30,7 @@ impl Authority {
         Authority { pem, issuer: Issuer::new(params, key) }
     }
 
-    /// A certificate that `change` has changed, and its key.
+    /// Signs a certificate with parameters altered by `change`; returns it and its key.
     fn sign(&self, change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
         let mut params = CertificateParams::new(["node7".into(), "127.0.0.1".into()]).unwrap();
         change(&mut params);
@@ -55,7 +56,7 @@ fn server(certificate: &str, key: &str) -> Result<ServerTls> {
     ServerTls::new(ServerTls::chain(certificate.as_bytes())?, ServerTls::key(key.as_bytes())?)
 }
 
-/// A client that speaks one version.
+/// A client that supports only one version of TLS.
 fn client_of(version: &'static SupportedProtocolVersion) -> ClientTls {
     let mut roots = RootCertStore::empty();
     roots.add(ServerTls::chain(AUTHORITY.pem.as_bytes()).unwrap().remove(0)).unwrap();
@@ -67,7 +68,7 @@ fn client_of(version: &'static SupportedProtocolVersion) -> ClientTls {
     ClientTls(Arc::new(config))
 }
 
-/// What the client and the node say of each other over a pipe of so many bytes.
+/// Results of the handshake for the client and the node, over a pipe with capacity `room`.
 fn meet(room: usize, client: &ClientTls, node: &ServerTls, host: &str) -> (Result<Tls>, Result<Tls>) {
     let (left, right) = pipe(room);
     let both = async {
@@ -90,11 +91,11 @@ fn read(end: &dyn Socket, bytes_max: usize) -> io::Result<Vec<u8>> {
     Ok(buffer.to_vec())
 }
 
-/// A script: bytes to write in two slices, and how many to read then.
+/// Steps of a script: bytes to write in two slices, and how many bytes to read then.
 type Steps = Vec<(Vec<u8>, usize)>;
 
-/// Plays the script from `left` to `right`; gives what arrived. Bytes that were reported as written arrive although
-/// nothing is written behind them.
+/// Runs the script from `left` to `right`; returns the bytes that arrived. Bytes reported as written must
+/// arrive although nothing is written after them.
 fn play(left: &dyn Socket, right: &dyn Socket, steps: &Steps) -> Vec<u8> {
     let (mut queue, mut reported, mut received) = (Vec::new(), 0, Vec::new());
     for (bytes, most) in steps {
@@ -127,7 +128,7 @@ fn play(left: &dyn Socket, right: &dyn Socket, steps: &Steps) -> Vec<u8> {
             Ok(bytes) => received.extend(bytes),
             Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
         }
-        // Has the rest of the end sent.
+        // A read flushes the rest of the `close_notify`.
         drop(read(left, 1));
     }
 }
@@ -146,7 +147,7 @@ proptest! {
         let (left, right) = (left.unwrap(), right.unwrap());
         let (plain_left, plain_right) = pipe(room);
         prop_assert!(play(&left, &right, &there) == play(&plain_left, &plain_right, &there));
-        // The other direction goes on.
+        // The other direction still works.
         prop_assert!(play(&right, &left, &back) == play(&plain_right, &plain_left, &back));
     }
 }
@@ -158,7 +159,7 @@ fn waiting_ends_when_there_is_something_to_read() {
     assert!(right.poll_ready(&mut context, Interest::Readable).is_pending());
     let sent = vec![7; 60_000];
     assert_eq!(left.try_write_vectored(&[IoSlice::new(&sent)]).unwrap(), sent.len());
-    // Of which a part lies decrypted in the socket, and a part encrypted.
+    // A part of the bytes is decrypted in the socket, and another still encrypted.
     for _ in 0..sent.len() / 1000 {
         assert!(right.poll_ready(&mut context, Interest::Readable).is_ready());
         assert_eq!(read(&right, 1000).unwrap().len(), 1000);
@@ -231,7 +232,7 @@ fn bytes_that_were_changed_are_no_bytes() {
     assert!(error.to_string().contains("BadRecordMac"), "{error}");
 }
 
-/// What a client with `host` and the node say, when they do not agree.
+/// The errors of a client with `host` and of the node, when the handshake fails.
 fn quarrel(client: &ClientTls, certificate: (String, String), host: &str) -> (Error, Error) {
     let node = server(&certificate.0, &certificate.1).unwrap();
     let (client, node) = meet(ROOM, client, &node, host);
@@ -294,7 +295,7 @@ fn each_reason_not_to_agree_has_its_words_at_both_ends() {
     }
 }
 
-/// What a client says of somebody who answers `answer` and hangs up.
+/// The error of a client whose peer answers `answer` and closes.
 fn hears(answer: &[u8]) -> Error {
     let (left, right) = pipe(ROOM);
     right.try_write_vectored(&[IoSlice::new(answer)]).unwrap();

@@ -1,4 +1,5 @@
-//! Expressions and function calls as Substrait writes them; see the parent for what is left as bytes.
+//! Expressions and function calls of Substrait as protocol buffers; the parent explains what is left as
+//! bytes.
 
 use super::StructItem;
 use super::types::{Literal, Type};

@@ -1,11 +1,10 @@
-//! The part of Substrait (version 0.85, with what older versions called differently) that farpool reads
-//! and writes, as protocol buffers.
+//! The part of Substrait (version 0.85, and older names) that farpool reads and writes, as protocol buffers.
 //!
-//! Written by hand for three reasons. Nested relations and expressions are left as bytes, so that the
-//! decoder counts levels and nodes *before* it goes deeper; a generated decoder recurses first. Repeated
-//! messages are bytes too, so that a plan takes at most a small multiple of its size. And building needs no
-//! `protoc`. What a plan may contain beyond this is either named here without its content, so that an error
-//! can say what it was, or has no meaning for the result (hints).
+//! Written by hand for three reasons. Nested relations and expressions are left as bytes, so that the decoder
+//! counts levels and nodes *before* it goes deeper; a generated decoder recurses first. Repeated messages are
+//! bytes too, so that a plan takes at most a small multiple of its size. And building needs no `protoc`.
+//! Other parts of a plan are either declared here without their content, so that an error can name them, or
+//! have no effect on the result (hints).
 
 mod expressions;
 mod types;
@@ -44,7 +43,7 @@ pub struct Version {
     pub producer: String,
 }
 
-/// `SimpleExtensionURN`, and the `SimpleExtensionURI` that it took the place of.
+/// `SimpleExtensionURN`, and the `SimpleExtensionURI` that it replaced.
 #[derive(Clone, PartialEq, Message)]
 pub struct Urn {
     #[prost(uint32, tag = "1")]
@@ -97,7 +96,7 @@ pub struct Any {
     pub value: Bytes,
 }
 
-/// Ours: the version of the table to read, as the enhancement of a `NamedTable`.
+/// Our own message: the version of the table to read, as the enhancement of a `NamedTable`.
 #[derive(Clone, PartialEq, Message)]
 pub struct TableVersion {
     #[prost(uint64, tag = "1")]
@@ -396,7 +395,8 @@ pub struct AggregateFunction {
     pub options: Vec<Bytes>,
 }
 
-/// `SORT_DIRECTION_ASC_NULLS_FIRST` and the three after it: descending, and NULLs first.
+/// `SORT_DIRECTION_ASC_NULLS_FIRST` and the three after it: number, whether descending, whether NULLs come
+/// first.
 pub const SORT_DIRECTIONS: [(i32, bool, bool); 4] =
     [(1, false, true), (2, false, false), (3, true, true), (4, true, false)];
 /// `AGGREGATION_PHASE_INITIAL_TO_RESULT`

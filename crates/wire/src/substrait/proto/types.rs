@@ -1,4 +1,4 @@
-//! Types and constants as Substrait writes them; see the parent for what is left as bytes.
+//! Types and constants of Substrait as protocol buffers; the parent explains what is left as bytes.
 
 use bytes::Bytes;
 use prost::{Message, Oneof};

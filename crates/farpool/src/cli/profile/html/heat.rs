@@ -1,27 +1,28 @@
-//! The correlation matrix as a heat map: the stronger, the more colour, of one hue for either sign.
+//! The correlation matrix as a heat map: stronger correlations have more colour, in the same hue for either
+//! sign.
 
 use super::super::report::Correlation;
 use super::super::text;
 use super::escape;
 use std::fmt::Write;
 
-/// Columns up to which the values stand in the cells.
+/// Largest number of columns for which the cells show the values.
 const VALUES_MAX: usize = 14;
 
-/// Characters of a label.
+/// Most characters of a label.
 const LABEL: usize = 18;
 
-/// Pixels of a character of a label, about.
+/// Approximate width of a label's character in pixels.
 const CHARACTER: f64 = 6.6;
 
-/// The whole picture.
+/// Renders the heat map as an SVG element.
 pub fn map(correlation: &Correlation) -> String {
     let count = correlation.columns.len();
     let cell = if count <= VALUES_MAX { 42.0 } else { (900.0 / count as f64).clamp(14.0, 30.0) };
     let labels: Vec<String> = correlation.columns.iter().map(|name| text::cut(name, LABEL)).collect();
     let longest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0) as f64;
     let margin = longest * CHARACTER + 10.0;
-    // Labels above the columns lean by 45 degrees.
+    // Labels above the columns are rotated by 45 degrees.
     let above = margin * 0.75 + 4.0;
     let size = cell * count as f64;
     let (width, height) = (margin + size + above, above + size + 2.0);
@@ -56,7 +57,7 @@ fn pair(correlation: &Correlation, i: usize, j: usize) -> String {
     format!("{} ~ {}", escape(&correlation.columns[i]), escape(&correlation.columns[j]))
 }
 
-/// Without the sign of a zero.
+/// Formats `r` with `digits` decimals, without a sign if that is zero.
 fn rounded(r: f64, digits: usize) -> String {
     let text = format!("{r:.digits$}");
     let zero = text.chars().all(|c| matches!(c, '-' | '0' | '.'));

@@ -1,5 +1,5 @@
-//! A profile as one HTML page that needs nothing else: no network, no script. Pictures are SVG; what they
-//! show exactly is said on hover.
+//! A profile as one self-contained HTML page: no network, no script. Pictures are SVG; hovering over them
+//! shows the exact values.
 //!
 //! Invariant: every name and value goes through [`escape`].
 
@@ -13,12 +13,12 @@ use super::report::{Column, Distinct, Quantile, Report, Source};
 use super::text;
 use std::fmt::Write;
 
-/// Characters of a fact beside which another one fits.
+/// Most characters of a fact that shares a line with another one.
 const FACT: usize = 12;
 
 const STYLE: &str = include_str!("style.css");
 
-/// The whole page.
+/// Renders the whole page.
 pub fn render(report: &Report) -> String {
     let mut page = String::new();
     let title = escape(&report.name);
@@ -95,7 +95,7 @@ fn overview(report: &Report) -> String {
     out + "</tbody>\n</table>\n"
 }
 
-/// The histogram, or the shares of the most frequent values.
+/// Renders the histogram, or the shares of the most frequent values if there is none.
 fn small(column: &Column) -> String {
     match column.histogram.is_empty() {
         false => svg::spark(&column.histogram),
@@ -150,7 +150,7 @@ fn facts(column: &Column, rows: u64) -> String {
     out
 }
 
-/// Characters outside of tags.
+/// Number of characters outside of tags.
 fn visible(markup: &str) -> usize {
     let texts = markup.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
     texts.map(|text| text.chars().count()).sum()
@@ -179,7 +179,7 @@ fn dash() -> String {
     "–".to_string()
 }
 
-/// The text as it may stand between tags and in quoted attributes.
+/// Escapes `text` for use between tags and in quoted attributes.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -189,7 +189,7 @@ pub fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // Characters that HTML does not allow, or that turn the text around.
+            // Characters that HTML does not allow, or that change the direction of the text.
             c if c.is_control() => out.extend(c.escape_default()),
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.extend(c.escape_unicode()),
             c => out.push(c),

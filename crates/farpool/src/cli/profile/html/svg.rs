@@ -1,14 +1,14 @@
-//! The pictures of one column: its histogram, large and small, and its frequent values.
+//! SVG pictures of one column: its histogram, large and small, and its frequent values.
 
 use super::super::report::{Bin, Column, Frequent};
 use super::super::{super::size, text};
 use super::escape;
 use std::fmt::Write;
 
-/// Width of a card's pictures.
+/// Width of a card's pictures in SVG units.
 const WIDTH: f64 = 320.0;
 
-/// The histogram in a line of a table.
+/// Renders a small histogram for a table row.
 pub fn spark(bins: &[Bin]) -> String {
     format!(
         "<svg class=\"spark\" width=\"112\" height=\"22\" viewBox=\"0 0 112 22\" aria-hidden=\"true\">{}</svg>",
@@ -16,7 +16,7 @@ pub fn spark(bins: &[Bin]) -> String {
     )
 }
 
-/// The histogram of a card, with the range under it.
+/// Renders the histogram of a card, with the range below it.
 pub fn histogram(column: &Column) -> String {
     let [low, high] = [&column.min, &column.max].map(|value| escape(&text::value(value)));
     format!(
@@ -33,7 +33,7 @@ fn bars(bins: &[Bin], width: f64, height: f64) -> String {
     let gap = if step > 5.0 { 1.0 } else { 0.5 };
     let mut out = String::new();
     for (place, bin) in bins.iter().enumerate().filter(|(_, bin)| bin.count > 0) {
-        // Even one value can be seen.
+        // A bar has at least one pixel, so that even a single value is visible.
         let tall = (bin.count as f64 / most * (height - 2.0)).max(1.0);
         let _ = write!(
             out,
@@ -50,7 +50,7 @@ fn bars(bins: &[Bin], width: f64, height: f64) -> String {
     out
 }
 
-/// The shares of frequent values among all frequent ones, in a line of a table.
+/// Renders, for a table row, each frequent value's share of the rows of all frequent values.
 pub fn shares(top: &[Frequent]) -> String {
     let sum: f64 = top.iter().map(|value| value.count as f64).sum::<f64>().max(1.0);
     let mut out = "<svg class=\"spark\" width=\"112\" height=\"22\" viewBox=\"0 0 112 22\">".to_string();
@@ -69,7 +69,7 @@ pub fn shares(top: &[Frequent]) -> String {
     out + "</svg>"
 }
 
-/// A bar for each frequent value, as long as the value is frequent.
+/// Renders a bar for each frequent value, as long as its share of the most frequent value's count.
 pub fn top(top: &[Frequent], rows: u64) -> String {
     const LINE: f64 = 20.0;
     const LABEL: f64 = 124.0;

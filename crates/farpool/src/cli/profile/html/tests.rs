@@ -1,5 +1,5 @@
-//! The page's structure, and that nothing of a table gets into its markup. `tests/profile.rs` opens it in a
-//! browser where there is one.
+//! Checks the page's structure, and that nothing of a table gets into its markup. `tests/profile.rs` opens
+//! the page in a browser where there is one.
 
 use super::*;
 use crate::cli::profile::report::{Bin, Correlation, Frequent, Quantile, Quantiles};
@@ -48,7 +48,7 @@ fn report(columns: usize) -> Report {
     }
 }
 
-/// Every tag is closed in the order in which it was opened.
+/// Asserts that tags are properly nested.
 fn assert_well_formed(page: &str) {
     let mut open: Vec<&str> = Vec::new();
     for tag in page.split('<').skip(1).map(|rest| rest.split('>').next().unwrap()) {

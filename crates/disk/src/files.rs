@@ -1,0 +1,102 @@
+//! What the data directory needs of a file system: one flat directory, positioned reads and writes, and syncs.
+//!
+//! The traits promise no more than POSIX does after a loss of power: a write may be lost, or kept in part, until
+//! [`File::sync`] of its file returns; a name may be lost until [`Directory::sync`] returns, even where the file itself was
+//! synced.
+
+use farpool_model::{Error, ErrorKind};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// One directory without subdirectories.
+pub trait Directory: fmt::Debug + Send + Sync {
+    /// Creates an empty file, open for reading and writing.
+    ///
+    /// # Errors
+    /// `AlreadyExists` where there is one of that name; otherwise what the file system reports.
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
+
+    /// Opens an existing file for reading and writing.
+    ///
+    /// # Errors
+    /// `NotFound`, or what the file system reports.
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
+
+    /// Gives a file another name, and replaces the file that has it.
+    ///
+    /// # Errors
+    /// `NotFound`, or what the file system reports.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a file. Handles that are open stay usable.
+    ///
+    /// # Errors
+    /// `NotFound`, or what the file system reports.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// The names of all files, sorted.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    fn names(&self) -> io::Result<Vec<String>>;
+
+    /// Makes all creations, renames and removals before the call durable.
+    ///
+    /// # Errors
+    /// What the file system reports. Which of the names are durable then is unknown.
+    fn sync(&self) -> io::Result<()>;
+
+    /// The directory's path or another name of it, for error messages.
+    fn describe(&self) -> String;
+}
+
+/// An open file. Reads and writes name their offset, so that threads share one handle.
+pub trait File: fmt::Debug + Send + Sync {
+    /// Length in bytes.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    fn bytes(&self) -> io::Result<u64>;
+
+    /// Fills `buffer` from `offset` on.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` where the file ends before; otherwise what the file system reports.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all of `bytes` at `offset`. A failed call may have written a part.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Reserves disk space for the first `bytes` of the file and makes it that long, with zeros behind its former end, so
+    /// that later writes to that range do not fail for lack of space.
+    ///
+    /// # Errors
+    /// `StorageFull`, or what the file system reports.
+    fn reserve(&self, bytes: u64) -> io::Result<()>;
+
+    /// Makes all writes before the call durable, and the length with them.
+    ///
+    /// # Errors
+    /// What the file system reports. The writes may be lost then although reads still show them, and a second call that
+    /// succeeds does not mean that they are durable (A. Rebello et al., *Can Applications Recover from fsync Failures?*,
+    /// USENIX ATC 2020).
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// An error of the file system, with what was done to which file of the directory.
+pub(crate) fn failed(directory: &dyn Directory, doing: &str, name: &str, error: &io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::OverLimit,
+        _ => ErrorKind::Unavailable,
+    };
+    let failed = Error::new(kind, format!("cannot {doing} {name} in {}: {error}", directory.describe()));
+    match kind {
+        ErrorKind::OverLimit => failed.advise("free space on that disk, or drop tables"),
+        _ => failed
+            .advise("look at the disk and the system's log; nothing that was acknowledged depends on this"),
+    }
+}

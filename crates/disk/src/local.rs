@@ -1,0 +1,171 @@
+//! A directory of the operating system's file system.
+
+use crate::files::{Directory, File};
+use farpool_model::{Error, ErrorKind, Result};
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Name of the file whose lock keeps other processes out.
+const LOCK: &str = "lock";
+
+/// A directory that no other process has open through this type.
+#[derive(Debug)]
+pub struct LocalDirectory {
+    path: PathBuf,
+    /// Open for syncs of names.
+    handle: fs::File,
+    /// Locked for as long as this is open; the system unlocks it when the process dies.
+    _lock: fs::File,
+}
+
+impl LocalDirectory {
+    /// Opens `path`, and creates it if its parent exists.
+    ///
+    /// # Errors
+    /// `Busy` where another process has it open; `Unavailable` with the system's reason where it cannot be opened.
+    pub fn open(path: &Path) -> Result<Arc<LocalDirectory>> {
+        let failed = |doing: &str, error: &io::Error| {
+            Error::unavailable(format!("cannot {doing} data directory {}: {error}", path.display()))
+        };
+        match fs::create_dir(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed("create", &error));
+            }
+            _ => {}
+        }
+        let handle = fs::File::open(path).map_err(|error| failed("open", &error))?;
+        let lock = fs::OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK));
+        let lock = lock.map_err(|error| failed("lock", &error))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Arc::new(LocalDirectory { path: path.to_path_buf(), handle, _lock: lock })),
+            Err(fs::TryLockError::WouldBlock) => {
+                let message = format!("another process has data directory {} open", path.display());
+                Err(Error::new(ErrorKind::Busy, message)
+                    .advise("stop that process, or name another directory"))
+            }
+            Err(fs::TryLockError::Error(error)) => Err(failed("lock", &error)),
+        }
+    }
+}
+
+impl Directory for LocalDirectory {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let file =
+            fs::OpenOptions::new().create_new(true).read(true).write(true).open(self.path.join(name))?;
+        Ok(Arc::new(LocalFile(file)))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let file = fs::OpenOptions::new().read(true).write(true).open(self.path.join(name))?;
+        Ok(Arc::new(LocalFile(file)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            // Farpool names no file that is not UTF-8.
+            names.extend(name.into_string().ok().filter(|name| name != LOCK));
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.handle.sync_all()
+    }
+
+    fn describe(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+#[derive(Debug)]
+struct LocalFile(fs::File);
+
+impl File for LocalFile {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), 0, bytes).map_err(io::Error::from)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::{Log, Urgency};
+
+    #[test]
+    fn one_process_at_a_time_has_a_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        let directory = LocalDirectory::open(&path).unwrap();
+        let error = LocalDirectory::open(&path).unwrap_err();
+        assert!(error.kind == ErrorKind::Busy && error.message.contains("data"), "{error}");
+        drop(directory);
+        LocalDirectory::open(&path).unwrap();
+        let error = LocalDirectory::open(&path.join("no/such")).unwrap_err();
+        assert!(error.message.contains("no/such"), "{error}");
+    }
+
+    #[test]
+    fn a_log_is_found_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |from| {
+            let directory = LocalDirectory::open(folder.path()).unwrap();
+            let mut records = Vec::new();
+            let mut keep = |_, record: &[u8]| {
+                records.push(record.to_vec());
+                Ok(())
+            };
+            let log = Log::open(directory, 9, from, &mut keep).unwrap().0;
+            (log, records)
+        };
+        let (log, records) = open(0);
+        assert!(records.is_empty());
+        for i in 0..100_u8 {
+            log.append(&[i; 300_000], Urgency::Normal).unwrap();
+        }
+        log.commit(99).unwrap();
+        drop(log);
+        let (log, records) = open(10);
+        assert_eq!(records.len(), 90);
+        assert!((10..100_u8).zip(&records).all(|(i, record)| *record == [i; 300_000]));
+        // The others of these are dropped with the first file, as soon as there is a second one.
+        for _ in 0..150 {
+            log.append(&[7; 300_000], Urgency::Normal).unwrap();
+        }
+        log.commit(249).unwrap();
+        log.forget_before(240).unwrap();
+        log.close().unwrap();
+        let names = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(names, 2, "a file of the log, and the lock");
+        assert_eq!(open(240).1.len(), 10);
+    }
+}

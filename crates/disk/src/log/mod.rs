@@ -1,0 +1,366 @@
+//! The log: records that are durable when [`Log::commit`] returns, and that are read back, in order, when the log is
+//! opened again.
+//!
+//! *Group commit* (R. Johnson et al., *Aether*, PVLDB 3, 2010). Appended records wait in memory. The first caller that
+//! commits writes and syncs all that wait as one batch; callers that come meanwhile wait for it, and the first of those
+//! writes the next batch. The log has no thread of its own.
+//!
+//! *Recovery.* Batches are numbered, and each is written after the one before it was synced. A damaged batch with a whole
+//! one behind it was therefore acknowledged, and is an error. A damaged batch at the very end was torn by a loss of power,
+//! before it was acknowledged, and is dropped. [`Log::close`] writes an empty batch, so that after a clean stop damage to
+//! the last records is an error, too.
+//!
+//! *Failures.* After a write or sync that failed nobody knows what is on the device, and a later sync that succeeds does
+//! not tell either. The log then refuses everything until it is opened again. Lack of space shows when a file is reserved,
+//! before a record is accepted. A part of each file ([`RESERVED_PART`]) is kept for records that free space.
+//!
+//! Invariant: the records of a log that is opened again are the first n that were appended, and those that were committed
+//! are among them.
+
+mod format;
+mod recovery;
+#[cfg(test)]
+mod tests;
+
+pub use recovery::{Dropped, Recovered};
+
+use crate::files::{Directory, File, failed};
+use farpool_model::cast::{u32_checked, u64_from};
+use farpool_model::{Error, Result, limits};
+use format::{BatchHeader, FileHeader, HEADER_BYTES, push_record, record_bytes, whole_bytes};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::io;
+use std::sync::Arc;
+
+/// One part in this many of each file is kept for records that free space: some thousand of them fit.
+const RESERVED_PART: u64 = 64;
+
+/// Whether a record may take the space that is kept for a full disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// It may not.
+    Normal,
+    /// It may: once it is durable, space can be freed.
+    FreesSpace,
+}
+
+/// The log of a directory. Shared by all threads that change something.
+#[derive(Debug)]
+pub struct Log {
+    directory: Arc<dyn Directory>,
+    /// Size of each file.
+    file_bytes: u64,
+    state: Mutex<State>,
+    /// Notified when the writer is back, or has failed.
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Records that wait, each with its length.
+    waiting: Vec<u8>,
+    waiting_records: u32,
+    /// Number of records that were ever appended, and of those that are durable.
+    appended: u64,
+    durable: u64,
+    /// Bytes that are left in the current file.
+    room: u64,
+    /// Taken by the thread that writes.
+    writer: Option<Writer>,
+    failure: Option<Error>,
+}
+
+/// The files of the log.
+#[derive(Debug)]
+struct Writer {
+    /// Number that tells this log from any other.
+    log: u64,
+    /// Oldest first; the last one is written.
+    files: Vec<LogFile>,
+    file: Arc<dyn File>,
+    /// Offset at which the last batch ends.
+    end: u64,
+    next_batch: u64,
+}
+
+#[derive(Debug)]
+struct LogFile {
+    /// Counts the files of a log.
+    number: u64,
+    first_record: u64,
+}
+
+impl LogFile {
+    fn name(&self) -> String {
+        file_name(self.number)
+    }
+}
+
+fn file_name(number: u64) -> String {
+    format!("log-{number:012}")
+}
+
+impl Log {
+    /// Appends a record and returns its number, counted from 0 over the life of the log. It is durable once
+    /// [`Log::commit`] of that number has returned.
+    ///
+    /// # Errors
+    /// `OverLimit` where the record is longer than [`limits::LOG_RECORD_BYTES_MAX`] or the disk is full; `Unavailable`
+    /// after a write has failed.
+    pub fn append(&self, record: &[u8], urgency: Urgency) -> Result<u64> {
+        if record.len() > limits::LOG_RECORD_BYTES_MAX {
+            let (bytes, most) = (record.len(), limits::LOG_RECORD_BYTES_MAX);
+            return Err(Error::over_limit(format!(
+                "a change of {bytes} bytes: the log takes {most} at once"
+            )));
+        }
+        let mut state = self.state.lock();
+        loop {
+            state.check()?;
+            if state.has_room(record, urgency, self.file_bytes) {
+                return Ok(state.push(record));
+            }
+            match state.writer.take() {
+                Some(writer) if state.waiting_records > 0 => self.write_waiting(&mut state, writer),
+                Some(writer) => self.begin_file(&mut state, writer)?,
+                None => self.changed.wait(&mut state),
+            }
+        }
+    }
+
+    /// Blocks until the record `number`, and all before it, are durable.
+    ///
+    /// # Errors
+    /// `Unavailable` where a write failed before. Whether the record is in the log shows when it is opened again.
+    pub fn commit(&self, number: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        while number >= state.durable {
+            state.check()?;
+            if number >= state.appended {
+                return Err(Error::invalid(format!("record {number} of a log of {}", state.appended)));
+            }
+            match state.writer.take() {
+                Some(writer) => self.write_waiting(&mut state, writer),
+                None => self.changed.wait(&mut state),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the files that have only records before `number`, which need not be read again.
+    ///
+    /// # Errors
+    /// `Unavailable` where a file cannot be removed; the log goes on.
+    pub fn forget_before(&self, number: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        let mut writer = self.wait_for_writer(&mut state)?;
+        let mut outcome = Ok(());
+        MutexGuard::unlocked(&mut state, || {
+            while outcome.is_ok() && writer.files.get(1).is_some_and(|next| next.first_record <= number) {
+                outcome = self.remove_oldest(&mut writer);
+            }
+        });
+        self.give_back(&mut state, writer);
+        outcome
+    }
+
+    /// Makes all records durable and marks the end, so that whoever opens the log sees that nothing was torn.
+    ///
+    /// # Errors
+    /// As [`Log::commit`].
+    pub fn close(self) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.waiting_records > 0 {
+            let writer = self.wait_for_writer(&mut state)?;
+            self.write_waiting(&mut state, writer);
+            state.check()?;
+        }
+        let writer = self.wait_for_writer(&mut state)?;
+        self.write_batch(&mut state, writer, (Vec::new(), 0));
+        state.check()
+    }
+
+    /// The number of the next record.
+    pub fn next_record(&self) -> u64 {
+        self.state.lock().appended
+    }
+
+    fn wait_for_writer(&self, state: &mut MutexGuard<'_, State>) -> Result<Writer> {
+        loop {
+            state.check()?;
+            match state.writer.take() {
+                Some(writer) => return Ok(writer),
+                None => self.changed.wait(state),
+            }
+        }
+    }
+
+    fn give_back(&self, state: &mut State, writer: Writer) {
+        state.writer = Some(writer);
+        self.changed.notify_all();
+    }
+
+    /// Writes all that waits as one batch, and syncs it.
+    fn write_waiting(&self, state: &mut MutexGuard<'_, State>, writer: Writer) {
+        let payload = std::mem::take(&mut state.waiting);
+        let records = std::mem::take(&mut state.waiting_records);
+        self.write_batch(state, writer, (payload, records));
+    }
+
+    fn write_batch(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        mut writer: Writer,
+        (mut payload, records): (Vec<u8>, u32),
+    ) {
+        let bytes = whole_bytes(payload.len());
+        let outcome = MutexGuard::unlocked(state, || writer.write(&payload, records));
+        match outcome {
+            Ok(()) => {
+                state.durable += u64::from(records);
+                state.room -= bytes;
+                if state.waiting.is_empty() {
+                    payload.clear();
+                    state.waiting = payload;
+                }
+            }
+            Err(error) => {
+                let name = writer.current().name();
+                state.failure = Some(failed(&*self.directory, "write", &name, &error));
+            }
+        }
+        self.give_back(state, writer);
+    }
+
+    /// Begins another file for what has no room in the current one.
+    fn begin_file(&self, state: &mut MutexGuard<'_, State>, mut writer: Writer) -> Result<()> {
+        let first_record = state.appended;
+        let outcome = MutexGuard::unlocked(state, || {
+            writer.begin_file(&*self.directory, first_record, self.file_bytes)
+        });
+        match &outcome {
+            Ok(()) => state.room = self.file_bytes - u64_from(HEADER_BYTES),
+            Err(NotBegun { is_usable: false, error }) => state.failure = Some(error.clone()),
+            Err(_) => {}
+        }
+        self.give_back(state, writer);
+        outcome.map_err(|not_begun| not_begun.error)
+    }
+
+    /// Removes the oldest file, durably: if several removals were under way, a loss of power could keep an older one.
+    fn remove_oldest(&self, writer: &mut Writer) -> Result<()> {
+        let name = writer.files[0].name();
+        let removed = self.directory.remove(&name).and_then(|()| self.directory.sync());
+        removed.map_err(|error| failed(&*self.directory, "remove", &name, &error))?;
+        writer.files.remove(0);
+        Ok(())
+    }
+}
+
+impl State {
+    fn check(&self) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Whether a record may wait with the others: half a file of them at most, so that any batch fits a new one.
+    fn has_room(&self, record: &[u8], urgency: Urgency, file_bytes: u64) -> bool {
+        let bytes = self.waiting.len() + record_bytes(record);
+        let reserved = match urgency {
+            Urgency::Normal => file_bytes / RESERVED_PART,
+            Urgency::FreesSpace => 0,
+        };
+        // The batch that marks the end has room in any case.
+        u64_from(bytes) <= file_bytes / 2 && whole_bytes(bytes) + reserved + whole_bytes(0) <= self.room
+    }
+
+    fn push(&mut self, record: &[u8]) -> u64 {
+        push_record(&mut self.waiting, record);
+        self.waiting_records += 1;
+        self.appended += 1;
+        self.appended - 1
+    }
+}
+
+/// Why there is no further file.
+#[derive(Debug)]
+struct NotBegun {
+    error: Error,
+    /// Nothing was written: the log can go on in the file that it has.
+    is_usable: bool,
+}
+
+impl Writer {
+    fn current(&self) -> &LogFile {
+        self.files.last().expect("a log has a file")
+    }
+
+    fn write(&mut self, payload: &[u8], records: u32) -> io::Result<()> {
+        let header = BatchHeader {
+            log: self.log,
+            batch: self.next_batch,
+            records,
+            bytes: u32_checked(payload.len()),
+            checksum: crc32fast::hash(payload),
+        };
+        let mut batch = Vec::with_capacity(header.whole_bytes() as usize);
+        batch.extend_from_slice(&header.encode());
+        batch.extend_from_slice(payload);
+        batch.resize(header.whole_bytes() as usize, 0);
+        self.file.write_at(&batch, self.end)?;
+        self.file.sync()?;
+        self.end += header.whole_bytes();
+        self.next_batch += 1;
+        Ok(())
+    }
+
+    fn begin_file(
+        &mut self,
+        directory: &dyn Directory,
+        first_record: u64,
+        file_bytes: u64,
+    ) -> Result<(), NotBegun> {
+        let next = LogFile { number: self.current().number + 1, first_record };
+        let header =
+            FileHeader { log: self.log, first_batch: self.next_batch, first_record, previous_end: self.end };
+        self.file = create_file(directory, &next.name(), &header, file_bytes)?;
+        self.end = u64_from(HEADER_BYTES);
+        self.files.push(next);
+        Ok(())
+    }
+}
+
+/// Creates a file of the log with its header.
+fn create_file(
+    directory: &dyn Directory,
+    name: &str,
+    header: &FileHeader,
+    file_bytes: u64,
+) -> Result<Arc<dyn File>, NotBegun> {
+    let reserved = create(directory, name).and_then(|file| {
+        file.reserve(file_bytes)?;
+        Ok(file)
+    });
+    let file = reserved.map_err(|error| {
+        // It has no header yet: recovery takes it for what it is if it cannot be removed.
+        let _ = directory.remove(name);
+        NotBegun { error: failed(directory, "reserve space for", name, &error), is_usable: true }
+    })?;
+    let written =
+        file.write_at(&header.encode(), 0).and_then(|()| file.sync()).and_then(|()| directory.sync());
+    match written {
+        Ok(()) => Ok(file),
+        // The header may be on the device, and would contradict what is written to the file before.
+        Err(error) => Err(NotBegun { error: failed(directory, "write", name, &error), is_usable: false }),
+    }
+}
+
+/// Creates a file in the place of one that was not finished.
+fn create(directory: &dyn Directory, name: &str) -> io::Result<Arc<dyn File>> {
+    match directory.create(name) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            directory.remove(name)?;
+            directory.create(name)
+        }
+        created => created,
+    }
+}

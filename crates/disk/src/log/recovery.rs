@@ -1,0 +1,272 @@
+//! Opening a log: its files are read, their records are given to the caller, and what a loss of power left of the last
+//! batch is cleared.
+
+use super::format::{
+    BATCH_HEADER_BYTES, BatchHeader, FileHeader, HEADER_BYTES, Opening, SECTOR_BYTES, records,
+};
+use super::{Log, LogFile, State, Writer, create_file, file_name};
+use crate::files::{Directory, File, failed};
+use farpool_model::cast::{u64_from, usize_saturating};
+use farpool_model::{Error, Result, limits};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+
+/// What was found in a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Number of records that were given to the caller.
+    pub records: u64,
+    /// The end that was torn, if it was.
+    pub dropped: Option<Dropped>,
+}
+
+/// What was written last, and not acknowledged, when power was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// Name of the file in the directory.
+    pub file: String,
+    /// Offset of its first byte.
+    pub offset: u64,
+    /// Bytes from there to the last that is not zero.
+    pub bytes: u64,
+}
+
+/// Takes a record and its number.
+type Sink<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
+
+impl Log {
+    /// Opens the log of `directory`, and begins one that is known by the number `new_log` where there is none. Gives all
+    /// records from number `from` on to `sink`, oldest first.
+    ///
+    /// # Errors
+    /// `Corrupt`, with file and offset, where acknowledged records are damaged or missing; `Invalid` where the files have
+    /// the format of another version; those of the file system, and those of `sink`.
+    pub fn open(
+        directory: Arc<dyn Directory>,
+        new_log: u64,
+        from: u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<(Log, Recovered)> {
+        Log::open_sized(directory, u64_from(limits::LOG_FILE_BYTES), new_log, from, sink)
+    }
+
+    /// As [`Log::open`], with files of another size.
+    pub(super) fn open_sized(
+        directory: Arc<dyn Directory>,
+        file_bytes: u64,
+        new_log: u64,
+        from: u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<(Log, Recovered)> {
+        let mut scan = Scan { directory: &*directory, from, sink, recovered: Recovered::default() };
+        let (writer, next_record) = match scan.files()? {
+            Some(found) => found,
+            None if from > 0 => {
+                let message = format!("the log of {} is missing", directory.describe());
+                return Err(Error::corrupt(message).advise("restore the directory from a backup"));
+            }
+            None => (begin(&*directory, new_log, file_bytes)?, 0),
+        };
+        let recovered = scan.recovered;
+        let state = State {
+            waiting: Vec::new(),
+            waiting_records: 0,
+            appended: next_record,
+            durable: next_record,
+            room: file_bytes.saturating_sub(writer.end),
+            writer: Some(writer),
+            failure: None,
+        };
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        Ok((Log { directory, file_bytes, state, changed }, recovered))
+    }
+}
+
+fn begin(directory: &dyn Directory, log: u64, file_bytes: u64) -> Result<Writer> {
+    let first = LogFile { number: 1, first_record: 0 };
+    let header = FileHeader { log, first_batch: 1, first_record: 0, previous_end: 0 };
+    let file = create_file(directory, &first.name(), &header, file_bytes);
+    let file = file.map_err(|not_begun| not_begun.error)?;
+    Ok(Writer { log, files: vec![first], file, end: u64_from(HEADER_BYTES), next_batch: 1 })
+}
+
+struct Scan<'a, 's> {
+    directory: &'a dyn Directory,
+    from: u64,
+    sink: &'a mut Sink<'s>,
+    recovered: Recovered,
+}
+
+/// A file that was read.
+struct Read {
+    name: String,
+    file: Arc<dyn File>,
+    bytes: Vec<u8>,
+    header: FileHeader,
+    /// Offset behind the last whole batch, and of that batch.
+    end: usize,
+    last_batch: Option<usize>,
+    next_batch: u64,
+    next_record: u64,
+}
+
+impl Scan<'_, '_> {
+    /// Reads all files; gives what goes on writing, and the number of the next record. `None` where there is no file.
+    fn files(&mut self) -> Result<Option<(Writer, u64)>> {
+        let numbers = self.numbers()?;
+        let mut files = Vec::new();
+        let mut last: Option<Read> = None;
+        for (i, number) in numbers.iter().enumerate() {
+            let is_last = i + 1 == numbers.len();
+            let Some(read) = self.file(*number, is_last)? else { continue };
+            self.check_follows(last.as_ref(), &read)?;
+            if last.is_none() && read.header.first_record > self.from {
+                let (name, first, from) = (&read.name, read.header.first_record, self.from);
+                return Err(self.damaged(format!("{name} begins with record {first}, and {from} is needed")));
+            }
+            let read = self.batches(read)?;
+            files.push(LogFile { number: *number, first_record: read.header.first_record });
+            last = Some(read);
+        }
+        let Some(read) = last else { return Ok(None) };
+        self.mend_end(&read)?;
+        let Read { header, file, end, next_batch, next_record, .. } = read;
+        Ok(Some((Writer { log: header.log, files, file, end: u64_from(end), next_batch }, next_record)))
+    }
+
+    fn numbers(&self) -> Result<Vec<u64>> {
+        let names =
+            self.directory.names().map_err(|error| failed(self.directory, "list", "files", &error))?;
+        let number = |name: &String| name.strip_prefix("log-")?.parse::<u64>().ok();
+        let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
+        numbers.sort_unstable();
+        match numbers.windows(2).find(|pair| pair[0] + 1 != pair[1]) {
+            Some(pair) => Err(self.damaged(format!("{} is missing", file_name(pair[0] + 1)))),
+            None => Ok(numbers),
+        }
+    }
+
+    /// Reads a file. `None` where it is the last one and was not finished when it was created, so that nothing of it was
+    /// used: it is removed.
+    fn file(&self, number: u64, is_last: bool) -> Result<Option<Read>> {
+        let name = file_name(number);
+        let failed = |error: &std::io::Error| failed(self.directory, "read", &name, error);
+        let file = self.directory.open(&name).map_err(|error| failed(&error))?;
+        let bytes = file.bytes().map_err(|error| failed(&error))?;
+        if bytes > u64_from(limits::LOG_FILE_BYTES) {
+            let most = limits::LOG_FILE_BYTES;
+            return Err(
+                self.damaged(format!("{name} has {bytes} bytes; files of the log have at most {most}"))
+            );
+        }
+        let mut contents = vec![0; usize_saturating(bytes)];
+        file.read_at(&mut contents, 0).map_err(|error| failed(&error))?;
+        let opening = contents.first_chunk::<HEADER_BYTES>().map_or(Opening::Nothing, FileHeader::decode);
+        let header = match opening {
+            Opening::Header(header) => header,
+            Opening::Format(format) => {
+                let message = format!(
+                    "{name} in {} has format {format}, which this version of farpool does not know",
+                    self.directory.describe()
+                );
+                return Err(
+                    Error::invalid(message).advise("open it with the version of farpool that wrote it")
+                );
+            }
+            Opening::Nothing if is_last && batch_from(&contents, 0, None, 0).is_none() => {
+                self.directory.remove(&name).map_err(|error| failed(&error))?;
+                return Ok(None);
+            }
+            Opening::Nothing => return Err(self.damaged(format!("{name} is damaged at byte 0"))),
+        };
+        let (next_batch, next_record) = (header.first_batch, header.first_record);
+        let (end, last_batch) = (HEADER_BYTES, None);
+        Ok(Some(Read { name, file, bytes: contents, header, end, last_batch, next_batch, next_record }))
+    }
+
+    /// That a file goes on where the one before it ends.
+    fn check_follows(&self, before: Option<&Read>, read: &Read) -> Result<()> {
+        let Some(before) = before else { return Ok(()) };
+        let FileHeader { log, first_batch, first_record, previous_end } = read.header;
+        if log != before.header.log {
+            return Err(self.damaged(format!("{} and {} are of different logs", before.name, read.name)));
+        }
+        let is_whole = u64_from(before.end) == previous_end
+            && (before.next_batch, before.next_record) == (first_batch, first_record);
+        match is_whole {
+            true => Ok(()),
+            false => Err(self.damaged(format!("{} is damaged at byte {}", before.name, before.end))),
+        }
+    }
+
+    /// Goes through the batches of a file, up to its end or the first that is damaged.
+    fn batches(&mut self, mut read: Read) -> Result<Read> {
+        while let Some((header, payload)) = whole_batch(&read.bytes, read.end) {
+            if (header.log, header.batch) != (read.header.log, read.next_batch) {
+                break;
+            }
+            let Some(records) = records(payload, header.records) else { break };
+            for record in records {
+                if read.next_record >= self.from {
+                    (self.sink)(read.next_record, record)?;
+                    self.recovered.records += 1;
+                }
+                read.next_record += 1;
+            }
+            read.last_batch = Some(read.end);
+            read.end += usize_saturating(header.whole_bytes());
+            read.next_batch += 1;
+        }
+        Ok(read)
+    }
+
+    /// Clears what is left of a torn batch behind the last whole one, and writes that one again: if its sync failed, reads
+    /// show it although it is not on the device.
+    fn mend_end(&mut self, read: &Read) -> Result<()> {
+        let Read { name, file, bytes, end, last_batch, .. } = read;
+        if let Some(at) = batch_from(bytes, *end, Some(read.header.log), read.next_batch + 1) {
+            let damaged =
+                self.damaged(format!("{name} is damaged at byte {end}: a whole batch follows at {at}"));
+            return Err(damaged);
+        }
+        let rest = bytes[*end..].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let mended = || {
+            file.write_at(&bytes[..HEADER_BYTES], 0)?;
+            if let Some(last) = last_batch {
+                file.write_at(&bytes[*last..*end], u64_from(*last))?;
+            }
+            file.write_at(&vec![0; rest], u64_from(*end))?;
+            file.sync()?;
+            self.directory.sync()
+        };
+        mended().map_err(|error| failed(self.directory, "mend", name, &error))?;
+        if rest > 0 {
+            let (file, offset, bytes) = (name.clone(), u64_from(*end), u64_from(rest));
+            self.recovered.dropped = Some(Dropped { file, offset, bytes });
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, what: String) -> Error {
+        let message = format!("the log of {} is damaged: {what}", self.directory.describe());
+        Error::corrupt(message).advise("restore the directory from a backup; changes since then are lost")
+    }
+}
+
+/// The batch at an offset, if it is whole.
+fn whole_batch(bytes: &[u8], at: usize) -> Option<(BatchHeader, &[u8])> {
+    let rest = bytes.get(at..)?;
+    let header = BatchHeader::decode(rest)?;
+    let payload = rest.get(BATCH_HEADER_BYTES..)?.get(..header.bytes as usize)?;
+    (usize_saturating(header.whole_bytes()) <= rest.len() && crc32fast::hash(payload) == header.checksum)
+        .then_some((header, payload))
+}
+
+/// The offset of a header of a batch, of the log and at least of this number, from `from` on.
+fn batch_from(bytes: &[u8], from: usize, log: Option<u64>, number: u64) -> Option<usize> {
+    let is_batch = |at: &usize| {
+        let header = BatchHeader::decode(&bytes[*at..]);
+        header.is_some_and(|header| log.is_none_or(|log| log == header.log) && header.batch >= number)
+    };
+    (from..bytes.len()).step_by(SECTOR_BYTES).find(is_batch)
+}

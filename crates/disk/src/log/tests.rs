@@ -1,0 +1,302 @@
+//! The log against a list of records, through crashes, failures and damage.
+
+use super::*;
+use crate::simulated::{Faults, Random, SimulatedDirectory};
+use farpool_model::ErrorKind;
+
+const FILE_BYTES: u64 = 64 << 10;
+
+fn open(directory: &Arc<SimulatedDirectory>, from: u64) -> Result<(Log, Vec<Vec<u8>>, Recovered)> {
+    let mut records = Vec::new();
+    let mut sink = |number: u64, record: &[u8]| {
+        assert_eq!(number, from + u64_from(records.len()));
+        records.push(record.to_vec());
+        Ok(())
+    };
+    let directory = Arc::clone(directory) as Arc<dyn Directory>;
+    let (log, recovered) = Log::open_sized(directory, FILE_BYTES, 7, from, &mut sink)?;
+    assert_eq!(recovered.records, u64_from(records.len()));
+    Ok((log, records, recovered))
+}
+
+/// What a log should have.
+struct Model {
+    directory: Arc<SimulatedDirectory>,
+    log: Option<Log>,
+    records: Vec<Vec<u8>>,
+    /// Number of the first records that must be there.
+    durable: usize,
+    /// Number of the first record that is still needed.
+    from: usize,
+    may_fail: bool,
+}
+
+impl Model {
+    fn new() -> Model {
+        let directory = SimulatedDirectory::new();
+        let log = Some(open(&directory, 0).unwrap().0);
+        Model { directory, log, records: Vec::new(), durable: 0, from: 0, may_fail: false }
+    }
+
+    fn log(&self) -> &Log {
+        self.log.as_ref().unwrap()
+    }
+
+    fn step(&mut self, random: &mut Random) {
+        match random.below(100) {
+            0..60 => self.append(random),
+            60..80 => self.commit(random),
+            80..86 => self.forget(random),
+            86..90 => {
+                self.directory.set_faults(Faults { fails_after: Some(random.below(6)), capacity: None });
+                self.may_fail = true;
+            }
+            90..94 => self.close(),
+            94..97 => {
+                self.log = None;
+                self.directory.crash(random.next());
+                self.reopen();
+            }
+            _ => {
+                self.log = None;
+                self.reopen();
+            }
+        }
+    }
+
+    fn append(&mut self, random: &mut Random) {
+        let longest = [10, 1000, FILE_BYTES / 4][random.below(3) as usize];
+        let record: Vec<u8> = (0..random.below(longest)).map(|_| random.next() as u8).collect();
+        match self.log().append(&record, Urgency::Normal) {
+            Ok(number) => {
+                assert_eq!(number, u64_from(self.records.len()));
+                self.records.push(record);
+            }
+            Err(error) => assert!(self.may_fail, "{error}"),
+        }
+    }
+
+    fn commit(&mut self, random: &mut Random) {
+        let Some(last) = self.records.len().checked_sub(1) else { return };
+        let number = last - random.below(3.min(u64_from(last) + 1)) as usize;
+        match self.log().commit(u64_from(number)) {
+            Ok(()) => self.durable = self.durable.max(number + 1),
+            Err(error) => assert!(self.may_fail, "{error}"),
+        }
+    }
+
+    fn forget(&mut self, random: &mut Random) {
+        self.from = self.from.max(random.below(u64_from(self.durable) + 1) as usize);
+        if let Err(error) = self.log().forget_before(u64_from(self.from)) {
+            assert!(self.may_fail, "{error}");
+        }
+    }
+
+    fn close(&mut self) {
+        let closed = self.log.take().unwrap().close();
+        match closed {
+            Ok(()) => self.durable = self.records.len(),
+            Err(error) => assert!(self.may_fail, "{error}"),
+        }
+        self.reopen();
+    }
+
+    fn reopen(&mut self) {
+        self.directory.set_faults(Faults::default());
+        let (log, found, _) = open(&self.directory, u64_from(self.from)).unwrap();
+        let found_end = self.from + found.len();
+        assert!(found_end >= self.durable, "{found_end} records of {} that were committed", self.durable);
+        assert!(found == self.records[self.from..found_end], "other records");
+        assert_eq!(log.next_record(), u64_from(found_end));
+        self.records.truncate(found_end);
+        // Whoever opened it acts on what it found.
+        self.durable = found_end;
+        (self.log, self.may_fail) = (Some(log), false);
+    }
+}
+
+#[test]
+fn what_was_committed_is_found_again() {
+    for seed in 0..400 {
+        let mut random = Random(seed);
+        let mut model = Model::new();
+        for _ in 0..150 {
+            model.step(&mut random);
+        }
+        model.log = None;
+        model.directory.crash(seed);
+        model.reopen();
+    }
+}
+
+/// A log of some batches in several files, and its records.
+fn filled(batches: usize) -> (Arc<SimulatedDirectory>, Log, Vec<Vec<u8>>) {
+    let directory = SimulatedDirectory::new();
+    let log = open(&directory, 0).unwrap().0;
+    let mut records = Vec::new();
+    for batch in 0..batches {
+        for i in 0..=batch % 3 {
+            records.push(vec![batch as u8; 700 * i + 30_000 * (batch % 2)]);
+            log.append(records.last().unwrap(), Urgency::Normal).unwrap();
+        }
+        log.commit(u64_from(records.len() - 1)).unwrap();
+    }
+    (directory, log, records)
+}
+
+#[test]
+fn damage_is_an_error_that_names_the_place() {
+    let (directory, log, records) = filled(7);
+    log.close().unwrap();
+    let names = directory.names().unwrap();
+    assert!(names.len() >= 3, "{names:?}");
+    let (mut wrong, mut harmless) = (0, 0);
+    for name in &names {
+        let bytes = directory.open(name).unwrap().bytes().unwrap() as usize;
+        for offset in (0..bytes).step_by(7) {
+            directory.flip(name, offset, 1 << (offset % 8));
+            match open(&directory, 0) {
+                Ok((_, found, _)) => {
+                    assert!(found == records, "{name} at {offset}");
+                    harmless += 1;
+                }
+                Err(error) => {
+                    let is_told = matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Invalid);
+                    assert!(is_told && error.message.contains("log-"), "{error}");
+                    wrong += 1;
+                }
+            }
+            // A log that was opened may have mended its end.
+            directory.flip(name, offset, 1 << (offset % 8));
+            if open(&directory, 0).is_err() {
+                directory.flip(name, offset, 1 << (offset % 8));
+                assert!(open(&directory, 0).unwrap().1 == records);
+            }
+        }
+    }
+    assert!(wrong > 10_000 && harmless > 1000, "{wrong} {harmless}");
+}
+
+#[test]
+fn a_missing_file_is_an_error() {
+    let (directory, log, _) = filled(7);
+    log.close().unwrap();
+    let names = directory.names().unwrap();
+    directory.remove(&names[1]).unwrap();
+    let error = open(&directory, 0).unwrap_err();
+    assert!(error.kind == ErrorKind::Corrupt && error.message.contains(&names[1]), "{error}");
+    directory.remove(&names[0]).unwrap();
+    let error = open(&directory, 0).unwrap_err();
+    assert!(error.message.contains("begins with record"), "{error}");
+    names.iter().skip(2).for_each(|name| directory.remove(name).unwrap());
+    assert!(open(&directory, 3).unwrap_err().message.contains("is missing"));
+}
+
+#[test]
+fn a_torn_end_is_dropped_and_told() {
+    let (directory, log, records) = filled(2);
+    drop(log);
+    let name = directory.names().unwrap().pop().unwrap();
+    // Within the last batch.
+    let file = directory.open(&name).unwrap();
+    let mut contents = vec![0; file.bytes().unwrap() as usize];
+    file.read_at(&mut contents, 0).unwrap();
+    let last = contents.iter().rposition(|byte| *byte != 0).unwrap();
+    directory.flip(&name, last, 2);
+    let (_, found, recovered) = open(&directory, 0).unwrap();
+    assert!(found == records[..records.len() - 1], "{} of {} records", found.len(), records.len());
+    let dropped = recovered.dropped.unwrap();
+    assert_eq!((&dropped.file, dropped.offset + dropped.bytes), (&name, u64_from(last) + 1));
+    let (_, found, recovered) = open(&directory, 0).unwrap();
+    assert_eq!((found.len(), recovered.dropped), (records.len() - 1, None));
+}
+
+#[test]
+fn a_full_disk_still_takes_what_frees_space() {
+    let directory = SimulatedDirectory::new();
+    let log = open(&directory, 0).unwrap().0;
+    directory.set_faults(Faults { fails_after: None, capacity: Some(FILE_BYTES + FILE_BYTES / 2) });
+    let record = vec![1; 200];
+    let full = loop {
+        match log.append(&record, Urgency::Normal) {
+            Ok(number) => log.commit(number).unwrap(),
+            Err(error) => break error,
+        }
+    };
+    assert!(full.kind == ErrorKind::OverLimit && full.message.contains("log-"), "{full}");
+    let number = log.append(b"drop", Urgency::FreesSpace).unwrap();
+    log.commit(number).unwrap();
+    log.append(&record, Urgency::Normal).unwrap_err();
+    directory.set_faults(Faults::default());
+    let after = log.append(&record, Urgency::Normal).unwrap();
+    log.commit(after).unwrap();
+    log.forget_before(after).unwrap();
+    assert_eq!(directory.names().unwrap().len(), 1);
+    drop(log);
+    assert_eq!(open(&directory, after).unwrap().1, [record]);
+}
+
+#[test]
+fn nothing_is_acknowledged_after_a_sync_that_failed() {
+    let (directory, log, records) = filled(1);
+    let number = log.append(b"more", Urgency::Normal).unwrap();
+    // The write passes, the sync does not.
+    directory.set_faults(Faults { fails_after: Some(1), capacity: None });
+    let error = log.commit(number).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
+    directory.set_faults(Faults::default());
+    assert_eq!(log.commit(number).unwrap_err(), error);
+    log.append(b"again", Urgency::FreesSpace).unwrap_err();
+    log.commit(0).unwrap();
+    drop(log);
+    // Reads show the record although the device has it not; once it was found it stays.
+    let (log, found, _) = open(&directory, 0).unwrap();
+    assert_eq!(found.len(), records.len() + 1);
+    drop(log);
+    directory.crash(3);
+    assert_eq!(open(&directory, 0).unwrap().1, found);
+}
+
+#[test]
+fn what_cannot_be_recorded_is_refused() {
+    let (_, log, records) = filled(1);
+    let error = log.append(&vec![0; limits::LOG_RECORD_BYTES_MAX + 1], Urgency::Normal).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OverLimit);
+    assert_eq!(log.commit(u64_from(records.len())).unwrap_err().kind, ErrorKind::Invalid);
+}
+
+#[test]
+fn a_format_of_another_version_is_told() {
+    let directory = SimulatedDirectory::new();
+    let name = file_name(1);
+    let mut header = FileHeader { log: 1, first_batch: 1, first_record: 0, previous_end: 0 }.encode();
+    header[8] = 99;
+    let checksum = crc32fast::hash(&header[..48]);
+    header[48..52].copy_from_slice(&checksum.to_le_bytes());
+    directory.create(&name).unwrap().write_at(&header, 0).unwrap();
+    let error = open(&directory, 0).unwrap_err();
+    assert!(error.kind == ErrorKind::Invalid && error.message.contains("format 99"), "{error}");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "several threads commit")]
+fn threads_share_batches() {
+    let directory = SimulatedDirectory::new();
+    let log = open(&directory, 0).unwrap().0;
+    let commit = |thread: u8| {
+        for i in 0..200_u8 {
+            let number = log.append(&[thread, i], Urgency::Normal).unwrap();
+            log.commit(number).unwrap();
+        }
+    };
+    std::thread::scope(|scope| (0..8).for_each(|thread| drop(scope.spawn(move || commit(thread)))));
+    assert_eq!(log.next_record(), 1600);
+    drop(log);
+    directory.crash(1);
+    let found = open(&directory, 0).unwrap().1;
+    for thread in 0..8 {
+        let own: Vec<u8> =
+            found.iter().filter(|record| record[0] == thread).map(|record| record[1]).collect();
+        assert_eq!(own, (0..200).collect::<Vec<u8>>());
+    }
+}

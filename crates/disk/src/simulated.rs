@@ -1,0 +1,288 @@
+//! A directory in memory that loses power, runs full and fails: for tests and the simulation.
+//!
+//! A crash keeps of each sector that was written since the last sync of its file the old bytes, the new ones, or a mix of
+//! both, and of each creation, rename and removal since the last sync of the directory either side, all drawn from a
+//! seed. A sync that fails loses the writes that it was to make durable, although reads still show them.
+
+use crate::files::{Directory, File};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+
+/// Bytes that a device writes at once.
+const SECTOR_BYTES: usize = 512;
+
+/// What goes wrong in a [`SimulatedDirectory`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// The number of writes and syncs until one fails with an input/output error; `None` if none does.
+    pub fails_after: Option<u64>,
+    /// Bytes that all files may have together, reserved ones included.
+    pub capacity: Option<u64>,
+}
+
+/// See the file's comment. Clones of the `Arc` are the same directory.
+#[derive(Debug)]
+pub struct SimulatedDirectory {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By number of the file.
+    files: BTreeMap<u64, Contents>,
+    /// Names as calls see them, and as the last sync left them.
+    names: BTreeMap<String, u64>,
+    durable_names: BTreeMap<String, u64>,
+    files_made: u64,
+    faults: Faults,
+    /// Counts crashes: handles of before a crash fail.
+    life: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Contents {
+    /// As reads see it, and as it is on the device.
+    bytes: Vec<u8>,
+    durable: Vec<u8>,
+    /// Sectors that the next sync writes, by index. A sync that fails forgets them.
+    dirty: BTreeSet<usize>,
+}
+
+impl SimulatedDirectory {
+    /// An empty directory.
+    pub fn new() -> Arc<SimulatedDirectory> {
+        Arc::new(SimulatedDirectory { state: Arc::default() })
+    }
+
+    /// Sets what goes wrong from now on.
+    pub fn set_faults(&self, faults: Faults) {
+        self.state.lock().faults = faults;
+    }
+
+    /// Loses power and comes back. Files that were open before fail from now on.
+    pub fn crash(&self, seed: u64) {
+        let mut random = Random(seed);
+        let mut state = self.state.lock();
+        let State { files, names, durable_names, life, faults, .. } = &mut *state;
+        *life += 1;
+        faults.fails_after = None;
+        let mut kept = durable_names.clone();
+        for name in names.keys().chain(durable_names.keys()) {
+            if random.below(2) == 0 {
+                match names.get(name) {
+                    Some(file) => kept.insert(name.clone(), *file),
+                    None => kept.remove(name),
+                };
+            }
+        }
+        files.values_mut().for_each(|file| file.crash(&mut random));
+        files.retain(|number, _| kept.values().any(|kept| kept == number));
+        *names = kept.clone();
+        *durable_names = kept;
+    }
+
+    /// Inverts the bits of `mask` in one byte of a file, on the device and in the cache.
+    ///
+    /// # Panics
+    /// Where there is no such byte.
+    pub fn flip(&self, name: &str, offset: usize, mask: u8) {
+        let mut state = self.state.lock();
+        let number = state.names[name];
+        let file = state.files.get_mut(&number).expect("a name is one of a file");
+        file.bytes[offset] ^= mask;
+        file.durable[offset] ^= mask;
+    }
+}
+
+impl Contents {
+    fn crash(&mut self, random: &mut Random) {
+        let bytes = if random.below(2) == 0 { self.bytes.len() } else { self.durable.len() };
+        self.durable.resize(bytes, 0);
+        for sector in std::mem::take(&mut self.dirty) {
+            let bytes = match random.below(4) {
+                0 => 0,
+                1 => random.below(SECTOR_BYTES as u64) as usize,
+                _ => SECTOR_BYTES,
+            };
+            self.write_back(sector, bytes);
+        }
+        self.bytes.clone_from(&self.durable);
+    }
+
+    fn write(&mut self, bytes: &[u8], offset: usize) {
+        let end = offset + bytes.len();
+        self.bytes[offset..end].copy_from_slice(bytes);
+        self.dirty.extend(offset / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES));
+    }
+
+    fn sync(&mut self) {
+        self.durable.resize(self.bytes.len(), 0);
+        std::mem::take(&mut self.dirty).into_iter().for_each(|sector| self.write_back(sector, SECTOR_BYTES));
+    }
+
+    /// Copies the first `bytes` of a sector to the device, as far as the file reaches there.
+    fn write_back(&mut self, sector: usize, bytes: usize) {
+        let start = sector * SECTOR_BYTES;
+        let end = (start + bytes).min(self.bytes.len()).min(self.durable.len());
+        if start < end {
+            self.durable[start..end].copy_from_slice(&self.bytes[start..end]);
+        }
+    }
+}
+
+impl State {
+    /// Fails where a fault is due.
+    fn write(&mut self) -> io::Result<()> {
+        match &mut self.faults.fails_after {
+            Some(0) => Err(io::Error::other("simulated failure of the device")),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn grow(&mut self, number: u64, bytes: usize) -> io::Result<()> {
+        let used: usize = self.files.values().map(|file| file.bytes.len()).sum();
+        let file = self.files.get_mut(&number).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        let more = bytes.saturating_sub(file.bytes.len());
+        if self.faults.capacity.is_some_and(|capacity| (used + more) as u64 > capacity) && more > 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let bytes = bytes.max(file.bytes.len());
+        file.bytes.resize(bytes, 0);
+        Ok(())
+    }
+}
+
+impl Directory for SimulatedDirectory {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let mut state = self.state.lock();
+        if state.names.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let number = state.files_made;
+        state.files_made += 1;
+        state.files.insert(number, Contents::default());
+        state.names.insert(name.to_string(), number);
+        Ok(Arc::new(SimulatedFile { state: self.state.clone(), number, life: state.life }))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let state = self.state.lock();
+        let number = *state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Arc::new(SimulatedFile { state: self.state.clone(), number, life: state.life }))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.state.lock();
+        let number = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.names.insert(to.to_string(), number);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.names.remove(name).map(|_| ()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        Ok(self.state.lock().names.keys().cloned().collect())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.write()?;
+        state.durable_names = state.names.clone();
+        // Space of files that have no name any more is free.
+        let State { files, names, .. } = &mut *state;
+        files.retain(|number, _| names.values().any(|named| named == number));
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        "a simulated directory".to_string()
+    }
+}
+
+#[derive(Debug)]
+struct SimulatedFile {
+    state: Arc<Mutex<State>>,
+    number: u64,
+    life: u64,
+}
+
+impl SimulatedFile {
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
+        let mut state = self.state.lock();
+        if state.life != self.life {
+            return Err(io::Error::other("the machine lost power since the file was opened"));
+        }
+        act(&mut state)
+    }
+
+    fn contents<'a>(&self, state: &'a mut State) -> io::Result<&'a mut Contents> {
+        state.files.get_mut(&self.number).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl File for SimulatedFile {
+    fn bytes(&self) -> io::Result<u64> {
+        self.with(|state| Ok(self.contents(state)?.bytes.len() as u64))
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.with(|state| {
+            let bytes = &self.contents(state)?.bytes;
+            let range = offset as usize..offset as usize + buffer.len();
+            buffer.copy_from_slice(bytes.get(range).ok_or(io::ErrorKind::UnexpectedEof)?);
+            Ok(())
+        })
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.with(|state| {
+            state.write()?;
+            let offset = offset as usize;
+            state.grow(self.number, offset + bytes.len())?;
+            self.contents(state)?.write(bytes, offset);
+            Ok(())
+        })
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        self.with(|state| state.grow(self.number, bytes as usize))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.with(|state| {
+            let synced = state.write();
+            let contents = self.contents(state)?;
+            match &synced {
+                Ok(()) => contents.sync(),
+                Err(_) => contents.dirty.clear(),
+            }
+            synced
+        })
+    }
+}
+
+/// SplitMix64 (G. Steele et al., *Fast Splittable Pseudorandom Number Generators*, OOPSLA 2014).
+pub(crate) struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number less than `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
