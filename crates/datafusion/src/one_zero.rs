@@ -1,6 +1,6 @@
 //! Makes 0.0 and -0.0 one value, as in SQL, where DataFusion's operators compare floats by their bits: in
 //! keys of a window (`PARTITION BY`, `ORDER BY`), in aggregates of distinct values, and in `nullif`,
-//! `CASE x WHEN …` and `IN` with a list ([`compared`]). Groups, joins, DISTINCT and `=` compare values
+//! `CASE x WHEN …` and `IN` with a list (`compared.rs`). Groups, joins, DISTINCT and `=` compare values
 //! already.
 //!
 //! The optimizer rule runs last: by then an aggregation of a single column's distinct values has become a
