@@ -279,13 +279,29 @@ fn a_format_of_another_version_is_told() {
 }
 
 #[test]
+fn a_file_full_of_marks_takes_records_in_another() {
+    let directory = SimulatedDirectory::new();
+    for _ in 0..FILE_BYTES / 512 + 10 {
+        open(&directory, 0).unwrap().0.close().unwrap();
+    }
+    let log = open(&directory, 0).unwrap().0;
+    log.commit(log.append(b"one", Urgency::Normal).unwrap()).unwrap();
+    drop(log);
+    assert_eq!(open(&directory, 0).unwrap().1, [b"one"]);
+    assert_eq!(directory.names().unwrap().len(), 2);
+}
+
+#[test]
 #[expect(clippy::disallowed_methods, reason = "several threads commit")]
 fn threads_share_batches() {
     let directory = SimulatedDirectory::new();
     let log = open(&directory, 0).unwrap().0;
     let commit = |thread: u8| {
+        let mut random = Random(u64::from(thread));
         for i in 0..200_u8 {
-            let number = log.append(&[thread, i], Urgency::Normal).unwrap();
+            let mut record = vec![thread, i];
+            record.resize(2 + random.below(6000) as usize, 0);
+            let number = log.append(&record, Urgency::Normal).unwrap();
             log.commit(number).unwrap();
         }
     };
@@ -298,5 +314,8 @@ fn threads_share_batches() {
         let own: Vec<u8> =
             found.iter().filter(|record| record[0] == thread).map(|record| record[1]).collect();
         assert_eq!(own, (0..200).collect::<Vec<u8>>());
+    }
+    for name in directory.names().unwrap() {
+        assert_eq!(directory.open(&name).unwrap().bytes().unwrap(), FILE_BYTES, "{name}");
     }
 }

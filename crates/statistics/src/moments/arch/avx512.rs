@@ -23,8 +23,7 @@ pub(super) unsafe fn byte_sums(matrix: &Bytes, to: &mut [u32]) {
     }
 }
 
-/// Interleaves the bytes of each group of 16 columns and line of 64 rows by quads of four rows: the quads of
-/// all 16 columns for the first four rows, then those for the next four rows.
+/// As [`super::avx2::interleave`].
 ///
 /// # Safety
 /// The processor has AVX-512.

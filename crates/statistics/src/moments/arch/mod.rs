@@ -8,6 +8,8 @@
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx;
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod portable;
 
@@ -64,6 +66,8 @@ impl Level {
                 // SAFETY: a level is made only where the processor has its instructions.
                 unsafe { avx512::interleave(matrix) }
             }
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2 => avx2::interleave(matrix),
             _ => {}
         }
     }
@@ -90,6 +94,11 @@ impl Level {
             Instructions::Avx512 => {
                 // SAFETY: a level is made only where the processor has its instructions; the rest as above.
                 unsafe { avx512::byte_products(matrix, sums, (left, right), to, width) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2 => {
+                // SAFETY: as above.
+                unsafe { avx2::byte_products(matrix, (left, right), to, width) }
             }
             _ => self.run(portable::ByteProducts { matrix, left, right, to, width }),
         }

@@ -1,0 +1,86 @@
+//! AVX2: bytes are widened to 16 bits, and one instruction multiplies and adds two rows of eight columns.
+
+use crate::moments::matrix::{Bytes, GROUP, LINE};
+use std::arch::x86_64::*;
+use std::ops::Range;
+
+/// Columns on the left of a tile of products: with 16 on the right, its sums take half of the registers.
+const TILE: usize = 4;
+
+/// Numbers of 32 bits in a register.
+const NUMBERS: usize = 8;
+
+/// Interleaves the bytes of each group of 16 columns and line of 64 rows by quads of four rows: the quads of all 16
+/// columns for the first four rows, then those for the next four rows.
+pub(super) fn interleave(matrix: &mut Bytes) {
+    let (stride, group_stride, lines) = (matrix.stride(), matrix.group_stride(), matrix.lines());
+    let (plain, interleaved) = matrix.both_mut();
+    for (group, to) in interleaved.chunks_exact_mut(group_stride).enumerate() {
+        for (line, to) in to.as_chunks_mut::<{ GROUP * LINE }>().0[..lines].iter_mut().enumerate() {
+            for column in 0..GROUP {
+                let from = &plain[(group * GROUP + column) * stride + line * LINE..][..LINE];
+                let to = to[4 * column..].chunks_mut(LINE);
+                from.as_chunks::<4>().0.iter().zip(to).for_each(|(from, to)| to[..4].copy_from_slice(from));
+            }
+        }
+    }
+}
+
+/// Products of columns of bytes.
+///
+/// # Safety
+/// The processor has AVX2; the ranges and the room were checked; the matrix is interleaved.
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn byte_products(
+    matrix: &Bytes,
+    (left, right): (Range<usize>, Range<usize>),
+    to: &mut [u32],
+    width: usize,
+) {
+    for i in left.clone().step_by(TILE) {
+        for j in right.clone().step_by(GROUP) {
+            let at = &mut to[(i - left.start) * width + j - right.start..];
+            // SAFETY: the caller's promise.
+            unsafe { byte_tile(matrix, i, j / GROUP, at, width) }
+        }
+    }
+}
+
+/// Computes the products of 4 columns from `i` on with those of a group. Of each quad of rows the even and the odd bytes
+/// are widened apart, which takes a mask and a shift.
+///
+/// # Safety
+/// As [`byte_products`].
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn byte_tile(matrix: &Bytes, i: usize, group: usize, to: &mut [u32], width: usize) {
+    let mut tile = [[_mm256_setzero_si256(); 2]; TILE];
+    let left: [&[u8]; TILE] = std::array::from_fn(|k| matrix.column(i + k));
+    let right = matrix.interleaved(group);
+    let low_bytes = _mm256_set1_epi16(0xff);
+    for quad in 0..matrix.lines() * LINE / 4 {
+        // SAFETY: a column has 4 bytes for each quad, a group 64.
+        unsafe {
+            let right: [__m256i; 2] =
+                std::array::from_fn(|n| _mm256_loadu_si256(right.as_ptr().add(64 * quad + 32 * n).cast()));
+            let even = right.map(|right| _mm256_and_si256(right, low_bytes));
+            let odd = right.map(|right| _mm256_srli_epi16::<8>(right));
+            for k in 0..TILE {
+                let left = _mm256_set1_epi32(left[k].as_ptr().add(4 * quad).cast::<i32>().read_unaligned());
+                let left = (_mm256_and_si256(left, low_bytes), _mm256_srli_epi16::<8>(left));
+                for n in 0..2 {
+                    let products = (_mm256_madd_epi16(left.0, even[n]), _mm256_madd_epi16(left.1, odd[n]));
+                    let products = _mm256_add_epi32(products.0, products.1);
+                    tile[k][n] = _mm256_add_epi32(tile[k][n], products);
+                }
+            }
+        }
+    }
+    for (k, tile) in tile.iter().enumerate() {
+        for (n, tile) in tile.iter().enumerate() {
+            let to = &mut to[k * width + n * NUMBERS..][..NUMBERS];
+            // SAFETY: 8 numbers are 32 bytes.
+            unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), *tile) };
+        }
+    }
+}
