@@ -96,7 +96,6 @@ pub(crate) fn failed(directory: &dyn Directory, doing: &str, name: &str, error: 
     let failed = Error::new(kind, format!("cannot {doing} {name} in {}: {error}", directory.describe()));
     match kind {
         ErrorKind::OverLimit => failed.advise("free space on that disk, or drop tables"),
-        _ => failed
-            .advise("look at the disk and the system's log; nothing that was acknowledged depends on this"),
+        _ => failed.advise("look at the disk and the system's log"),
     }
 }

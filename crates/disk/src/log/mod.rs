@@ -253,7 +253,12 @@ impl Log {
     /// Removes the oldest file, durably: if several removals were under way, a loss of power could keep an older one.
     fn remove_oldest(&self, writer: &mut Writer) -> Result<()> {
         let name = writer.files[0].name();
-        let removed = self.directory.remove(&name).and_then(|()| self.directory.sync());
+        let removed = match self.directory.remove(&name) {
+            // The sync behind an earlier removal failed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        };
+        let removed = removed.and_then(|()| self.directory.sync());
         removed.map_err(|error| failed(&*self.directory, "remove", &name, &error))?;
         writer.files.remove(0);
         Ok(())

@@ -279,6 +279,17 @@ fn a_format_of_another_version_is_told() {
 }
 
 #[test]
+fn a_removal_whose_sync_failed_is_done_again() {
+    let (directory, log, records) = filled(7);
+    let last = u64_from(records.len() - 1);
+    directory.set_faults(Faults { fails_after: Some(0), capacity: None });
+    assert_eq!(log.forget_before(last).unwrap_err().kind, ErrorKind::Unavailable);
+    directory.set_faults(Faults::default());
+    log.forget_before(last).unwrap();
+    assert_eq!(directory.names().unwrap().len(), 1);
+}
+
+#[test]
 fn a_file_full_of_marks_takes_records_in_another() {
     let directory = SimulatedDirectory::new();
     for _ in 0..FILE_BYTES / 512 + 10 {
