@@ -157,11 +157,10 @@ impl Session {
 
     /// Decrypts what has been read, after reading more if there is nothing.
     fn receive(&mut self, socket: &dyn Socket) -> Result<(), Fault> {
-        if self.incoming.is_empty() {
-            self.fill(socket)?;
-        }
-        let decrypted = self.decrypt();
-        // Some protocol messages need a reply: what cannot be written now is sent with the next bytes.
+        let filled = if self.incoming.is_empty() { self.fill(socket) } else { Ok(()) };
+        let decrypted = filled.and_then(|()| self.decrypt());
+        // Some protocol messages need a reply, and the end may not have left yet: what cannot be written now is sent with
+        // the next bytes.
         drop(self.flush(socket));
         decrypted
     }

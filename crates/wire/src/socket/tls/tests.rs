@@ -153,6 +153,31 @@ proptest! {
 }
 
 #[test]
+fn an_end_that_finds_no_room_is_sent_later() {
+    let (left, right) = pair(3000);
+    let mut sent = 0;
+    // Until the socket is full, and so is what may wait to be encrypted.
+    while let Ok(written) = left.try_write_vectored(&[IoSlice::new(&[7; 1000])]) {
+        sent += written;
+    }
+    left.end_writing().unwrap();
+    let mut received = 0;
+    for _ in 0..100_000 {
+        match read(&right, 100) {
+            Ok(bytes) if bytes.is_empty() => {
+                assert!(received >= sent, "{received} bytes of {sent}");
+                return;
+            }
+            Ok(bytes) => received += bytes.len(),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+        // Nothing comes from the other side, and what waits leaves all the same.
+        assert_eq!(read(&left, 1).unwrap_err().kind(), ErrorKind::WouldBlock);
+    }
+    panic!("the end does not come after {received} bytes");
+}
+
+#[test]
 fn waiting_ends_when_there_is_something_to_read() {
     let (left, right) = pair(ROOM);
     let mut context = Context::from_waker(std::task::Waker::noop());
