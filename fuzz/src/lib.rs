@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod chunk;
+mod data;
 mod datasketches;
 mod histogram;
 mod load;
@@ -23,6 +24,7 @@ mod sketch;
 mod text;
 
 pub use chunk::chunk_decoder;
+pub use data::data_directory;
 pub use datasketches::datasketches_decoder;
 pub use histogram::histogram_decoder;
 pub use load::load_rows;

@@ -30,7 +30,7 @@ pub fn log_reader(data: &[u8]) {
             Ok(())
         };
         let directory = Arc::clone(&directory) as Arc<dyn Directory>;
-        Log::open(directory, 1, 0, &mut keep).map(|(log, _)| (log, records))
+        Log::open(directory, Some(1), 0, &mut keep).map(|(log, _)| (log, records))
     };
     let Ok((log, mut records)) = open() else { return };
     let number = log.append(b"one more", Urgency::Normal).expect("there is room");
@@ -42,7 +42,7 @@ pub fn log_reader(data: &[u8]) {
 }
 
 /// The bytes with right checksums in what looks like a header of a file or a batch (`crates/disk/src/log/format.rs`).
-fn mended(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn mended(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let put = |bytes: &mut [u8], at: usize, checksum: u32| {
         bytes[at..at + 4].copy_from_slice(&checksum.to_le_bytes());

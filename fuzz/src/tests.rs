@@ -60,6 +60,11 @@ fn foreign_sketches() {
 }
 
 #[test]
+fn data_directories() {
+    run_mutations("data_directory", data_directory, MUTATIONS / 20);
+}
+
+#[test]
 fn histograms() {
     run("histogram_decoder", histogram_decoder);
 }
@@ -173,6 +178,7 @@ fn write_the_seeds() {
         ("prepare_and_run", run_seeds()),
         ("native_messages", message_seeds()),
         ("chunk_decoder", chunk_seeds()),
+        ("data_directory", data_seeds()),
         ("load_rows", load_seeds()),
         ("log_reader", log_seeds()),
         ("parcel_decoder", parcel_seeds()),
@@ -213,9 +219,40 @@ fn moments_seeds() -> Vec<Vec<u8>> {
     bytes.collect()
 }
 
+fn data_seeds() -> Vec<Vec<u8>> {
+    let directory = SimulatedDirectory::new();
+    let catalog = crate::data::catalog();
+    catalog.open(Arc::clone(&directory) as Arc<dyn Directory>, 1).unwrap();
+    let name = |name: &str| TableName::new(name).unwrap();
+    let load = |table: &str, mode, rows: &RecordBatch| {
+        let mut load =
+            catalog.begin_load(&TenantName::default(), &name(table), &rows.schema(), mode, None).unwrap();
+        load.push(rows).unwrap();
+        load.commit().unwrap();
+    };
+    let mut seeds = Vec::new();
+    let mut keep = || seeds.push(crate::data::seeds::directory_bytes(&*directory).unwrap());
+    load("t", LoadMode::Create, &rows());
+    load("t", LoadMode::Append, &rows());
+    keep();
+    let changes =
+        [TableChange::Rename(name("u")), TableChange::DropColumn(rows().schema().field(0).name().clone())];
+    catalog.alter_table(&TenantName::default(), &name("t"), &changes).unwrap().wait().unwrap();
+    let view = View::new(name("v"), "select 1").unwrap();
+    catalog.create_view(&TenantName::default(), view, false).unwrap().wait().unwrap();
+    keep();
+    catalog.checkpoint().unwrap();
+    load("few", LoadMode::Create, &rows().slice(0, 1));
+    keep();
+    catalog.drop_table(&TenantName::default(), &name("u")).unwrap().wait().unwrap();
+    catalog.drop_view(&TenantName::default(), &name("v")).unwrap().wait().unwrap();
+    keep();
+    seeds
+}
+
 fn log_seeds() -> Vec<Vec<u8>> {
     let directory = SimulatedDirectory::new();
-    let open = Log::open(Arc::clone(&directory) as Arc<dyn Directory>, 1, 0, &mut |_, _| Ok(()));
+    let open = Log::open(Arc::clone(&directory) as Arc<dyn Directory>, Some(1), 0, &mut |_, _| Ok(()));
     let log = open.unwrap().0;
     for record in [&b"a change"[..], b"", &[7; 700]] {
         log.append(record, Urgency::Normal).unwrap();
@@ -548,7 +585,7 @@ fn chunk_seeds() -> Vec<Vec<u8>> {
         let field = arrow_schema::Field::new("c", column.data_type().clone(), true);
         let schema = Arc::new(arrow_schema::Schema::new(vec![field]));
         let group = encode_row_group(&pool, &TenantName::default(), &schema, &[column]).unwrap();
-        group.chunks[0].to_bytes()
+        crate::chunk::image_bytes(&group.chunks[0].to_image())
     };
     columns.into_iter().map(encode).collect()
 }

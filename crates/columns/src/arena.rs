@@ -11,7 +11,7 @@ use farpool_model::{Result, TenantName};
 use std::sync::Arc;
 
 /// Every buffer starts at a multiple of this: a cache line, and what Arrow recommends.
-const ALIGNMENT: usize = 64;
+pub(crate) const ALIGNMENT: usize = 64;
 
 /// A tenant's access to a pool. Several threads may place chunks at once.
 #[derive(Debug)]
@@ -59,6 +59,20 @@ impl Arena {
             Buffer::from(Bytes::from_owner(lease.slice(start..start + buffer.len())))
         };
         Ok(chunks.into_iter().map(|chunk| Arc::new(chunk.map_buffers(&mut leased))).collect())
+    }
+
+    /// Allocates memory of the pool, has `fill` write it, and returns it with what that returns.
+    ///
+    /// # Errors
+    /// `OverLimit` when the pool or the tenant's quota has not enough memory left; those of `fill`.
+    pub fn read<T>(&self, bytes: usize, fill: impl FnOnce(&mut [u8]) -> Result<T>) -> Result<(Buffer, T)> {
+        if bytes == 0 {
+            return Ok((Buffer::default(), fill(&mut [])?));
+        }
+        let mut extent = self.pool.allocate_piece(&self.tenant, bytes)?;
+        let filled = fill(&mut extent.as_mut_slice()[..bytes])?;
+        let lease = extent.freeze(bytes);
+        Ok((Buffer::from(Bytes::from_owner(lease.slice(0..bytes))), filled))
     }
 
     /// Copies `pieces` to the pool.

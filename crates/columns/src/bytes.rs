@@ -1,16 +1,16 @@
-//! Serialization of a chunk to bytes outside the pool, for a disk or a peer.
+//! Chunks as images: bytes that a disk or a peer keeps and that are read back without encoding anything again.
 //!
-//! Layout, all numbers little-endian: `FPC1`; the type; rows `u32`; whether there are validity bits `u8`, and
-//! the bits; the encoding `u8`; its parts. Buffers and texts are preceded by their length as `u64`. Bounds
-//! and counts are not stored: they are computed again from the values, so that they are always right.
+//! An image has two parts. The *head* is small and says what the chunk is, bounds included; the *data* are the chunk's
+//! buffers, one behind another, each at a multiple of 64 bytes, as they lie in the pool. Layout of the head, all numbers
+//! little-endian: `FPC2`; the type; rows `u32`; NULLs `u32`; size as a plain array `u64`; the bounds; whether there are validity bits
+//! `u8`; the encoding `u8` and its parts. Each buffer takes its length in the head, as `u64`.
 //!
-//! For any bytes, reading returns a chunk on which every operation is sound, or `Corrupt`.
+//! For any bytes, reading returns a chunk on which every operation is sound, or `Corrupt`. Bounds are checked to be
+//! possible, not to be right: whoever keeps an image keeps a checksum of it.
 
-use crate::arena::Arena;
+use crate::arena::{ALIGNMENT, Arena};
 use crate::body::Body;
 use crate::chunk::Chunk;
-use crate::decode::decode;
-use crate::encode::{aligned_copy, encode};
 use crate::ends::Ends;
 use crate::fsst_text::SymbolTable;
 use crate::packed::Packed;
@@ -19,14 +19,16 @@ use crate::type_code;
 use crate::views::Views;
 use crate::zone::ZoneMap;
 use arrow_array::{Array, ArrayRef};
-use arrow_buffer::{BooleanBuffer, ScalarBuffer};
+use arrow_buffer::{BooleanBuffer, Buffer, ScalarBuffer};
 use arrow_schema::DataType;
 use farpool_memory::Pool;
+use farpool_model::cast::{u32_checked, u64_from};
 use farpool_model::limits::{BLOCK_ROWS, ROW_GROUP_ROWS, STRING_BYTES_MAX};
-use farpool_model::{Error, Result, TenantName, schema};
+use farpool_model::{Error, Literal, Result, TenantName, Value, schema};
+use std::cmp::Ordering;
 use std::sync::Arc;
 
-const MAGIC: &[u8; 4] = b"FPC1";
+const MAGIC: &[u8; 4] = b"FPC2";
 
 const CONSTANT: u8 = 0;
 const PLAIN: u8 = 1;
@@ -35,99 +37,181 @@ const DICTIONARY: u8 = 3;
 const PLAIN_BYTES: u8 = 4;
 const FSST: u8 = 5;
 
-impl Chunk {
-    /// Serializes the chunk to bytes that [`Chunk::from_bytes`] reads.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.bytes_encoded() + 256);
-        out.extend_from_slice(MAGIC);
-        type_code::write(self.data_type(), &mut out);
-        out.extend_from_slice(&farpool_model::cast::u32_checked(self.rows()).to_le_bytes());
-        match self.validity_bits() {
-            None => out.push(0),
-            Some(bits) => {
-                out.push(1);
-                write_buffer(bits.inner(), &mut out);
-            }
-        }
-        write_body(&self.body, self.data_type(), &mut out);
-        out
+/// A chunk as bytes; see the comment of this file.
+#[derive(Clone, Debug, Default)]
+pub struct Image {
+    /// The head.
+    pub head: Vec<u8>,
+    buffers: Vec<Buffer>,
+}
+
+impl Image {
+    /// Size of the data, in bytes.
+    pub fn data_bytes(&self) -> usize {
+        self.buffers.iter().map(|buffer| buffer.len().next_multiple_of(ALIGNMENT)).sum()
     }
 
-    /// Reads a chunk and places it in the pool.
+    /// Appends the data to `out`.
+    pub fn write_data(&self, out: &mut Vec<u8>) {
+        for buffer in &self.buffers {
+            out.extend_from_slice(buffer);
+            out.resize(out.len() + buffer.len().next_multiple_of(ALIGNMENT) - buffer.len(), 0);
+        }
+    }
+
+    fn buffer(&mut self, buffer: &Buffer) {
+        self.bytes_of_head(&u64_from(buffer.len()).to_le_bytes());
+        if !buffer.is_empty() {
+            self.buffers.push(buffer.clone());
+        }
+    }
+
+    /// Appends bytes to the head, preceded by their length.
+    fn text(&mut self, bytes: &[u8]) {
+        self.bytes_of_head(&u64_from(bytes.len()).to_le_bytes());
+        self.bytes_of_head(bytes);
+    }
+
+    fn bytes_of_head(&mut self, bytes: &[u8]) {
+        self.head.extend_from_slice(bytes);
+    }
+
+    fn packed(&mut self, packed: &Packed) {
+        self.bytes_of_head(&packed.reference.to_le_bytes());
+        self.bytes_of_head(&packed.max.to_le_bytes());
+        self.buffer(&packed.data);
+    }
+
+    fn views(&mut self, values: &ArrayRef) {
+        let Views { views, data } = Views::of_array(values);
+        self.buffer(views.inner());
+        self.buffer(&data);
+    }
+
+    fn ends(&mut self, ends: &Ends) {
+        self.buffer(&ends.lines);
+        self.packed(&ends.above);
+    }
+
+    fn bound(&mut self, bound: Option<&Literal>) {
+        let Some(bound) = bound else { return self.head.push(0) };
+        self.head.push(1);
+        match bound.value() {
+            // A bound is never NULL.
+            Value::Null => {}
+            Value::Bool(value) => self.head.push(u8::from(*value)),
+            Value::Int(value) => self.bytes_of_head(&value.to_le_bytes()),
+            Value::Float(value) => self.bytes_of_head(&value.to_le_bytes()),
+            Value::Text(text) => self.text(text.as_bytes()),
+            Value::Bytes(bytes) => self.text(bytes),
+        }
+    }
+
+    fn body(&mut self, body: &Body, data_type: &DataType) {
+        match body {
+            Body::Constant { value, .. } => {
+                self.head.push(CONSTANT);
+                self.head.push(u8::from(value.is_null(0)));
+                if value.is_null(0) {
+                } else if schema::is_bytes(data_type) {
+                    self.views(value);
+                } else {
+                    // A fixed-width array of one row has one buffer.
+                    self.text(&value.to_data().buffers()[0].as_slice()[..constant_width(data_type)]);
+                }
+            }
+            Body::Plain { values } => {
+                self.head.push(PLAIN);
+                self.buffer(values);
+            }
+            Body::BitPacked(packed) => {
+                self.head.push(BIT_PACKED);
+                self.packed(packed);
+            }
+            Body::Dictionary { values, codes } => {
+                self.head.push(DICTIONARY);
+                self.views(values);
+                self.packed(codes);
+            }
+            Body::PlainBytes { ends, data } => {
+                self.head.push(PLAIN_BYTES);
+                self.ends(ends);
+                self.buffer(data);
+            }
+            Body::Fsst { table, ends, lengths, data } => {
+                self.head.push(FSST);
+                let (symbols, symbol_lengths) = table.parts();
+                self.text(&symbols);
+                self.text(symbol_lengths);
+                self.ends(ends);
+                self.packed(lengths);
+                self.buffer(data);
+            }
+        }
+    }
+}
+
+impl Chunk {
+    /// Returns the chunk as an image that [`Chunk::from_image`] reads. Shares the chunk's buffers.
+    pub fn to_image(&self) -> Image {
+        let mut image = Image::default();
+        image.bytes_of_head(MAGIC);
+        type_code::write(self.data_type(), &mut image.head);
+        image.bytes_of_head(&u32_checked(self.rows()).to_le_bytes());
+        image.bytes_of_head(&u32_checked(self.null_count()).to_le_bytes());
+        image.bytes_of_head(&u64_from(self.bytes_plain()).to_le_bytes());
+        image.bound(self.zone().min.as_ref());
+        image.bound(self.zone().max.as_ref());
+        match self.validity_bits() {
+            None => image.head.push(0),
+            Some(bits) => {
+                image.head.push(1);
+                image.buffer(bits.inner());
+            }
+        }
+        image.body(&self.body, self.data_type());
+        image
+    }
+
+    /// Reads a chunk from the head and the data of an image. The chunk shares the memory of `data` if that begins at a
+    /// multiple of 64 bytes.
     ///
     /// # Errors
-    /// `Corrupt` when the bytes are not those of a chunk; `OverLimit` when memory is short.
-    pub fn from_bytes(pool: &Arc<Pool>, tenant: &TenantName, bytes: &[u8]) -> Result<Chunk> {
-        let chunk = read_chunk(bytes)?;
-        let arena = Arena::new(Arc::clone(pool), tenant.clone());
-        let placed = arena.place(vec![chunk])?.pop().and_then(Arc::into_inner);
-        placed.ok_or_else(|| Error::internal("a chunk that was just placed is shared"))
+    /// `Corrupt` when the bytes are not those of a chunk.
+    pub fn from_image(head: &[u8], data: &Buffer) -> Result<Chunk> {
+        let copy = (data.as_ptr().align_offset(ALIGNMENT) > 0).then(|| Buffer::from_slice_ref(data));
+        let data = copy.as_ref().unwrap_or(data);
+        let mut reader = Reader::with_data(head, data);
+        let chunk = read_chunk(&mut reader)?;
+        match reader.is_empty() && reader.at == data.len() {
+            true => Ok(chunk),
+            false => Err(Error::corrupt("a chunk with more than its parts")),
+        }
+    }
+
+    /// Returns a chunk in the place of one whose data are lost: its bounds are known, and whoever wants its values gets
+    /// `damage`.
+    ///
+    /// # Errors
+    /// `Corrupt` when the head is not that of a chunk.
+    pub fn from_head(head: &[u8], damage: Error) -> Result<Chunk> {
+        let Opening { data_type, rows, zone, bytes_plain } = read_opening(&mut Reader::new(head))?;
+        let body = Body::Constant { value: arrow_array::new_null_array(&data_type, 1), number: None };
+        Ok(Chunk::new(data_type, rows, None, zone, body, bytes_plain).with_damage(damage))
     }
 }
 
-fn write_buffer(bytes: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
-    out.extend_from_slice(bytes);
-}
-
-fn write_packed(packed: &Packed, out: &mut Vec<u8>) {
-    out.extend_from_slice(&packed.reference.to_le_bytes());
-    out.extend_from_slice(&packed.max.to_le_bytes());
-    write_buffer(&packed.data, out);
-}
-
-fn write_views(values: &ArrayRef, out: &mut Vec<u8>) {
-    let Views { views, data } = Views::of_array(values);
-    write_buffer(views.inner(), out);
-    write_buffer(&data, out);
-}
-
-fn write_ends(ends: &Ends, out: &mut Vec<u8>) {
-    write_buffer(&ends.lines, out);
-    write_packed(&ends.above, out);
-}
-
-fn write_body(body: &Body, data_type: &DataType, out: &mut Vec<u8>) {
-    match body {
-        Body::Constant { value, .. } => {
-            out.push(CONSTANT);
-            out.push(u8::from(value.is_null(0)));
-            if value.is_null(0) {
-            } else if schema::is_bytes(data_type) {
-                write_views(value, out);
-            } else {
-                // A fixed-width array of one row has one buffer.
-                write_buffer(&value.to_data().buffers()[0].as_slice()[..constant_width(data_type)], out);
-            }
-        }
-        Body::Plain { values } => {
-            out.push(PLAIN);
-            write_buffer(values, out);
-        }
-        Body::BitPacked(packed) => {
-            out.push(BIT_PACKED);
-            write_packed(packed, out);
-        }
-        Body::Dictionary { values, codes } => {
-            out.push(DICTIONARY);
-            write_views(values, out);
-            write_packed(codes, out);
-        }
-        Body::PlainBytes { ends, data } => {
-            out.push(PLAIN_BYTES);
-            write_ends(ends, out);
-            write_buffer(data, out);
-        }
-        Body::Fsst { table, ends, lengths, data } => {
-            out.push(FSST);
-            let (symbols, symbol_lengths) = table.parts();
-            write_buffer(&symbols, out);
-            write_buffer(symbol_lengths, out);
-            write_ends(ends, out);
-            write_packed(lengths, out);
-            write_buffer(data, out);
-        }
-    }
+/// Allocates memory of the pool for `tenant`, has `fill` write it, and returns it with what that returns.
+///
+/// # Errors
+/// `OverLimit` when memory is short; those of `fill`.
+pub fn read_into_pool<T>(
+    pool: &Arc<Pool>,
+    tenant: &TenantName,
+    bytes: usize,
+    fill: impl FnOnce(&mut [u8]) -> Result<T>,
+) -> Result<(Buffer, T)> {
+    Arena::new(Arc::clone(pool), tenant.clone()).read(bytes, fill)
 }
 
 /// Size of a fixed-width constant in bytes; a boolean takes one.
@@ -135,14 +219,21 @@ fn constant_width(data_type: &DataType) -> usize {
     data_type.primitive_width().unwrap_or(1)
 }
 
-/// Reads from the front of bytes that may be truncated anywhere.
+/// Reads a head that may be truncated anywhere, and buffers from the data beside it.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
+    data: Option<&'a Buffer>,
+    /// Offset of the next buffer in the data.
+    at: usize,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
-        Reader { bytes }
+        Reader { bytes, data: None, at: 0 }
+    }
+
+    fn with_data(head: &'a [u8], data: &'a Buffer) -> Self {
+        Reader { bytes: head, data: Some(data), at: 0 }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -165,29 +256,63 @@ impl<'a> Reader<'a> {
         Ok(self.array::<1>()?[0])
     }
 
-    pub fn buffer(&mut self) -> Result<&'a [u8]> {
+    /// Reads bytes that are preceded by their length.
+    pub fn text(&mut self) -> Result<&'a [u8]> {
         let length = u64::from_le_bytes(self.array()?);
         self.take(usize::try_from(length).unwrap_or(usize::MAX))
+    }
+
+    /// Takes the next buffer of the data, whose length comes next in the head.
+    fn buffer(&mut self) -> Result<Buffer> {
+        let length = usize::try_from(u64::from_le_bytes(self.array()?)).unwrap_or(usize::MAX);
+        if length == 0 {
+            return Ok(Buffer::default());
+        }
+        let data = self.data.filter(|data| length <= data.len() - self.at);
+        let data = data.ok_or_else(|| Error::corrupt("a chunk that is cut off"))?;
+        let buffer = data.slice_with_length(self.at, length);
+        // The last buffer may end where the data do.
+        self.at = (self.at + length.next_multiple_of(ALIGNMENT)).min(data.len());
+        Ok(buffer)
+    }
+
+    /// Reads a bound of values of a type.
+    fn bound(&mut self, data_type: &DataType) -> Result<Option<Literal>> {
+        if self.byte()? == 0 {
+            return Ok(None);
+        }
+        let value = match data_type {
+            DataType::Boolean => Value::Bool(self.byte()? != 0),
+            DataType::Float32 | DataType::Float64 => Value::Float(f64::from_le_bytes(self.array()?)),
+            DataType::Utf8View => {
+                let text = std::str::from_utf8(self.text()?);
+                Value::Text(text.map_err(|_| Error::corrupt("a bound that is not UTF-8"))?.to_string())
+            }
+            DataType::BinaryView => Value::Bytes(self.text()?.to_vec()),
+            _ => Value::Int(i128::from_le_bytes(self.array()?)),
+        };
+        let literal = Literal::new(value, data_type.clone());
+        literal.map(Some).map_err(|error| Error::corrupt(error.message))
     }
 
     /// Reads and checks a packed sequence of `rows` values.
     fn packed(&mut self, rows: usize) -> Result<Packed> {
         let (reference, max) = (i64::from_le_bytes(self.array()?), i64::from_le_bytes(self.array()?));
         let width = crate::packed::width_of(max.wrapping_sub(reference) as u64);
-        let packed = Packed { reference, max, width, rows, data: aligned_copy(self.buffer()?) };
+        let packed = Packed { reference, max, width, rows, data: self.buffer()? };
         packed.check()?;
         Ok(packed)
     }
 
     /// Reads the ends of `rows` values, which are not checked yet.
     fn ends(&mut self, rows: usize) -> Result<Ends> {
-        let lines = aligned_copy(self.buffer()?);
+        let lines = self.buffer()?;
         Ok(Ends { lines, above: self.packed(rows)? })
     }
 
     /// Reads and checks the values of a dictionary: valid views over their bytes.
     fn views(&mut self, data_type: &DataType) -> Result<Views> {
-        let (views, data) = (aligned_copy(self.buffer()?), aligned_copy(self.buffer()?));
+        let (views, data) = (self.buffer()?, self.buffer()?);
         if !views.len().is_multiple_of(16) || data.len() > CHUNK_BYTES_MAX {
             return Err(Error::corrupt("a dictionary of another length than its values"));
         }
@@ -203,24 +328,41 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads a chunk onto the heap.
-fn read_chunk(bytes: &[u8]) -> Result<Chunk> {
-    let mut reader = Reader::new(bytes);
+/// The part of a head that needs no data.
+struct Opening {
+    data_type: DataType,
+    rows: usize,
+    zone: ZoneMap,
+    bytes_plain: usize,
+}
+
+fn read_opening(reader: &mut Reader<'_>) -> Result<Opening> {
     if reader.take(MAGIC.len())? != MAGIC {
         return Err(Error::corrupt("bytes that are not a chunk"));
     }
-    let data_type = type_code::read(&mut reader)?;
+    let data_type = type_code::read(reader)?;
     let rows = u32::from_le_bytes(reader.array()?) as usize;
     if rows > ROW_GROUP_ROWS {
         return Err(Error::corrupt(format!("a chunk of {rows} rows")));
     }
+    let null_count = u32::from_le_bytes(reader.array()?) as usize;
+    let bytes_plain = usize::try_from(u64::from_le_bytes(reader.array()?)).unwrap_or(usize::MAX);
+    if null_count > rows || bytes_plain > BYTES_PLAIN_MAX {
+        return Err(Error::corrupt("a chunk that is larger than one may be"));
+    }
+    let (min, max) = (reader.bound(&data_type)?, reader.bound(&data_type)?);
+    Ok(Opening { zone: ZoneMap { min, max, null_count }, data_type, rows, bytes_plain })
+}
+
+fn read_chunk(reader: &mut Reader<'_>) -> Result<Chunk> {
+    let Opening { data_type, rows, zone, bytes_plain } = read_opening(reader)?;
     let validity = match reader.byte()? {
         0 => None,
-        _ => Some(read_validity(&mut reader, rows)?),
+        _ => Some(read_validity(reader, rows)?),
     };
-    let body = read_body(&mut reader, &data_type, rows)?;
+    let body = read_body(reader, &data_type, rows)?;
     let is_null = matches!(&body, Body::Constant { value, .. } if value.is_null(0));
-    if !reader.is_empty() || (validity.is_some() && is_null) {
+    if validity.is_some() && is_null {
         return Err(Error::corrupt("a chunk with more than its parts"));
     }
     let null_count = match (&validity, is_null) {
@@ -228,37 +370,45 @@ fn read_chunk(bytes: &[u8]) -> Result<Chunk> {
         (Some(bits), _) => rows - bits.count_set_bits(),
         _ => 0,
     };
-    finish_chunk(data_type, rows, validity, body, null_count)
+    if null_count != zone.null_count {
+        return Err(Error::corrupt("a chunk of another number of NULLs"));
+    }
+    check_zone(&zone, &body, rows)?;
+    Ok(Chunk::new(data_type, rows, validity, zone, body, bytes_plain))
+}
+
+/// Bytes of the largest chunk as a plain array: its strings, their offsets, and validity bits.
+const BYTES_PLAIN_MAX: usize = CHUNK_BYTES_MAX + 17 * ROW_GROUP_ROWS + 64;
+
+/// Checks that the bounds may be those of the values.
+fn check_zone(zone: &ZoneMap, body: &Body, rows: usize) -> Result<()> {
+    let ZoneMap { min, max, null_count } = zone;
+    let is_nan = |bound: &Literal| matches!(bound.value(), Value::Float(value) if value.is_nan());
+    let are_ordered = match (min, max) {
+        (Some(min), Some(max)) => min.compare(max).is_some_and(Ordering::is_le),
+        _ => true,
+    };
+    let bounds = || min.iter().chain(max);
+    let is_within = match body {
+        Body::BitPacked(packed) => {
+            let range = i128::from(packed.reference)..=i128::from(packed.max);
+            bounds().all(|bound| bound.as_int().is_some_and(|bound| range.contains(&bound)))
+        }
+        _ => true,
+    };
+    let are_of_values = *null_count < rows || bounds().next().is_none();
+    match are_ordered && is_within && are_of_values && !bounds().any(is_nan) {
+        true => Ok(()),
+        false => Err(Error::corrupt("bounds that cannot be those of a chunk")),
+    }
 }
 
 fn read_validity(reader: &mut Reader<'_>, rows: usize) -> Result<BooleanBuffer> {
-    let bits = aligned_copy(reader.buffer()?);
+    let bits = reader.buffer()?;
     if bits.len() != rows.div_ceil(8) {
         return Err(Error::corrupt("validity bits of another number than rows"));
     }
     Ok(BooleanBuffer::new(bits, 0, rows))
-}
-
-/// Computes what is not stored. Encoding the decoded values again yields bounds and sizes by the same code
-/// that computed them the first time; this costs as much as a load, which is why chunks on a hot path stay in
-/// memory.
-fn finish_chunk(
-    data_type: DataType,
-    rows: usize,
-    validity: Option<BooleanBuffer>,
-    body: Body,
-    null_count: usize,
-) -> Result<Chunk> {
-    let zone = ZoneMap { null_count, ..ZoneMap::default() };
-    let bare = Chunk::new(data_type.clone(), rows, validity.clone(), zone, body, 0);
-    let values = decode(&bare, 0..rows)?;
-    let (zone, bytes_plain) = if rows == 0 {
-        (ZoneMap::default(), 0)
-    } else {
-        let again = encode(&values).map_err(|error| Error::corrupt(error.message))?;
-        (again.zone().clone(), again.bytes_plain())
-    };
-    Ok(Chunk::new(data_type, rows, validity, zone, bare.body, bytes_plain))
 }
 
 fn read_body(reader: &mut Reader<'_>, data_type: &DataType, rows: usize) -> Result<Body> {
@@ -276,7 +426,7 @@ fn read_body(reader: &mut Reader<'_>, data_type: &DataType, rows: usize) -> Resu
         }
         DICTIONARY if is_bytes => read_dictionary(reader, data_type, rows),
         PLAIN_BYTES if is_bytes => {
-            let (ends, data) = (reader.ends(rows)?, aligned_copy(reader.buffer()?));
+            let (ends, data) = (reader.ends(rows)?, reader.buffer()?);
             check_text(&ends, rows, data.len())?;
             let bounds = ends.bounds(0..rows);
             check_values(bounds.windows(2).map(|w| &data[w[0] as usize..w[1] as usize]), data_type)?;
@@ -315,11 +465,11 @@ fn read_constant(reader: &mut Reader<'_>, data_type: &DataType, rows: usize) -> 
         // SAFETY: the views were checked against their bytes.
         return Ok(Body::Constant { value: unsafe { views.into_array(data_type, None) }, number });
     }
-    let bytes = reader.buffer()?;
+    let bytes = reader.text()?;
     if bytes.len() != constant_width(data_type) {
         return Err(Error::corrupt("a constant of another width than its type"));
     }
-    let value = crate::decode::plain(&aligned_copy(bytes), 0..1, data_type, None)?;
+    let value = crate::decode::plain(&Buffer::from_slice_ref(bytes), 0..1, data_type, None)?;
     Ok(crate::encode::numbered_constant(value, rows))
 }
 
@@ -329,7 +479,7 @@ fn read_plain(reader: &mut Reader<'_>, data_type: &DataType, rows: usize) -> Res
     if bytes.len() != expected {
         return Err(Error::corrupt("plain values of another number than rows"));
     }
-    Ok(Body::Plain { values: aligned_copy(bytes) })
+    Ok(Body::Plain { values: bytes })
 }
 
 fn read_dictionary(reader: &mut Reader<'_>, data_type: &DataType, rows: usize) -> Result<Body> {
@@ -350,9 +500,9 @@ fn read_dictionary(reader: &mut Reader<'_>, data_type: &DataType, rows: usize) -
 }
 
 fn read_fsst(reader: &mut Reader<'_>, data_type: &DataType, rows: usize) -> Result<Body> {
-    let table = Box::new(SymbolTable::from_parts(reader.buffer()?, reader.buffer()?)?);
+    let table = Box::new(SymbolTable::from_parts(reader.text()?, reader.text()?)?);
     let (ends, lengths) = (reader.ends(rows)?, reader.packed(rows)?);
-    let data = aligned_copy(reader.buffer()?);
+    let data = reader.buffer()?;
     check_text(&ends, rows, data.len())?;
     if lengths.reference != 0 || lengths.max > STRING_BYTES_MAX as i64 {
         return Err(Error::corrupt("a string that is too long"));

@@ -9,12 +9,16 @@ use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_schema::DataType;
 use farpool_model::{Error, Result, schema};
+use std::any::Any;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Heap bytes counted for a chunk: the chunk itself, its reference count, and a header for each of a few
 /// buffers.
 const CHUNK_HEADER_BYTES: usize = size_of::<Chunk>() + 256;
+
+/// What is known of the durable copy of a chunk by whoever keeps it.
+pub type Home = Arc<dyn Any + Send + Sync>;
 
 /// One column of one row group, encoded, in memory of the pool. Immutable.
 #[derive(Debug)]
@@ -27,6 +31,9 @@ pub struct Chunk {
     pub(crate) body: Body,
     bytes_encoded: usize,
     bytes_plain: usize,
+    home: OnceLock<Home>,
+    /// Why the values are lost, if they are.
+    damage: Option<Box<Error>>,
 }
 
 impl Chunk {
@@ -40,7 +47,8 @@ impl Chunk {
     ) -> Chunk {
         let validity_bytes = validity.as_ref().map_or(0, |bits| bits.inner().len());
         let bytes_encoded = body.bytes(&data_type) + validity_bytes;
-        Chunk { data_type, rows, validity, zone, body, bytes_encoded, bytes_plain }
+        let (home, damage) = (OnceLock::new(), None);
+        Chunk { data_type, rows, validity, zone, body, bytes_encoded, bytes_plain, home, damage }
     }
 
     /// Returns the chunk with the bounds `zone`, which must be those of its values.
@@ -56,6 +64,24 @@ impl Chunk {
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows
+    }
+
+    pub(crate) fn with_damage(self, damage: Error) -> Chunk {
+        Chunk { damage: Some(Box::new(damage)), ..self }
+    }
+
+    /// Checks that the values are there. Whoever works on the encoded form must call this first; what returns values
+    /// does so itself.
+    ///
+    /// # Errors
+    /// `Corrupt` where the chunk's durable copy was damaged.
+    pub fn check_intact(&self) -> Result<()> {
+        self.damage.as_ref().map_or(Ok(()), |damage| Err(Error::clone(damage)))
+    }
+
+    /// The durable copy of the chunk; empty where there is none yet.
+    pub fn home(&self) -> &OnceLock<Home> {
+        &self.home
     }
 
     /// Number of NULLs.
@@ -95,6 +121,7 @@ impl Chunk {
     }
 
     fn check_rows(&self, rows: &Range<usize>) -> Result<()> {
+        self.check_intact()?;
         if rows.start > rows.end || rows.end > self.rows {
             return Err(Error::invalid(format!("rows {rows:?} of a chunk of {}", self.rows)));
         }
@@ -116,6 +143,7 @@ impl Chunk {
     /// # Errors
     /// `Invalid` when the chunk does not have one of the rows.
     pub fn gather(&self, rows: &[u32]) -> Result<ArrayRef> {
+        self.check_intact()?;
         if let Some(row) = rows.iter().find(|row| **row as usize >= self.rows) {
             return Err(Error::invalid(format!("row {row} of a chunk of {}", self.rows)));
         }
@@ -129,6 +157,7 @@ impl Chunk {
     /// `Invalid` when the number of words is not that of the chunk's rows, or a bit behind the last row is
     /// set.
     pub fn pick(&self, selected: &[u64]) -> Result<Chunk> {
+        self.check_intact()?;
         let behind = selected.last().map_or(0, |word| match self.rows % 64 {
             0 => 0,
             used => word >> used,

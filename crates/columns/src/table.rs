@@ -209,6 +209,17 @@ impl Encoder {
         if chunks.is_empty() { Ok(Vec::new()) } else { self.arena.place(chunks) }
     }
 
+    /// Returns a chunk of `rows` NULLs for the column at position `column`.
+    ///
+    /// # Errors
+    /// `Invalid` when there is no such column.
+    pub fn nulls_of(&self, column: usize, rows: usize) -> Result<Chunk> {
+        let Some(field) = self.schema.fields().get(column) else {
+            return Err(Error::invalid(format!("no column {column}")));
+        };
+        crate::encode::encode(&new_null_array(field.data_type(), rows))
+    }
+
     /// Moves the encoded columns of a row group to the pool. `chunks` must have all columns, in schema order.
     ///
     /// # Errors

@@ -27,6 +27,26 @@ const TIMESTAMP: u8 = 65;
 const UNITS: [TimeUnit; 4] =
     [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond];
 
+/// Returns a canonical type as bytes that [`type_from_bytes`] reads.
+pub fn type_to_bytes(data_type: &DataType) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(data_type, &mut bytes);
+    bytes
+}
+
+/// Reads a canonical type.
+///
+/// # Errors
+/// `Corrupt` when the bytes do not encode a canonical type, and nothing else.
+pub fn type_from_bytes(bytes: &[u8]) -> Result<DataType> {
+    let mut reader = Reader::new(bytes);
+    let data_type = read(&mut reader)?;
+    match reader.is_empty() {
+        true => Ok(data_type),
+        false => Err(Error::corrupt("a type with more than its parts")),
+    }
+}
+
 /// Appends a canonical type.
 pub(crate) fn write(data_type: &DataType, out: &mut Vec<u8>) {
     match data_type {
@@ -58,7 +78,7 @@ pub(crate) fn read(reader: &mut Reader<'_>) -> Result<DataType> {
         }
         TIMESTAMP => {
             let unit = *UNITS.get(usize::from(reader.byte()?)).ok_or_else(unknown)?;
-            let zone = std::str::from_utf8(reader.buffer()?).map_err(|_| unknown())?;
+            let zone = std::str::from_utf8(reader.text()?).map_err(|_| unknown())?;
             match zone.len() {
                 0 => Ok(DataType::Timestamp(unit, None)),
                 1..=NAME_BYTES_MAX => Ok(DataType::Timestamp(unit, Some(zone.into()))),

@@ -1,6 +1,7 @@
 //! A directory of the operating system's file system.
 
 use crate::files::{Directory, File};
+use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, ErrorKind, Result};
 use std::fs;
 use std::io;
@@ -27,15 +28,23 @@ impl LocalDirectory {
     /// # Errors
     /// `Busy` where another process has it open; `Unavailable` with the system's reason where it cannot be opened.
     pub fn open(path: &Path) -> Result<Arc<LocalDirectory>> {
+        match fs::create_dir(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                let message = format!("cannot create data directory {}: {error}", path.display());
+                return Err(Error::unavailable(message));
+            }
+            _ => LocalDirectory::open_existing(path),
+        }
+    }
+
+    /// As [`LocalDirectory::open`], for a directory that is there.
+    ///
+    /// # Errors
+    /// As [`LocalDirectory::open`].
+    pub fn open_existing(path: &Path) -> Result<Arc<LocalDirectory>> {
         let failed = |doing: &str, error: &io::Error| {
             Error::unavailable(format!("cannot {doing} data directory {}: {error}", path.display()))
         };
-        match fs::create_dir(path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(failed("create", &error));
-            }
-            _ => {}
-        }
         let handle = fs::File::open(path).map_err(|error| failed("open", &error))?;
         let lock = fs::OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK));
         let lock = lock.map_err(|error| failed("lock", &error))?;
@@ -94,6 +103,20 @@ impl Directory for LocalDirectory {
 #[derive(Debug)]
 struct LocalFile(fs::File);
 
+impl LocalFile {
+    /// Writes zeros behind the end until the file has so many bytes.
+    fn fill(&self, bytes: u64) -> io::Result<()> {
+        let zeros = vec![0; 1 << 20];
+        let mut end = self.bytes()?;
+        while end < bytes {
+            let piece = &zeros[..zeros.len().min(usize_saturating(bytes - end))];
+            self.write_at(piece, end)?;
+            end += u64_from(piece.len());
+        }
+        Ok(())
+    }
+}
+
 impl File for LocalFile {
     fn bytes(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
@@ -108,7 +131,11 @@ impl File for LocalFile {
     }
 
     fn reserve(&self, bytes: u64) -> io::Result<()> {
-        rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), 0, bytes).map_err(io::Error::from)
+        match rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+            // A file system without reservations, such as NFS.
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => self.fill(bytes),
+            reserved => reserved.map_err(io::Error::from),
+        }
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -135,6 +162,26 @@ mod tests {
     }
 
     #[test]
+    fn space_is_reserved_with_and_without_help_of_the_system() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = LocalDirectory::open(folder.path()).unwrap();
+        let file = directory.create("a").unwrap();
+        file.write_at(b"abc", 0).unwrap();
+        let local =
+            LocalFile(fs::OpenOptions::new().read(true).write(true).open(folder.path().join("a")).unwrap());
+        for bytes in [(3 << 20) + 5, 3, 4 << 20] {
+            let before = file.bytes().unwrap();
+            local.fill(bytes).unwrap();
+            assert_eq!(file.bytes().unwrap(), before.max(bytes));
+            file.reserve(bytes + 1).unwrap();
+            assert_eq!(file.bytes().unwrap(), before.max(bytes + 1));
+        }
+        let mut start = [1; 5];
+        file.read_at(&mut start, 0).unwrap();
+        assert_eq!(&start, b"abc\0\0");
+    }
+
+    #[test]
     fn a_log_is_found_again() {
         let folder = tempfile::tempdir().unwrap();
         let open = |from| {
@@ -144,7 +191,7 @@ mod tests {
                 records.push(record.to_vec());
                 Ok(())
             };
-            let log = Log::open(directory, 9, from, &mut keep).unwrap().0;
+            let log = Log::open(directory, Some(9), from, &mut keep).unwrap().0;
             (log, records)
         };
         let (log, records) = open(0);
@@ -164,6 +211,7 @@ mod tests {
         log.commit(249).unwrap();
         log.forget_before(240).unwrap();
         log.close().unwrap();
+        drop(log);
         let names = std::fs::read_dir(folder.path()).unwrap().count();
         assert_eq!(names, 2, "a file of the log, and the lock");
         assert_eq!(open(240).1.len(), 10);

@@ -11,12 +11,14 @@ use farpool_model::{
     Error, Expr, Listing, LoadMode, Program, QueryInfo, Relation, Result, Status, TableChange, TableInfo,
     TableName, TableStatistics, TenantName, Version, View, limits,
 };
-use farpool_node::{Caller, Node, NodeConfig, Shape};
+use farpool_node::{Caller, Directory, LocalDirectory, Made, Node, NodeConfig, Shape};
 use farpool_pipeline::BoundProgram;
 use farpool_transfer::{BatchStream, Execution, Handle, Pool};
 use futures::{StreamExt, TryStreamExt};
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 /// A pool in this process.
@@ -85,6 +87,18 @@ impl EmbeddedPool {
         Ok(Self::over(node, TenantName::default()))
     }
 
+    /// Opens a pool whose tables and views are durable in the directory `path`, which is created if its parent exists.
+    /// Those that are there are loaded first.
+    ///
+    /// # Errors
+    /// As [`EmbeddedPool::open`]; `Busy` where another process has the directory open; `Corrupt`, with the file's name,
+    /// where it is damaged; `OverLimit` when its tables do not fit.
+    pub fn open_durable(memory_bytes: usize, work: Arc<WorkMemory>, path: &Path) -> Result<Arc<Self>> {
+        let data: Option<Arc<dyn Directory>> = Some(LocalDirectory::open(path)?);
+        let node = Node::start(NodeConfig { memory_bytes, work, data, ..NodeConfig::default() })?;
+        Ok(Self::over(node, TenantName::default()))
+    }
+
     /// Opens a pool for files that are loaded for one query; it computes no profiles of them.
     pub(crate) fn open_for_queries(memory_bytes: usize, work: Arc<WorkMemory>) -> Result<Arc<Self>> {
         Ok(Self::open_within(memory_bytes, work)?.without_taps())
@@ -116,6 +130,13 @@ impl EmbeddedPool {
     pub fn node(&self) -> &Arc<Node> {
         &self.node
     }
+}
+
+/// Waits until a change is durable.
+async fn durable<T: Send + 'static>(made: Made<T>) -> Result<T> {
+    let (tell, told) = oneshot::channel();
+    made.then(move |durable| drop(tell.send(durable)));
+    told.await.unwrap_or_else(|_| Err(Error::internal("the pool was closed before a change was durable")))
 }
 
 #[async_trait]
@@ -215,27 +236,27 @@ impl Pool for EmbeddedPool {
         while let Some(ended) = steps.join_next().await {
             ended.map_err(|error| Error::internal(format!("changing rows failed: {error}")))??;
         }
-        self.caller.publish_change(program, run.take_changed(), rows)
+        durable(self.caller.publish_change(program, run.take_changed(), rows, None)?).await
     }
 
     async fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<TableInfo> {
-        self.caller.alter_table(name, changes)
+        durable(self.caller.alter_table(name, changes)?).await
     }
 
     async fn drop_table(&self, name: &TableName) -> Result<()> {
-        self.caller.drop_table(name)
+        durable(self.caller.drop_table(name)?).await
     }
 
     async fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<()> {
-        self.caller.drop_table_of(tenant, name)
+        durable(self.caller.drop_table_of(tenant, name)?).await
     }
 
     async fn create_view(&self, view: &View, replace: bool) -> Result<()> {
-        self.caller.create_view(view.clone(), replace)
+        durable(self.caller.create_view(view.clone(), replace)?).await
     }
 
     async fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<()> {
-        self.caller.drop_view(name, tenant)
+        durable(self.caller.drop_view(name, tenant)?).await
     }
 
     async fn queries(&self) -> Result<Vec<QueryInfo>> {

@@ -23,6 +23,7 @@ fn help_and_version_are_there_for_every_command() {
         "tables",
         "drop",
         "status",
+        "check",
         "queries",
         "cancel",
         "token",

@@ -6,6 +6,7 @@ mod changes;
 mod cli;
 mod cli_examples;
 mod cli_support;
+mod durable;
 mod edges;
 mod files;
 mod groups;

@@ -24,7 +24,7 @@ use farpool_model::{
     TableStatistics, TenantName, Version, View, limits,
 };
 use farpool_pipeline::{BoundProgram, Cancel, Changed, Class, Region, Run, Sink, Task, TaskId};
-use farpool_store::{AwaitedStatistics, Load};
+use farpool_store::{AwaitedStatistics, Background, Load, Made};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -361,7 +361,7 @@ impl Caller {
     ///
     /// # Errors
     /// As [`farpool_store::Catalog::alter_table`].
-    pub fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<TableInfo> {
+    pub fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<Made<TableInfo>> {
         self.check(Verb::Alter)?;
         self.node.catalog().alter_table(&self.tenant, name, changes)
     }
@@ -379,12 +379,19 @@ impl Caller {
     }
 
     /// Publishes the result of a run of [`Caller::start_change`] as the table's new version, if it has
-    /// changed `rows` rows. Rows that were appended since the program's version stay as they are.
+    /// changed `rows` rows; `id` is the change's id, if it has one. Rows that were appended since the program's version
+    /// stay as they are.
     ///
     /// # Errors
     /// `Stale` when other rows have changed since, `NotFound` when the table is gone; `OverLimit` when memory
     /// is short; `Internal` for another number of rows.
-    pub fn publish_change(&self, program: &BoundProgram, changed: Changed, rows: u64) -> Result<TableInfo> {
+    pub fn publish_change(
+        &self,
+        program: &BoundProgram,
+        changed: Changed,
+        rows: u64,
+        id: Option<LoadId>,
+    ) -> Result<Made<TableInfo>> {
         self.check(Verb::Change)?;
         if changed.rows != rows {
             let message =
@@ -393,14 +400,14 @@ impl Caller {
         }
         let base = (program.prepared().version, &**program.table());
         let name = &program.prepared().effective.table;
-        self.node.catalog().replace_row_groups(&self.tenant, name, base, &changed.groups)
+        self.node.catalog().replace_row_groups(&self.tenant, name, base, &changed.groups, id)
     }
 
     /// Drops a table; programs that read it run to their end.
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn drop_table(&self, name: &TableName) -> Result<()> {
+    pub fn drop_table(&self, name: &TableName) -> Result<Made<()>> {
         self.check(Verb::Drop)?;
         self.node.catalog().drop_table(&self.tenant, name)
     }
@@ -409,7 +416,7 @@ impl Caller {
     ///
     /// # Errors
     /// `NotFound`; `Denied` if the caller's right does not reach other tenants.
-    pub fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<()> {
+    pub fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<Made<()>> {
         self.check_reach(tenant, Verb::Drop, Verb::DropOfAll)?;
         self.node.catalog().drop_table(tenant, name)
     }
@@ -418,7 +425,7 @@ impl Caller {
     ///
     /// # Errors
     /// As [`farpool_store::Catalog::create_view`].
-    pub fn create_view(&self, view: View, replace: bool) -> Result<()> {
+    pub fn create_view(&self, view: View, replace: bool) -> Result<Made<()>> {
         self.check(Verb::CreateView)?;
         self.node.catalog().create_view(&self.tenant, view, replace)
     }
@@ -427,7 +434,7 @@ impl Caller {
     ///
     /// # Errors
     /// `NotFound`; `Denied` for another tenant if the caller's right does not reach it.
-    pub fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<()> {
+    pub fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<Made<()>> {
         let tenant = tenant.unwrap_or(&self.tenant);
         self.check_reach(tenant, Verb::DropView, Verb::DropOfAll)?;
         self.node.catalog().drop_view(tenant, name)
@@ -491,6 +498,11 @@ impl Caller {
         let caller = self.clone();
         let job = Job::new(self.cancel.clone(), move || work(&caller), then);
         self.node.scheduler().submit(&self.region, Class::Foreground, Arc::new(job));
+    }
+
+    /// Runs `job`, which may wait for the disk, where no worker waits for it.
+    pub(crate) fn write(&self, job: impl FnOnce() + Send + 'static) {
+        self.node.shares().write(Box::new(job));
     }
 
     /// Submits `task` to the scheduler, within the caller's share.

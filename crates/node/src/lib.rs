@@ -10,6 +10,7 @@ mod caller;
 pub mod certificate;
 mod chores;
 pub mod clock;
+mod disk;
 pub mod follow;
 mod job;
 mod kept;
@@ -26,6 +27,8 @@ mod turns;
 
 pub use access::{Access, TenantLimits};
 pub use caller::{Caller, Shape};
+pub use farpool_disk::{Directory, LocalDirectory};
+pub use farpool_store::{Made, Recovery, check_data};
 pub use farpool_wire::ServerTls;
 pub use follow::Followed;
 pub use node::{Environment, Node, NodeConfig};

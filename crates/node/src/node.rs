@@ -8,16 +8,18 @@ use crate::access::{Access, Grant};
 use crate::background::BackgroundThreads;
 use crate::caller::Caller;
 use crate::clock::SystemClock;
+use crate::disk::{DiskJobs, DiskThreads};
 use crate::rights::Right;
 use crate::seats::Seats;
 use crate::server::Queries;
 use crate::shares::{ConnectionSeat, Shares};
 use crate::threads::ScopedThreads;
 use crate::totals::Totals;
+use farpool_disk::Directory;
 use farpool_memory::{Account, Failures, Pool, PoolConfig, WorkMemory};
 use farpool_model::{Clock, Error, Result, Status, TenantName, cast, limits, status::TenantStatus};
 use farpool_pipeline::{Budget, HashKey, Scheduler, WorkerThread};
-use farpool_store::Catalog;
+use farpool_store::{Catalog, Recovery};
 use farpool_wire::ServerTls;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -45,6 +47,8 @@ pub struct NodeConfig {
     pub workers: usize,
     /// Who may connect, and the limits of tenants.
     pub access: Access,
+    /// Where tables and views are durable; they live in memory only without it.
+    pub data: Option<Arc<dyn Directory>>,
 }
 
 impl Default for NodeConfig {
@@ -54,6 +58,7 @@ impl Default for NodeConfig {
             work: WorkMemory::new(limits::WORK_BYTES_DEFAULT),
             workers: 0,
             access: Access::of_everybody(),
+            data: None,
         }
     }
 }
@@ -65,7 +70,8 @@ pub struct Environment {
     pub clock: Arc<dyn Clock>,
     /// Seed of the hash tables of programs; clients must not be able to guess it.
     pub hash_seed: u64,
-    /// Identifies this process: after a restart nothing is known of earlier loads. Never 0.
+    /// Identifies this process: after a restart nothing is known of earlier loads. A node with a data directory has the
+    /// number of that in its place. Never 0.
     pub instance: u64,
     /// Number of threads that work for a node without workers of its own.
     pub processors: usize,
@@ -113,13 +119,16 @@ pub struct Node {
     clock: Arc<dyn Clock>,
     started_ns: u64,
     instance: u64,
+    disk: Mutex<Option<DiskThreads>>,
+    recovery: Option<Recovery>,
 }
 
 impl Node {
     /// Reserves the memory and starts the workers.
     ///
     /// # Errors
-    /// `Invalid` when there is too little memory for work; errors of the system for memory or threads.
+    /// `Invalid` when there is too little memory for work; errors of the system for memory or threads; those of
+    /// [`Catalog::open`] for the data directory.
     pub fn start(config: NodeConfig) -> Result<Arc<Self>> {
         Node::assemble(config, Environment::of_system())
     }
@@ -154,11 +163,22 @@ impl Node {
             .inspect_err(|_| scheduler.shutdown())?;
         let threads = (config.workers == 0 && background_threads > 0)
             .then(|| BackgroundThreads::new(scheduler.clone(), background_threads));
-        let shares = Arc::new(Shares::new(scheduler.clone(), threads));
+        let jobs = config.data.is_some().then(|| Arc::new(DiskJobs::default()));
+        let shares = Arc::new(Shares::new(scheduler.clone(), threads, jobs.clone()));
+        let catalog =
+            Catalog::new(pool.clone(), Arc::new(ScopedThreads), shares.clone()).within(work.clone());
+        let catalog = Arc::new(catalog);
+        let opened = config.data.map(|data| catalog.open(data, instance)).transpose();
+        let recovery = opened.inspect_err(|_| scheduler.shutdown())?;
+        if let Some(recovery) = &recovery {
+            for (tenant, loads) in &recovery.loads {
+                shares.outcomes(tenant).restore(loads, &work.account(tenant), clock.now_ns());
+            }
+        }
+        let disk = jobs.map(|jobs| DiskThreads::start(&catalog, &jobs)).transpose();
+        let disk = disk.inspect_err(|_| scheduler.shutdown())?;
         let node = Arc::new(Node {
-            catalog: Arc::new(
-                Catalog::new(pool.clone(), Arc::new(ScopedThreads), shares.clone()).within(work.clone()),
-            ),
+            catalog,
             pool,
             work,
             scheduler,
@@ -174,7 +194,9 @@ impl Node {
             programs: AtomicU64::new(0),
             started_ns: clock.now_ns(),
             clock,
-            instance,
+            instance: recovery.as_ref().map_or(instance, |recovery| recovery.node),
+            disk: Mutex::new(disk),
+            recovery,
         });
         node.set_access(config.access);
         Ok(node)
@@ -271,7 +293,12 @@ impl Node {
         &self.clock
     }
 
-    /// The number that identifies this process.
+    /// What was found in the data directory, if there is one.
+    pub fn recovery(&self) -> Option<&Recovery> {
+        self.recovery.as_ref()
+    }
+
+    /// The number that identifies this process, or the data directory that it has.
     pub(crate) fn instance(&self) -> u64 {
         self.instance
     }
@@ -332,7 +359,7 @@ impl Node {
         status
     }
 
-    /// Ends the workers and waits for them. Programs that are running end with an error.
+    /// Ends the workers and waits for them, and closes the data directory. Programs that are running end with an error.
     pub fn shutdown(&self) {
         self.scheduler.shutdown();
         let own = std::thread::current().id();
@@ -345,6 +372,10 @@ impl Node {
             if worker.join().is_err() {
                 tracing::error!("a worker had panicked");
             }
+        }
+        let disk = self.disk.lock().take();
+        if let Some(disk) = disk {
+            disk.stop();
         }
     }
 

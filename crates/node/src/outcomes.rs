@@ -16,6 +16,7 @@ use farpool_model::limits::{
     LOAD_OUTCOMES_MAX, RETRY_AFTER_MS,
 };
 use farpool_model::{Error, LoadId, LoadOutcome, Result, Version};
+use farpool_store::Loads;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -127,6 +128,22 @@ impl Outcomes {
         record.wait(Box::new(move |outcome| then(outcome.clone(), forgotten)))?;
         record.end();
         Ok(())
+    }
+
+    /// Takes over the loads that a data directory remembers, as if they had just ended.
+    pub fn restore(&self, loads: &Loads, account: &Account, now_ns: u64) {
+        let mut state = self.0.lock();
+        state.forgotten = loads.forgotten;
+        for (id, made) in &loads.latest {
+            // What finds no memory is forgotten, and what came before it with it.
+            let Ok(held) = state.reserve(account) else {
+                state.forgotten = state.forgotten.max(made.version.0);
+                continue;
+            };
+            let stage = Stage::Ended(LoadOutcome::Loaded(*made));
+            state.records.insert(*id, Arc::new(Record(Mutex::new(RecordState { stage, held }))));
+            state.ended.push_back((now_ns, *id));
+        }
     }
 
     /// Bytes of memory reserved for the outcomes.

@@ -4,6 +4,7 @@
 use crate::access::TenantLimits;
 use crate::background::BackgroundThreads;
 use crate::chores::{ChoreLine, Lines};
+use crate::disk::DiskJobs;
 use crate::outcomes::Outcomes;
 use crate::turns::Turns;
 use farpool_model::{Error, Result, TenantName, limits};
@@ -22,6 +23,8 @@ pub(crate) struct Shares {
     limits: Mutex<BTreeMap<TenantName, TenantLimits>>,
     /// Threads for background work where the node has no workers.
     threads: Option<Arc<BackgroundThreads>>,
+    /// Jobs for the disk where the node has a data directory.
+    jobs: Option<Arc<DiskJobs>>,
     lines: Arc<Lines>,
     shares: Mutex<BTreeMap<TenantName, Share>>,
 }
@@ -82,9 +85,13 @@ impl Drop for ConnectionSeat {
 
 impl Shares {
     /// Creates shares of `scheduler`; no tenant has limits of its own yet.
-    pub fn new(scheduler: Arc<Scheduler>, threads: Option<Arc<BackgroundThreads>>) -> Self {
+    pub fn new(
+        scheduler: Arc<Scheduler>,
+        threads: Option<Arc<BackgroundThreads>>,
+        jobs: Option<Arc<DiskJobs>>,
+    ) -> Self {
         let (limits, lines, shares) = Default::default();
-        Shares { scheduler, limits, threads, lines, shares }
+        Shares { scheduler, limits, threads, jobs, lines, shares }
     }
 
     /// Changes the limits of a tenant. What it already has beyond them stays until it ends.
@@ -182,6 +189,13 @@ impl Background for Shares {
 
     fn rows_came(&self) {
         self.scheduler.rows_came();
+    }
+
+    fn write(&self, job: Box<dyn FnOnce() + Send>) {
+        match &self.jobs {
+            Some(jobs) => jobs.submit(job),
+            None => job(),
+        }
     }
 }
 

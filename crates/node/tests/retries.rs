@@ -122,7 +122,7 @@ async fn a_load_whose_answer_is_lost_is_loaded_once() {
     let loading = begin(&pool, LoadMode::ReplaceVersion(version), 3);
     eventually("the rows are there", || newest(&server).unwrap().0 > version).await;
     // Later changes of the table do not matter.
-    server.node.owner(TenantName::default()).drop_table(&name("t")).unwrap();
+    server.node.owner(TenantName::default()).drop_table(&name("t")).unwrap().wait().unwrap();
     between.break_off();
     let info = loading.await.unwrap().unwrap();
     assert_eq!((info.rows, info.columns.len(), newest(&server)), (3, 4, None));
@@ -283,7 +283,7 @@ async fn a_load_that_comes_twice_makes_one_version() {
     send_load(&mut raw, 11, 4, "t", LoadMode::Create).await;
     let Response::Error(first) = response(&mut raw).await else { panic!("it is there") };
     assert_eq!(first.kind, ErrorKind::Exists);
-    server.node.owner(TenantName::default()).drop_table(&name("t")).unwrap();
+    server.node.owner(TenantName::default()).drop_table(&name("t")).unwrap().wait().unwrap();
     send_load(&mut other, 11, 4, "t", LoadMode::Create).await;
     assert_eq!(response(&mut other).await, Response::Error(first.clone()));
     assert_eq!(outcome(&mut other, 13, 4).await, LoadOutcome::Failed(first));

@@ -60,6 +60,8 @@ pub struct Run {
     need: Need,
     shared: Shared,
     budget: Budget,
+    /// The columns that the program reads.
+    columns: Vec<usize>,
     form: Form,
     groups: Dispenser,
     /// Order in which row groups are handed out, as positions in the table; `None` for the table's order.
@@ -153,6 +155,7 @@ impl Run {
                 Form::Batches | Form::Shipped(_) => need,
             },
             form,
+            columns: program.columns().iter().copied().collect(),
             sequence: plan.favourable(table.row_groups.iter().map(|group| &**group)),
             plan,
             shared: Shared::default(),
@@ -295,7 +298,11 @@ impl Run {
         while let Some(morsel) = self.claim() {
             self.check()?;
             let group = &*table.row_groups[morsel.place];
-            match self.plan.verdict(group) {
+            let verdict = self.plan.verdict(group);
+            if !matches!(verdict, Verdict::None) {
+                self.columns.iter().try_for_each(|column| group.chunks[*column].check_intact())?;
+            }
+            match verdict {
                 Verdict::All if self.ships(group, &morsel) => return Ok(self.ship(group, &table)),
                 Verdict::Some | Verdict::All if let Some(changing) = self.changing() => {
                     return self.change(changing, morsel, &table, &mut pace);

@@ -6,6 +6,7 @@ use crate::client::Client;
 use crate::rows::{rows_behind, schema};
 use farpool_model::limits::LOAD_OUTCOME_MS;
 use farpool_model::{LoadMode, TableName};
+use farpool_node::Made;
 use farpool_pipeline::{Attempt, Class};
 use futures::FutureExt;
 use std::sync::Arc;
@@ -148,7 +149,7 @@ impl World {
                     model.drop_begins(step, table.name.as_str());
                 }
                 drop(state);
-                owner.drop_table(&table.name).map_err(|error| error.to_string())?;
+                owner.drop_table(&table.name).and_then(Made::wait).map_err(|error| error.to_string())?;
             }
         }
         // Background work that lacked memory is retried after a pause, and finds that it is no longer needed.

@@ -124,8 +124,8 @@ pub(super) fn whole_bytes(payload_bytes: usize) -> u64 {
 }
 
 /// Bytes that a record takes in its batch.
-pub(super) fn record_bytes(record: &[u8]) -> usize {
-    4 + record.len()
+pub(super) fn record_bytes(length: usize) -> usize {
+    4 + length
 }
 
 /// Adds a record to the bytes of a batch.

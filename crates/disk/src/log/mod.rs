@@ -3,7 +3,8 @@
 //!
 //! *Group commit* (R. Johnson et al., *Aether*, PVLDB 3, 2010). Appended records wait in memory. The first caller that
 //! commits writes and syncs all that wait as one batch; callers that come meanwhile wait for it, and the first of those
-//! writes the next batch. The log has no thread of its own.
+//! writes the next batch. A thread may do that for callers that do not wait ([`Log::write_next`]); an [`Observer`] is told
+//! what has become durable.
 //!
 //! *Recovery.* Batches are numbered, and each is written after the one before it was synced. A damaged batch with a whole
 //! one behind it was therefore acknowledged, and is an error. A damaged batch at the very end was torn by a loss of power,
@@ -29,8 +30,9 @@ use farpool_model::cast::{u32_checked, u64_from};
 use farpool_model::{Error, Result, limits};
 use format::{BatchHeader, FileHeader, HEADER_BYTES, push_record, record_bytes, whole_bytes};
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// One part in this many of each file is kept for records that free space: some thousand of them fit.
 const RESERVED_PART: u64 = 64;
@@ -44,6 +46,15 @@ pub enum Urgency {
     FreesSpace,
 }
 
+/// Is told what becomes of the records of a log, in order, by the thread that writes: it must neither append nor commit.
+pub trait Observer: fmt::Debug + Send + Sync {
+    /// The first `count` records are durable. Called before any [`Log::commit`] of these returns.
+    fn durable(&self, count: u64);
+
+    /// A write failed: no further record becomes durable.
+    fn failed(&self, error: &Error);
+}
+
 /// The log of a directory. Shared by all threads that change something.
 #[derive(Debug)]
 pub struct Log {
@@ -53,6 +64,9 @@ pub struct Log {
     state: Mutex<State>,
     /// Notified when the writer is back, or has failed.
     changed: Condvar,
+    /// Notified when a record waits, or nobody is to wait for one any more.
+    arrived: Condvar,
+    observer: OnceLock<Box<dyn Observer>>,
 }
 
 #[derive(Debug)]
@@ -65,9 +79,11 @@ struct State {
     durable: u64,
     /// Bytes that are left in the current file.
     room: u64,
+    bytes_written: u64,
     /// Taken by the thread that writes.
     writer: Option<Writer>,
     failure: Option<Error>,
+    is_stopped: bool,
 }
 
 /// The files of the log.
@@ -101,6 +117,11 @@ fn file_name(number: u64) -> String {
 }
 
 impl Log {
+    /// Sets the observer; only the first one counts. Should be called before the first record is appended.
+    pub fn observe(&self, observer: Box<dyn Observer>) {
+        drop(self.observer.set(observer));
+    }
+
     /// Appends a record and returns its number, counted from 0 over the life of the log. It is durable once
     /// [`Log::commit`] of that number has returned.
     ///
@@ -108,17 +129,41 @@ impl Log {
     /// `OverLimit` where the record is longer than [`limits::LOG_RECORD_BYTES_MAX`] or the disk is full; `Unavailable`
     /// after a write has failed.
     pub fn append(&self, record: &[u8], urgency: Urgency) -> Result<u64> {
-        if record.len() > limits::LOG_RECORD_BYTES_MAX {
-            let (bytes, most) = (record.len(), limits::LOG_RECORD_BYTES_MAX);
-            return Err(Error::over_limit(format!(
-                "a change of {bytes} bytes: the log takes {most} at once"
-            )));
+        loop {
+            if let Some(number) = self.try_append(record, urgency)? {
+                return Ok(number);
+            }
+            self.make_room(record.len(), urgency)?;
         }
+    }
+
+    /// As [`Log::append`], without waiting for the disk; `None` where [`Log::make_room`] must be called first.
+    ///
+    /// # Errors
+    /// As [`Log::append`], except that of a full disk.
+    pub fn try_append(&self, record: &[u8], urgency: Urgency) -> Result<Option<u64>> {
+        check_length(record.len())?;
+        let mut state = self.state.lock();
+        state.check()?;
+        if !state.has_room(record.len(), urgency, self.file_bytes) {
+            return Ok(None);
+        }
+        let number = state.push(record);
+        self.arrived.notify_one();
+        Ok(Some(number))
+    }
+
+    /// Makes room for a record of so many bytes: blocks until others are written, or another file is there.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn make_room(&self, bytes: usize, urgency: Urgency) -> Result<()> {
+        check_length(bytes)?;
         let mut state = self.state.lock();
         loop {
             state.check()?;
-            if state.has_room(record, urgency, self.file_bytes) {
-                return Ok(state.push(record));
+            if state.has_room(bytes, urgency, self.file_bytes) {
+                return Ok(());
             }
             match state.writer.take() {
                 Some(writer) if state.waiting_records > 0 => self.write_waiting(&mut state, writer),
@@ -126,6 +171,34 @@ impl Log {
                 None => self.changed.wait(&mut state),
             }
         }
+    }
+
+    /// Blocks until records wait, and writes them; returns whether to go on: not after [`Log::stop`] or a failed write.
+    /// For a thread that calls this in a loop.
+    pub fn write_next(&self) -> bool {
+        let mut state = self.state.lock();
+        while state.failure.is_none() {
+            if state.waiting_records > 0 {
+                match state.writer.take() {
+                    Some(writer) => {
+                        self.write_waiting(&mut state, writer);
+                        return true;
+                    }
+                    None => self.changed.wait(&mut state),
+                }
+            } else if state.is_stopped {
+                return false;
+            } else {
+                self.arrived.wait(&mut state);
+            }
+        }
+        false
+    }
+
+    /// Makes [`Log::write_next`] return once nothing waits.
+    pub fn stop(&self) {
+        self.state.lock().is_stopped = true;
+        self.arrived.notify_all();
     }
 
     /// Blocks until the record `number`, and all before it, are durable.
@@ -164,11 +237,12 @@ impl Log {
         outcome
     }
 
-    /// Makes all records durable and marks the end, so that whoever opens the log sees that nothing was torn.
+    /// Makes all records durable and marks the end, so that whoever opens the log sees that nothing was torn. The log
+    /// refuses everything then.
     ///
     /// # Errors
     /// As [`Log::commit`].
-    pub fn close(self) -> Result<()> {
+    pub fn close(&self) -> Result<()> {
         let mut state = self.state.lock();
         if state.waiting_records > 0 {
             let writer = self.wait_for_writer(&mut state)?;
@@ -180,7 +254,14 @@ impl Log {
         if whole_bytes(0) <= state.room {
             self.write_batch(&mut state, writer, (Vec::new(), 0));
         }
-        state.check()
+        state.check()?;
+        state.failure = Some(Error::unavailable("the log is closed"));
+        Ok(())
+    }
+
+    /// Bytes that were written to the log since it was opened.
+    pub fn bytes_written(&self) -> u64 {
+        self.state.lock().bytes_written
     }
 
     /// The number of the next record.
@@ -218,10 +299,18 @@ impl Log {
     ) {
         // Records that come while this is written must find the rest of the file.
         state.room -= whole_bytes(payload.len());
-        let outcome = MutexGuard::unlocked(state, || writer.write(&payload, records));
+        state.bytes_written += whole_bytes(payload.len());
+        let durable = state.durable + u64::from(records);
+        let outcome = MutexGuard::unlocked(state, || {
+            writer.write(&payload, records)?;
+            if let Some(observer) = self.observer.get() {
+                observer.durable(durable);
+            }
+            Ok::<(), io::Error>(())
+        });
         match outcome {
             Ok(()) => {
-                state.durable += u64::from(records);
+                state.durable = durable;
                 if state.waiting.is_empty() {
                     payload.clear();
                     state.waiting = payload;
@@ -229,10 +318,18 @@ impl Log {
             }
             Err(error) => {
                 let name = writer.current().name();
-                state.failure = Some(failed(&*self.directory, "write", &name, &error));
+                self.fail(state, failed(&*self.directory, "write", &name, &error));
             }
         }
         self.give_back(state, writer);
+    }
+
+    fn fail(&self, state: &mut MutexGuard<'_, State>, error: Error) {
+        state.failure = Some(error.clone());
+        self.arrived.notify_all();
+        if let Some(observer) = self.observer.get() {
+            MutexGuard::unlocked(state, || observer.failed(&error));
+        }
     }
 
     /// Begins another file for what has no room in the current one.
@@ -243,7 +340,7 @@ impl Log {
         });
         match &outcome {
             Ok(()) => state.room = self.file_bytes - u64_from(HEADER_BYTES),
-            Err(NotBegun { is_usable: false, error }) => state.failure = Some(error.clone()),
+            Err(NotBegun { is_usable: false, error }) => self.fail(state, error.clone()),
             Err(_) => {}
         }
         self.give_back(state, writer);
@@ -271,8 +368,8 @@ impl State {
     }
 
     /// Whether a record may wait with the others: half a file of them at most, so that any batch fits a new one.
-    fn has_room(&self, record: &[u8], urgency: Urgency, file_bytes: u64) -> bool {
-        let bytes = self.waiting.len() + record_bytes(record);
+    fn has_room(&self, record_length: usize, urgency: Urgency, file_bytes: u64) -> bool {
+        let bytes = self.waiting.len() + record_bytes(record_length);
         let reserved = match urgency {
             Urgency::Normal => file_bytes / RESERVED_PART,
             Urgency::FreesSpace => 0,
@@ -286,6 +383,14 @@ impl State {
         self.waiting_records += 1;
         self.appended += 1;
         self.appended - 1
+    }
+}
+
+fn check_length(bytes: usize) -> Result<()> {
+    let most = limits::LOG_RECORD_BYTES_MAX;
+    match bytes <= most {
+        true => Ok(()),
+        false => Err(Error::over_limit(format!("a change of {bytes} bytes: the log takes {most} at once"))),
     }
 }
 

@@ -6,10 +6,11 @@ use super::format::{
 };
 use super::{Log, LogFile, State, Writer, create_file, file_name};
 use crate::files::{Directory, File, failed};
+use crate::sealed::other_format;
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, Result, limits};
 use parking_lot::{Condvar, Mutex};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What was found in a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,37 +36,48 @@ pub struct Dropped {
 type Sink<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
 
 impl Log {
-    /// Opens the log of `directory`, and begins one that is known by the number `new_log` where there is none. Gives all
+    /// Opens the log of `directory`, or begins one that is known by the number `new_log` where there is none. Gives all
     /// records from number `from` on to `sink`, oldest first.
     ///
     /// # Errors
-    /// `Corrupt`, with file and offset, where acknowledged records are damaged or missing; `Invalid` where the files have
+    /// `Corrupt`, with file and offset, where acknowledged records are damaged or missing, or there is no log and none
+    /// may be begun; `Invalid` where the files have
     /// the format of another version; those of the file system, and those of `sink`.
     pub fn open(
         directory: Arc<dyn Directory>,
-        new_log: u64,
+        new_log: Option<u64>,
         from: u64,
         sink: &mut Sink<'_>,
     ) -> Result<(Log, Recovered)> {
         Log::open_sized(directory, u64_from(limits::LOG_FILE_BYTES), new_log, from, sink)
     }
 
+    /// Reads the log of `directory` as [`Log::open`] does, and changes nothing.
+    ///
+    /// # Errors
+    /// As [`Log::open`].
+    pub fn read(directory: &dyn Directory, from: u64, sink: &mut Sink<'_>) -> Result<Recovered> {
+        let mut scan = Scan { directory, from, mends: false, sink, recovered: Recovered::default() };
+        match scan.files()? {
+            None => Err(missing(directory)),
+            Some(_) => Ok(scan.recovered),
+        }
+    }
+
     /// As [`Log::open`], with files of another size.
     pub(super) fn open_sized(
         directory: Arc<dyn Directory>,
         file_bytes: u64,
-        new_log: u64,
+        new_log: Option<u64>,
         from: u64,
         sink: &mut Sink<'_>,
     ) -> Result<(Log, Recovered)> {
-        let mut scan = Scan { directory: &*directory, from, sink, recovered: Recovered::default() };
-        let (writer, next_record) = match scan.files()? {
-            Some(found) => found,
-            None if from > 0 => {
-                let message = format!("the log of {} is missing", directory.describe());
-                return Err(Error::corrupt(message).advise("restore the directory from a backup"));
-            }
-            None => (begin(&*directory, new_log, file_bytes)?, 0),
+        let mends = true;
+        let mut scan = Scan { directory: &*directory, from, mends, sink, recovered: Recovered::default() };
+        let (writer, next_record) = match (scan.files()?, new_log) {
+            (Some(found), _) => found,
+            (None, Some(new_log)) if from == 0 => (begin(&*directory, new_log, file_bytes)?, 0),
+            (None, _) => return Err(missing(&*directory)),
         };
         let recovered = scan.recovered;
         let state = State {
@@ -74,12 +86,19 @@ impl Log {
             appended: next_record,
             durable: next_record,
             room: file_bytes.saturating_sub(writer.end),
+            bytes_written: 0,
             writer: Some(writer),
             failure: None,
+            is_stopped: false,
         };
-        let (state, changed) = (Mutex::new(state), Condvar::new());
-        Ok((Log { directory, file_bytes, state, changed }, recovered))
+        let (changed, arrived, observer) = (Condvar::new(), Condvar::new(), OnceLock::new());
+        Ok((Log { directory, file_bytes, state: Mutex::new(state), changed, arrived, observer }, recovered))
     }
+}
+
+fn missing(directory: &dyn Directory) -> Error {
+    Error::corrupt(format!("the log of {} is missing", directory.describe()))
+        .advise("restore the directory from a backup")
 }
 
 fn begin(directory: &dyn Directory, log: u64, file_bytes: u64) -> Result<Writer> {
@@ -93,6 +112,8 @@ fn begin(directory: &dyn Directory, log: u64, file_bytes: u64) -> Result<Writer>
 struct Scan<'a, 's> {
     directory: &'a dyn Directory,
     from: u64,
+    /// Whether the log is to go on, so that its end is put right.
+    mends: bool,
     sink: &'a mut Sink<'s>,
     recovered: Recovered,
 }
@@ -164,17 +185,11 @@ impl Scan<'_, '_> {
         let opening = contents.first_chunk::<HEADER_BYTES>().map_or(Opening::Nothing, FileHeader::decode);
         let header = match opening {
             Opening::Header(header) => header,
-            Opening::Format(format) => {
-                let message = format!(
-                    "{name} in {} has format {format}, which this version of farpool does not know",
-                    self.directory.describe()
-                );
-                return Err(
-                    Error::invalid(message).advise("open it with the version of farpool that wrote it")
-                );
-            }
+            Opening::Format(format) => return Err(other_format(self.directory, &name, format)),
             Opening::Nothing if is_last && batch_from(&contents, 0, None, 0).is_none() => {
-                self.directory.remove(&name).map_err(|error| failed(&error))?;
+                if self.mends {
+                    self.directory.remove(&name).map_err(|error| failed(&error))?;
+                }
                 return Ok(None);
             }
             Opening::Nothing => return Err(self.damaged(format!("{name} is damaged at byte 0"))),
@@ -239,7 +254,9 @@ impl Scan<'_, '_> {
             file.sync()?;
             self.directory.sync()
         };
-        mended().map_err(|error| failed(self.directory, "mend", name, &error))?;
+        if self.mends {
+            mended().map_err(|error| failed(self.directory, "mend", name, &error))?;
+        }
         if rest > 0 {
             let (file, offset, bytes) = (name.clone(), u64_from(*end), u64_from(rest));
             self.recovered.dropped = Some(Dropped { file, offset, bytes });

@@ -14,7 +14,7 @@ fn open(directory: &Arc<SimulatedDirectory>, from: u64) -> Result<(Log, Vec<Vec<
         Ok(())
     };
     let directory = Arc::clone(directory) as Arc<dyn Directory>;
-    let (log, recovered) = Log::open_sized(directory, FILE_BYTES, 7, from, &mut sink)?;
+    let (log, recovered) = Log::open_sized(directory, FILE_BYTES, Some(7), from, &mut sink)?;
     assert_eq!(recovered.records, u64_from(records.len()));
     Ok((log, records, recovered))
 }

@@ -6,6 +6,7 @@
 
 mod calibrate;
 mod cancel;
+mod check;
 mod demo;
 mod drop;
 mod export;
@@ -67,6 +68,7 @@ enum Command {
     Tables(tables::Args),
     Drop(drop::Args),
     Status(status::Args),
+    Check(check::Args),
     Queries(queries::Args),
     Cancel(cancel::Args),
     Token(token::Args),
@@ -87,6 +89,7 @@ pub fn main() -> ExitCode {
         Command::Tables(args) => tables::run(args),
         Command::Drop(args) => drop::run(args),
         Command::Status(args) => status::run(args),
+        Command::Check(args) => check::run(args),
         Command::Queries(args) => queries::run(args),
         Command::Cancel(args) => cancel::run(args),
         Command::Token(args) => token::run(args),

@@ -3,11 +3,13 @@
 use super::signals::{first_signal, hangups};
 use super::size;
 use super::stop::{Outcome, Stop, reason};
-use farpool::node::{Access, Followed, Node, NodeConfig, ServerTls, certificate, server};
+use farpool::node::{
+    Access, Directory, Followed, LocalDirectory, Node, NodeConfig, Recovery, ServerTls, certificate, server,
+};
 use farpool::{Error, WorkMemory};
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, lookup_host};
@@ -16,13 +18,15 @@ use tokio::task::JoinSet;
 const EXAMPLES: &str = "\
 Examples:
   farpool serve
+  farpool serve --memory 8GiB --data-dir /var/lib/farpool
   farpool serve --listen 0.0.0.0:9797 --memory 64GiB --access access.toml \
     --tls-cert node7.pem --tls-key node7.key
 
 When it is ready it prints one line on standard output:
   listening on farpool://127.0.0.1:9797, memory 4.0 GiB and 2.0 GiB for work, huge pages: transparent
 Ctrl-C or SIGTERM ends it, after at most a few seconds for what is under way; a second one ends it at
-once. What it holds lives in memory only.
+once. What it holds lives in memory only, or with --data-dir on disk too: whatever was acknowledged is there
+again after a crash or a loss of power. Its tables must fit the memory.
 The file of --access says who may connect and what tenants may take; all lines but [tenant.NAME] and the
 tokens' tenant, role and sha256 may be left out:
   [tenant.sales]
@@ -45,6 +49,10 @@ With --tls-cert, clients connect to farpools://HOST:PORT, and nobody is served i
 PEM: the node's certificate first and then those between it and its authority, and the private key without a
 password. They are read again like the file of --access; until both are whole and fit, the old ones count.";
 
+/// How long a node with a data directory may take to write what makes the next start fast. What was acknowledged is
+/// durable before.
+const STOP_WITH_DATA: Duration = Duration::from_secs(60);
+
 /// How long the node may take to stop once all clients are disconnected: for a step of each worker and for
 /// work on blocking threads. After that the process ends without waiting for them.
 const STOP: Duration = Duration::from_secs(2);
@@ -60,6 +68,10 @@ pub struct Args {
     /// Memory for tables, such as 4GiB [default: half of what the machine has]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<usize>,
+
+    /// Keep tables and views in this directory, too; it is created if its parent exists
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
 
     /// Memory for everything else: messages, rows on their way, groups, results that wait to leave
     /// [default: a quarter of what the machine has]
@@ -98,7 +110,10 @@ pub fn run(args: Args) -> Outcome {
         None => (None, Access::of_everybody()),
     };
     let tls = tls_files(&args)?;
+    let data = args.data_dir.as_deref().map(LocalDirectory::open).transpose()?;
+    let stop_within = if data.is_some() { STOP_WITH_DATA } else { STOP };
     let config = NodeConfig {
+        data: data.map(|data| data as Arc<dyn Directory>),
         memory_bytes: args.memory.unwrap_or_else(farpool::memory_bytes_default),
         work: WorkMemory::new(args.work_memory.unwrap_or_else(farpool::work_bytes_default)),
         workers: args.workers.map_or_else(farpool::processors, usize::from),
@@ -110,6 +125,9 @@ pub fn run(args: Args) -> Outcome {
         let listener = listen(&args).await?;
         let address = listener.local_addr().map_err(|error| cannot_listen(&args.listen, &error))?;
         let node = Node::start(config)?;
+        if let (Some(found), Some(path)) = (node.recovery(), &args.data_dir) {
+            report(path, found);
+        }
         let mut following = JoinSet::new();
         if let Some(file) = access_file {
             let node = node.clone();
@@ -128,7 +146,7 @@ pub fn run(args: Args) -> Outcome {
         announce(&node, scheme, address)?;
         server::serve(node.clone(), listener, stop).await?;
         following.shutdown().await;
-        shut_down(node).await;
+        shut_down(node, stop_within).await;
         eprintln!("stopped");
         Ok(())
     });
@@ -145,8 +163,21 @@ fn tls_files(args: &Args) -> Outcome<Option<(Followed<ServerTls>, ServerTls)>> {
     Ok(Some(Followed::open(paths, |paths| certificate::read(&paths[0], &paths[1]))?))
 }
 
-/// Stops the node's workers, or gives up after [`STOP`] if one of them is in a long step.
-async fn shut_down(node: Arc<Node>) {
+/// Tells what was found in the data directory.
+fn report(path: &Path, found: &Recovery) {
+    eprintln!("data directory {}: {}", path.display(), super::check::summary(found));
+    if let Some(first) = found.damaged.first() {
+        let count = found.damaged.len();
+        eprintln!(
+            "warning: {}{}; everything else is served",
+            first.message,
+            if count > 1 { format!(", and {} more places", count - 1) } else { String::new() }
+        );
+    }
+}
+
+/// Stops the node's workers, or gives up after a while if one of them is in a long step.
+async fn shut_down(node: Arc<Node>, within: Duration) {
     let (ended, end) = tokio::sync::oneshot::channel::<()>();
     // Dropping the last reference to a node waits for its workers, so it is done on a thread that nothing
     // waits for. If the thread cannot be started the workers are not stopped, but the process is about to
@@ -156,7 +187,7 @@ async fn shut_down(node: Arc<Node>) {
         drop((node, ended));
     };
     drop(std::thread::Builder::new().name("farpool-stop".into()).spawn(shut_down));
-    drop(tokio::time::timeout(STOP, end).await);
+    drop(tokio::time::timeout(within, end).await);
 }
 
 async fn listen(args: &Args) -> Outcome<TcpListener> {

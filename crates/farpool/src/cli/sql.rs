@@ -25,13 +25,14 @@ Examples:
   farpool sql --pool farpool://node7:9797 -c \"select max(fare) from trips\" --receipt receipt.json
   farpool sql --pool farpool://node7:9797 --explain -c \"select * from trips where fare > 100\"
   farpool sql -c \"select * from read_csv('flights.csv.gz', nullstr = 'NA') limit 5\"
+  farpool sql --data-dir trips -c \"create table long as from 'trips.parquet' where fare > 100\"
   echo \"select 1; select 2\" | farpool sql
 
 A file is a table: FROM 'x.parquet', 'x.csv.gz', 'x.json', 'x.arrow', a pattern such as 'x-*.parquet' or \
 'x-{a,b}.csv', a folder, or read_csv('x.csv', nullstr = ['NA', ''], types = {'zip': 'text'}). \
 Only the columns that the query needs are read, into a pool in this process; to look at the first rows, \
 to count them, or if they do not fit, they are read as a stream instead. With --pool, other \
-names are tables and views of that node.
+names are tables and views of that node; with --data-dir, they are those that statements before have made there.
 With --format json a row is one object on a line; with arrow, each statement is one IPC stream. \
 Several statements give their results one after the other.
 The receipt is one JSON object: rows_scanned, rows_skipped, rows_returned, rows_bypassed, \
@@ -82,6 +83,10 @@ pub struct Args {
     /// Write what the statements cost to this file, as JSON
     #[arg(long, value_name = "FILE")]
     receipt: Option<PathBuf>,
+
+    /// Keep the tables and views that statements make in this directory; those that are there can be queried
+    #[arg(long, value_name = "DIR", conflicts_with = "pool")]
+    data_dir: Option<PathBuf>,
 
     /// Memory for files that are queried; tables that are made without --pool may take as much again
     /// [default: half of what the machine has]
@@ -175,7 +180,10 @@ async fn open_session(args: &Args) -> Outcome<(Session, Arc<farpool::QueryFiles>
     let memory_bytes = args.memory.unwrap_or_else(farpool::memory_bytes_default);
     if args.pool.is_none() {
         // Holds the tables that statements create.
-        let own = EmbeddedPool::open_within(memory_bytes, work.clone())?;
+        let own = match &args.data_dir {
+            Some(path) => EmbeddedPool::open_durable(memory_bytes, work.clone(), path)?,
+            None => EmbeddedPool::open_within(memory_bytes, work.clone())?,
+        };
         session.register_pool("farpool", own).await?;
     }
     let files =

@@ -47,12 +47,12 @@ fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
             let program = caller.prepare(&program, version, table)?;
             let run = caller.start_change(&program)?;
             while !matches!(run.step(&SystemClock::new())?, farpool_pipeline::Step::Done) {}
-            caller.publish_change(&program, run.take_changed(), 3).map(drop)
+            caller.publish_change(&program, run.take_changed(), 3, None).map(drop)
         }
-        Verb::Drop => caller.drop_table(name),
+        Verb::Drop => caller.drop_table(name)?.wait(),
         Verb::CreateView => {
             let view = View::new(TableName::new("v").unwrap(), "select 1").unwrap();
-            caller.create_view(view.clone(), true)?;
+            caller.create_view(view.clone(), true)?.wait()?;
             let kept = caller.relation(view.name(), None);
             assert_eq!(kept, Ok(Some(Relation::View(view))));
             // The name is taken by a table, which only its own tenant sees.
@@ -62,7 +62,7 @@ fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
         }
         Verb::DropView => match caller.drop_view(name, None) {
             Err(error) if error.message.contains("is a table") => Ok(()),
-            outcome => outcome,
+            outcome => outcome?.wait(),
         },
         Verb::Status => caller.status().map(|status| {
             let others = status.tenants.iter().any(|t| t.tenant != caller.tenant().as_str());
@@ -80,7 +80,7 @@ fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
             // The table is left if the caller may not drop it; it is removed for the next caller.
             let left = caller.node.owner(tenant("bob")).drop_table(&spare);
             assert_eq!(left.is_ok(), dropped.is_err());
-            dropped
+            dropped?.wait()
         }
         Verb::Queries => caller.queries().map(drop),
         Verb::CancelQuery => match caller.cancel_query(1) {

@@ -297,8 +297,8 @@ fn a_table_that_is_dropped_has_no_profile_made_but_for_who_waits() {
     clock.pass();
     assert!(work(&node, Class::Background));
     let answer = ask(&ann, "waited for");
-    ann.drop_table(&name("waited for")).unwrap();
-    ann.drop_table(&name("not")).unwrap();
+    ann.drop_table(&name("waited for")).unwrap().wait().unwrap();
+    ann.drop_table(&name("not")).unwrap().wait().unwrap();
     while work(&node, Class::Foreground) {}
     assert_eq!(answer.lock().take().unwrap().unwrap().table.rows, 1_000);
     while work(&node, Class::Background) {}

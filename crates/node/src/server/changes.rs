@@ -14,6 +14,7 @@ use farpool_columns::RowGroup;
 use farpool_memory::Reservation;
 use farpool_model::{ErrorKind, LoadId, LoadOutcome, Receipt, Result, TableInfo};
 use farpool_pipeline::{BoundProgram, Run, Sink};
+use farpool_store::Made;
 use farpool_wire::Response;
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
@@ -32,6 +33,7 @@ pub(super) struct Change {
     request: ChangeRequest,
     /// The caller of the client's request.
     caller: Caller,
+    id: LoadId,
     recording: Recording,
 }
 
@@ -59,7 +61,7 @@ impl ChangeRequest {
             }
         };
         let (connection, stream) = (self.connection.clone(), self.stream);
-        let wanted = Wanted::Change(Change { request: self, caller: caller.clone(), recording });
+        let wanted = Wanted::Change(Change { request: self, caller: caller.clone(), id, recording });
         Starting { connection, stream, run, wanted }.begin(caller, asked, held)
     }
 
@@ -85,8 +87,24 @@ impl ChangeSink {
 
 impl Change {
     /// Publishes the row groups that `run` has made.
-    fn publish(&self, run: &Run) -> Result<TableInfo> {
-        self.caller.publish_change(&self.request.program, run.take_changed(), self.request.rows)
+    fn publish(&self, run: &Run) -> Result<Made<TableInfo>> {
+        let ChangeRequest { program, rows, .. } = &self.request;
+        self.caller.publish_change(program, run.take_changed(), *rows, Some(self.id))
+    }
+
+    /// Tells the client, and whoever asks by the change's id, what came of it.
+    fn end(&self, outcome: Result<TableInfo>) {
+        let ChangeRequest { connection, stream, .. } = &self.request;
+        self.recording.settle(match &outcome {
+            Ok(table) => LoadOutcome::Loaded(made(table)),
+            // A change that ends because its client is gone is not recorded as a failure.
+            Err(error) if error.kind == ErrorKind::Cancelled => LoadOutcome::NotLoaded,
+            Err(error) => LoadOutcome::Failed(error.clone()),
+        });
+        match outcome {
+            Ok(table) => connection.answer(*stream, &Response::Loaded(table)),
+            Err(error) => connection.fail(*stream, error),
+        }
     }
 }
 
@@ -105,21 +123,26 @@ impl Sink for ChangeSink {
 
     fn finish(&self, outcome: Result<Receipt>) {
         let Some((change, listed)) = self.open.lock().take() else { return };
-        let made_version = outcome.and_then(|_| match self.run.upgrade() {
-            Some(run) => change.publish(&run),
-            None => Err(farpool_model::Error::internal("the run of a change is gone before its end")),
+        let run = outcome.and_then(|_| {
+            let run = self.run.upgrade();
+            run.ok_or_else(|| farpool_model::Error::internal("the run of a change is gone before its end"))
         });
-        drop(listed);
-        let ChangeRequest { connection, stream, .. } = &change.request;
-        change.recording.settle(match &made_version {
-            Ok(table) => LoadOutcome::Loaded(made(table)),
-            // A change that ends because its client is gone is not recorded as a failure.
-            Err(error) if error.kind == ErrorKind::Cancelled => LoadOutcome::NotLoaded,
-            Err(error) => LoadOutcome::Failed(error.clone()),
+        let run = match run {
+            Ok(run) => run,
+            Err(error) => {
+                drop(listed);
+                return change.end(Err(error));
+            }
+        };
+        let caller = change.caller.clone();
+        // What was encoded again may have to be written to disk first.
+        caller.write(move || {
+            let made = change.publish(&run);
+            drop(listed);
+            match made {
+                Ok(made) => made.then(move |durable| change.end(durable)),
+                Err(error) => change.end(Err(error)),
+            }
         });
-        match made_version {
-            Ok(table) => connection.answer(*stream, &Response::Loaded(table)),
-            Err(error) => connection.fail(*stream, error),
-        }
     }
 }

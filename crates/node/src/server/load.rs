@@ -19,7 +19,7 @@ use farpool_model::{
     Clock, Error, ErrorKind, LoadId, LoadOutcome, LoadedVersion, Result, TableInfo, TableName, limits,
 };
 use farpool_pipeline::{End, Progress, Readiness, Task};
-use farpool_store::{Append, AwaitedProfile, Load, Piece};
+use farpool_store::{Append, AwaitedProfile, Load, Piece, Sealing};
 use farpool_wire::{Message, Request, Response, bytes_to_decode};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -98,8 +98,12 @@ enum Phase {
     Open(Box<Open>),
     /// All rows are encoded, but profiles have to be computed before they are published.
     Behind(Box<Open>, Arc<Behind>),
+    /// What was encoded is being written to disk.
+    Sealing(Box<Open>, Sealing),
     /// The append waits in line for its version.
     InLine(Arc<Append>),
+    /// The version is made, and is not durable yet. The outcome is put here.
+    Made(Durable),
     /// A load with the same id was begun before; this one waits for its outcome.
     Again(Arc<Again>),
     /// A worker has taken the state and decides how the load goes on.
@@ -113,6 +117,9 @@ struct Again {
     /// The schema of this load's rows.
     schema: SchemaRef,
 }
+
+/// The outcome of a load whose version is made, once that is durable.
+type Durable = Arc<Mutex<Option<Result<TableInfo>>>>;
 
 /// Profiles of earlier versions that a load waits for.
 struct Behind {
@@ -139,7 +146,11 @@ enum Step {
     Encode(Piece),
     KeepUp(Arc<Behind>),
     Commit(Box<Open>),
+    /// What was written to disk is durable, or that has failed.
+    Sealed(Box<Open>, Sealing),
     Append(Arc<Append>),
+    /// Answer with this outcome.
+    Answer(Result<TableInfo>),
     /// Answer with the outcome of the first load with this id.
     Repeat(Arc<Again>),
     /// The client is gone: drop what was loaded.
@@ -221,18 +232,15 @@ impl LoadTask {
                     Err(error) => profile.give_up(&error),
                 }
             }
-            Step::Commit(open) => match open.load.profile_before(self.connection.caller.waker()) {
-                Some(profile) => self.fall_behind(open, profile),
-                // Commits in a later step: until then other appends can join the line, for the same version.
-                None if open.load.is_append() => {
-                    let append = open.load.append(self.connection.caller.waker())?;
-                    self.state.lock().phase = Phase::InLine(Arc::new(append));
-                }
-                None => {
-                    *self.outcome.lock() = Some(Ok(open.load.publish()?));
-                    return Ok(Progress::Done);
-                }
-            },
+            Step::Commit(open) => self.commit(open)?,
+            Step::Sealed(mut open, sealing) => {
+                open.load.sealed(&sealing)?;
+                self.commit(open)?;
+            }
+            Step::Answer(outcome) => {
+                *self.outcome.lock() = Some(outcome);
+                return Ok(Progress::Done);
+            }
             Step::Append(append) => match append.try_commit() {
                 Some(outcome) => {
                     *self.outcome.lock() = Some(Ok(outcome?));
@@ -255,6 +263,28 @@ impl LoadTask {
             Step::Nothing => return Ok(Progress::Busy),
         }
         Ok(Progress::Worked)
+    }
+
+    /// Goes on with a load whose rows are all encoded.
+    fn commit(&self, mut open: Box<Open>) -> Result<()> {
+        let wake = || self.connection.caller.waker();
+        if let Some(sealing) = open.load.seal(wake()) {
+            self.state.lock().phase = Phase::Sealing(open, sealing);
+        } else if let Some(profile) = open.load.profile_before(wake()) {
+            self.fall_behind(open, profile);
+        } else if open.load.is_append() {
+            // Commits in a later step: until then other appends can join the line, for the same version.
+            let append = open.load.append(wake())?;
+            self.state.lock().phase = Phase::InLine(Arc::new(append));
+        } else {
+            let (durable, wake) = (Durable::default(), wake());
+            self.state.lock().phase = Phase::Made(durable.clone());
+            open.load.publish()?.then(move |made| {
+                *durable.lock() = Some(made);
+                wake();
+            });
+        }
+        Ok(())
     }
 
     /// Makes the load wait for a profile, which may wait for memory: meanwhile the load reserves none.
@@ -280,7 +310,8 @@ impl LoadTask {
             let wake = self.connection.caller.waker();
             return first.wait(Box::new(move |_| wake()));
         }
-        let load = self.connection.caller.begin_load(&table, &schema, mode, rows_hint)?;
+        let mut load = self.connection.caller.begin_load(&table, &schema, mode, rows_hint)?;
+        id.into_iter().for_each(|id| load.set_id(id));
         load.claim().into_iter().for_each(|claim| self.inbox.set_claim(claim));
         let open = Open { load, schema, is_decoding: false, unread: None, is_complete: false };
         let mut state = self.state.lock();
@@ -426,9 +457,11 @@ impl State {
                 let Behind { profile, memory } = &**behind;
                 return profile.has_step() || memory.has_come() || inbox.is_closed();
             }
+            Phase::Sealing(_, sealing) => return sealing.is_done() || inbox.is_closed(),
             Phase::InLine(append) => {
                 return append.has_step() || inbox.is_closed() && append.is_waiting();
             }
+            Phase::Made(durable) => return durable.lock().is_some(),
             Phase::Again(again) => return again.first.has_ended() || inbox.is_closed(),
             Phase::Taken => false,
         };
@@ -436,9 +469,13 @@ impl State {
     }
 
     fn take_step(&mut self, inbox: &Inbox) -> Step {
-        // An append that is already part of a version under way is not dropped: its outcome may be asked for.
-        let is_taken = |append: &Append| !append.leave();
-        if inbox.is_closed() && !matches!(&self.phase, Phase::InLine(append) if is_taken(append)) {
+        // A load that is already part of a version under way is not dropped: its outcome may be asked for.
+        let is_taken = |phase: &Phase| match phase {
+            Phase::InLine(append) => !append.leave(),
+            Phase::Made(_) => true,
+            _ => false,
+        };
+        if inbox.is_closed() && !is_taken(&self.phase) {
             return Step::Abandon(mem::replace(&mut self.phase, Phase::Taken));
         }
         let step = match mem::replace(&mut self.phase, Phase::Taken) {
@@ -458,9 +495,24 @@ impl State {
                 self.phase = Phase::Behind(open, behind.clone());
                 Step::KeepUp(behind)
             }
+            Phase::Sealing(open, sealing) if sealing.is_done() => Step::Sealed(open, sealing),
+            Phase::Sealing(open, sealing) => {
+                self.phase = Phase::Sealing(open, sealing);
+                Step::Nothing
+            }
             Phase::InLine(append) => {
                 self.phase = Phase::InLine(append.clone());
                 Step::Append(append)
+            }
+            Phase::Made(durable) => {
+                let outcome = durable.lock().take();
+                match outcome {
+                    Some(outcome) => Step::Answer(outcome),
+                    None => {
+                        self.phase = Phase::Made(durable);
+                        Step::Nothing
+                    }
+                }
             }
             Phase::Again(again) => {
                 self.phase = Phase::Again(again.clone());

@@ -16,7 +16,7 @@ use farpool_model::{
     Error, Expr, Prepared, Program, Relation, Result, ResultForm, SchemaFingerprint, TableName, Version,
 };
 use farpool_pipeline::BoundProgram;
-use farpool_store::AwaitedStatistics;
+use farpool_store::{AwaitedStatistics, Made};
 use farpool_wire::{FrameKind, Message, Outgoing, Request, Response, substrait};
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ use std::sync::Arc;
 enum Outcome {
     /// The answer, which ends the stream.
     Answer(Vec<Outgoing>),
+    /// The answer to a change, once that is durable.
+    Made(Box<Made<Response>>),
     /// Something was started that will answer later.
     Started,
     /// The statistics have to be computed first.
@@ -71,6 +73,10 @@ impl Looked {
         let work = move |caller: &Caller| self.carry_out(caller);
         caller.spawn(work, move |outcome| match outcome {
             Ok(Outcome::Answer(messages)) => to.end(stream, messages),
+            Ok(Outcome::Made(made)) => made.then(move |durable| match durable {
+                Ok(response) => to.answer(stream, &response),
+                Err(error) => to.fail(stream, error),
+            }),
             Ok(Outcome::Started) => {}
             Ok(Outcome::Statistics(statistics)) => tell_statistics(to, asker, stream, *statistics),
             Ok(Outcome::Waits(request, bytes)) => request.wait_for(bytes),
@@ -176,12 +182,12 @@ fn carry_out(
             Some(Relation::View(view)) => Response::View(view),
         },
         Request::CreateView { view, replace } => {
-            caller.create_view(view.clone(), replace)?;
-            Response::View(view)
+            let made = caller.create_view(view.clone(), replace)?;
+            return Ok(Outcome::Made(Box::new(made.map(|()| Response::View(view)))));
         }
         Request::DropView { view, tenant } => {
-            caller.drop_view(&view, tenant.as_ref())?;
-            Response::Dropped
+            let made = caller.drop_view(&view, tenant.as_ref())?;
+            return Ok(Outcome::Made(Box::new(made.map(|()| Response::Dropped))));
         }
         Request::Statistics { table, columns: None } => {
             let statistics = caller.await_statistics(&table)?;
@@ -194,7 +200,10 @@ fn carry_out(
             let columns: Vec<usize> = columns.into_iter().map(|column| column as usize).collect();
             Response::Statistics(Box::new(caller.known_statistics(&table, &columns)?))
         }
-        Request::AlterTable { table, changes } => Response::Table(caller.alter_table(&table, &changes)?),
+        Request::AlterTable { table, changes } => {
+            let made = caller.alter_table(&table, &changes)?;
+            return Ok(Outcome::Made(Box::new(made.map(Response::Table))));
+        }
         Request::ChangeRows { handle, rows, id } => {
             let program = kept(connection, handle)?;
             let change =
@@ -203,11 +212,11 @@ fn carry_out(
             return Ok(Outcome::Started);
         }
         Request::Drop { table, tenant } => {
-            match tenant {
+            let made = match tenant {
                 None => caller.drop_table(&table)?,
                 Some(tenant) => caller.drop_table_of(&tenant, &table)?,
-            }
-            Response::Dropped
+            };
+            return Ok(Outcome::Made(Box::new(made.map(|()| Response::Dropped))));
         }
         Request::LoadOutcome { id } => {
             let (connection, stream) = (connection.clone(), message.stream);

@@ -1,6 +1,6 @@
 //! Changes of a table's columns or name: a new version with the same rows, whose chunks stay where they are.
 
-use super::Catalog;
+use super::{Catalog, Made};
 use farpool_columns::{Chunk, RowGroup};
 use farpool_model::{Result, TableChange, TableInfo, TableName, TenantName, alter};
 use std::sync::Arc;
@@ -22,11 +22,11 @@ impl Catalog {
         tenant: &TenantName,
         name: &TableName,
         changes: &[TableChange],
-    ) -> Result<TableInfo> {
-        let line = self.current(tenant, name)?.line;
+    ) -> Result<Made<TableInfo>> {
+        let line = self.newest(tenant, name)?.line;
         let _held = line.hold();
         loop {
-            let current = self.current(tenant, name)?;
+            let current = self.newest(tenant, name)?;
             let altered = alter(&current.table.schema, changes)?;
             let new_name = altered.name.unwrap_or_else(|| name.clone());
             // Covers the new lists of chunks until `holding` below has reserved memory for the whole table.
@@ -39,9 +39,10 @@ impl Catalog {
             drop(lists);
             // Fails if a merge or another change has swapped the table meanwhile: try again with the newest
             // state.
-            let made = (table, current.settled);
-            if let Some(info) = self.put_instead(tenant, (name, &new_name), &current, made)? {
-                return Ok(info);
+            let (made, columns) = ((table, current.settled), Some(&altered.columns[..]));
+            let names = (name, &new_name);
+            if let Some(made) = self.put_instead(tenant, names, &current, made, columns, None)? {
+                return Ok(made);
             }
         }
     }

@@ -4,7 +4,7 @@
 //! waits for others to come.
 //!
 //! Rows of small appends are encoded only when their version is made, and then as one row group. An append
-//! reports its version only when its rows are visible. An append that does not fit the table fails alone;
+//! reports its version only when its rows are visible, that is, durable where the catalog has a log. An append that does not fit the table fails alone;
 //! where there is no memory for all, each is tried alone.
 //!
 //! Other changes of the table can block the line meanwhile ([`Line::hold`]).
@@ -13,16 +13,16 @@
 //! leader that panics fails the appends that it had taken.
 
 use super::load::{check_agree, check_nulls};
-use super::{Catalog, Current};
+use super::{Catalog, Current, Made};
 use arrow_schema::SchemaRef;
 use farpool_columns::{PlainGroup, RowGroup, TableBuilder};
 use farpool_memory::Reservation;
-use farpool_model::{Error, Result, TableInfo, TableName, TenantName, limits};
+use farpool_model::{Error, LoadId, Result, TableInfo, TableName, TenantName, limits};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The line of appends that wait for the next version of one table.
 #[derive(Debug, Default)]
@@ -49,6 +49,8 @@ struct Entry {
     outcome: Mutex<Option<Result<TableInfo>>>,
     /// Whether the outcome was set; stays true after the outcome was returned.
     is_settled: AtomicBool,
+    /// The number of the version's record in the log, once the version is made.
+    recorded: OnceLock<u64>,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -59,6 +61,8 @@ pub(super) struct Rows {
     pub groups: Vec<Arc<RowGroup>>,
     /// Rows of a small append, not encoded yet; then `groups` is empty.
     pub small: Option<PlainGroup>,
+    /// The id of the load.
+    pub load: Option<LoadId>,
 }
 
 /// An append whose rows are complete; they become visible with the next version. If this is dropped earlier,
@@ -86,12 +90,13 @@ impl Append {
         outside: Option<Reservation>,
         wake: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Append> {
-        let line = catalog.current(&tenant, &name)?.line;
+        let line = catalog.newest(&tenant, &name)?.line;
         let entry = Arc::new(Entry {
             rows,
             _outside: outside,
             outcome: Mutex::default(),
             is_settled: AtomicBool::new(false),
+            recorded: OnceLock::new(),
             wake,
         });
         line.state.lock().waiting.push_back(entry.clone());
@@ -100,7 +105,8 @@ impl Append {
 
     /// Whether [`Append::try_commit`] would make a version or return the outcome.
     pub fn has_step(&self) -> bool {
-        !self.line.state.lock().is_busy() || self.entry.outcome.lock().is_some()
+        let may_lead = self.entry.recorded.get().is_none() && !self.line.state.lock().is_busy();
+        may_lead || self.entry.outcome.lock().is_some()
     }
 
     /// Withdraws the append if no version with its rows has been begun; returns whether it was withdrawn.
@@ -134,7 +140,7 @@ impl Append {
             if let Some(outcome) = self.entry.outcome.lock().take() {
                 return Some(outcome);
             }
-            if state.is_busy() {
+            if state.is_busy() || self.entry.recorded.get().is_some() {
                 return None;
             }
             state.take()
@@ -152,8 +158,14 @@ impl Append {
             if let Some(outcome) = self.try_commit() {
                 return outcome;
             }
+            if let Some(number) = self.entry.recorded.get() {
+                // The outcome is set before this returns.
+                self.catalog.commit(*number)?;
+                continue;
+            }
             let mut state = self.line.state.lock();
-            if state.is_busy() && self.entry.outcome.lock().is_none() {
+            let is_open = || self.entry.recorded.get().is_none() && self.entry.outcome.lock().is_none();
+            if state.is_busy() && is_open() {
                 self.line.changed.wait(&mut state);
             }
         }
@@ -161,15 +173,17 @@ impl Append {
 
     fn lead(&self, taken: &[Arc<Entry>]) {
         let _lead = Lead { line: &self.line, taken };
-        self.commit_all(&taken.iter().map(|entry| &**entry).collect::<Vec<_>>());
+        self.commit_all(taken);
     }
 
     /// Commits `entries` as one version, or one by one if that fails, and sets the outcome of each.
-    fn commit_all(&self, entries: &[&Entry]) {
+    fn commit_all(&self, entries: &[Arc<Entry>]) {
         match self.publish(entries) {
             Ok(()) => {}
             // Perhaps only the rows of one entry cannot be encoded or find no memory.
-            Err(_) if entries.len() > 1 => entries.iter().for_each(|entry| self.commit_all(&[entry])),
+            Err(_) if entries.len() > 1 => {
+                entries.iter().for_each(|entry| self.commit_all(std::slice::from_ref(entry)))
+            }
             Err(error) => entries.iter().for_each(|entry| entry.settle(Err(error.clone()))),
         }
     }
@@ -177,10 +191,10 @@ impl Append {
     /// Appends the rows of `entries` to the newest version, and tries again when another change has swapped
     /// the table first. Sets the outcome of entries that do not fit the table and, unless an error is
     /// returned, of all others.
-    fn publish(&self, entries: &[&Entry]) -> Result<()> {
-        let mut fitting: Vec<&Entry> = entries.iter().filter(|entry| !entry.is_settled()).copied().collect();
+    fn publish(&self, entries: &[Arc<Entry>]) -> Result<()> {
+        let mut fitting: Vec<_> = entries.iter().filter(|entry| !entry.is_settled()).cloned().collect();
         loop {
-            let current = self.catalog.current(&self.tenant, &self.name)?;
+            let current = self.catalog.newest(&self.tenant, &self.name)?;
             fitting.retain(|entry| match entry.rows.check(&self.name, &current) {
                 Ok(()) => true,
                 Err(error) => {
@@ -192,15 +206,37 @@ impl Append {
                 return Ok(());
             }
             current.merges.help(&current);
-            if let Some(info) = self.publish_behind(&current, &fitting)? {
-                fitting.iter().for_each(|entry| entry.settle(Ok(info.clone())));
+            if let Some(made) = self.publish_behind(&current, &fitting)? {
+                self.settle(made, fitting);
                 return Ok(());
             }
         }
     }
 
+    /// Sets the outcome of `entries`, which have made a version together: when it is durable.
+    fn settle(&self, made: Made<TableInfo>, entries: Vec<Arc<Entry>>) {
+        if let Some(number) = made.number() {
+            for entry in &entries {
+                // An entry becomes part of one version only.
+                let _ = entry.recorded.set(number);
+            }
+        }
+        let is_recorded = made.number().is_some();
+        let line = self.line.clone();
+        made.then(move |durable| {
+            for entry in &entries {
+                entry.settle(durable.clone());
+            }
+            // Otherwise whoever leads wakes them.
+            if is_recorded {
+                entries.iter().for_each(|entry| (entry.wake)());
+                line.changed.notify_all();
+            }
+        });
+    }
+
     /// Publishes the rows behind `current`; returns `None` if the table was swapped since `current` was read.
-    fn publish_behind(&self, current: &Current, entries: &[&Entry]) -> Result<Option<TableInfo>> {
+    fn publish_behind(&self, current: &Current, entries: &[Arc<Entry>]) -> Result<Option<Made<TableInfo>>> {
         let pool = self.catalog.pool().clone();
         let mut builder = TableBuilder::append_to(pool, &current.table, self.tenant.clone(), None)?;
         let mut small = Vec::new();
@@ -213,7 +249,8 @@ impl Append {
         }
         add_small(&mut builder, &mut small)?;
         let table = self.catalog.holding(&self.tenant, builder.finish()?)?;
-        Ok(self.catalog.put_behind(&self.tenant, &self.name, current, table))
+        let loads: Vec<LoadId> = entries.iter().filter_map(|entry| entry.rows.load).collect();
+        self.catalog.put_behind(&self.tenant, &self.name, current, table, &loads)
     }
 }
 
@@ -289,8 +326,10 @@ pub(super) struct Lead<'a> {
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
         for entry in self.taken {
-            // All entries have their outcome already, unless the leader panicked.
-            entry.settle(Err(Error::internal("a defect stopped an append")));
+            // All entries have their outcome already, or get it when they are durable, unless the leader panicked.
+            if entry.recorded.get().is_none() {
+                entry.settle(Err(Error::internal("a defect stopped an append")));
+            }
         }
         self.line.state.lock().has_leader = false;
         self.taken.iter().for_each(|entry| (entry.wake)());

@@ -13,6 +13,12 @@ pub trait Background: fmt::Debug + Send + Sync {
 
     /// Called whenever rows of a load come in, so that other background work can pause while they do.
     fn rows_came(&self);
+
+    /// Runs `job`, which waits for a disk, in turn with others, on a thread that no request waits for otherwise. Without
+    /// such a thread it is run at once.
+    fn write(&self, job: Box<dyn FnOnce() + Send>) {
+        job();
+    }
 }
 
 /// Background work on one table.

@@ -2,9 +2,10 @@
 //! rows.
 
 use super::merge;
-use super::{Catalog, Expected};
+use super::state::Expected;
+use super::{Catalog, Made};
 use farpool_columns::{Encoder, RowGroup, Table, TableBuilder};
-use farpool_model::{Error, Result, TableInfo, TableName, TenantName, Version};
+use farpool_model::{Error, LoadId, Result, TableInfo, TableName, TenantName, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use std::sync::Arc;
 type RowGroupsAt = BTreeMap<usize, Option<Arc<RowGroup>>>;
 
 impl Catalog {
-    /// Makes a version of a table in which `groups` take the place of the row groups at the same positions in
+    /// Makes a version of a table, for the change with the id `load`, in which `groups` take the place of the row groups at the same positions in
     /// `base`, its version `version`; `None` removes a row group. Rows that were appended since stay as they
     /// are: the change is ordered before them (snapshot isolation, Berenson et al., *A Critique of ANSI SQL
     /// Isolation Levels*, SIGMOD 1995).
@@ -25,21 +26,23 @@ impl Catalog {
         name: &TableName,
         (version, base): (Version, &Table),
         groups: &RowGroupsAt,
-    ) -> Result<TableInfo> {
-        let line = self.current(tenant, name)?.line;
+        load: Option<LoadId>,
+    ) -> Result<Made<TableInfo>> {
+        let line = self.newest(tenant, name)?.line;
         let _held = line.hold();
         // Repeats when a merge has swapped the table first.
         loop {
-            let current = self.current(tenant, name)?;
+            let current = self.newest(tenant, name)?;
             if version < current.since {
-                self.tenants.read().check(tenant, name, Expected::Version(version))?;
+                self.state.read().check(tenant, name, Expected::Version(version))?;
             }
             let table = self.replaced(tenant, base, groups, &current.table)?;
             let table = self.holding(tenant, table)?;
             // Row groups that have become small are merged again with small neighbours.
             let settled = merge::settled(&table, 0);
-            if let Some(info) = self.put_instead(tenant, (name, name), &current, (table, settled))? {
-                return Ok(info);
+            let made = self.put_instead(tenant, (name, name), &current, (table, settled), None, load)?;
+            if let Some(made) = made {
+                return Ok(made);
             }
         }
     }

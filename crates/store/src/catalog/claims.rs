@@ -8,7 +8,8 @@
 //!
 //! Invariant: a create publishes only under its claim, so that it never takes the place of another table.
 
-use super::{Catalog, Expected, Tenants};
+use super::Catalog;
+use super::state::{Expected, State};
 use farpool_model::{Error, ErrorKind, Result, TableName, TenantName};
 use std::sync::Arc;
 
@@ -27,13 +28,13 @@ impl Claim {
     /// # Errors
     /// `Exists` when one has it; `OverLimit` when the tenant has too many tables.
     pub(super) fn new(catalog: &Arc<Catalog>, tenant: &TenantName, name: &TableName) -> Result<Arc<Claim>> {
-        let number = catalog.tenants.write().claim(tenant, name)?;
+        let number = catalog.state.write().claim(tenant, name)?;
         Ok(Arc::new(Claim { catalog: catalog.clone(), tenant: tenant.clone(), name: name.clone(), number }))
     }
 
     /// Gives up the claim, because the load will not be published.
     pub fn give_up(&self) {
-        self.catalog.tenants.write().unclaim(&self.tenant, &self.name, self.number);
+        self.catalog.state.write().unclaim(&self.tenant, &self.name, self.number);
     }
 
     /// The condition under which the load may be published: the claim still stands.
@@ -46,7 +47,7 @@ impl Claim {
     /// # Errors
     /// `Exists` when a replacement has taken it.
     pub(super) fn check(&self) -> Result<()> {
-        self.catalog.tenants.read().check_claim(&self.tenant, &self.name, self.number)
+        self.catalog.state.read().check_claim(&self.tenant, &self.name, self.number)
     }
 }
 
@@ -56,7 +57,7 @@ impl Drop for Claim {
     }
 }
 
-impl Tenants {
+impl State {
     fn claim(&mut self, tenant: &TenantName, name: &TableName) -> Result<u64> {
         self.check(tenant, name, Expected::Nothing)?;
         self.claims_made += 1;

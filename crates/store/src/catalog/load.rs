@@ -7,6 +7,9 @@
 //! [`Load::complete`]. An append puts its rows behind whatever the newest version is when it commits
 //! (`append.rs`), so that concurrent appends lose nothing.
 //!
+//! In a catalog with a data directory, the row groups of a load that is not small go to segments while they are made
+//! ([`Keeper`]); [`Load::seal`] makes these durable before the load is published.
+//!
 //! The row groups of a new table are handed to a tap, which profiles them in the background; the tap stays
 //! with the version. Appended row groups get a tap once they are no longer merged.
 //!
@@ -15,15 +18,19 @@
 
 use super::append::{Append, Rows};
 use super::claims::Claim;
+use super::durable::Keeper;
 use super::pieces::{Piece, PieceDone, Pieces};
+use super::state::Expected;
 use super::tap::{AwaitedProfile, Tap};
-use super::{Catalog, Expected, Tapped};
+use super::{Catalog, Made, Tapped};
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use farpool_columns::{Encoder, PlainGroup, RowGroup, Table, TableBuilder};
 use farpool_memory::{Reservation, size_text};
 use farpool_model::cast::u64_from;
-use farpool_model::{Error, ErrorKind, LoadMode, Result, TableInfo, TableName, TenantName, limits, schema};
+use farpool_model::{
+    Error, ErrorKind, LoadId, LoadMode, Result, TableInfo, TableName, TenantName, limits, schema,
+};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,6 +45,7 @@ pub struct Load {
     tenant: TenantName,
     name: TableName,
     mode: LoadMode,
+    id: Option<LoadId>,
     /// The claim to the table's name, if this load creates it.
     claim: Option<Arc<Claim>>,
     /// Encoded bytes of the version that this load replaces, if it does; both are in the pool until the swap.
@@ -54,6 +62,8 @@ pub struct Load {
     pieces: Pieces,
     /// Memory that the row groups take outside the pool.
     outside: Option<Reservation>,
+    /// Writes the row groups to disk, where there is one.
+    keeper: Option<Keeper>,
     rows_buffered: u64,
     rows_added: u64,
     workers: usize,
@@ -81,6 +91,8 @@ impl Load {
         let workers = catalog.helpers.threads_max().clamp(1, WORKERS_DEFAULT_MAX);
         Ok(Load {
             outside: catalog.outside(&tenant),
+            keeper: catalog.durable.get().map(|durable| Keeper::new(durable.clone())),
+            id: None,
             catalog,
             tenant,
             name,
@@ -108,6 +120,11 @@ impl Load {
     /// Sets the encoded bytes of the version that this load replaces, if there is one.
     pub(super) fn replacing(self, bytes_before: Option<u64>) -> Self {
         Load { bytes_before, ..self }
+    }
+
+    /// Sets the id by which the client may ask what became of the load.
+    pub fn set_id(&mut self, id: LoadId) {
+        self.id = Some(id);
     }
 
     /// Sets the number of threads that [`Load::push`] encodes on, including the caller's. The default is the
@@ -244,10 +261,39 @@ impl Load {
                 profile.give_up(&error);
             }
         }
+        if let Some(keeper) = &mut self.keeper {
+            keeper.finish()?;
+        }
         match self.mode {
             LoadMode::Append => self.append(Box::new(|| {}))?.commit(),
-            LoadMode::Create | LoadMode::Replace | LoadMode::ReplaceVersion(_) => self.publish(),
+            LoadMode::Create | LoadMode::Replace | LoadMode::ReplaceVersion(_) => self.publish()?.wait(),
         }
+    }
+
+    /// Begins to make durable what the load has written to disk; `None` where there is nothing to do. All rows must have
+    /// been encoded. The load can be published when that is done ([`Load::sealed`]); `wake` is called then.
+    pub fn seal(&mut self, wake: Box<dyn FnOnce() + Send>) -> Option<Sealing> {
+        let keeper = self.keeper.take_if(|keeper| keeper.has_more_to_write())?;
+        let sealing = Sealing(Arc::default());
+        let mut sealed = Sealed { slot: sealing.0.clone(), wake: Some(wake) };
+        self.catalog.background.write(Box::new(move || {
+            let mut keeper = keeper;
+            let finished = keeper.finish();
+            sealed.end(finished.map(|()| keeper));
+        }));
+        Some(sealing)
+    }
+
+    /// Takes back what [`Load::seal`] has begun, once it is done.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn sealed(&mut self, sealing: &Sealing) -> Result<()> {
+        let outcome = sealing.0.lock().take();
+        let kept =
+            outcome.unwrap_or_else(|| Err(Error::internal("a load is published before it is durable")));
+        self.keeper = Some(self.keep_failure(kept)?);
+        Ok(())
     }
 
     /// The claim to the name of the table, if this load creates it. It can be given up before the load is
@@ -269,7 +315,7 @@ impl Load {
             return None;
         }
         // A table that is gone has no profile to wait for; committing the append reports that it is gone.
-        let tap = self.catalog.current(&self.tenant, &self.name).ok()?.tap?;
+        let tap = self.catalog.newest(&self.tenant, &self.name).ok()?.tap?;
         (tap.unsettled() > limits::TAPS_WAITING_MAX).then(|| AwaitedProfile::new(tap, wake))
     }
 
@@ -278,9 +324,9 @@ impl Load {
     ///
     /// # Errors
     /// As [`Load::commit`].
-    pub fn publish(self) -> Result<TableInfo> {
+    pub fn publish(self) -> Result<Made<TableInfo>> {
         self.check_encoded()?;
-        let Load { catalog, tenant, name, mode, claim, builder, encoder, tap, .. } = self;
+        let Load { catalog, tenant, name, mode, id, claim, builder, encoder, tap, .. } = self;
         let expected = match (mode, &claim) {
             (LoadMode::Append, _) => return Err(Error::internal("an append is not published by itself")),
             (LoadMode::Create, Some(claim)) => claim.expected(),
@@ -291,7 +337,7 @@ impl Load {
         let tapped = tap.map(|tap| Tapped { tap, before: None, encoder });
         let table = catalog.holding(&tenant, builder.finish()?)?;
         let settled = table.row_groups.len();
-        catalog.put(&tenant, &name, (table, settled), tapped, expected)
+        catalog.put(&tenant, &name, (table, settled), tapped, expected, id)
     }
 
     /// Puts the rows of an append in line. All of them must have been encoded, except those that are encoded
@@ -301,8 +347,8 @@ impl Load {
     /// `NotFound` when the table was dropped meanwhile.
     pub fn append(self, wake: Box<dyn Fn() + Send + Sync>) -> Result<Append> {
         self.check_encoded()?;
-        let Load { catalog, tenant, name, builder, appended, small, outside, .. } = self;
-        let rows = Rows { schema: builder.schema().clone(), groups: appended, small };
+        let Load { catalog, tenant, name, id, builder, appended, small, outside, .. } = self;
+        let rows = Rows { schema: builder.schema().clone(), groups: appended, small, load: id };
         Append::stand_in_line(catalog, tenant, name, rows, outside, wake)
     }
 
@@ -324,6 +370,9 @@ impl Load {
             }
             let added = self.builder.add_row_group(group.clone());
             added.map_err(|error| self.with_both_versions(error))?;
+            if let Some(keeper) = &mut self.keeper {
+                keeper.add(group.clone())?;
+            }
             if self.is_append() {
                 self.appended.push(group);
             } else if let Some(tap) = &self.tap {
@@ -391,6 +440,37 @@ impl Load {
         let helped = helpers.run(threads, &encode_some);
         self.keep_failure(helped)?;
         self.check()
+    }
+}
+
+/// The end of a load's writes to disk.
+#[derive(Debug)]
+pub struct Sealing(Arc<Mutex<Option<Result<Keeper>>>>);
+
+/// Tells what came of a load's writes, also where they have panicked.
+struct Sealed {
+    slot: Arc<Mutex<Option<Result<Keeper>>>>,
+    wake: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Sealed {
+    fn end(&mut self, outcome: Result<Keeper>) {
+        let Some(wake) = self.wake.take() else { return };
+        *self.slot.lock() = Some(outcome);
+        wake();
+    }
+}
+
+impl Drop for Sealed {
+    fn drop(&mut self) {
+        self.end(Err(Error::internal("a defect stopped the writes of a load")));
+    }
+}
+
+impl Sealing {
+    /// Whether the writes have ended.
+    pub fn is_done(&self) -> bool {
+        self.0.lock().is_some()
     }
 }
 

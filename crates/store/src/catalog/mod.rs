@@ -1,7 +1,8 @@
 //! The catalog: which tables each tenant has, and the current version of each.
 //!
 //! Versions are swapped, never changed: a reader that got a table keeps its version, and its pages, for as
-//! long as it holds the `Arc`.
+//! long as it holds the `Arc`. A catalog with a data directory (`durable/mod.rs`) records each change in a log, and readers
+//! see it once that is durable (`state.rs`).
 //!
 //! Invariant: version numbers only grow over the life of a catalog, across all tables, so that a version
 //! identifies one state of one table for ever.
@@ -11,11 +12,14 @@ mod append;
 mod background;
 mod change;
 mod claims;
+mod durable;
 mod helpers;
 mod load;
+mod made;
 mod merge;
 mod names;
 mod pieces;
+mod state;
 mod statistics;
 mod tap;
 mod views;
@@ -23,26 +27,30 @@ mod views;
 pub use append::Append;
 pub use background::{Background, Chore};
 pub use claims::Claim;
+pub use durable::{Recovery, check_data};
 pub use helpers::Helpers;
-pub use load::Load;
+pub use load::{Load, Sealing};
+pub use made::Made;
 pub use pieces::{Piece, PieceDone};
+pub use state::Loads;
 pub use statistics::AwaitedStatistics;
 pub use tap::{AwaitedProfile, Stepped};
 
 use append::Line;
 use arrow_schema::Schema;
+use durable::{Change, Durable, Prepared};
 use farpool_columns::{Encoder, Table};
 use farpool_memory::{Pool, Reservation, WorkMemory};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{
-    ColumnStates, Error, ErrorKind, LoadMode, Result, TableInfo, TableName, TableStatistics, TenantName,
-    Version, limits,
+    ColumnStates, Error, LoadId, LoadMode, LoadedVersion, Result, TableInfo, TableName, TableStatistics,
+    TenantName, Version,
 };
 use merge::Merges;
 use parking_lot::RwLock;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use state::{Effect, Expected, State};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use tap::{Gathered, Tap};
 
 /// The tables and views of all tenants. Cheap to read while loads run: the lock is held for a look-up or a
@@ -52,22 +60,14 @@ pub struct Catalog {
     pool: Arc<Pool>,
     /// Budget from which tables reserve what they take outside the pool.
     work: Option<Arc<WorkMemory>>,
-    tenants: RwLock<Tenants>,
+    state: RwLock<State>,
+    /// Where changes are recorded; empty for a catalog in memory.
+    durable: OnceLock<Arc<Durable>>,
     taps_closed: AtomicBool,
     /// Number of taps and merges made; the source of their numbers.
     chores_made: AtomicU64,
     background: Arc<dyn Background>,
     helpers: Arc<dyn Helpers>,
-}
-
-#[derive(Debug, Default)]
-struct Tenants {
-    tables: BTreeMap<TenantName, BTreeMap<TableName, Current>>,
-    views: BTreeMap<TenantName, BTreeMap<TableName, views::Kept>>,
-    versions_made: u64,
-    /// Names of tables that are about to be created, each with the number of its claim.
-    claims: BTreeMap<TenantName, BTreeMap<TableName, u64>>,
-    claims_made: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -105,24 +105,13 @@ impl Tapped {
     }
 }
 
-/// The condition on a table's current state under which a load may be published.
-#[derive(Clone, Copy, Debug)]
-enum Expected {
-    Anything,
-    /// Neither a table, nor a view, nor a claim of the name exists.
-    Nothing,
-    /// The name is still claimed under this number.
-    Claim(u64),
-    Version(Version),
-}
-
 impl Catalog {
     /// Creates a catalog without tables. Loads take their memory from `pool` and encode with the threads of
     /// `helpers`; `background` computes profiles and merges small row groups.
     pub fn new(pool: Arc<Pool>, helpers: Arc<dyn Helpers>, background: Arc<dyn Background>) -> Self {
         let (taps_closed, chores_made) = (AtomicBool::new(false), AtomicU64::new(0));
-        let tenants = RwLock::default();
-        Catalog { pool, work: None, tenants, taps_closed, chores_made, background, helpers }
+        let (state, durable) = (RwLock::default(), OnceLock::new());
+        Catalog { pool, work: None, state, durable, taps_closed, chores_made, background, helpers }
     }
 
     /// Makes the tables reserve from `work` what they take outside the pool.
@@ -145,18 +134,18 @@ impl Catalog {
 
     /// The highest version number given so far to any table.
     pub fn newest_version(&self) -> Version {
-        Version(self.tenants.read().versions_made)
+        Version(self.state.read().versions_made)
     }
 
     /// Tenants that have a table, by name.
     pub fn tenant_names(&self) -> Vec<TenantName> {
-        self.tenants.read().tables.keys().cloned().collect()
+        self.state.read().visible.tables.keys().cloned().collect()
     }
 
     /// Descriptions of the tables of `tenant`, by name, without the spreads of their columns.
     pub fn tables(&self, tenant: &TenantName) -> Vec<TableInfo> {
-        let tenants = self.tenants.read();
-        let tables = tenants.tables.get(tenant).into_iter().flatten();
+        let state = self.state.read();
+        let tables = state.visible.tables.get(tenant).into_iter().flatten();
         tables.map(|(name, current)| current.brief(name)).collect()
     }
 
@@ -165,7 +154,7 @@ impl Catalog {
     /// # Errors
     /// `NotFound`, with the names of existing tables.
     pub fn get(&self, tenant: &TenantName, name: &TableName) -> Result<(Version, Arc<Table>)> {
-        self.tenants.read().current(tenant, name).map(|current| (current.version, current.table.clone()))
+        self.state.read().visible(tenant, name).map(|current| (current.version, current.table.clone()))
     }
 
     /// Describes the current version of a table, with the spreads of its columns as far as they are known.
@@ -173,7 +162,7 @@ impl Catalog {
     /// # Errors
     /// `NotFound`, with the names of existing tables.
     pub fn info(&self, tenant: &TenantName, name: &TableName) -> Result<TableInfo> {
-        self.tenants.read().current(tenant, name).map(|current| current.info(name))
+        self.state.read().visible(tenant, name).map(|current| current.info(name))
     }
 
     /// An empty reservation for what a table takes outside the pool; `None` where there is no budget.
@@ -181,26 +170,73 @@ impl Catalog {
         self.work.as_ref().map(|work| work.account(tenant).empty())
     }
 
-    fn current(&self, tenant: &TenantName, name: &TableName) -> Result<Current> {
-        self.tenants.read().current(tenant, name).cloned()
+    /// The newest state of a table, which a change begins with.
+    fn newest(&self, tenant: &TenantName, name: &TableName) -> Result<Current> {
+        self.state.read().newest(tenant, name).cloned()
     }
 
     /// Drops a table. Its pages are free once no query reads them any more.
     ///
     /// # Errors
     /// `NotFound`, with the names of existing tables.
-    pub fn drop_table(&self, tenant: &TenantName, name: &TableName) -> Result<()> {
-        let mut tenants = self.tenants.write();
-        let current = tenants.current(tenant, name)?.clone();
-        let tables = tenants.tables.get_mut(tenant).expect("the tenant has the table");
-        tables.remove(name);
-        if tables.is_empty() {
-            tenants.tables.remove(tenant);
+    pub fn drop_table(self: &Arc<Self>, tenant: &TenantName, name: &TableName) -> Result<Made<()>> {
+        let record = self.prepare(|| Change::Drop(tenant.clone(), name.clone()))?;
+        let is_there = |state: &State| state.newest(tenant, name).map(|_| true);
+        let made =
+            self.make(record, false, is_there, |_, _| (Effect::Drop(tenant.clone(), name.clone()), ()))?;
+        made.ok_or_else(unmade)
+    }
+
+    /// Makes a change whose record is `record`: `check` says whether it may still be made, `effect` what it does to the
+    /// names, and what is returned. `effect` gets the version that the change makes, if it makes one, or the newest. Both
+    /// are called under the lock of the names. `None` where the change may no longer be made.
+    fn make<T>(
+        self: &Arc<Self>,
+        mut record: Option<Prepared>,
+        makes_version: bool,
+        check: impl Fn(&State) -> Result<bool>,
+        effect: impl FnOnce(&mut State, Version) -> (Effect, T),
+    ) -> Result<Option<Made<T>>> {
+        loop {
+            let mut state = self.state.write();
+            if !check(&state)? {
+                return Ok(None);
+            }
+            let version = Version(state.versions_made + u64::from(makes_version));
+            if let Some(number) = self.append(&mut record, version)? {
+                state.versions_made = version.0;
+                let (effect, value) = effect(&mut state, version);
+                let replaced = state.make(effect, number);
+                drop(state);
+                // Outside the lock, since freeing many pages takes a while.
+                drop(replaced);
+                return Ok(Some(Made::new(value, self, number)));
+            }
+            drop(state);
+            self.mend(&mut record)?;
         }
-        drop(tenants);
-        // Outside the lock, since freeing many pages takes a while.
-        drop(current);
-        Ok(())
+    }
+
+    /// Prepares the record of a change; `None` in memory.
+    fn prepare(&self, change: impl FnOnce() -> Change) -> Result<Option<Prepared>> {
+        self.durable.get().map(|durable| durable.prepare(change())).transpose()
+    }
+
+    /// Appends a record under the lock of the names, with the version that its change makes, and returns its number, if
+    /// there is a log. `None` where the caller must give the lock back, [`Catalog::mend`] the record, and begin again.
+    fn append(&self, record: &mut Option<Prepared>, version: Version) -> Result<Option<Option<u64>>> {
+        match (self.durable.get(), record) {
+            (Some(durable), Some(record)) => Ok(durable.append(record, version)?.map(Some)),
+            _ => Ok(Some(None)),
+        }
+    }
+
+    /// Makes room for a record that could not be appended, and prepares it again where it is outdated.
+    fn mend(&self, record: &mut Option<Prepared>) -> Result<()> {
+        match (self.durable.get(), record) {
+            (Some(durable), Some(record)) => durable.mend(record),
+            _ => Ok(()),
+        }
     }
 
     /// Begins to load rows of `schema` into the table `name`. Nothing is visible before [`Load::commit`].
@@ -219,10 +255,10 @@ impl Catalog {
         mode: LoadMode,
         rows_hint: Option<u64>,
     ) -> Result<Load> {
-        let check = |expected| self.tenants.read().check(tenant, name, expected);
+        let check = |expected| self.state.read().check(tenant, name, expected);
         let (mut base, mut claim) = (None, None);
         match mode {
-            LoadMode::Append => base = Some(self.current(tenant, name)?.table),
+            LoadMode::Append => base = Some(self.newest(tenant, name)?.table),
             LoadMode::Create => claim = Some(Claim::new(self, tenant, name)?),
             LoadMode::Replace => check(Expected::Anything)?,
             LoadMode::ReplaceVersion(version) => check(Expected::Version(version))?,
@@ -233,8 +269,8 @@ impl Catalog {
         Ok(load.under(claim).replacing(before.map(|(_, table)| table.bytes_encoded)))
     }
 
-    /// Makes `table`, a new one, the current version if the current state is as `expected`. The first
-    /// `settled` of its row groups are not merged.
+    /// Makes `table`, a new one, the newest version if the newest state is as `expected`. The first `settled` of its row
+    /// groups are not merged. `load` is the id of the load that made it.
     fn put(
         self: &Arc<Self>,
         tenant: &TenantName,
@@ -242,93 +278,95 @@ impl Catalog {
         (table, settled): (Table, usize),
         tapped: Option<Tapped>,
         expected: Expected,
-    ) -> Result<TableInfo> {
+        load: Option<LoadId>,
+    ) -> Result<Made<TableInfo>> {
         let merges = Merges::new(self, self.next_chore(), tenant, name);
         let rows_settled = table.row_groups.iter().take(settled).map(|group| u64_from(group.rows)).sum();
         let table = Arc::new(table);
-        let mut tenants = self.tenants.write();
-        if let Err(error) = tenants.check(tenant, name, expected) {
-            // Outside the lock, since freeing many pages takes a while.
-            drop(tenants);
-            return Err(error);
-        }
-        let version = tenants.next_version();
-        // Before the version is visible, its tap must know which rows come before.
-        let tap = tapped.map(Tapped::complete);
-        let (since, line, whole) = (version, Arc::default(), None);
-        let current = Current { version, since, table, settled, rows_settled, tap, whole, line, merges };
-        let info = current.info(name);
-        tenants.end_claim(tenant, name);
-        let tables = tenants.tables.entry(tenant.clone()).or_default();
-        let before = tables.insert(name.clone(), current.clone());
-        drop(tenants);
-        drop(before);
-        current.merges.announce(&current);
-        Ok(info)
+        let record = self.prepare(|| Change::Put {
+            tenant: tenant.clone(),
+            name: name.clone(),
+            table: table.clone(),
+            loads: load.into_iter().collect(),
+        })?;
+        let check = |state: &State| state.check(tenant, name, expected).map(|()| true);
+        let made = self.make(record, true, check, |state, version| {
+            // Before the version is visible, its tap must know which rows come before.
+            let tap = tapped.map(Tapped::complete);
+            let (since, line, whole) = (version, Arc::default(), None);
+            let current = Current { version, since, table, settled, rows_settled, tap, whole, line, merges };
+            state.end_claim(tenant, name);
+            (put(tenant, name, None, &current, load.as_slice()), current)
+        })?;
+        Ok(made.ok_or_else(unmade)?.map(|current| current.announced(name)))
     }
 
-    /// Makes `table`, which is `current` with more rows at the end, the current version, unless `current` was
-    /// swapped meanwhile.
+    /// Makes `table`, which is `current` with more rows at the end, the newest version, unless `current` was swapped
+    /// meanwhile. `loads` are the ids of those that brought the rows.
     fn put_behind(
-        &self,
+        self: &Arc<Self>,
         tenant: &TenantName,
         name: &TableName,
         current: &Current,
         table: Table,
-    ) -> Option<TableInfo> {
-        self.swap(tenant, name, current, table, false)
-    }
-
-    /// Puts `table`, which has the rows of `current` in other row groups, in its place under the same
-    /// version, unless `current` was swapped meanwhile; returns whether it did.
-    fn put_merged(&self, tenant: &TenantName, name: &TableName, current: &Current, table: Table) -> bool {
-        self.swap(tenant, name, current, table, true).is_some()
-    }
-
-    fn swap(
-        &self,
-        tenant: &TenantName,
-        name: &TableName,
-        current: &Current,
-        table: Table,
-        is_same_version: bool,
-    ) -> Option<TableInfo> {
+        loads: &[LoadId],
+    ) -> Result<Option<Made<TableInfo>>> {
         let table = Arc::new(table);
+        let record = self.prepare(|| Change::Rows {
+            tenant: tenant.clone(),
+            name: name.clone(),
+            before: current.table.clone(),
+            after: table.clone(),
+            same: current.table.row_groups.len(),
+            loads: loads.to_vec(),
+        })?;
+        let successor = self.successor(tenant, current, table);
+        let is_current = |state: &State| Ok(state.is_newest(tenant, name, current));
+        let made = self.make(record, true, is_current, |state, version| {
+            let newest = state.newest.find(tenant, name).unwrap_or(current);
+            let next = Current { whole: None, ..successor.of(newest, version) };
+            (put(tenant, name, None, &next, loads), next)
+        })?;
+        Ok(made.map(|made| made.map(|next| next.announced(name))))
+    }
+
+    /// Puts `table`, which has the rows of `current` in other row groups, in its place under the same version, unless
+    /// `current` was swapped meanwhile; returns whether it did. This is not recorded: it changes no rows.
+    fn put_merged(&self, tenant: &TenantName, name: &TableName, current: &Current, table: Table) -> bool {
+        let successor = self.successor(tenant, current, Arc::new(table));
+        let mut state = self.state.write();
+        let Some(newest) = state.newest.find(tenant, name).filter(|newest| newest.is_same(current)) else {
+            return false;
+        };
+        let next = successor.of(newest, current.version);
+        let replaced = state.merged(tenant, name, &next, &current.table);
+        drop(state);
+        drop(replaced);
+        next.announced(name);
+        true
+    }
+
+    /// What `table`, which has the rows of `current` and perhaps more behind them, will be when it takes its place.
+    fn successor(&self, tenant: &TenantName, current: &Current, table: Arc<Table>) -> Successor {
         let (settled, tapped) = self.settle(tenant, current, &table);
         let fresh = table.row_groups.from(current.settled).take(settled - current.settled);
         let rows_settled = current.rows_settled + fresh.map(|group| u64_from(group.rows)).sum::<u64>();
-        let mut tenants = self.tenants.write();
-        let newest = tenants.find(tenant, name)?;
-        if !Arc::ptr_eq(&newest.table, &current.table) {
-            return None;
-        }
-        // A tap may have been attached to this version since `current` was read.
-        let (tap, whole) = (newest.tap.clone(), newest.whole.clone().filter(|_| is_same_version));
-        let version = if is_same_version { current.version } else { tenants.next_version() };
-        let tap = match tapped {
-            Some(tapped) => Some(tapped.complete()),
-            None => tap.filter(|_| settled == current.settled),
-        };
-        let (since, line, merges) = (current.since, current.line.clone(), current.merges.clone());
-        let next = Current { version, since, table, settled, rows_settled, tap, whole, line, merges };
-        let info = next.info(name);
-        let before = tenants.tables.get_mut(tenant)?.insert(name.clone(), next.clone());
-        drop(tenants);
-        drop(before);
-        next.merges.announce(&next);
-        Some(info)
+        Successor { table, settled, rows_settled, tapped }
     }
 
-    /// Puts `table`, whose rows or columns differ from those of `current`, in its place, under the second of
-    /// the names; returns `None` unless `current` is still there under the first. The first `settled` of its
-    /// row groups are not merged.
+    /// Puts `table`, whose rows or columns differ from those of `current`, in its place, under the second of the names;
+    /// returns `None` unless `current` is still there under the first. The first `settled` of its row groups are not
+    /// merged. `columns` are those of the old table that the new one has, if they are not the same; `load` is the id of
+    /// the change.
     fn put_instead(
         self: &Arc<Self>,
         tenant: &TenantName,
         (name, new_name): (&TableName, &TableName),
         current: &Current,
         (table, settled): (Table, usize),
-    ) -> Result<Option<TableInfo>> {
+        columns: Option<&[Option<usize>]>,
+        load: Option<LoadId>,
+    ) -> Result<Option<Made<TableInfo>>> {
         let fresh = || table.row_groups.iter().take(settled);
         let rows_settled = fresh().map(|group| u64_from(group.rows)).sum();
         let tapped = (!self.taps_closed.load(Ordering::Relaxed)).then(|| {
@@ -343,29 +381,43 @@ impl Catalog {
             false => Merges::new(self, self.next_chore(), tenant, new_name),
         };
         let table = Arc::new(table);
-        let mut tenants = self.tenants.write();
-        let is_current = |newest: &Current| Arc::ptr_eq(&newest.table, &current.table);
-        if !tenants.find(tenant, name).is_some_and(is_current) {
-            return Ok(None);
-        }
-        let is_taken = tenants.find(tenant, new_name).is_some()
-            || tenants.view(tenant, new_name).is_some()
-            || tenants.claimed(tenant, new_name).is_some();
-        if new_name != name && is_taken {
-            return tenants.check(tenant, new_name, Expected::Nothing).map(|()| None);
-        }
-        let version = tenants.next_version();
-        let tap = tapped.map(Tapped::complete);
-        let (since, line, whole) = (version, current.line.clone(), None);
-        let next = Current { version, since, table, settled, rows_settled, tap, whole, line, merges };
-        let info = next.info(new_name);
-        let tables = tenants.tables.entry(tenant.clone()).or_default();
-        let before = tables.remove(name);
-        tables.insert(new_name.clone(), next.clone());
-        drop(tenants);
-        drop(before);
-        next.merges.announce(&next);
-        Ok(Some(info))
+        let record = self.prepare(|| match columns {
+            None => Change::Rows {
+                tenant: tenant.clone(),
+                name: name.clone(),
+                before: current.table.clone(),
+                after: table.clone(),
+                same: 0,
+                loads: load.into_iter().collect(),
+            },
+            Some(columns) => Change::Columns {
+                tenant: tenant.clone(),
+                name: name.clone(),
+                new_name: new_name.clone(),
+                schema: table.schema.clone(),
+                columns: columns.to_vec(),
+            },
+        })?;
+        let check = |state: &State| {
+            if !state.is_newest(tenant, name, current) {
+                return Ok(false);
+            }
+            let is_taken = state.newest.find(tenant, new_name).is_some()
+                || state.newest.view(tenant, new_name).is_some()
+                || state.claimed(tenant, new_name).is_some();
+            match new_name != name && is_taken {
+                true => state.check(tenant, new_name, Expected::Nothing).map(|()| false),
+                false => Ok(true),
+            }
+        };
+        let made = self.make(record, true, check, |_, version| {
+            let tap = tapped.map(Tapped::complete);
+            let (since, line, whole) = (version, current.line.clone(), None);
+            let next = Current { version, since, table, settled, rows_settled, tap, whole, line, merges };
+            let renamed_from = (new_name != name).then(|| name.clone());
+            (put(tenant, new_name, renamed_from, &next, load.as_slice()), next)
+        })?;
+        Ok(made.map(|made| made.map(|next| next.announced(new_name))))
     }
 
     /// Returns how many row groups of `table`, the successor of `current`, are settled, and a tap that has
@@ -396,68 +448,63 @@ impl Catalog {
     }
 }
 
-impl Tenants {
-    fn find(&self, tenant: &TenantName, name: &TableName) -> Option<&Current> {
-        self.tables.get(tenant)?.get(name)
-    }
+/// The effect of a new version of a table, which `loads` have made.
+fn put(
+    tenant: &TenantName,
+    name: &TableName,
+    renamed_from: Option<TableName>,
+    current: &Current,
+    loads: &[LoadId],
+) -> Effect {
+    let (tenant, name) = (tenant.clone(), name.clone());
+    Effect::Put { tenant, name, renamed_from, current: current.clone(), loads: current.loaded(loads) }
+}
 
-    fn find_mut(&mut self, tenant: &TenantName, name: &TableName) -> Option<&mut Current> {
-        self.tables.get_mut(tenant)?.get_mut(name)
-    }
+/// The error of a change whose check neither lets it be made nor says why not.
+fn unmade() -> Error {
+    Error::internal("a change was neither made nor refused")
+}
 
-    fn next_version(&mut self) -> Version {
-        self.versions_made += 1;
-        Version(self.versions_made)
-    }
+/// A table that is about to take the place of one with the same rows in front.
+struct Successor {
+    table: Arc<Table>,
+    settled: usize,
+    rows_settled: u64,
+    /// Profiles the row groups that are newly settled.
+    tapped: Option<Tapped>,
+}
 
-    fn current(&self, tenant: &TenantName, name: &TableName) -> Result<&Current> {
-        self.find(tenant, name).ok_or_else(|| {
-            if self.view(tenant, name).is_some() {
-                return views::is_a_view(name);
-            }
-            let error = Error::not_found(format!("there is no table {:?}", name.as_str()));
-            if self.claimed(tenant, name).is_some() {
-                return error.advise("a load that creates it is under way: try again when that has ended");
-            }
-            let tables = self.tables.get(tenant).into_iter().flat_map(BTreeMap::keys);
-            error.advise(names::advice(name, tables.chain(self.views_of(tenant).map(|(name, _)| name))))
-        })
-    }
-
-    fn check(&self, tenant: &TenantName, name: &TableName, expected: Expected) -> Result<()> {
-        match (expected, self.find(tenant, name)) {
-            (Expected::Nothing, Some(_)) => {
-                Err(Error::new(ErrorKind::Exists, format!("there is a table {:?} already", name.as_str()))
-                    .advise(claims::EXISTS_ADVICE))
-            }
-            (Expected::Nothing, None) if self.claimed(tenant, name).is_some() => Err(claims::under_way(name)),
-            (Expected::Claim(number), _) => self.check_claim(tenant, name, number),
-            (Expected::Version(version), Some(current)) if current.version != version => {
-                let (name, now) = (name.as_str(), current.version);
-                let message = format!("table {name:?} is at version {now}, not {version}");
-                Err(Error::new(ErrorKind::Stale, message).advise("try again"))
-            }
-            (Expected::Version(_), None) => self.current(tenant, name).map(|_| ()),
-            (Expected::Anything | Expected::Version(_), Some(_)) => Ok(()),
-            (Expected::Anything | Expected::Nothing, None) => {
-                self.check_no_view(tenant, name)?;
-                self.check_count(tenant)
-            }
-        }
-    }
-
-    fn check_count(&self, tenant: &TenantName) -> Result<()> {
-        let count = self.tables.get(tenant).map_or(0, BTreeMap::len)
-            + self.claims.get(tenant).map_or(0, BTreeMap::len);
-        if count < limits::TABLES_PER_TENANT_MAX {
-            return Ok(());
-        }
-        Err(Error::over_limit(format!("a tenant may have {} tables", limits::TABLES_PER_TENANT_MAX))
-            .advise("drop tables that are not needed"))
+impl Successor {
+    /// The state of the table as the successor of `newest`, to which a tap may have been attached meanwhile.
+    fn of(self, newest: &Current, version: Version) -> Current {
+        let Successor { table, settled, rows_settled, tapped } = self;
+        let tap = match tapped {
+            Some(tapped) => Some(tapped.complete()),
+            None => newest.tap.clone().filter(|_| settled == newest.settled),
+        };
+        Current { version, table, settled, rows_settled, tap, ..newest.clone() }
     }
 }
 
 impl Current {
+    /// Whether this is the same state of the same table.
+    fn is_same(&self, other: &Current) -> bool {
+        Arc::ptr_eq(&self.table, &other.table)
+    }
+
+    /// Has small row groups merged, and describes the version.
+    fn announced(&self, name: &TableName) -> TableInfo {
+        self.merges.announce(self);
+        self.info(name)
+    }
+
+    /// What `loads`, which have made this version, are remembered by.
+    fn loaded(&self, loads: &[LoadId]) -> Vec<(LoadId, LoadedVersion)> {
+        let Table { rows, bytes_plain, bytes_encoded, .. } = *self.table;
+        let made = LoadedVersion { version: self.version, rows, bytes_plain, bytes_encoded };
+        loads.iter().map(|load| (*load, made)).collect()
+    }
+
     /// Describes the version with all that is known so far.
     fn info(&self, name: &TableName) -> TableInfo {
         self.told(name, &self.found())

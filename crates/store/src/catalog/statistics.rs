@@ -1,5 +1,6 @@
 //! Statistics of table versions: what is known so far, and profiles computed on request.
 
+use super::state::State;
 use super::tap::{AwaitedProfile, Tap};
 use super::{Catalog, Current};
 use arrow_schema::SchemaRef;
@@ -71,7 +72,7 @@ impl Catalog {
         name: &TableName,
         columns: &[usize],
     ) -> Result<TableStatistics> {
-        let current = self.current(tenant, name)?;
+        let current = self.state.read().visible(tenant, name)?.clone();
         let of_table = current.table.schema.fields().len();
         if let Some(other) = columns.iter().find(|column| **column >= of_table) {
             let message = format!("table {:?} has {of_table} columns, and none at {other}", name.as_str());
@@ -89,7 +90,7 @@ impl Catalog {
     /// Returns the current version with a tap over all its rows; makes a new tap if there is none, or it has
     /// failed.
     fn tapped(&self, tenant: &TenantName, name: &TableName) -> Result<(Current, Arc<Tap>)> {
-        let mut current = self.current(tenant, name)?;
+        let mut current = self.state.read().visible(tenant, name)?.clone();
         if let Some(tap) = current.tap_of_all().filter(|tap| !tap.has_failed()) {
             let tap = tap.clone();
             return Ok((current, tap));
@@ -101,14 +102,21 @@ impl Catalog {
         let is_part = current.settled < table.row_groups.len();
         let before = current.tap.clone().filter(|before| is_part && !before.has_failed());
         let first = if before.is_some() { current.settled } else { 0 };
-        if let Some(newest) = self.tenants.write().find_mut(tenant, name)
-            && newest.version == current.version
         {
-            if let Some(other) = newest.tap_of_all().filter(|tap| !tap.has_failed()) {
-                let other = other.clone();
-                return Ok((newest.clone(), other));
+            let mut state = self.state.write();
+            let State { visible, newest, .. } = &mut *state;
+            // The version that readers see, and the newest if it is the same.
+            for names in [visible, newest] {
+                let Some(known) = names.find_mut(tenant, name) else { continue };
+                if known.version != current.version {
+                    continue;
+                }
+                if let Some(other) = known.tap_of_all().filter(|tap| !tap.has_failed()) {
+                    let other = other.clone();
+                    return Ok((known.clone(), other));
+                }
+                known.keep_tap(tap.clone());
             }
-            newest.keep_tap(tap.clone());
         }
         current.keep_tap(tap.clone());
         table.row_groups.from(first).for_each(|group| tap.add(group.clone()));

@@ -15,6 +15,8 @@ use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray, cast::A
 use arrow_schema::{DataType, Field};
 use farpool_memory::PoolConfig;
 use farpool_model::limits::{PAGE_BYTES, ROW_GROUP_ROWS};
+use farpool_model::{Error, ErrorKind, limits};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 fn catalog(bytes_limit: usize) -> Arc<Catalog> {
@@ -43,7 +45,7 @@ impl Background for Threads {
 
 /// Helpers with two threads: the caller's and one more.
 #[derive(Debug)]
-struct Two;
+pub(super) struct Two;
 
 impl Helpers for Two {
     fn threads_max(&self) -> usize {
@@ -63,11 +65,11 @@ fn roomy() -> Arc<Catalog> {
     catalog(512 << 20)
 }
 
-fn tenant() -> TenantName {
+pub(super) fn tenant() -> TenantName {
     TenantName::default()
 }
 
-fn name(name: &str) -> TableName {
+pub(super) fn name(name: &str) -> TableName {
     TableName::new(name).unwrap()
 }
 
@@ -86,7 +88,7 @@ fn await_free(catalog: &Catalog, bytes: u64) {
     panic!("{} bytes are held", bytes_used(catalog));
 }
 
-fn batch(rows: std::ops::Range<i64>) -> RecordBatch {
+pub(super) fn batch(rows: std::ops::Range<i64>) -> RecordBatch {
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.clone()));
     let texts: ArrayRef = Arc::new(StringArray::from_iter_values(rows.map(|i| format!("row {i}"))));
     RecordBatch::try_from_iter([("id", ids), ("text", texts)]).unwrap()
@@ -126,7 +128,8 @@ fn small_tables_share_pages_with_their_profiles() {
         catalog.statistics(&tenant(), &name(&table(number))).unwrap();
     }
     assert!(bytes_used(&catalog) < 16 << 20, "{} bytes", bytes_used(&catalog));
-    (0..1_000).for_each(|number| catalog.drop_table(&tenant(), &name(&table(number))).unwrap());
+    (0..1_000)
+        .for_each(|number| catalog.drop_table(&tenant(), &name(&table(number))).unwrap().wait().unwrap());
     await_free(&catalog, 0);
 }
 
@@ -147,7 +150,7 @@ fn create_append_replace_drop() {
         catalog.tables(&tenant()).into_iter().map(|info| (info.name, info.version)).collect();
     assert_eq!(listed, [(name("t"), replaced.version)]);
     assert_eq!(catalog.tenant_names(), [tenant()]);
-    catalog.drop_table(&tenant(), &name("t")).unwrap();
+    catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
     await_free(&catalog, 0);
     assert!(catalog.tenant_names().is_empty() && catalog.tables(&tenant()).is_empty());
     let recreated = load(&catalog, "t", LoadMode::Replace, 0..3).unwrap();
@@ -171,7 +174,7 @@ fn a_version_is_replaced_only_while_it_stands() {
     assert_eq!(late.commit().unwrap_err().kind, ErrorKind::Stale);
     assert_eq!(ids(&catalog, "t"), [5, 6, 7]);
 
-    catalog.drop_table(&tenant(), &name("t")).unwrap();
+    catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
     let gone = load(&catalog, "t", LoadMode::ReplaceVersion(second), 0..1).unwrap_err();
     assert_eq!(gone.kind, ErrorKind::NotFound, "{gone}");
 }
@@ -371,7 +374,7 @@ fn an_append_whose_table_changed_its_columns_or_went_is_refused() {
 
     load(&catalog, "u", LoadMode::Create, 0..10).unwrap();
     let late = begin(&catalog, "u", LoadMode::Append).unwrap();
-    catalog.drop_table(&tenant(), &name("u")).unwrap();
+    catalog.drop_table(&tenant(), &name("u")).unwrap().wait().unwrap();
     assert_eq!(late.commit().unwrap_err().kind, ErrorKind::NotFound);
 }
 

@@ -266,7 +266,7 @@ fn a_create_that_is_cancelled_gives_its_name_back_before_a_worker_sees_it() {
     work(&node);
     assert!(matches!(&received(&client)[..], [Response::Loaded(_)]));
     // A load whose connection is closed.
-    connection.caller.drop_table(&TableName::new("t").unwrap()).unwrap();
+    connection.caller.drop_table(&TableName::new("t").unwrap()).unwrap().wait().unwrap();
     create(7);
     work(&node);
     connection.close(None);

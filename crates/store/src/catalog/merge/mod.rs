@@ -199,7 +199,7 @@ impl Merging {
 
     /// The newest state of the table, if these merges still belong to it.
     fn current(&self, catalog: &Catalog) -> Option<Current> {
-        let current = catalog.current(&self.tenant, &self.name).ok()?;
+        let current = catalog.newest(&self.tenant, &self.name).ok()?;
         std::ptr::eq(&*current.merges.0, self).then_some(current)
     }
 }
@@ -239,6 +239,9 @@ impl Job {
     fn finish(self, catalog: &Catalog, merging: &Merging) -> Result<()> {
         let rows = self.groups.iter().map(|group| group.rows).sum();
         let merged = Arc::new(self.encoder.place(rows, self.chunks)?);
+        if let Some(durable) = catalog.durable.get() {
+            durable.merged(&merged, &self.groups);
+        }
         loop {
             let Some(current) = merging.current(catalog) else { return Ok(()) };
             let Some(table) = current.table.with_merged(self.first, &self.groups, merged.clone()) else {

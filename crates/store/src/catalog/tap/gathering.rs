@@ -11,7 +11,7 @@
 
 use super::memory::PartMemory;
 use super::work::{Done, Stage, Waiter, Work, Worker};
-use super::{Outcome, Tap, defect};
+use super::{Gathered, Outcome, Tap, defect};
 use crate::catalog::{Background, Chore};
 use arrow_schema::SchemaRef;
 use farpool_columns::{Encoder, RowGroup};
@@ -118,6 +118,13 @@ impl Gathering {
     pub(super) fn complete(self: &Arc<Self>, base: Option<Arc<Tap>>, encoder: Encoder) {
         self.work.lock().stage = Stage::Complete { base, encoder };
         self.announce();
+    }
+
+    /// Sets the outcome: that of `rows` rows.
+    pub(super) fn settle_with(&self, gathered: Arc<Gathered>, rows: u64) {
+        let mut work = self.work.lock();
+        work.stage = Stage::Settled(Ok(gathered));
+        work.rows_seen = rows;
     }
 
     pub(super) fn set_next(&self, next: Arc<Gathering>) {

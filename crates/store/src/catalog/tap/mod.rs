@@ -18,11 +18,13 @@ mod work;
 use super::Background;
 use arrow_schema::SchemaRef;
 pub use awaited::AwaitedProfile;
-use farpool_columns::{Encoder, RowGroup};
+use bytes::Bytes;
+use farpool_columns::{Encoder, Home, RowGroup};
 use farpool_memory::Account;
 use farpool_model::{ColumnStates, Error, MomentsState, Result, Spread, TenantName};
+use farpool_statistics::Profile;
 pub use gathering::{Gathering, Stepped};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The owner's handle to a profile being computed: held by a load, then by the table version. Dropping it
 /// abandons the profile.
@@ -38,6 +40,35 @@ pub(super) struct Gathered {
     pub distinct: Vec<Option<u64>>,
     /// The spread of each column.
     pub spreads: Vec<Option<Arc<Spread>>>,
+    /// The durable copy; empty where there is none.
+    pub home: OnceLock<Home>,
+}
+
+impl Gathered {
+    /// The encoded states, as [`Gathered::from_states`] reads them.
+    pub fn states(&self) -> Vec<&Bytes> {
+        let columns = self.columns.iter().flat_map(|column| column.sketch.iter().chain(&column.histogram));
+        columns.chain(self.moments.iter().map(|moments| &moments.state)).collect()
+    }
+
+    /// Reads the states of a table of `schema`; `encoder` stores them in the pool.
+    ///
+    /// # Errors
+    /// `Corrupt` when they are damaged or of another table; `OverLimit` when memory is short.
+    pub fn from_states(schema: &SchemaRef, states: Vec<Bytes>, encoder: &Encoder) -> Result<Arc<Gathered>> {
+        let mut whole = Profile::new(schema)?;
+        let (columns, moments) = whole.arrange(states.clone());
+        for (place, states) in columns.iter().enumerate() {
+            whole.put_column_behind(place, states)?;
+        }
+        whole.put_moments_behind(moments.as_ref())?;
+        let distinct = whole.columns().iter().map(settling::distinct).collect();
+        let spreads = whole.columns().iter().map(|column| column.spread().map(Arc::new)).collect();
+        // The same bytes as before, in the pool.
+        let states: Vec<Vec<u8>> = states.iter().map(|state| state.to_vec()).collect();
+        let (columns, moments) = whole.arrange(encoder.keep(&states)?);
+        Ok(Arc::new(Gathered { columns, moments, distinct, spreads, home: OnceLock::new() }))
+    }
 }
 
 /// The collected statistics, or the reason why there are none.
@@ -55,6 +86,19 @@ impl Tap {
         account: Option<Account>,
     ) -> Arc<Tap> {
         Arc::new(Tap(Arc::new(Gathering::new(number, tenant, schema, background, account))))
+    }
+
+    /// Creates a tap of `rows` rows whose profile is known.
+    pub fn of_known(
+        number: u64,
+        tenant: TenantName,
+        schema: SchemaRef,
+        background: Arc<dyn Background>,
+        (gathered, rows): (Arc<Gathered>, u64),
+    ) -> Arc<Tap> {
+        let gathering = Gathering::new(number, tenant, schema, background, None);
+        gathering.settle_with(gathered, rows);
+        Arc::new(Tap(Arc::new(gathering)))
     }
 
     /// Queues a row group to be added to the profile.

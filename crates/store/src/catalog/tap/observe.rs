@@ -15,6 +15,7 @@ const PRODUCTS: usize = 1 << 20;
 /// Adds a column of `group` to `profile`.
 pub(super) fn column(profile: &mut Profile, group: &RowGroup, column: usize) -> Result<()> {
     let chunk = &group.chunks[column];
+    chunk.check_intact()?;
     match counted(chunk)? {
         Some((values, counts)) => {
             profile.update_counted(column, &values, &counts, u64_from(chunk.null_count()))

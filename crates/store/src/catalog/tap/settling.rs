@@ -5,8 +5,8 @@ use super::Gathered;
 use super::memory::{self, Held};
 use farpool_columns::Encoder;
 use farpool_model::{Result, Spread};
-use farpool_statistics::Profile;
-use std::sync::Arc;
+use farpool_statistics::{ColumnProfile, Profile};
+use std::sync::{Arc, OnceLock};
 
 /// The parts of a profile being merged.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Settling {
         memory::settle(&mut self.whole_held, &self.whole);
         self.states.extend(self.whole.column_states(column));
         let profile = &self.whole.columns()[column];
-        self.distinct.push(profile.sketch.distinct().map(|estimate| estimate.value as u64));
+        self.distinct.push(distinct(profile));
         self.spreads.push(profile.spread().map(Arc::new));
         Ok(())
     }
@@ -67,6 +67,11 @@ impl Settling {
         self.states.extend(self.whole.moments_state());
         let (columns, moments) = self.whole.arrange(self.encoder.keep(&self.states)?);
         let (distinct, spreads) = (std::mem::take(&mut self.distinct), std::mem::take(&mut self.spreads));
-        Ok(Arc::new(Gathered { columns, moments, distinct, spreads }))
+        Ok(Arc::new(Gathered { columns, moments, distinct, spreads, home: OnceLock::new() }))
     }
+}
+
+/// The estimated number of distinct values of a column.
+pub(super) fn distinct(column: &ColumnProfile) -> Option<u64> {
+    column.sketch.distinct().map(|estimate| estimate.value as u64)
 }

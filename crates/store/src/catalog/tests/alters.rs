@@ -4,7 +4,7 @@ use super::*;
 use farpool_model::TableChange;
 
 fn alter(catalog: &Arc<Catalog>, table: &str, changes: &[TableChange]) -> Result<TableInfo> {
-    catalog.alter_table(&tenant(), &name(table), changes)
+    catalog.alter_table(&tenant(), &name(table), changes)?.wait()
 }
 
 fn rename(from: &str, to: &str) -> TableChange {
@@ -70,7 +70,7 @@ fn rows_stay_where_they_are() {
     // A reader of the old version still sees its columns.
     assert_eq!(old.row_groups.get(2).unwrap().chunks.len(), 2);
     drop((old, new, whole));
-    catalog.drop_table(&tenant(), &name("t")).unwrap();
+    catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
     await_free(&catalog, 0);
 }
 

@@ -119,7 +119,7 @@ fn who_leaves_the_line_leaves_it_to_the_next() {
     assert_eq!(ids(&catalog, "t"), [0, 2]);
     // The table is dropped while an append waits in line.
     let late = in_line(&catalog, 5..6);
-    catalog.drop_table(&tenant(), &name("t")).unwrap();
+    catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
     assert_eq!(late.commit().unwrap_err().kind, ErrorKind::NotFound);
     assert_eq!(bytes_used(&catalog), 0);
 }
@@ -207,7 +207,7 @@ proptest! {
         }
         drop(readers);
         for table in ["t", "whole"] {
-            catalog.drop_table(&tenant(), &name(table)).unwrap();
+            catalog.drop_table(&tenant(), &name(table)).unwrap().wait().unwrap();
         }
         prop_assert_eq!((bytes_used(&catalog), work.usage().bytes_used), (0, 0));
     }
@@ -258,7 +258,7 @@ fn a_table_that_is_dropped_with_merges_to_do_leaves_nothing_to_the_background() 
     let (held, catalog) = with(None, None);
     load(&catalog, "t", LoadMode::Create, 0..1).unwrap();
     (1..30).for_each(|row| drop(load(&catalog, "t", LoadMode::Append, row..row + 1).unwrap()));
-    catalog.drop_table(&tenant(), &name("t")).unwrap();
+    catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
     let steps = (0..100).take_while(|_| held.step(&|| true)).count();
     assert!((1..100).contains(&steps), "{steps} steps");
 }
@@ -287,7 +287,7 @@ fn a_merge_that_found_the_pool_full_is_tried_again_when_there_is_more_room() {
         assert_eq!(merging.step(&|| true), Stepped::Lacked);
     }
     assert_eq!((groups(&catalog), catalog.pool.bytes_free(&tenant())), (before, free));
-    catalog.drop_table(&tenant(), &name("u")).unwrap();
+    catalog.drop_table(&tenant(), &name("u")).unwrap().wait().unwrap();
     while merging.step(&|| true) == Stepped::Worked {}
     merging.leave();
     assert!(groups(&catalog).len() <= 2, "{:?}", groups(&catalog));

@@ -37,7 +37,8 @@ fn some_row_groups_change_and_the_others_are_those_of_before() {
     let (version, before, _) = groups(&catalog);
     let changes = made(&catalog, &[(1, 7..9), (2, 0..0)]);
     let base = (version, &*before);
-    let info = catalog.replace_row_groups(&tenant(), &name("t"), base, &changes).unwrap();
+    let info =
+        catalog.replace_row_groups(&tenant(), &name("t"), base, &changes, None).unwrap().wait().unwrap();
     let (now, after, rows) = groups(&catalog);
     assert_eq!(
         (info.version, info.rows, rows),
@@ -56,10 +57,10 @@ fn some_row_groups_change_and_the_others_are_those_of_before() {
     let estimate = statistics.table.columns[0].distinct_estimate.unwrap() as f64;
     assert!((estimate / expected.len() as f64 - 1.0).abs() < 0.05, "{estimate}");
 
-    let stale = catalog.replace_row_groups(&tenant(), &name("t"), base, &changes).unwrap_err();
+    let stale = catalog.replace_row_groups(&tenant(), &name("t"), base, &changes, None).unwrap_err();
     assert_eq!(stale.kind, ErrorKind::Stale);
-    catalog.drop_table(&tenant(), &name("t")).unwrap();
-    let gone = catalog.replace_row_groups(&tenant(), &name("t"), base, &changes).unwrap_err();
+    catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
+    let gone = catalog.replace_row_groups(&tenant(), &name("t"), base, &changes, None).unwrap_err();
     assert_eq!(gone.kind, ErrorKind::NotFound);
 }
 
@@ -72,7 +73,11 @@ fn appends_and_merges_go_on_behind_a_change() {
     }
     let (version, before, rows) = groups(&catalog);
     let changes = made(&catalog, &[(rows.len() - 1, 0..0)]);
-    catalog.replace_row_groups(&tenant(), &name("t"), (version, &before), &changes).unwrap();
+    catalog
+        .replace_row_groups(&tenant(), &name("t"), (version, &before), &changes, None)
+        .unwrap()
+        .wait()
+        .unwrap();
     for row in 100..200 {
         load(&catalog, "t", LoadMode::Append, row..row + 1).unwrap();
     }
@@ -120,7 +125,7 @@ proptest! {
         (0..steps_since).for_each(|_| _ = held.step(&|| false));
         let behind = ids(&catalog, "t").split_off(rows.iter().sum());
 
-        let info = catalog.replace_row_groups(&tenant(), &name("t"), (version, &base), &changes).unwrap();
+        let info = catalog.replace_row_groups(&tenant(), &name("t"), (version, &base), &changes, None).unwrap().wait().unwrap();
         let expected = [ids_with(&base, &changes), behind].concat();
         prop_assert_eq!(ids(&catalog, "t"), expected.clone());
         prop_assert_eq!(info.rows, expected.len() as u64);
@@ -132,7 +137,7 @@ proptest! {
         // A merge of row groups that have changed meanwhile must not undo the change.
         while held.step(&|| true) {}
         prop_assert_eq!(ids(&catalog, "t"), expected);
-        let again = catalog.replace_row_groups(&tenant(), &name("t"), (version, &base), &changes);
+        let again = catalog.replace_row_groups(&tenant(), &name("t"), (version, &base), &changes, None);
         prop_assert_eq!(again.unwrap_err().kind, ErrorKind::Stale);
     }
 }
@@ -160,7 +165,11 @@ fn no_change_gives_way_to_appends() {
             let (version, base, rows) = groups(&catalog);
             let changes = BTreeMap::from([(0, None)]);
             std::thread::yield_now();
-            catalog.replace_row_groups(&tenant(), &name("t"), (version, &base), &changes).unwrap();
+            catalog
+                .replace_row_groups(&tenant(), &name("t"), (version, &base), &changes, None)
+                .unwrap()
+                .wait()
+                .unwrap();
             changed += rows.first().map_or(0, |rows| *rows as i64);
         }
         is_over.store(true, Ordering::Relaxed);

@@ -25,13 +25,13 @@ fn a_second_create_is_refused_at_its_beginning_until_the_first_has_ended() {
     failing.commit().unwrap_err();
     load(&catalog, "t", LoadMode::Create, 0..3).unwrap();
     assert!(refused(&catalog).message.contains("there is a table"));
-    catalog.drop_table(&tenant(), &name("t")).unwrap();
+    catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
     // A load refused for its schema leaves no claim.
     let twice =
         Schema::new(vec![Field::new("a", DataType::Int64, true), Field::new("a", DataType::Int64, true)]);
     catalog.begin_load(&tenant(), &name("t"), &twice, LoadMode::Create, None).unwrap_err();
     load(&catalog, "t", LoadMode::Create, 0..4).unwrap();
-    assert_eq!(catalog.tenants.read().claims.len(), 0);
+    assert_eq!(catalog.state.read().claims.len(), 0);
 }
 
 #[test]
@@ -42,19 +42,19 @@ fn a_replacement_takes_the_name_of_a_create_which_hears_of_it_with_its_next_rows
         create.push(&batch(0..5)).unwrap();
         load(&catalog, "t", LoadMode::Replace, 7..9).unwrap();
         if dropped {
-            catalog.drop_table(&tenant(), &name("t")).unwrap();
+            catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
         }
         assert_eq!(create.push(&batch(5..6)).unwrap_err().kind, ErrorKind::Exists);
         assert_eq!(create.commit().unwrap_err().kind, ErrorKind::Exists);
         if !dropped {
             assert_eq!(ids(&catalog, "t"), [7, 8]);
-            catalog.drop_table(&tenant(), &name("t")).unwrap();
+            catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
         }
     }
     // Dropping the first create does not end the claim of a later one.
     let late = begin(&catalog, "t", LoadMode::Create).unwrap();
     load(&catalog, "t", LoadMode::Replace, 7..9).unwrap();
-    catalog.drop_table(&tenant(), &name("t")).unwrap();
+    catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
     let second = begin(&catalog, "t", LoadMode::Create).unwrap();
     assert_eq!(late.commit().unwrap_err().kind, ErrorKind::Exists);
     refused(&catalog);
@@ -76,7 +76,7 @@ fn to_others_a_table_that_is_being_created_is_not_there() {
         assert!(error.advice.as_ref().unwrap().contains("under way"), "{error}");
     }
     create.commit().unwrap();
-    catalog.drop_table(&tenant(), &name("t")).unwrap();
+    catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
 }
 
 #[test]

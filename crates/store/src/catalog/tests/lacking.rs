@@ -70,7 +70,7 @@ fn what_is_dropped_or_fails_gives_its_memory_back() {
         if defect {
             bench.held.step(&|| panic!("a defect"));
         }
-        bench.catalog.drop_table(&tenant(), &name("t")).unwrap();
+        bench.catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
         assert_eq!(bench.used(), 0);
     }
 }

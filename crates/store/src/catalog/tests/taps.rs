@@ -210,12 +210,12 @@ fn what_is_dropped_in_the_middle_holds_no_pages() {
         let dropped = AtomicBool::new(false);
         held.step(&|| {
             if !dropped.swap(true, Ordering::Relaxed) {
-                catalog.drop_table(&tenant(), &name("t")).unwrap();
+                catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
             }
             true
         });
         if !dropped.into_inner() {
-            catalog.drop_table(&tenant(), &name("t")).unwrap();
+            catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
         }
         assert_eq!(bytes_used(&catalog), 0);
         while held.step(&|| true) {}
@@ -433,8 +433,8 @@ fn a_profile_that_nobody_wants_any_more_holds_no_pages() {
     let mut given_up = begin(&catalog, "given up", LoadMode::Create).unwrap();
     given_up.push(&batch(rows)).unwrap();
     drop(given_up);
-    catalog.drop_table(&tenant(), &name("dropped")).unwrap();
-    catalog.drop_table(&tenant(), &name("replaced")).unwrap();
+    catalog.drop_table(&tenant(), &name("dropped")).unwrap().wait().unwrap();
+    catalog.drop_table(&tenant(), &name("replaced")).unwrap().wait().unwrap();
     await_free(&catalog, 0);
 }
 
@@ -447,7 +447,7 @@ fn a_pool_without_room_for_a_profile_says_so_until_there_is_room() {
         load(&catalog, "t", LoadMode::Create, 0..*rows).unwrap();
         let refused = statistics().is_err_and(|error| error.kind == ErrorKind::OverLimit);
         if !refused {
-            catalog.drop_table(&tenant(), &name("t")).unwrap();
+            catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
             await_free(&catalog, PAGE_BYTES as u64);
         }
         refused
@@ -463,6 +463,6 @@ fn what_was_gathered_goes_with_its_version() {
     let catalog = roomy();
     gathered(&catalog, LoadMode::Create, 0..100);
     assert!(bytes_used(&catalog) > 0);
-    catalog.drop_table(&tenant(), &name("t")).unwrap();
+    catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
     await_free(&catalog, 0);
 }

@@ -4,8 +4,8 @@ use super::*;
 use farpool_memory::WorkMemory;
 use farpool_model::{Listing, Relation, TableChange, View};
 
-fn view(catalog: &Catalog, named: &str, text: &str, replace: bool) -> Result<()> {
-    catalog.create_view(&tenant(), View::new(name(named), text)?, replace)
+fn view(catalog: &Arc<Catalog>, named: &str, text: &str, replace: bool) -> Result<()> {
+    catalog.create_view(&tenant(), View::new(name(named), text)?, replace)?.wait()
 }
 
 fn text(catalog: &Catalog, named: &str) -> Result<String> {
@@ -34,7 +34,7 @@ fn a_view_is_made_replaced_and_dropped() {
     assert_eq!(catalog.list(&tenant()).views, [name("u"), name("v")]);
     assert!(catalog.list(&TenantName::new("other").unwrap()) == Listing::default());
     assert!(catalog.list(&tenant()).tables.is_empty(), "views are not listed as tables");
-    catalog.drop_view(&tenant(), &name("v")).unwrap();
+    catalog.drop_view(&tenant(), &name("v")).unwrap().wait().unwrap();
     refused(text(&catalog, "v"), ErrorKind::NotFound, &["there is: u"]);
     refused(catalog.drop_view(&tenant(), &name("v")), ErrorKind::NotFound, &["no view \"v\"", "u"]);
     assert_eq!(catalog.list(&tenant()).views, [name("u")]);
@@ -93,7 +93,7 @@ fn a_view_that_was_faster_than_a_replacement_stays() {
 fn views_are_few_short_and_paid_for() {
     let work = WorkMemory::new(1 << 20);
     let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
-    let catalog = Catalog::new(pool, Arc::new(Two), Arc::new(Threads)).within(work.clone());
+    let catalog = Arc::new(Catalog::new(pool, Arc::new(Two), Arc::new(Threads)).within(work.clone()));
     let used = || work.usage().bytes_used;
     let long = "x".repeat(limits::VIEW_BYTES_MAX);
     refused(view(&catalog, "v", &format!("{long}x"), false), ErrorKind::OverLimit, &["65537"]);
@@ -106,7 +106,7 @@ fn views_are_few_short_and_paid_for() {
     let full = (0..100).find_map(|i| view(&catalog, &format!("v{i}"), &long, false).err()).unwrap();
     assert_eq!(full.kind, ErrorKind::OverLimit, "{full}");
     for name in catalog.list(&tenant()).views {
-        catalog.drop_view(&tenant(), &name).unwrap();
+        catalog.drop_view(&tenant(), &name).unwrap().wait().unwrap();
     }
     assert_eq!(used(), 0);
 

@@ -1,0 +1,91 @@
+//! `farpool check`: reads everything in a data directory that no node has open.
+
+use super::output::TextFormat;
+use super::size;
+use super::stop::{Outcome, Stop};
+use farpool::Error;
+use farpool::node::{LocalDirectory, Recovery, check_data};
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  farpool check --data-dir /var/lib/farpool
+  farpool check --data-dir /var/lib/farpool --format json
+
+Every byte that a start would read is read and checked, and nothing is changed. The exit status is 1 if anything is
+damaged.";
+
+/// How many damaged places are listed; the others are counted.
+const SHOWN: usize = 100;
+
+/// Check a data directory that no memory node has open
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The directory, as given to 'farpool serve'
+    #[arg(long, value_name = "DIR")]
+    data_dir: PathBuf,
+
+    /// How to print it; `json` is one object
+    #[arg(long, value_enum, default_value = "table")]
+    format: TextFormat,
+}
+
+/// Checks the directory and prints what was found.
+pub fn run(args: Args) -> Outcome {
+    let directory = LocalDirectory::open_existing(&args.data_dir)?;
+    let found = check_data(&*directory)?;
+    args.format.print(&match args.format {
+        TextFormat::Table => as_text(&args.data_dir, &found),
+        TextFormat::Json => as_json(&found)?,
+    })?;
+    match found.damaged.len() {
+        0 => Ok(()),
+        count => Err(Stop::Failed(
+            Error::corrupt(format!("{} is damaged in {}", args.data_dir.display(), size::counted(count as u64, "place")))
+                .advise("a node serves everything else; restore these tables from a backup, or drop and load them again"),
+        )),
+    }
+}
+
+fn as_text(path: &Path, found: &Recovery) -> String {
+    let mut text = format!("{}: {}\n", path.display(), summary(found));
+    for damage in found.damaged.iter().take(SHOWN) {
+        text.push_str(&format!("damaged: {}\n", damage.message));
+    }
+    if found.damaged.len() > SHOWN {
+        text.push_str(&format!("and {} more\n", found.damaged.len() - SHOWN));
+    }
+    text
+}
+
+/// What a data directory has, in a line.
+pub(super) fn summary(found: &Recovery) -> String {
+    let mut text = format!(
+        "{}, {}; {} read from the log",
+        size::counted(found.tables as u64, "table"),
+        size::bytes(found.bytes),
+        size::counted(found.records, "change")
+    );
+    if let Some(dropped) = &found.dropped {
+        text.push_str(&format!(
+            "; {} that were being written when power was lost, and not acknowledged, are dropped ({} at byte {})",
+            size::bytes(dropped.bytes),
+            dropped.file,
+            dropped.offset
+        ));
+    }
+    text
+}
+
+fn as_json(found: &Recovery) -> Outcome<String> {
+    let json = serde_json::json!({
+        "tables": found.tables,
+        "bytes": found.bytes,
+        "records": found.records,
+        "dropped_bytes": found.dropped.as_ref().map_or(0, |dropped| dropped.bytes),
+        "damaged": found.damaged.iter().map(|damage| &damage.message).collect::<Vec<_>>(),
+    });
+    let text = serde_json::to_string_pretty(&json).map_err(|error| Error::internal(error.to_string()))?;
+    Ok(text + "\n")
+}

@@ -1,0 +1,111 @@
+//! The threads of a node that has a data directory: one writes the log, one does what else waits for the disk. Workers
+//! never do.
+
+#![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
+
+use farpool_model::{Error, Result};
+use farpool_store::Catalog;
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Jobs that wait for the disk, done in turn.
+#[derive(Default)]
+pub(crate) struct DiskJobs {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Job>,
+    is_stopped: bool,
+}
+
+impl DiskJobs {
+    /// Adds a job. After [`DiskJobs::stop`] it is done at once.
+    pub fn submit(&self, job: Job) {
+        let mut state = self.state.lock();
+        if state.is_stopped {
+            drop(state);
+            return job();
+        }
+        state.waiting.push_back(job);
+        self.changed.notify_one();
+    }
+
+    /// Makes the thread end once nothing waits.
+    pub fn stop(&self) {
+        self.state.lock().is_stopped = true;
+        self.changed.notify_all();
+    }
+
+    fn work(&self) {
+        let mut state = self.state.lock();
+        loop {
+            match state.waiting.pop_front() {
+                Some(job) => {
+                    drop(state);
+                    // A panic is a bug in one job: it must not end the thread.
+                    if catch_unwind(AssertUnwindSafe(job)).is_err() {
+                        tracing::error!("a job of the disk has panicked");
+                    }
+                    state = self.state.lock();
+                }
+                None if state.is_stopped => return,
+                None => self.changed.wait(&mut state),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for DiskJobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DiskJobs").field("waiting", &self.state.lock().waiting.len()).finish()
+    }
+}
+
+/// The two threads.
+pub(crate) struct DiskThreads {
+    jobs: Arc<DiskJobs>,
+    catalog: Arc<Catalog>,
+    log: JoinHandle<()>,
+    others: JoinHandle<()>,
+}
+
+impl DiskThreads {
+    /// Starts the threads for a catalog that has a data directory.
+    ///
+    /// # Errors
+    /// `Internal` when the system has no more threads.
+    pub fn start(catalog: &Arc<Catalog>, jobs: &Arc<DiskJobs>) -> Result<DiskThreads> {
+        let failed =
+            |error: std::io::Error| Error::internal(format!("cannot start a thread for the disk: {error}"));
+        let (of_log, of_jobs) = (catalog.clone(), jobs.clone());
+        let log =
+            Builder::new().name("farpool-log".into()).spawn(move || of_log.write_log()).map_err(failed)?;
+        let others =
+            Builder::new().name("farpool-disk".into()).spawn(move || of_jobs.work()).map_err(failed)?;
+        Ok(DiskThreads { jobs: jobs.clone(), catalog: catalog.clone(), log, others })
+    }
+
+    /// Closes the data directory and waits for the threads.
+    pub fn stop(self) {
+        if let Err(error) = self.catalog.close() {
+            tracing::error!(%error, "the data directory was not closed as it should be");
+        }
+        self.jobs.stop();
+        let own = std::thread::current().id();
+        for thread in [self.log, self.others] {
+            // The node may be dropped by one of them, together with the last job.
+            if thread.thread().id() != own && thread.join().is_err() {
+                tracing::error!("a thread of the disk had panicked");
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Checkpoints: a manifest of everything up to one record, so that the log before it need not be read again.
+
+use super::homes::Home;
+use super::keeper::Keeper;
+use super::prepare::{encoded, fields, group_bytes};
+use super::{Durable, proto};
+use crate::catalog::state::{Loads, Names};
+use crate::catalog::tap::Gathered;
+use crate::catalog::{Catalog, Current};
+use farpool_disk::write_sealed;
+use farpool_model::cast::u64_from;
+use farpool_model::{Result, TenantName, limits};
+use prost::Message;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Bytes of the log after which a checkpoint is made: what a start reads again at most, apart from what comes meanwhile.
+const LOG_BYTES: u64 = 128 << 20;
+
+/// The format of manifests.
+pub(super) const FORMAT: u32 = 1;
+
+/// The name of a manifest's file.
+pub(super) fn manifest_name(number: u64) -> String {
+    format!("manifest-{number:012}")
+}
+
+/// The number of the manifest whose file has this name.
+pub(super) fn manifest_number(name: &str) -> Option<u64> {
+    name.strip_prefix("manifest-")?.parse().ok()
+}
+
+impl Catalog {
+    /// Has a checkpoint made where the log has become long.
+    pub(in crate::catalog) fn tidy(self: &Arc<Self>) {
+        let Some(durable) = self.durable.get() else { return };
+        let grown = durable.log.bytes_written().saturating_sub(durable.log_bytes.load(Ordering::Relaxed));
+        if grown < LOG_BYTES || durable.is_checkpoint_wanted.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let catalog = Arc::downgrade(self);
+        self.background.write(Box::new(move || {
+            let Some(catalog) = catalog.upgrade() else { return };
+            // The log goes on: it is tried again when it has grown as much once more.
+            let _ = catalog.checkpoint();
+        }));
+    }
+
+    /// Writes what lies in the log only to a segment, and a manifest of everything that is durable.
+    ///
+    /// # Errors
+    /// Those of the disk; the log is read from the checkpoint before then.
+    pub fn checkpoint(self: &Arc<Self>) -> Result<()> {
+        let Some(durable) = self.durable.get() else { return Ok(()) };
+        let mut latest = durable.latest.lock();
+        durable.log_bytes.store(durable.log.bytes_written(), Ordering::Relaxed);
+        durable.is_checkpoint_wanted.store(false, Ordering::Relaxed);
+        let (names, loads, next_record, versions_made) = {
+            let state = self.state.read();
+            (state.visible.clone(), state.loads.clone(), state.durable_records, state.versions_made)
+        };
+        if next_record == latest.next_record {
+            return Ok(());
+        }
+        let mut keeper = Keeper::new(durable.clone());
+        let chunks = || {
+            let tables = names.tables.values().flat_map(BTreeMap::values);
+            let groups = tables.flat_map(|current| current.table.row_groups.iter());
+            groups.flat_map(|group| &group.chunks)
+        };
+        chunks().try_for_each(|chunk| keeper.write(chunk))?;
+        let tables = names.tables.values().flat_map(BTreeMap::values);
+        let mut profiles = tables.filter_map(Current::known_profile);
+        profiles.try_for_each(|profile| keeper.write_profile(&profile))?;
+        keeper.finish()?;
+        let mut manifest = durable.manifest(&names, &loads);
+        (manifest.next_record, manifest.versions_made) = (next_record, versions_made);
+        let number = latest.manifest + 1;
+        write_sealed(&*durable.directory, &manifest_name(number), FORMAT, &manifest.encode_to_vec())?;
+        chunks().for_each(|chunk| Home::of(chunk, &durable.next_chunk).is_in_manifest());
+        {
+            // Records that are prepared now must not refer to what is about to be forgotten.
+            let _no_record = self.state.write();
+            durable.floor.store(next_record, Ordering::Relaxed);
+        }
+        // Recovery removes it otherwise.
+        let _ = durable.directory.remove(&manifest_name(latest.manifest));
+        (latest.manifest, latest.next_record) = (number, next_record);
+        durable.log.forget_before(next_record)?;
+        durable.remove_unused_segments();
+        Ok(())
+    }
+}
+
+impl Current {
+    /// The profile of the settled rows, if it is known and these are many: that of a few is soon computed again.
+    fn known_profile(&self) -> Option<Arc<Gathered>> {
+        let are_many = self.rows_settled >= u64_from(limits::ROW_GROUP_ROWS);
+        self.tap.as_ref().filter(|_| are_many)?.settled()?.ok()
+    }
+}
+
+impl Durable {
+    /// The manifest of `names`, all of whose chunks are in segments.
+    pub(super) fn manifest(&self, names: &Names, loads: &BTreeMap<TenantName, Loads>) -> proto::Manifest {
+        let mut manifest = proto::Manifest {
+            node: self.node,
+            next_chunk: self.next_chunk.load(Ordering::Relaxed),
+            next_segment: self.next_segment.load(Ordering::Relaxed),
+            ..proto::Manifest::default()
+        };
+        for (tenant, tables) in &names.tables {
+            for (name, current) in tables {
+                let groups = current.table.row_groups.iter();
+                let profile = current.known_profile().and_then(|profile| {
+                    let home = Home::at(&profile.home, &self.next_chunk);
+                    // One that was not known a moment ago is kept by the next checkpoint.
+                    Some(vec![home.segment(u64::MAX)?, home.number, current.rows_settled])
+                });
+                manifest.tables.push(encoded(&proto::Table {
+                    tenant: tenant.as_str().to_string(),
+                    name: name.as_str().to_string(),
+                    version: current.version.0,
+                    fields: fields(&current.table.schema),
+                    groups: groups.map(|group| group_bytes(group, u64::MAX, self)).collect(),
+                    profile: profile.unwrap_or_default(),
+                }));
+            }
+        }
+        for (tenant, views) in &names.views {
+            manifest.views.extend(views.values().map(|view| {
+                encoded(&proto::View {
+                    tenant: tenant.as_str().to_string(),
+                    name: view.name().as_str().to_string(),
+                    text: view.view().text().to_string(),
+                })
+            }));
+        }
+        for (tenant, loads) in loads {
+            let tenant = tenant.as_str().to_string();
+            manifest.loads.extend(loads.latest.iter().map(|(id, made)| {
+                encoded(&proto::Load {
+                    tenant: tenant.clone(),
+                    id: id.0.to_le_bytes().to_vec().into(),
+                    version: made.version.0,
+                    rows: made.rows,
+                    bytes_plain: made.bytes_plain,
+                    bytes_encoded: made.bytes_encoded,
+                })
+            }));
+            if loads.forgotten > 0 {
+                let forgotten = proto::Forgotten { tenant, version: loads.forgotten };
+                manifest.forgotten.push(encoded(&forgotten));
+            }
+        }
+        manifest
+    }
+}

@@ -1,0 +1,101 @@
+//! Where the durable copies of chunks are.
+//!
+//! A chunk gets a number when it is first written, and keeps it for ever; its copy may move from the log to a segment.
+//!
+//! Invariant: the file of a segment is there as long as a chunk in memory has its home in it or was merged from one that
+//! has, unless it was written again since, or the segment is being written.
+
+use farpool_columns::Chunk;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// The durable copy of a chunk.
+#[derive(Debug)]
+pub(super) struct Home {
+    pub number: u64,
+    place: Mutex<Place>,
+    /// The homes of the chunks that this one was merged from: until a manifest has it, these are needed to make it again.
+    merged_from: Mutex<Vec<farpool_columns::Home>>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    /// Nowhere yet.
+    Nowhere,
+    /// In the record of this number.
+    Log(u64),
+    Segment(Arc<SegmentFile>),
+}
+
+/// A segment that is on disk.
+#[derive(Debug)]
+pub(super) struct SegmentFile {
+    pub number: u64,
+}
+
+impl Home {
+    /// The home of a chunk; one that has none gets a number from `next`.
+    pub fn of(chunk: &Chunk, next: &AtomicU64) -> Arc<Home> {
+        Home::at(chunk.home(), next)
+    }
+
+    /// The home that is kept at `slot`, likewise.
+    pub fn at(slot: &OnceLock<farpool_columns::Home>, next: &AtomicU64) -> Arc<Home> {
+        let home = slot.get_or_init(|| {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            Arc::new(Home { number, place: Mutex::new(Place::Nowhere), merged_from: Mutex::default() })
+        });
+        home.clone().downcast().expect("chunks of a catalog have homes of its own")
+    }
+
+    /// Gives what was read from a segment, or from the record `record` of the log, its home.
+    pub fn found(
+        slot: &OnceLock<farpool_columns::Home>,
+        number: u64,
+        segment: Option<Arc<SegmentFile>>,
+        record: u64,
+    ) {
+        let place = Mutex::new(segment.map_or(Place::Log(record), Place::Segment));
+        // Nobody else knows the chunk yet.
+        let _ = slot.set(Arc::new(Home { number, place, merged_from: Mutex::default() }));
+    }
+
+    /// Tells that the chunk was merged from others.
+    pub fn set_merged_from<'a>(&self, others: impl Iterator<Item = &'a Chunk>) {
+        *self.merged_from.lock() = others.filter_map(|chunk| chunk.home().get()).cloned().collect();
+    }
+
+    /// Tells that a durable manifest has the chunk.
+    pub fn is_in_manifest(&self) {
+        self.merged_from.lock().clear();
+    }
+
+    /// The segment that the copy is in; 0 where it is in a record of the log that is not older than `floor`. `None`
+    /// where there is no copy.
+    pub fn segment(&self, floor: u64) -> Option<u64> {
+        match &*self.place.lock() {
+            Place::Segment(segment) => Some(segment.number),
+            Place::Log(record) if *record >= floor => Some(0),
+            Place::Log(_) | Place::Nowhere => None,
+        }
+    }
+
+    /// Whether the copy is in a segment.
+    pub fn is_in_segment(&self) -> bool {
+        matches!(*self.place.lock(), Place::Segment(_))
+    }
+
+    /// Tells that the copy is in a record of the log.
+    pub fn put_in_log(&self, record: u64) {
+        let mut place = self.place.lock();
+        if !matches!(*place, Place::Segment(_)) {
+            *place = Place::Log(record);
+        }
+    }
+
+    /// Tells that the copy is in a segment.
+    pub fn put_in_segment(&self, segment: Arc<SegmentFile>) {
+        *self.place.lock() = Place::Segment(segment);
+    }
+}

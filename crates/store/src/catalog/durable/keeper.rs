@@ -1,0 +1,142 @@
+//! Writes chunks to segments.
+
+use super::homes::Home;
+use super::{Durable, proto};
+use crate::catalog::tap::Gathered;
+use farpool_columns::{Chunk, RowGroup};
+use farpool_disk::SegmentWriter;
+use farpool_model::Result;
+use farpool_model::cast::u64_from;
+use prost::Message;
+use std::mem;
+use std::sync::Arc;
+
+/// Encoded bytes up to which a change lies in its record of the log: below, a file of its own would cost more.
+pub(super) const INLINE_BYTES: usize = 1 << 20;
+
+/// Bytes after which another segment is begun.
+const SEGMENT_BYTES: u64 = 1 << 30;
+
+/// Writes the row groups of a load, or of a change, to segments. Nothing is written as long as they fit a record of the
+/// log.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    durable: Arc<Durable>,
+    waiting: Vec<Arc<RowGroup>>,
+    waiting_bytes: usize,
+    open: Option<Open>,
+}
+
+/// A segment that is being written, and the homes of its chunks.
+#[derive(Debug)]
+struct Open {
+    writer: SegmentWriter,
+    homes: Vec<Arc<Home>>,
+}
+
+impl Keeper {
+    pub fn new(durable: Arc<Durable>) -> Keeper {
+        Keeper { durable, waiting: Vec::new(), waiting_bytes: 0, open: None }
+    }
+
+    /// Adds a row group.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn add(&mut self, group: Arc<RowGroup>) -> Result<()> {
+        self.waiting_bytes += group.bytes_encoded();
+        self.waiting.push(group);
+        if self.open.is_none() && self.waiting_bytes <= INLINE_BYTES {
+            return Ok(());
+        }
+        self.waiting_bytes = 0;
+        for group in mem::take(&mut self.waiting) {
+            for chunk in &group.chunks {
+                self.write(chunk)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a chunk, unless it is in a segment already.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn write(&mut self, chunk: &Chunk) -> Result<()> {
+        let home = Home::of(chunk, &self.durable.next_chunk);
+        if home.is_in_segment() {
+            return Ok(());
+        }
+        chunk.check_intact()?;
+        let image = chunk.to_image();
+        let (head, bytes) = (image.head.clone(), image.data_bytes());
+        self.put(home, head, bytes, |out| image.write_data(out))
+    }
+
+    /// Writes the states of a profile, unless they are in a segment already.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn write_profile(&mut self, gathered: &Gathered) -> Result<()> {
+        let home = Home::at(&gathered.home, &self.durable.next_chunk);
+        if home.is_in_segment() {
+            return Ok(());
+        }
+        let states = gathered.states();
+        let head = proto::Profile { lengths: states.iter().map(|state| u64_from(state.len())).collect() };
+        let bytes = states.iter().map(|state| state.len()).sum();
+        self.put(home, head.encode_to_vec(), bytes, |out| {
+            states.iter().for_each(|state| out.extend_from_slice(state));
+        })
+    }
+
+    fn put(
+        &mut self,
+        home: Arc<Home>,
+        head: Vec<u8>,
+        bytes: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<()> {
+        let open = match &mut self.open {
+            Some(open) => open,
+            None => {
+                let writer = self.durable.new_segment()?;
+                self.open.insert(Open { writer, homes: Vec::new() })
+            }
+        };
+        open.writer.add(home.number, head, bytes, write)?;
+        open.homes.push(home);
+        if open.writer.bytes() >= SEGMENT_BYTES { self.finish_segment() } else { Ok(()) }
+    }
+
+    /// Whether [`Keeper::finish`] has something to do.
+    pub fn has_more_to_write(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Makes durable what was written.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn finish(&mut self) -> Result<()> {
+        if self.open.is_some() { self.finish_segment() } else { Ok(()) }
+    }
+
+    fn finish_segment(&mut self) -> Result<()> {
+        let Some(Open { writer, homes }) = self.open.take() else { return Ok(()) };
+        let number = writer.number();
+        writer.finish()?;
+        let file = self.durable.add_segment(number);
+        homes.iter().for_each(|home| home.put_in_segment(file.clone()));
+        Ok(())
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // A load that has failed leaves no file.
+        if let Some(open) = self.open.take() {
+            self.durable.discard_segment(open.writer);
+        }
+    }
+}

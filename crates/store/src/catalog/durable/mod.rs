@@ -1,0 +1,205 @@
+//! The data directory of a catalog: every change is recorded in a log, and large row groups lie in segments.
+//!
+//! A *record* says what a change does to a table: which row groups it puts in the place of which rows, not what the table
+//! is then. Chunks of small changes lie in their record, others in segments that are durable before the record is appended.
+//! A *checkpoint* (`checkpoint.rs`) moves what is left of the former to a segment and writes a *manifest*, which has
+//! everything up to one of the records, so that the log before it is not read any more. *Recovery* (`recovery.rs`) reads
+//! the manifest, does again what the records behind it say, and reads the chunks of what is there then.
+//!
+//! Merges of small row groups are not recorded. They only join neighbours, so that a row at which a change begins or ends
+//! also begins a row group of what recovery has made of the records before.
+//!
+//! Invariants: what a record refers to was durable before it was appended; a file is removed when no record or manifest
+//! that may be read again needs it for a table that is still there.
+
+mod checkpoint;
+mod homes;
+mod keeper;
+mod prepare;
+mod proto;
+mod recovery;
+mod replay;
+mod sources;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use keeper::Keeper;
+pub(super) use prepare::{Change, Prepared};
+pub use recovery::{Recovery, check_data};
+
+use super::Catalog;
+use farpool_columns::RowGroup;
+use farpool_disk::{Directory, Log, Observer, SegmentWriter, segment_name};
+use farpool_model::{Error, Result, Version};
+use homes::{Home, SegmentFile};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// The data directory of a catalog.
+#[derive(Debug)]
+pub(super) struct Durable {
+    directory: Arc<dyn Directory>,
+    log: Log,
+    /// The number that the directory was given when it was made.
+    node: u64,
+    /// The numbers of the next chunk and segment: none is used twice.
+    next_chunk: AtomicU64,
+    next_segment: AtomicU64,
+    /// Chunks in records before this one can no longer be read.
+    floor: AtomicU64,
+    segments: Mutex<BTreeMap<u64, Arc<SegmentFile>>>,
+    /// Held while a checkpoint is made.
+    latest: Mutex<Latest>,
+    /// Bytes that were written to the log when the latest checkpoint was begun.
+    log_bytes: AtomicU64,
+    is_checkpoint_wanted: AtomicBool,
+}
+
+/// The latest checkpoint.
+#[derive(Debug)]
+struct Latest {
+    /// The number of its manifest, and that of the first record behind it.
+    manifest: u64,
+    next_record: u64,
+}
+
+impl Durable {
+    fn floor(&self) -> u64 {
+        self.floor.load(Ordering::Relaxed)
+    }
+
+    /// Appends a prepared record with the version that its change makes, under the lock of the names. `None` where that
+    /// must be tried again after [`Durable::mend`].
+    pub fn append(&self, record: &mut Prepared, version: Version) -> Result<Option<u64>> {
+        if record.floor != self.floor() {
+            return Ok(None);
+        }
+        record.set_version(version);
+        let number = self.log.try_append(record.bytes(), record.urgency())?;
+        if let Some(number) = number {
+            record.homes().iter().for_each(|home| home.put_in_log(number));
+        }
+        Ok(number)
+    }
+
+    /// Makes room for a record, and prepares it again where chunks that it refers to have moved.
+    pub fn mend(self: &Arc<Self>, record: &mut Prepared) -> Result<()> {
+        if record.floor != self.floor() {
+            record.prepare_again(self)?;
+        }
+        self.log.make_room(record.bytes().len(), record.urgency())
+    }
+
+    /// Notes what a row group was merged from.
+    pub fn merged(&self, merged: &RowGroup, from: &[Arc<RowGroup>]) {
+        for (column, chunk) in merged.chunks.iter().enumerate() {
+            let home = Home::of(chunk, &self.next_chunk);
+            home.set_merged_from(from.iter().map(|group| &*group.chunks[column]));
+        }
+    }
+
+    fn new_segment(&self) -> Result<SegmentWriter> {
+        let number = self.next_segment.fetch_add(1, Ordering::Relaxed);
+        SegmentWriter::create(self.directory.clone(), number)
+    }
+
+    /// Adds a segment that is durable.
+    fn add_segment(&self, number: u64) -> Arc<SegmentFile> {
+        let file = Arc::new(SegmentFile { number });
+        self.segments.lock().insert(number, file.clone());
+        file
+    }
+
+    fn discard_segment(&self, writer: SegmentWriter) {
+        let name = segment_name(writer.number());
+        drop(writer);
+        // Recovery removes it otherwise.
+        let _ = self.directory.remove(&name);
+    }
+
+    /// Removes the segments in which nothing in memory has its home any more. What no longer refers to them must be
+    /// durable.
+    fn remove_unused_segments(&self) {
+        // Nobody gets a reference from the list, so that one that is held by the list alone stays so.
+        let mut segments = self.segments.lock();
+        let unused: Vec<u64> = segments
+            .iter()
+            .filter(|(_, file)| Arc::strong_count(file) == 1)
+            .map(|(number, _)| *number)
+            .collect();
+        unused.iter().for_each(|number| drop(segments.remove(number)));
+        drop(segments);
+        for number in unused {
+            // Recovery removes it otherwise.
+            let _ = self.directory.remove(&segment_name(number));
+        }
+    }
+}
+
+impl Catalog {
+    /// Blocks until the record `number` is durable and visible.
+    pub(super) fn commit(&self, number: u64) -> Result<()> {
+        match self.durable.get() {
+            Some(durable) => durable.log.commit(number),
+            None => Err(Error::internal("a catalog in memory has no records")),
+        }
+    }
+
+    pub(super) fn when_durable(&self, number: u64, wake: super::state::Wake) {
+        let at_once = self.state.write().when_durable(number, wake);
+        if let Some((wake, durable)) = at_once {
+            wake(durable);
+        }
+    }
+
+    /// Whether the catalog has a data directory.
+    pub fn is_durable(&self) -> bool {
+        self.durable.get().is_some()
+    }
+
+    /// Writes records to the log as they come, until [`Catalog::close`]: for a thread of the host.
+    pub fn write_log(&self) {
+        let Some(durable) = self.durable.get() else { return };
+        while durable.log.write_next() {}
+    }
+
+    /// Makes everything durable and closes the data directory; changes are refused from then on. A checkpoint before it
+    /// makes the next start faster.
+    ///
+    /// # Errors
+    /// Those of the disk. What was acknowledged is durable all the same.
+    pub fn close(self: &Arc<Self>) -> Result<()> {
+        let Some(durable) = self.durable.get() else { return Ok(()) };
+        let checkpoint = self.checkpoint();
+        durable.log.stop();
+        durable.log.close()?;
+        checkpoint
+    }
+}
+
+/// Makes changes visible once they are durable.
+#[derive(Debug)]
+struct Watch(Weak<Catalog>);
+
+impl Observer for Watch {
+    fn durable(&self, count: u64) {
+        let Some(catalog) = self.0.upgrade() else { return };
+        let (wakes, replaced) = catalog.state.write().durable(count);
+        wakes.into_iter().for_each(|wake| wake(Ok(())));
+        if let (false, Some(durable)) = (replaced.is_empty(), catalog.durable.get().cloned()) {
+            // Elsewhere: the log is not to wait for memory that is freed.
+            catalog.background.write(Box::new(move || {
+                drop(replaced);
+                durable.remove_unused_segments();
+            }));
+        }
+    }
+
+    fn failed(&self, error: &Error) {
+        let Some(catalog) = self.0.upgrade() else { return };
+        let wakes = catalog.state.write().failed(error);
+        wakes.into_iter().for_each(|wake| wake(Err(error.clone())));
+    }
+}

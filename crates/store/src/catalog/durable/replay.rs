@@ -1,0 +1,310 @@
+//! What a manifest and the records behind it make, without the data of the tables.
+
+use super::prepare::split_version;
+use super::proto::{self, What};
+use crate::catalog::state::Loads;
+use arrow_schema::{Field, Schema, SchemaRef};
+use bytes::Bytes;
+use farpool_columns::type_from_bytes;
+use farpool_model::{
+    Error, LoadId, LoadedVersion, Result, TableName, TenantName, Version, View, limits, schema,
+};
+use prost::Message;
+use std::collections::{BTreeMap, HashMap};
+
+/// The state of a catalog, without data.
+#[derive(Debug, Default)]
+pub(super) struct Replay {
+    pub tables: BTreeMap<TenantName, BTreeMap<TableName, KeptTable>>,
+    pub views: BTreeMap<TenantName, BTreeMap<TableName, View>>,
+    pub loads: BTreeMap<TenantName, Loads>,
+    pub versions_made: u64,
+    pub next_chunk: u64,
+    pub next_segment: u64,
+    /// Chunks that lie in the log, with the number of their record.
+    pub images: HashMap<u64, (u64, proto::Image)>,
+    /// The segments of the other chunks.
+    pub places: HashMap<u64, u64>,
+    pub node: u64,
+    pub next_record: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct KeptTable {
+    pub schema: SchemaRef,
+    pub version: Version,
+    pub groups: Vec<KeptGroup>,
+    /// Number of rows.
+    rows: u64,
+    pub profile: Option<KeptProfile>,
+}
+
+/// Where the profile of the first rows of a table is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeptProfile {
+    pub segment: u64,
+    pub number: u64,
+    pub rows: u64,
+}
+
+impl KeptTable {
+    fn new(schema: SchemaRef, version: Version, groups: Vec<KeptGroup>) -> KeptTable {
+        let rows = rows_of(&groups);
+        KeptTable { schema, version, groups, rows, profile: None }
+    }
+
+    /// Number of row groups, the first ones, that the profile is about.
+    pub fn groups_profiled(&self) -> usize {
+        let Some(profile) = self.profile else { return 0 };
+        let mut rows = 0;
+        let end = self.groups.iter().position(|group| {
+            rows += u64::from(group.rows);
+            rows == profile.rows
+        });
+        end.map_or(0, |last| last + 1)
+    }
+}
+
+fn rows_of(groups: &[KeptGroup]) -> u64 {
+    groups.iter().map(|group| u64::from(group.rows)).sum()
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct KeptGroup {
+    pub rows: u32,
+    /// The numbers of its chunks; `None` for one of NULLs.
+    pub chunks: Vec<Option<u64>>,
+}
+
+impl Replay {
+    /// Begins with a manifest.
+    ///
+    /// # Errors
+    /// `Corrupt` where it cannot be decoded.
+    pub fn begin(manifest: &[u8]) -> Result<Replay> {
+        let manifest = proto::Manifest::decode(manifest).map_err(|error| undecodable(&error))?;
+        let mut replay = Replay {
+            node: manifest.node,
+            next_record: manifest.next_record,
+            versions_made: manifest.versions_made,
+            next_chunk: manifest.next_chunk,
+            next_segment: manifest.next_segment,
+            ..Replay::default()
+        };
+        for table in &manifest.tables {
+            let proto::Table { tenant, name, version, fields, groups, profile } = decoded(table)?;
+            let (tenant, name) = names(tenant, name)?;
+            let schema = schema_of(&fields)?;
+            let groups = replay.groups(&groups, schema.fields().len())?;
+            let mut table = KeptTable::new(schema, Version(version), groups);
+            if let [segment, number, rows] = profile[..] {
+                table.profile = Some(KeptProfile { segment, number, rows });
+                replay.next_chunk = replay.next_chunk.max(number.saturating_add(1));
+            }
+            replay.tables.entry(tenant).or_default().insert(name, table);
+        }
+        for view in &manifest.views {
+            let proto::View { tenant, name, text } = decoded(view)?;
+            let (tenant, name) = names(tenant, name)?;
+            let view = View::new(name.clone(), text)?;
+            replay.views.entry(tenant).or_default().insert(name, view);
+        }
+        for load in &manifest.loads {
+            let proto::Load { tenant, id, version, rows, bytes_plain, bytes_encoded } = decoded(load)?;
+            let made = LoadedVersion { version: Version(version), rows, bytes_plain, bytes_encoded };
+            let id = ids(&id)?.first().copied().ok_or_else(|| Error::corrupt("a load without an id"))?;
+            replay.loads.entry(TenantName::new(tenant)?).or_default().add(vec![(id, made)]);
+        }
+        for forgotten in &manifest.forgotten {
+            let proto::Forgotten { tenant, version } = decoded(forgotten)?;
+            replay.loads.entry(TenantName::new(tenant)?).or_default().forgotten = version;
+        }
+        Ok(replay)
+    }
+
+    /// Does what a record says.
+    ///
+    /// # Errors
+    /// `Corrupt` where it cannot be decoded, or does not fit what is there.
+    pub fn apply(&mut self, number: u64, record: &[u8]) -> Result<()> {
+        let (version, record) =
+            split_version(record).ok_or_else(|| Error::corrupt("a record without a version"))?;
+        let record = proto::Record::decode(record).map_err(|error| undecodable(&error))?;
+        let (tenant, name) = names(record.tenant, record.name)?;
+        for image in &record.images {
+            let image: proto::Image = decoded(image)?;
+            self.next_chunk = self.next_chunk.max(image.number.saturating_add(1));
+            self.images.insert(image.number, (number, image));
+        }
+        self.versions_made = self.versions_made.max(version.0);
+        let loads = ids(&record.loads)?;
+        let what = record.what.ok_or_else(|| Error::corrupt("a record of a kind that is not known"))?;
+        match what {
+            What::Put(put) => {
+                let schema = schema_of(&put.fields)?;
+                let groups = self.groups(&put.groups, schema.fields().len())?;
+                let table = KeptTable::new(schema, version, groups);
+                self.tables.entry(tenant.clone()).or_default().insert(name, table);
+            }
+            What::Rows(rows) => self.splice((&tenant, &name), version, &rows.splices)?,
+            What::Columns(columns) => self.columns((&tenant, &name), version, columns)?,
+            What::Drop(_) => {
+                let tables = self.tables.get_mut(&tenant);
+                if tables.and_then(|tables| tables.remove(&name)).is_none() {
+                    return Err(not_there(&name));
+                }
+            }
+            What::PutView(text) => {
+                let view = View::new(name.clone(), text)?;
+                self.views.entry(tenant.clone()).or_default().insert(name, view);
+            }
+            What::DropView(_) => {
+                let views = self.views.get_mut(&tenant);
+                if views.and_then(|views| views.remove(&name)).is_none() {
+                    return Err(not_there(&name));
+                }
+            }
+        }
+        if !loads.is_empty() {
+            let proto::Record { rows, bytes_plain, bytes_encoded, .. } = record;
+            let made = LoadedVersion { version, rows, bytes_plain, bytes_encoded };
+            let loads = loads.into_iter().map(|id| (id, made)).collect();
+            self.loads.entry(tenant).or_default().add(loads);
+        }
+        self.next_record = number + 1;
+        Ok(())
+    }
+
+    fn splice(
+        &mut self,
+        (tenant, name): (&TenantName, &TableName),
+        version: Version,
+        splices: &[Bytes],
+    ) -> Result<()> {
+        let splices = splices.iter().map(decoded::<proto::Splice>).collect::<Result<Vec<_>>>()?;
+        let columns = self.table(tenant, name)?.schema.fields().len();
+        let mut new = Vec::new();
+        for splice in &splices {
+            new.push((splice.first_row, splice.rows, self.groups(&splice.groups, columns)?));
+        }
+        let table = self.table(tenant, name)?;
+        // From the last to the first, so that rows are where they were before.
+        for (first_row, rows, groups) in new.into_iter().rev() {
+            let wrong =
+                || Error::corrupt(format!("a change of rows that table {:?} does not have", name.as_str()));
+            let end_row = first_row.checked_add(rows).ok_or_else(wrong)?;
+            let new_rows = (table.rows + rows_of(&groups)).checked_sub(rows).ok_or_else(wrong)?;
+            if first_row == table.rows && rows == 0 {
+                // Most records are appends.
+                (table.rows, _) = (new_rows, table.groups.extend(groups));
+                continue;
+            }
+            table.profile = None;
+            let (mut first, mut end, mut row) = (None, None, 0);
+            for (place, old) in table.groups.iter().enumerate() {
+                first = first.or((row == first_row).then_some(place));
+                end = end.or((row == end_row && first.is_some()).then_some(place));
+                row += u64::from(old.rows);
+            }
+            let behind = table.groups.len();
+            let first = first.or((row == first_row).then_some(behind)).ok_or_else(wrong)?;
+            let end = end.or((row == end_row).then_some(behind)).ok_or_else(wrong)?;
+            table.groups.splice(first..end, groups);
+            table.rows = new_rows;
+        }
+        table.version = version;
+        Ok(())
+    }
+
+    fn columns(
+        &mut self,
+        (tenant, name): (&TenantName, &TableName),
+        version: Version,
+        columns: proto::Columns,
+    ) -> Result<()> {
+        let schema = schema_of(&columns.fields)?;
+        let new_name = TableName::new(columns.new_name)?;
+        let wrong =
+            || Error::corrupt(format!("a change of columns that table {:?} does not have", name.as_str()));
+        if columns.from.len() != schema.fields().len() {
+            return Err(wrong());
+        }
+        let tables = self.tables.get_mut(tenant).ok_or_else(|| not_there(name))?;
+        let mut table = tables.remove(name).ok_or_else(|| not_there(name))?;
+        for group in &mut table.groups {
+            let chunk = |from: &u32| match from.checked_sub(1) {
+                None => Ok(None),
+                Some(old) => group.chunks.get(old as usize).copied().ok_or_else(wrong),
+            };
+            group.chunks = columns.from.iter().map(chunk).collect::<Result<_>>()?;
+        }
+        (table.schema, table.version, table.profile) = (schema, version, None);
+        tables.insert(new_name, table);
+        Ok(())
+    }
+
+    fn table(&mut self, tenant: &TenantName, name: &TableName) -> Result<&mut KeptTable> {
+        let tables = self.tables.get_mut(tenant);
+        tables.and_then(|tables| tables.get_mut(name)).ok_or_else(|| not_there(name))
+    }
+
+    /// Decodes row groups of a table, and notes where their chunks are.
+    fn groups(&mut self, groups: &[Bytes], columns: usize) -> Result<Vec<KeptGroup>> {
+        let mut kept = Vec::with_capacity(groups.len());
+        for group in groups {
+            let proto::Group { rows, runs } = decoded(group)?;
+            let (runs, rest) = runs.as_chunks::<3>();
+            let count = runs.iter().fold(0_u64, |count, [_, _, run]| count.saturating_add(*run));
+            if !rest.is_empty() || count != columns as u64 || rows as usize > limits::ROW_GROUP_ROWS {
+                return Err(Error::corrupt("a row group of other columns than its table"));
+            }
+            let mut chunks = Vec::with_capacity(columns);
+            for [segment, first, run] in runs {
+                let end = first.checked_add(*run).filter(|end| *end < u64::MAX);
+                let end = end.ok_or_else(|| Error::corrupt("a chunk whose number is too large"))?;
+                for number in *first..end {
+                    if *segment > 0 {
+                        self.places.insert(number, *segment);
+                    }
+                    chunks.push(Some(number));
+                }
+                self.next_chunk = self.next_chunk.max(end);
+                self.next_segment = self.next_segment.max(segment.saturating_add(1));
+            }
+            kept.push(KeptGroup { rows, chunks });
+        }
+        Ok(kept)
+    }
+}
+
+fn decoded<T: Message + Default>(bytes: &Bytes) -> Result<T> {
+    T::decode(bytes.clone()).map_err(|error| undecodable(&error))
+}
+
+fn undecodable(error: &prost::DecodeError) -> Error {
+    Error::corrupt(format!("a change that cannot be decoded: {error}"))
+}
+
+fn not_there(name: &TableName) -> Error {
+    Error::corrupt(format!("a change of {:?}, which is not there", name.as_str()))
+}
+
+fn names(tenant: String, name: String) -> Result<(TenantName, TableName)> {
+    Ok((TenantName::new(tenant)?, TableName::new(name)?))
+}
+
+fn ids(bytes: &[u8]) -> Result<Vec<LoadId>> {
+    match bytes.as_chunks::<16>() {
+        (ids, []) => Ok(ids.iter().map(|id| LoadId(u128::from_le_bytes(*id))).collect()),
+        _ => Err(Error::corrupt("ids of loads that are cut off")),
+    }
+}
+
+fn schema_of(fields: &[Bytes]) -> Result<SchemaRef> {
+    let field = |field: &Bytes| {
+        let proto::Field { name, data_type, is_nullable } = decoded(field)?;
+        Ok(Field::new(name, type_from_bytes(&data_type)?, is_nullable))
+    };
+    let fields = fields.iter().map(field).collect::<Result<Vec<_>>>()?;
+    schema::canonical_schema(&Schema::new(fields)).map_err(|error| Error::corrupt(error.message))
+}

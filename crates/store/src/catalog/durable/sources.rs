@@ -1,0 +1,314 @@
+//! The chunks of a data directory, wherever they are: in segments, or in records of the log.
+
+use super::homes::{Home, SegmentFile};
+use super::replay::{KeptGroup, KeptProfile, KeptTable, Replay};
+use super::{Durable, proto};
+use crate::catalog::Catalog;
+use crate::catalog::tap::Gathered;
+use arrow_buffer::Buffer;
+use bytes::Bytes;
+use farpool_columns::{Chunk, Encoder, RowGroup, read_into_pool};
+use farpool_disk::{Directory, Part, Segment, segment_name};
+use farpool_model::cast::{u64_from, usize_saturating};
+use farpool_model::{Error, Result, TableName, TenantName};
+use prost::Message;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The parts of the data of a chunk begin at multiples of this in the pool.
+const ALIGNMENT: usize = 64;
+
+/// Where the chunks of a directory are.
+pub(super) struct Sources {
+    pub replay: Replay,
+    pub segments: BTreeMap<u64, Segment>,
+    pub files: BTreeMap<u64, Arc<SegmentFile>>,
+}
+
+/// A row group to be read, or small ones side by side that become one.
+pub(super) struct Wanted<'a> {
+    pub tenant: &'a TenantName,
+    pub name: &'a TableName,
+    pub table: &'a KeptTable,
+    pub groups: &'a [KeptGroup],
+    pub first_row: u64,
+}
+
+/// A row group that was read, and what is damaged in it.
+pub(super) type Read = (RowGroup, Vec<Error>);
+
+/// Rows up to which a row group is joined with its neighbours, and those of the result. Without that, a log of
+/// many small appends would become as many row groups.
+const SMALL_ROWS: u32 = 1 << 10;
+const JOINED_ROWS: u32 = 32 << 10;
+
+impl Sources {
+    /// Opens the segments that the tables need.
+    pub fn open(directory: &dyn Directory, replay: Replay) -> Result<Sources> {
+        let tables = replay.tables.values().flat_map(BTreeMap::values);
+        let groups = tables.flat_map(|table| &table.groups);
+        let chunks = groups.flat_map(|group| group.chunks.iter().flatten());
+        let needed: BTreeSet<u64> = chunks.filter_map(|number| replay.places.get(number)).copied().collect();
+        let mut segments = BTreeMap::new();
+        for number in needed {
+            segments.insert(number, Segment::open(directory, number)?);
+        }
+        // A profile can be computed again.
+        let tables = replay.tables.values().flat_map(BTreeMap::values);
+        for profile in tables.filter_map(|table| table.profile) {
+            if !segments.contains_key(&profile.segment)
+                && let Ok(open) = Segment::open(directory, profile.segment)
+            {
+                segments.insert(profile.segment, open);
+            }
+        }
+        let file = |number: &u64| (*number, Arc::new(SegmentFile { number: *number }));
+        let files = segments.keys().map(file).collect();
+        Ok(Sources { replay, segments, files })
+    }
+
+    /// All row groups, in the order of the tables.
+    pub fn wanted(&self) -> Vec<Wanted<'_>> {
+        let mut wanted = Vec::new();
+        for (tenant, tables) in &self.replay.tables {
+            for (name, table) in tables {
+                let mut first_row = 0;
+                // Those that are profiled end with a row group.
+                let (profiled, others) = table.groups.split_at(table.groups_profiled());
+                for mut rest in [profiled, others] {
+                    while !rest.is_empty() {
+                        let (groups, behind) = rest.split_at(joined(rest));
+                        wanted.push(Wanted { tenant, name, table, groups, first_row });
+                        first_row += groups.iter().map(|group| u64::from(group.rows)).sum::<u64>();
+                        rest = behind;
+                    }
+                }
+            }
+        }
+        wanted
+    }
+
+    /// Reads the profile of a table into the pool; `None` where there is none, or it is damaged.
+    pub fn profile(
+        &self,
+        catalog: &Catalog,
+        tenant: &TenantName,
+        table: &KeptTable,
+    ) -> Option<Arc<Gathered>> {
+        let KeptProfile { segment, number, .. } = table.profile?;
+        let (open, file) = (self.segments.get(&segment)?, self.files.get(&segment)?);
+        let part = open.part(number)?;
+        let mut data = vec![0; usize_saturating(part.bytes)];
+        open.read(part, &mut data).ok()?;
+        let mut data = Bytes::from(data);
+        let lengths = proto::Profile::decode(&part.head[..]).ok()?.lengths;
+        let mut state =
+            |length: u64| (length <= u64_from(data.len())).then(|| data.split_to(usize_saturating(length)));
+        let states = lengths.into_iter().map(&mut state).collect::<Option<Vec<_>>>()?;
+        let encoder = Encoder::new(catalog.pool.clone(), tenant.clone(), table.schema.clone());
+        let gathered = Gathered::from_states(&table.schema, states, &encoder).ok()?;
+        Home::found(&gathered.home, number, Some(Arc::clone(file)), 0);
+        Some(gathered)
+    }
+
+    pub fn find(&self, number: u64) -> Result<Source<'_>> {
+        if let Some(segment) = self.replay.places.get(&number) {
+            let part = self.segments.get(segment).and_then(|open| Some((open, open.part(number)?)));
+            let (open, part) = part.ok_or_else(|| {
+                Error::corrupt(format!(
+                    "{} has no chunk {number}, which a table needs",
+                    segment_name(*segment)
+                ))
+            })?;
+            return Ok(Source::Segment(open, part, &self.files[segment]));
+        }
+        match self.replay.images.get(&number) {
+            Some((record, image)) => Ok(Source::Log(*record, image)),
+            None => Err(Error::corrupt(format!("chunk {number}, which a table needs, is nowhere"))),
+        }
+    }
+
+    /// Bytes of a row group in the pool.
+    pub fn data_bytes(&self, group: &KeptGroup) -> u64 {
+        let chunks = group.chunks.iter().flatten();
+        chunks.filter_map(|number| self.find(*number).ok()).map(|source| u64_from(source.bytes())).sum()
+    }
+
+    /// Reads row groups into the pool, joined where nothing is damaged.
+    pub fn read(&self, catalog: &Catalog, durable: &Durable, wanted: &Wanted<'_>) -> Result<Vec<Read>> {
+        if let ([_, _, ..], Ok(joined)) = (wanted.groups, self.read_joined(catalog, durable, wanted)) {
+            return Ok(vec![(joined, Vec::new())]);
+        }
+        let mut first_row = wanted.first_row;
+        let mut read = Vec::new();
+        for groups in wanted.groups.chunks(1) {
+            let one = Wanted { groups, first_row, ..*wanted };
+            for group in groups {
+                read.push(self.read_group(catalog, &one, group)?);
+                first_row += u64::from(group.rows);
+            }
+        }
+        Ok(read)
+    }
+
+    /// Reads row groups outside the pool, and joins them in it.
+    ///
+    /// # Errors
+    /// Where anything is damaged; `OverLimit` when memory is short.
+    pub fn read_joined(&self, catalog: &Catalog, durable: &Durable, wanted: &Wanted<'_>) -> Result<RowGroup> {
+        let encoder = wanted.encoder(catalog);
+        let mut groups = Vec::with_capacity(wanted.groups.len());
+        for group in wanted.groups {
+            let chunk = |(column, number): (usize, &Option<u64>)| {
+                let Some(number) = number else {
+                    return encoder.nulls_of(column, group.rows as usize).map(Arc::new);
+                };
+                let source = self.find(*number)?;
+                let mut data = vec![0; source.bytes()];
+                source.read(&mut data)?;
+                let chunk = wanted.chunk(column, group, source.head(), &Buffer::from(data))?;
+                source.give_home(&chunk, *number);
+                Ok(Arc::new(chunk))
+            };
+            let chunks = group.chunks.iter().enumerate().map(chunk).collect::<Result<_>>()?;
+            groups.push(Arc::new(RowGroup { rows: group.rows as usize, chunks }));
+        }
+        let columns = 0..wanted.table.schema.fields().len();
+        let chunks = columns.map(|column| encoder.merge_column(&groups, column)).collect::<Result<_>>()?;
+        let joined = encoder.place(groups.iter().map(|group| group.rows).sum(), chunks)?;
+        durable.merged(&joined, &groups);
+        Ok(joined)
+    }
+
+    /// Reads a row group into the pool.
+    pub fn read_group(&self, catalog: &Catalog, wanted: &Wanted<'_>, group: &KeptGroup) -> Result<Read> {
+        let find = |number: &Option<u64>| number.map(|number| Ok((number, self.find(number)?))).transpose();
+        let sources = group.chunks.iter().map(find).collect::<Result<Vec<_>>>()?;
+        let bytes =
+            |source: &Option<(u64, Source<'_>)>| source.as_ref().map_or(0, |(_, source)| source.bytes());
+        let total = sources.iter().map(bytes).sum();
+        let fill = |mut memory: &mut [u8]| {
+            let mut damages = Vec::with_capacity(sources.len());
+            for found in &sources {
+                let (data, rest) = memory.split_at_mut(bytes(found));
+                memory = rest;
+                damages.push(found.as_ref().and_then(|(_, source)| source.read(data).err()));
+            }
+            Ok(damages)
+        };
+        let (data, damages) = read_into_pool(&catalog.pool, wanted.tenant, total, fill)?;
+        let encoder = wanted.encoder(catalog);
+        let (mut chunks, mut damaged, mut at) = (Vec::with_capacity(sources.len()), Vec::new(), 0);
+        for (column, (found, damage)) in sources.iter().zip(damages).enumerate() {
+            let Some((number, source)) = found else {
+                chunks.push(Arc::new(encoder.nulls_of(column, group.rows as usize)?));
+                continue;
+            };
+            let data = data.slice_with_length(at, source.bytes());
+            at += source.bytes();
+            let chunk = match damage {
+                None => wanted.chunk(column, group, source.head(), &data),
+                Some(damage) => Err(damage),
+            };
+            let chunk = match chunk {
+                Ok(chunk) => chunk,
+                // Records are whole or not there at all.
+                Err(damage) if matches!(source, Source::Log(..)) => return Err(damage),
+                Err(damage) => {
+                    let damage = wanted.lost(column, group, &damage);
+                    damaged.push(damage.clone());
+                    Chunk::from_head(source.head(), damage)?
+                }
+            };
+            source.give_home(&chunk, *number);
+            chunks.push(Arc::new(chunk));
+        }
+        Ok((RowGroup { rows: group.rows as usize, chunks }, damaged))
+    }
+}
+
+/// Number of row groups, the first ones, that become one.
+fn joined(groups: &[KeptGroup]) -> usize {
+    let mut rows = 0;
+    let fits = |group: &&KeptGroup| {
+        rows += group.rows;
+        group.rows <= SMALL_ROWS && rows <= JOINED_ROWS
+    };
+    groups.iter().take_while(fits).count().max(1)
+}
+
+/// Where a chunk is.
+pub(super) enum Source<'a> {
+    Log(u64, &'a proto::Image),
+    Segment(&'a Segment, &'a Part, &'a Arc<SegmentFile>),
+}
+
+impl Source<'_> {
+    /// Bytes of its data, and of what is left free behind them.
+    pub fn bytes(&self) -> usize {
+        let bytes = match self {
+            Source::Log(_, image) => image.data.len(),
+            Source::Segment(_, part, _) => usize_saturating(part.bytes),
+        };
+        bytes.next_multiple_of(ALIGNMENT)
+    }
+
+    pub fn head(&self) -> &[u8] {
+        match self {
+            Source::Log(_, image) => &image.head,
+            Source::Segment(_, part, _) => &part.head,
+        }
+    }
+
+    /// Reads the data.
+    pub fn read(&self, memory: &mut [u8]) -> Result<()> {
+        match self {
+            Source::Log(_, image) => {
+                let (data, rest) = memory.split_at_mut(image.data.len());
+                data.copy_from_slice(&image.data);
+                rest.fill(0);
+                Ok(())
+            }
+            Source::Segment(segment, part, _) => {
+                let (data, rest) = memory.split_at_mut(usize_saturating(part.bytes));
+                rest.fill(0);
+                segment.read(part, data)
+            }
+        }
+    }
+
+    pub fn give_home(&self, chunk: &Chunk, number: u64) {
+        match self {
+            Source::Log(record, _) => Home::found(chunk.home(), number, None, *record),
+            Source::Segment(_, _, file) => Home::found(chunk.home(), number, Some(Arc::clone(file)), 0),
+        }
+    }
+}
+
+impl Wanted<'_> {
+    pub fn encoder(&self, catalog: &Catalog) -> Encoder {
+        Encoder::new(catalog.pool.clone(), self.tenant.clone(), self.table.schema.clone())
+    }
+
+    /// Reads the chunk of a column.
+    pub fn chunk(&self, column: usize, group: &KeptGroup, head: &[u8], data: &Buffer) -> Result<Chunk> {
+        let chunk = Chunk::from_image(head, data)?;
+        let is_of_column = chunk.data_type() == self.table.schema.field(column).data_type();
+        match is_of_column && chunk.rows() == group.rows as usize {
+            true => Ok(chunk),
+            false => Err(Error::corrupt("a chunk of another column")),
+        }
+    }
+
+    /// The error of whoever wants the values of a column that are lost.
+    pub fn lost(&self, column: usize, group: &KeptGroup, why: &Error) -> Error {
+        let (first, last) = (self.first_row + 1, self.first_row + u64::from(group.rows));
+        let column = self.table.schema.field(column).name();
+        let (name, tenant) = (self.name.as_str(), self.tenant);
+        let error = Error::corrupt(format!(
+            "rows {first} to {last} of column {column:?} of table {name:?} of tenant {tenant} are lost: {}",
+            why.message
+        ));
+        error.advise("restore the table from a backup, or load it again")
+    }
+}

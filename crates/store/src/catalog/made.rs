@@ -1,0 +1,60 @@
+//! Changes that were made and may not be durable yet.
+
+use super::Catalog;
+use farpool_model::Result;
+use std::sync::Arc;
+
+/// What a change returns. It is to be acknowledged once the change is durable: at once, where the catalog is one in
+/// memory.
+#[derive(Debug)]
+#[must_use = "a change is acknowledged when it is durable"]
+pub struct Made<T> {
+    value: T,
+    catalog: Arc<Catalog>,
+    /// The number of the change's record in the log.
+    number: Option<u64>,
+}
+
+impl<T> Made<T> {
+    pub(super) fn new(value: T, catalog: &Arc<Catalog>, number: Option<u64>) -> Made<T> {
+        if number.is_some() {
+            catalog.tidy();
+        }
+        Made { value, catalog: catalog.clone(), number }
+    }
+
+    pub(super) fn number(&self) -> Option<u64> {
+        self.number
+    }
+
+    /// Returns the same change with another value.
+    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Made<U> {
+        let Made { value, catalog, number } = self;
+        Made { value: map(value), catalog, number }
+    }
+
+    /// Blocks the thread until the change is durable.
+    ///
+    /// # Errors
+    /// `Unavailable` where the disk failed: whether the change was made shows when the directory is opened again.
+    pub fn wait(self) -> Result<T> {
+        match self.number {
+            Some(number) => self.catalog.commit(number).map(|()| self.value),
+            None => Ok(self.value),
+        }
+    }
+
+    /// Calls `then` when the change is durable, on the thread that made it so, or at once.
+    pub fn then(self, then: impl FnOnce(Result<T>) + Send + 'static)
+    where
+        T: Send + 'static,
+    {
+        let Made { value, catalog, number } = self;
+        match number {
+            Some(number) => {
+                catalog.when_durable(number, Box::new(move |durable| then(durable.map(|()| value))))
+            }
+            None => then(Ok(value)),
+        }
+    }
+}
