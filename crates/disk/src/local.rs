@@ -31,7 +31,7 @@ impl LocalDirectory {
         match fs::create_dir(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 let message = format!("cannot create data directory {}: {error}", path.display());
-                return Err(Error::unavailable(message));
+                Err(Error::unavailable(message))
             }
             _ => LocalDirectory::open_existing(path),
         }
