@@ -7,8 +7,10 @@ use crate::chunk::Chunk;
 use arrow_buffer::Buffer;
 use bytes::Bytes;
 use farpool_memory::Pool;
+use farpool_model::cast::u64_from;
 use farpool_model::{Result, TenantName};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Every buffer starts at a multiple of this: a cache line, and what Arrow recommends.
 pub(crate) const ALIGNMENT: usize = 64;
@@ -18,11 +20,13 @@ pub(crate) const ALIGNMENT: usize = 64;
 pub(crate) struct Arena {
     pool: Arc<Pool>,
     tenant: TenantName,
+    /// Bytes of all chunks that were placed.
+    bytes_placed: AtomicU64,
 }
 
 impl Arena {
     pub fn new(pool: Arc<Pool>, tenant: TenantName) -> Self {
-        Arena { pool, tenant }
+        Arena { pool, tenant, bytes_placed: AtomicU64::new(0) }
     }
 
     pub fn pool(&self) -> &Arc<Pool> {
@@ -31,6 +35,11 @@ impl Arena {
 
     pub fn tenant(&self) -> &TenantName {
         &self.tenant
+    }
+
+    /// Bytes of all chunks that were placed so far, including those that are not part of a table yet.
+    pub fn bytes_placed(&self) -> u64 {
+        self.bytes_placed.load(Ordering::Relaxed)
     }
 
     /// Moves the chunks' buffers to the pool.
@@ -50,6 +59,7 @@ impl Arena {
             target[*start..*start + buffer.len()].copy_from_slice(buffer);
         }
         let lease = extent.freeze(placer.bytes);
+        self.bytes_placed.fetch_add(u64_from(placer.bytes), Ordering::Relaxed);
         let mut starts = placer.buffers.iter().map(|(start, _)| *start);
         let mut leased = |buffer: &Buffer| {
             if buffer.is_empty() {

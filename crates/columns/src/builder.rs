@@ -215,8 +215,9 @@ impl TableBuilder {
 
     fn check_projection(&self) -> Result<()> {
         let Some(projected) = self.bytes_projected() else { return Ok(()) };
-        let bytes = self.bytes_added();
         let arena = self.encoder.arena();
+        // Several threads encode: row groups that wait for the one before them are in the pool already.
+        let bytes = arena.bytes_placed().max(self.bytes_added());
         let free = arena.pool().bytes_free(arena.tenant());
         if projected.saturating_sub(bytes) <= free {
             return Ok(());

@@ -269,3 +269,18 @@ fn distinct_strings_are_kept_within_their_bytes() {
     let each = 2000 * 3000;
     assert_eq!(distinct(2900, 12), TABLE_DISTINCT_BYTES_MAX / each);
 }
+
+#[test]
+fn row_groups_that_wait_to_be_added_are_not_counted_as_taken_by_others() {
+    let mut random = Random(31);
+    let noise: ArrayRef =
+        Arc::new(Int64Array::from_iter_values((0..ROW_GROUP_ROWS).map(|_| random.next() as i64)));
+    let columns = [noise];
+    let pool = pool(6);
+    let mut builder = builder(&pool, &schema_of(&columns), Some(8 * ROW_GROUP_ROWS as u64));
+    let encoder = builder.encoder();
+    // Other threads have encoded all that come behind the first.
+    let groups: Vec<_> = (0..8).map(|_| encoder.encode(&crate::PlainGroup::of(&columns)).unwrap()).collect();
+    groups.into_iter().for_each(|group| builder.add_row_group(Arc::new(group)).unwrap());
+    assert_eq!(builder.finish().unwrap().row_groups.len(), 8);
+}

@@ -5,10 +5,11 @@
 //! Invariant: the file of a segment is there as long as a chunk in memory has its home in it or was merged from one that
 //! has, unless it was written again since, or the segment is being written.
 
+use crate::catalog::Catalog;
 use farpool_columns::Chunk;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// The durable copy of a chunk.
 #[derive(Debug)]
@@ -32,6 +33,53 @@ enum Place {
 #[derive(Debug)]
 pub(super) struct SegmentFile {
     pub number: u64,
+    pub sweep: Arc<Sweep>,
+}
+
+/// Has segments removed when nothing in memory has its home in them any more.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    /// While this is there, what has its home in a segment and is still wanted is in memory.
+    catalog: Weak<Catalog>,
+    is_wanted: AtomicBool,
+}
+
+impl Sweep {
+    pub fn new(catalog: &Arc<Catalog>) -> Arc<Sweep> {
+        Arc::new(Sweep { catalog: Arc::downgrade(catalog), is_wanted: AtomicBool::new(false) })
+    }
+
+    /// Looks for such segments soon, elsewhere.
+    pub fn want(self: &Arc<Self>) {
+        let Some(catalog) = self.catalog.upgrade() else { return };
+        if self.is_wanted.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (sweep, background) = (self.clone(), catalog.background.clone());
+        drop(catalog);
+        background.write(Box::new(move || {
+            sweep.is_wanted.store(false, Ordering::Relaxed);
+            // A catalog that is gone has left its tables on disk.
+            let Some(catalog) = sweep.catalog.upgrade() else { return };
+            if let Some(durable) = catalog.durable.get() {
+                durable.remove_unused_segments();
+            }
+        }));
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // Beside this one, the directory's list has it.
+        if let Place::Segment(file) = self.place.get_mut()
+            && Arc::strong_count(file) == 2
+        {
+            let sweep = file.sweep.clone();
+            // What is looked for must not have it any more.
+            *self.place.get_mut() = Place::Nowhere;
+            sweep.want();
+        }
+    }
 }
 
 impl Home {

@@ -31,7 +31,7 @@ use super::Catalog;
 use farpool_columns::RowGroup;
 use farpool_disk::{Directory, Log, Observer, SegmentWriter, segment_name};
 use farpool_model::{Error, Result, Version};
-use homes::{Home, SegmentFile};
+use homes::{Home, SegmentFile, Sweep};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,6 +50,7 @@ pub(super) struct Durable {
     /// Chunks in records before this one can no longer be read.
     floor: AtomicU64,
     segments: Mutex<BTreeMap<u64, Arc<SegmentFile>>>,
+    sweep: Arc<Sweep>,
     /// Held while a checkpoint is made.
     latest: Mutex<Latest>,
     /// Bytes that were written to the log when the latest checkpoint was begun.
@@ -107,7 +108,7 @@ impl Durable {
 
     /// Adds a segment that is durable.
     fn add_segment(&self, number: u64) -> Arc<SegmentFile> {
-        let file = Arc::new(SegmentFile { number });
+        let file = Arc::new(SegmentFile { number, sweep: self.sweep.clone() });
         self.segments.lock().insert(number, file.clone());
         file
     }
@@ -188,12 +189,9 @@ impl Observer for Watch {
         let Some(catalog) = self.0.upgrade() else { return };
         let (wakes, replaced) = catalog.state.write().durable(count);
         wakes.into_iter().for_each(|wake| wake(Ok(())));
-        if let (false, Some(durable)) = (replaced.is_empty(), catalog.durable.get().cloned()) {
+        if !replaced.is_empty() {
             // Elsewhere: the log is not to wait for memory that is freed.
-            catalog.background.write(Box::new(move || {
-                drop(replaced);
-                durable.remove_unused_segments();
-            }));
+            catalog.background.write(Box::new(move || drop(replaced)));
         }
     }
 

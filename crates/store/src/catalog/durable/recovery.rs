@@ -1,7 +1,7 @@
 //! Opening a data directory: what the manifest and the log say is there again.
 
 use super::checkpoint::{FORMAT, manifest_name, manifest_number};
-use super::homes::SegmentFile;
+use super::homes::{SegmentFile, Sweep};
 use super::replay::{KeptTable, Replay};
 use super::sources::{Read, Sources, Wanted};
 use super::{Durable, Latest, Watch, proto};
@@ -68,7 +68,8 @@ impl Catalog {
             .iter()
             .filter_map(|name| segment_number(name))
             .fold(replay.next_segment, |next, number| next.max(number + 1));
-        let sources = Sources::open(&*directory, replay)?;
+        let sweep = Sweep::new(self);
+        let sources = Sources::open(&*directory, replay, &sweep)?;
         let durable = Arc::new(Durable {
             directory: directory.clone(),
             node: sources.replay.node,
@@ -76,6 +77,7 @@ impl Catalog {
             next_segment: AtomicU64::new(sources.replay.next_segment),
             floor: AtomicU64::new(from),
             segments: Mutex::new(sources.files.clone()),
+            sweep,
             latest: Mutex::new(Latest { manifest, next_record: from }),
             log_bytes: AtomicU64::new(0),
             is_checkpoint_wanted: AtomicBool::new(false),
@@ -205,7 +207,7 @@ pub fn check_data(directory: &dyn Directory) -> Result<Recovery> {
         applied.map_err(|error| in_record(directory, number, error))
     })?;
     let (node, loads) = (replay.node, replay.loads.clone());
-    let sources = Sources::open(directory, replay)?;
+    let sources = Sources::open(directory, replay, &Arc::default())?;
     let mut recovery = Recovery {
         node,
         records: recovered.records,

@@ -1,6 +1,6 @@
 //! The chunks of a data directory, wherever they are: in segments, or in records of the log.
 
-use super::homes::{Home, SegmentFile};
+use super::homes::{Home, SegmentFile, Sweep};
 use super::replay::{KeptGroup, KeptProfile, KeptTable, Replay};
 use super::{Durable, proto};
 use crate::catalog::Catalog;
@@ -44,7 +44,7 @@ const JOINED_ROWS: u32 = 32 << 10;
 
 impl Sources {
     /// Opens the segments that the tables need.
-    pub fn open(directory: &dyn Directory, replay: Replay) -> Result<Sources> {
+    pub fn open(directory: &dyn Directory, replay: Replay, sweep: &Arc<Sweep>) -> Result<Sources> {
         let tables = replay.tables.values().flat_map(BTreeMap::values);
         let groups = tables.flat_map(|table| &table.groups);
         let chunks = groups.flat_map(|group| group.chunks.iter().flatten());
@@ -62,7 +62,7 @@ impl Sources {
                 segments.insert(profile.segment, open);
             }
         }
-        let file = |number: &u64| (*number, Arc::new(SegmentFile { number: *number }));
+        let file = |number: &u64| (*number, Arc::new(SegmentFile { number: *number, sweep: sweep.clone() }));
         let files = segments.keys().map(file).collect();
         Ok(Sources { replay, segments, files })
     }
