@@ -4,6 +4,7 @@ use super::output::TextFormat;
 use super::size;
 use super::stop::{Outcome, Stop};
 use farpool::Error;
+use farpool::model::cast::u64_from;
 use farpool::node::{LocalDirectory, Recovery, check_data};
 use std::path::{Path, PathBuf};
 
@@ -39,13 +40,14 @@ pub fn run(args: Args) -> Outcome {
         TextFormat::Table => as_text(&args.data_dir, &found),
         TextFormat::Json => as_json(&found)?,
     })?;
-    match found.damaged.len() {
-        0 => Ok(()),
-        count => Err(Stop::Failed(
-            Error::corrupt(format!("{} is damaged in {}", args.data_dir.display(), size::counted(count as u64, "place")))
-                .advise("a node serves everything else; restore these tables from a backup, or drop and load them again"),
-        )),
+    if found.damaged.is_empty() {
+        return Ok(());
     }
+    let places = size::counted(u64_from(found.damaged.len()), "place");
+    let error = Error::corrupt(format!("{} is damaged in {places}", args.data_dir.display()));
+    Err(Stop::Failed(error.advise(
+        "a node serves everything else; restore these tables from a backup, or drop and load them again",
+    )))
 }
 
 fn as_text(path: &Path, found: &Recovery) -> String {
@@ -63,7 +65,7 @@ fn as_text(path: &Path, found: &Recovery) -> String {
 pub(super) fn summary(found: &Recovery) -> String {
     let mut text = format!(
         "{}, {}; {} read from the log",
-        size::counted(found.tables as u64, "table"),
+        size::counted(u64_from(found.tables), "table"),
         size::bytes(found.bytes),
         size::counted(found.records, "change")
     );
