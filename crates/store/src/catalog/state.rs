@@ -166,6 +166,15 @@ impl State {
         (wakes, replaced)
     }
 
+    /// The tables of changes that are not durable yet.
+    pub fn under_way(&self) -> Vec<Arc<Table>> {
+        let table = |made: &Waiting| match &made.effect {
+            Effect::Put { current, .. } => Some(current.table.clone()),
+            Effect::Drop(..) | Effect::PutView(..) | Effect::DropView(..) => None,
+        };
+        self.waiting.iter().filter_map(table).collect()
+    }
+
     /// Gives up the changes that are not durable. Returns whom to tell.
     pub fn failed(&mut self, error: &Error) -> Vec<Wake> {
         self.failure = Some(error.clone());

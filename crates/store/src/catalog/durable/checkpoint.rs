@@ -7,6 +7,7 @@ use super::{Durable, proto};
 use crate::catalog::state::{Loads, Names};
 use crate::catalog::tap::Gathered;
 use crate::catalog::{Catalog, Current};
+use farpool_columns::{Chunk, Table};
 use farpool_disk::write_sealed;
 use farpool_model::cast::u64_from;
 use farpool_model::{Result, TenantName, limits};
@@ -56,34 +57,31 @@ impl Catalog {
         let mut latest = durable.latest.lock();
         durable.log_bytes.store(durable.log.bytes_written(), Ordering::Relaxed);
         durable.is_checkpoint_wanted.store(false, Ordering::Relaxed);
-        let (names, loads, next_record, versions_made) = {
-            let state = self.state.read();
-            (state.visible.clone(), state.loads.clone(), state.durable_records, state.versions_made)
+        let (names, under_way, loads, next_record, versions_made) = {
+            let state = self.state.write();
+            if state.durable_records == latest.next_record {
+                return Ok(());
+            }
+            // Records that are prepared from now on must not refer to what is about to be forgotten.
+            durable.floor.store(state.durable_records, Ordering::Relaxed);
+            let (names, loads) = (state.visible.clone(), state.loads.clone());
+            (names, state.under_way(), loads, state.durable_records, state.versions_made)
         };
-        if next_record == latest.next_record {
-            return Ok(());
-        }
         let mut keeper = Keeper::new(durable.clone());
-        let chunks = || {
-            let tables = names.tables.values().flat_map(BTreeMap::values);
-            let groups = tables.flat_map(|current| current.table.row_groups.iter());
-            groups.flat_map(|group| &group.chunks)
-        };
-        chunks().try_for_each(|chunk| keeper.write(chunk))?;
-        let tables = names.tables.values().flat_map(BTreeMap::values);
-        let mut profiles = tables.filter_map(Current::known_profile);
+        let tables = || names.tables.values().flat_map(BTreeMap::values).map(|current| &current.table);
+        tables().chain(&under_way).flat_map(chunks).try_for_each(|chunk| keeper.write(chunk))?;
+        let mut profiles =
+            names.tables.values().flat_map(BTreeMap::values).filter_map(Current::known_profile);
         profiles.try_for_each(|profile| keeper.write_profile(&profile))?;
         keeper.finish()?;
         let mut manifest = durable.manifest(&names, &loads);
         (manifest.next_record, manifest.versions_made) = (next_record, versions_made);
+        // Their records follow, and may refer to chunks in records before that no table of the manifest has.
+        let groups = under_way.iter().flat_map(|table| table.row_groups.iter());
+        manifest.others = groups.map(|group| group_bytes(group, u64::MAX, durable)).collect();
         let number = latest.manifest + 1;
         write_sealed(&*durable.directory, &manifest_name(number), FORMAT, &manifest.encode_to_vec())?;
-        chunks().for_each(|chunk| Home::of(chunk, &durable.next_chunk).is_in_manifest());
-        {
-            // Records that are prepared now must not refer to what is about to be forgotten.
-            let _no_record = self.state.write();
-            durable.floor.store(next_record, Ordering::Relaxed);
-        }
+        tables().flat_map(chunks).for_each(|chunk| Home::of(chunk, &durable.next_chunk).is_in_manifest());
         // Recovery removes it otherwise.
         let _ = durable.directory.remove(&manifest_name(latest.manifest));
         (latest.manifest, latest.next_record) = (number, next_record);
@@ -91,6 +89,10 @@ impl Catalog {
         durable.remove_unused_segments();
         Ok(())
     }
+}
+
+fn chunks(table: &Arc<Table>) -> impl Iterator<Item = &Arc<Chunk>> {
+    table.row_groups.iter().flat_map(|group| &group.chunks)
 }
 
 impl Current {

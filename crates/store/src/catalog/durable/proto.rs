@@ -156,6 +156,9 @@ pub struct Manifest {
     /// [`Forgotten`].
     #[prost(bytes = "bytes", repeated, tag = "9")]
     pub forgotten: Vec<Bytes>,
+    /// [`Group`]s of tables whose records follow: where chunks are that these may find in a record before.
+    #[prost(bytes = "bytes", repeated, tag = "10")]
+    pub others: Vec<Bytes>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -103,6 +103,15 @@ impl Replay {
             }
             replay.tables.entry(tenant).or_default().insert(name, table);
         }
+        for group in &manifest.others {
+            let proto::Group { runs, .. } = decoded(group)?;
+            let columns =
+                runs.as_chunks::<3>().0.iter().fold(0_u64, |count, [.., run]| count.saturating_add(*run));
+            if columns > limits::COLUMNS_MAX as u64 {
+                return Err(Error::corrupt("a row group of more columns than a table may have"));
+            }
+            replay.groups(std::slice::from_ref(group), columns as usize)?;
+        }
         for view in &manifest.views {
             let proto::View { tenant, name, text } = decoded(view)?;
             let (tenant, name) = names(tenant, name)?;

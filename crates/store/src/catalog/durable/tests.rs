@@ -401,6 +401,33 @@ fn readers_see_a_change_when_it_is_durable() {
     assert!(bench.catalog.list(&tenant()).tables.is_empty());
 }
 
+/// A change that began before small row groups were merged, and is under way while a checkpoint is made, refers to those
+/// that were merged.
+#[test]
+fn a_checkpoint_keeps_what_changes_under_way_refer_to() {
+    let mut bench = Bench::new();
+    let t = name("t");
+    bench.load(&t, LoadMode::Create, batch(0..200_000), None).unwrap();
+    for i in 0..20 {
+        bench.load(&t, LoadMode::Append, batch(i..i + 1), None).unwrap();
+    }
+    let (version, base) = bench.catalog.get(&tenant(), &t).unwrap();
+    bench.background.run();
+    assert!(bench.catalog.get(&tenant(), &t).unwrap().1.row_groups.len() < base.row_groups.len());
+    let last = base.row_groups.len() - 1;
+    let changed = BTreeMap::from([(last, None)]);
+    let made = bench.catalog.replace_row_groups(&tenant(), &t, (version, &base), &changed, None).unwrap();
+    bench.catalog.checkpoint().unwrap();
+    made.wait().unwrap();
+    let expected = (0..200_000).chain(0..19).map(Some).collect::<Vec<_>>();
+    bench.tables = [(t, expected)].into();
+    for seed in [Some(1), None, Some(2)] {
+        bench.check();
+        bench.again(seed);
+    }
+    bench.check();
+}
+
 #[test]
 fn loads_are_remembered_by_their_ids() {
     let mut bench = Bench::new();
