@@ -1,4 +1,9 @@
-"""DuckDB in-process: tables in memory, results by `to_arrow_table`."""
+"""DuckDB in-process: tables in memory, results by `to_arrow_table`.
+
+With DUCKDB_FILE they are in a database file, and DUCKDB_MEMORY limits the memory.
+"""
+
+import os
 
 import duckdb
 
@@ -9,7 +14,9 @@ class DuckDb(Engine):
     version = duckdb.__version__
 
     def start(self, threads: int) -> None:
-        self.connection = duckdb.connect()
+        self.connection = duckdb.connect(os.environ.get("DUCKDB_FILE", ":memory:"))
+        if "DUCKDB_MEMORY" in os.environ:
+            self.connection.execute(f"SET memory_limit = '{os.environ['DUCKDB_MEMORY']}'")
         self.connection.execute(f"SET threads = {threads}")
 
     def load(self, table: str, file: str) -> None:

@@ -15,6 +15,7 @@ mod digest;
 mod farview;
 mod figures;
 mod first_minute;
+mod larger;
 mod limits;
 mod machine;
 mod node;
@@ -70,6 +71,8 @@ enum Suite {
     Correlation(correlation::Options),
     /// Statements over files from the start of a process to its exit, against DuckDB and Polars.
     FirstMinute(first_minute::Options),
+    /// TPC-H with less memory than the tables take, in a memory cgroup, against DuckDB with a database file.
+    Larger(larger::Options),
     /// A memory node for a suite: prints its address, serves until its input ends.
     #[command(hide = true)]
     Node {
@@ -83,6 +86,9 @@ enum Suite {
         #[arg(long, num_args = 2)]
         tls: Option<Vec<PathBuf>>,
     },
+    /// An embedded pool over a data directory, which speaks the protocol of the rivals' drivers.
+    #[command(hide = true)]
+    Driver(larger::side::Options),
 }
 
 fn main() -> ExitCode {
@@ -108,6 +114,8 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Suite::Clients(options)) => clients::run(options),
         Some(Suite::Correlation(options)) => correlation::run(options),
         Some(Suite::FirstMinute(options)) => first_minute::run(options),
+        Some(Suite::Larger(options)) => larger::run(options),
+        Some(Suite::Driver(options)) => larger::side::serve(options),
         Some(Suite::Node { threads, without_taps, tls }) => {
             node::serve_until_input_ends(*threads, *without_taps, tls.as_deref())
         }

@@ -64,7 +64,7 @@ impl RivalDefinition {
     }
 
     /// Returns the program that drives the rival, and its argument if it has one.
-    fn command(&self) -> Result<(PathBuf, Option<PathBuf>)> {
+    pub fn command(&self) -> Result<(PathBuf, Option<PathBuf>)> {
         let programs = places::rivals()?.join(&self.environment).join("bin");
         let driver = format!("{}_driver", self.driver);
         if self.program {
@@ -95,7 +95,7 @@ pub struct Rival {
     /// Bytes on the wire in the last run, where the driver counts them.
     pub bytes_on_wire: Option<u64>,
     process: Child,
-    requests: ChildStdin,
+    requests: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
@@ -106,19 +106,39 @@ impl Rival {
         if !program.exists() {
             bail!("not installed: run `cargo xtask rivals`");
         }
-        let mut process = Command::new(&program)
-            .args(driver.iter().flat_map(|driver| [OsStr::new("-B"), driver.as_os_str()]))
+        let mut command = Command::new(&program);
+        command.args(driver.iter().flat_map(|driver| [OsStr::new("-B"), driver.as_os_str()]));
+        Rival::run_by(definition, command, threads)
+    }
+
+    /// Starts a process that speaks the protocol of a driver.
+    pub fn run_by(definition: RivalDefinition, mut command: Command, threads: usize) -> Result<Rival> {
+        let program = command.get_program().to_os_string();
+        let mut process = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
-        let requests = process.stdin.take().context("the driver has no standard input")?;
+        let requests = Some(process.stdin.take().context("the driver has no standard input")?);
         let answers = BufReader::new(process.stdout.take().context("the driver has no standard output")?);
         let (version, bytes_on_wire) = (String::new(), None);
         let mut rival = Rival { definition, version, bytes_on_wire, process, requests, answers };
         let started = rival.request(&json!({ "do": "start", "threads": threads }))?;
         rival.version = started["version"].as_str().unwrap_or_default().to_string();
         Ok(rival)
+    }
+
+    /// The id of the process.
+    pub fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Ends the process in order, and waits for it.
+    pub fn end(mut self) -> Result<()> {
+        // The end of its input is what it ends at.
+        drop(self.requests.take());
+        self.process.wait()?;
+        Ok(())
     }
 
     /// Loads a file into the rival's own memory; returns the milliseconds.
@@ -149,8 +169,9 @@ impl Rival {
     }
 
     fn request(&mut self, request: &Value) -> Result<Value> {
-        writeln!(self.requests, "{request}").context("the driver has ended")?;
-        self.requests.flush()?;
+        let requests = self.requests.as_mut().context("the driver has ended")?;
+        writeln!(requests, "{request}").context("the driver has ended")?;
+        requests.flush()?;
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
         let answer: Value = serde_json::from_str(&line)

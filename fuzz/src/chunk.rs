@@ -1,8 +1,8 @@
 //! Decodes untrusted column chunks.
 
 use arrow_array::Array;
-use farpool_columns::{Chunk, Image, Integers, read_into_pool};
-use farpool_memory::{Pool, PoolConfig};
+use farpool_columns::{Chunk, Image, Integers, Reader, Source, read_into_pool};
+use farpool_memory::{Pool, PoolConfig, Tenure};
 use farpool_model::{Result, TenantName, limits};
 use std::sync::{Arc, OnceLock};
 
@@ -22,8 +22,11 @@ fn read(bytes: &[u8]) -> Result<Chunk> {
         memory.copy_from_slice(data);
         Ok(())
     };
-    let (data, ()) = read_into_pool(pool(), &TenantName::default(), data.len(), fill)?;
-    Chunk::from_image(head, &data)
+    let (data, ()) = read_into_pool(pool(), &TenantName::default(), data.len(), Tenure::Staying, fill)?;
+    let handle = Chunk::absent(head, &source());
+    let chunk = Chunk::from_image(head, &data)?;
+    check_handle(handle, &chunk);
+    Ok(chunk)
 }
 
 /// Decodes the image of a chunk. A valid one is decoded, gathered from and compared in every way that it supports, and
@@ -58,10 +61,38 @@ pub fn chunk_decoder(data: &[u8]) {
         let values = dictionary.values().len() as i64;
         assert!(codes.iter().all(|code| (0..values).contains(code)));
     }
-    let again = read(&image_bytes(&chunk.to_image())).expect("what we write, we read");
+    let again =
+        read(&image_bytes(&chunk.to_image().expect("the values are there"))).expect("what we write, we read");
     let again = again.decode(0..rows).expect("all rows can be decoded again");
     // Floats may be NaN, which does not equal itself; their bits are compared through the data.
     assert!(again.to_data().buffers() == all.to_data().buffers() || again == all);
+}
+
+/// Checks that a head tells of a chunk what the chunk tells.
+fn check_handle(handle: Result<Option<Chunk>>, chunk: &Chunk) {
+    let Some(handle) = handle.expect("the head of a chunk that is valid") else { return };
+    assert_eq!((handle.rows(), handle.null_count()), (chunk.rows(), chunk.null_count()));
+    assert_eq!((handle.data_type(), handle.encoding()), (chunk.data_type(), chunk.encoding()));
+    assert_eq!((handle.bytes_plain(), handle.bytes_encoded()), (chunk.bytes_plain(), chunk.bytes_encoded()));
+    assert_eq!(handle.integer_bounds(), chunk.integer_bounds());
+    assert_eq!(handle.dictionary_len(), chunk.dictionary_len());
+    assert!(handle.check_intact().is_err() && handle.decode(0..handle.rows()).is_err());
+}
+
+/// The source of handles whose values nobody asks for.
+#[derive(Debug, Default)]
+struct Nowhere(TenantName);
+
+impl Source for Nowhere {
+    fn tenant(&self) -> &TenantName {
+        &self.0
+    }
+
+    fn fetch(&self, _handles: Vec<Arc<Chunk>>, _reader: Box<dyn Reader>) {}
+}
+
+fn source() -> Arc<dyn Source> {
+    Arc::new(Nowhere::default())
 }
 
 /// Checks that comparing a range selects the same rows as comparing the values one by one.

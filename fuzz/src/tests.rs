@@ -585,7 +585,7 @@ fn chunk_seeds() -> Vec<Vec<u8>> {
         let field = arrow_schema::Field::new("c", column.data_type().clone(), true);
         let schema = Arc::new(arrow_schema::Schema::new(vec![field]));
         let group = encode_row_group(&pool, &TenantName::default(), &schema, &[column]).unwrap();
-        crate::chunk::image_bytes(&group.chunks[0].to_image())
+        crate::chunk::image_bytes(&group.chunks[0].to_image().unwrap())
     };
     columns.into_iter().map(encode).collect()
 }

@@ -100,7 +100,11 @@ async fn query(
     })
 }
 
-fn compare(expected_by: &str, expected: &Answer, side: &str, actual: &Answer, sql: &str) -> Result<()> {
+/// Checks that a side gives the answer that another gave.
+///
+/// # Errors
+/// What differs.
+pub fn compare(expected_by: &str, expected: &Answer, side: &str, actual: &Answer, sql: &str) -> Result<()> {
     let keys = answers::order_keys(sql);
     let difference =
         answers::difference(expected, actual).or_else(|| answers::order_difference(&keys, expected, actual));

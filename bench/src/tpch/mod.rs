@@ -5,7 +5,7 @@ pub mod data;
 mod definition;
 mod goals;
 mod loading;
-mod measure;
+pub mod measure;
 mod report;
 mod results;
 pub mod sides;

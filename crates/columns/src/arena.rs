@@ -1,19 +1,24 @@
-//! Places encoded chunks in the pool: all chunks of a row group in one allocation, one behind another.
+//! Places encoded chunks in the pool: each in an allocation of its own, but for small ones, of which those of a row group
+//! lie one behind another.
 //!
 //! The tables of a tenant share pages: a row group of a narrow table fills a small part of a page, and that
-//! of a small append next to nothing. The allocation is freed when its last chunk is dropped.
+//! of a small append next to nothing. An allocation is freed when its last chunk is dropped.
 
 use crate::chunk::Chunk;
 use arrow_buffer::Buffer;
 use bytes::Bytes;
-use farpool_memory::Pool;
+use farpool_memory::{Pool, Tenure};
 use farpool_model::cast::u64_from;
+use farpool_model::limits::{LARGE_GROUP_BYTES, LARGE_GROUP_ROWS};
 use farpool_model::{Result, TenantName};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Every buffer starts at a multiple of this: a cache line, and what Arrow recommends.
 pub(crate) const ALIGNMENT: usize = 64;
+
+/// Bytes from which a chunk has an allocation of its own, so that it can leave memory by itself.
+pub(crate) const OWN_BYTES_MIN: usize = 8 << 10;
 
 /// A tenant's access to a pool. Several threads may place chunks at once.
 #[derive(Debug)]
@@ -47,13 +52,28 @@ impl Arena {
     /// # Errors
     /// `OverLimit` when the pool or the tenant's quota has not enough memory left.
     pub fn place(&self, chunks: Vec<Chunk>) -> Result<Vec<Arc<Chunk>>> {
+        let tenure =
+            if self.pool.reclaims() && are_large(&chunks) { Tenure::Passing } else { Tenure::Staying };
+        let (large, small): (Vec<_>, Vec<_>) =
+            chunks.into_iter().enumerate().partition(|(_, chunk)| chunk.bytes_encoded() >= OWN_BYTES_MIN);
+        let (places, small): (Vec<usize>, Vec<Chunk>) = small.into_iter().unzip();
+        let mut placed: Vec<(usize, Arc<Chunk>)> =
+            places.into_iter().zip(self.place_together(small, Tenure::Staying)?).collect();
+        for (place, chunk) in large {
+            placed.extend(self.place_together(vec![chunk], tenure)?.into_iter().map(|chunk| (place, chunk)));
+        }
+        placed.sort_unstable_by_key(|(place, _)| *place);
+        Ok(placed.into_iter().map(|(_, chunk)| chunk).collect())
+    }
+
+    fn place_together(&self, chunks: Vec<Chunk>, tenure: Tenure) -> Result<Vec<Arc<Chunk>>> {
         let mut placer = Placer::default();
         let chunks: Vec<Chunk> =
             chunks.into_iter().map(|chunk| chunk.map_buffers(&mut |buffer| placer.add(buffer))).collect();
         if placer.bytes == 0 {
             return Ok(chunks.into_iter().map(Arc::new).collect());
         }
-        let mut extent = self.pool.allocate_piece(&self.tenant, placer.bytes)?;
+        let mut extent = self.pool.allocate_piece(&self.tenant, placer.bytes, tenure)?;
         let target = extent.as_mut_slice();
         for (start, buffer) in &placer.buffers {
             target[*start..*start + buffer.len()].copy_from_slice(buffer);
@@ -75,11 +95,16 @@ impl Arena {
     ///
     /// # Errors
     /// `OverLimit` when the pool or the tenant's quota has not enough memory left; those of `fill`.
-    pub fn read<T>(&self, bytes: usize, fill: impl FnOnce(&mut [u8]) -> Result<T>) -> Result<(Buffer, T)> {
+    pub fn read<T>(
+        &self,
+        bytes: usize,
+        tenure: Tenure,
+        fill: impl FnOnce(&mut [u8]) -> Result<T>,
+    ) -> Result<(Buffer, T)> {
         if bytes == 0 {
             return Ok((Buffer::default(), fill(&mut [])?));
         }
-        let mut extent = self.pool.allocate_piece(&self.tenant, bytes)?;
+        let mut extent = self.pool.allocate_piece(&self.tenant, bytes, tenure)?;
         let filled = fill(&mut extent.as_mut_slice()[..bytes])?;
         let lease = extent.freeze(bytes);
         Ok((Buffer::from(Bytes::from_owner(lease.slice(0..bytes))), filled))
@@ -94,7 +119,7 @@ impl Arena {
         if bytes == 0 {
             return Ok(vec![Bytes::new(); pieces.len()]);
         }
-        let mut extent = self.pool.allocate_piece(&self.tenant, bytes)?;
+        let mut extent = self.pool.allocate_piece(&self.tenant, bytes, Tenure::Staying)?;
         let target = extent.as_mut_slice();
         let mut ends = Vec::with_capacity(pieces.len());
         let mut end = 0;
@@ -107,6 +132,12 @@ impl Arena {
         let slice = |(piece, end): (&Vec<u8>, usize)| Bytes::from_owner(lease.slice(end - piece.len()..end));
         Ok(pieces.iter().zip(ends).map(slice).collect())
     }
+}
+
+/// Whether the chunks are those of a row group that is not merged any more, so that they may leave memory.
+fn are_large(chunks: &[Chunk]) -> bool {
+    let bytes: usize = chunks.iter().map(Chunk::bytes_plain).sum();
+    bytes >= LARGE_GROUP_BYTES || chunks.first().is_some_and(|chunk| chunk.rows() >= LARGE_GROUP_ROWS)
 }
 
 /// Computes the offsets of buffers that lie one behind another.

@@ -187,7 +187,7 @@ impl TableBuilder {
     /// Appends an encoded row group.
     ///
     /// # Errors
-    /// `OverLimit` when the projected size of the expected rows exceeds the free memory.
+    /// `OverLimit` when the projected size of the expected rows exceeds the free memory, and nothing can leave that.
     pub fn add_row_group(&mut self, group: Arc<RowGroup>) -> Result<()> {
         for (distinct, chunk) in self.distinct.iter_mut().zip(&group.chunks) {
             distinct.observe(chunk);
@@ -198,6 +198,14 @@ impl TableBuilder {
         self.added = (groups + 1, rows + u64_from(group.rows), bytes + u64_from(group.bytes_encoded()));
         self.row_groups.push(group);
         self.check_projection()
+    }
+
+    /// Sets the number of distinct values of each column, where it is known of the row groups that were added and could not
+    /// be counted because values were not in memory.
+    pub fn set_distinct(&mut self, counts: &[Option<u64>]) {
+        for (distinct, count) in self.distinct.iter_mut().zip(counts) {
+            distinct.set_count(*count);
+        }
     }
 
     /// Size of the row groups that were added, in bytes.
@@ -216,6 +224,9 @@ impl TableBuilder {
     fn check_projection(&self) -> Result<()> {
         let Some(projected) = self.bytes_projected() else { return Ok(()) };
         let arena = self.encoder.arena();
+        if arena.pool().reclaims() {
+            return Ok(());
+        }
         // Several threads encode: row groups that wait for the one before them are in the pool already.
         let bytes = arena.bytes_placed().max(self.bytes_added());
         let free = arena.pool().bytes_free(arena.tenant());

@@ -9,7 +9,7 @@
 //! possible, not to be right: whoever keeps an image keeps a checksum of it.
 
 use crate::arena::{ALIGNMENT, Arena};
-use crate::body::Body;
+use crate::body::{Body, EncodingKind};
 use crate::chunk::Chunk;
 use crate::ends::Ends;
 use crate::fsst_text::SymbolTable;
@@ -21,7 +21,7 @@ use crate::zone::ZoneMap;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::{BooleanBuffer, Buffer, ScalarBuffer};
 use arrow_schema::DataType;
-use farpool_memory::Pool;
+use farpool_memory::{Pool, Tenure};
 use farpool_model::cast::{u32_checked, u64_from};
 use farpool_model::limits::{BLOCK_ROWS, ROW_GROUP_ROWS, STRING_BYTES_MAX};
 use farpool_model::{Error, Literal, Result, TenantName, Value, schema};
@@ -30,12 +30,35 @@ use std::sync::Arc;
 
 const MAGIC: &[u8; 4] = b"FPC2";
 
-const CONSTANT: u8 = 0;
-const PLAIN: u8 = 1;
-const BIT_PACKED: u8 = 2;
-const DICTIONARY: u8 = 3;
-const PLAIN_BYTES: u8 = 4;
-const FSST: u8 = 5;
+impl EncodingKind {
+    /// The number that stands for the encoding in a head.
+    fn code(self) -> u8 {
+        match self {
+            EncodingKind::Constant => 0,
+            EncodingKind::Plain => 1,
+            EncodingKind::BitPacked => 2,
+            EncodingKind::Dictionary => 3,
+            EncodingKind::PlainBytes => 4,
+            EncodingKind::Fsst => 5,
+        }
+    }
+
+    /// The encoding that a number stands for.
+    ///
+    /// # Errors
+    /// `Corrupt` where it stands for none.
+    pub(crate) fn of_code(code: u8) -> Result<EncodingKind> {
+        Ok(match code {
+            0 => EncodingKind::Constant,
+            1 => EncodingKind::Plain,
+            2 => EncodingKind::BitPacked,
+            3 => EncodingKind::Dictionary,
+            4 => EncodingKind::PlainBytes,
+            5 => EncodingKind::Fsst,
+            other => return Err(Error::corrupt(format!("a chunk of encoding {other}, which is not known"))),
+        })
+    }
+}
 
 /// A chunk as bytes; see the comment of this file.
 #[derive(Clone, Debug, Default)]
@@ -108,9 +131,9 @@ impl Image {
     }
 
     fn body(&mut self, body: &Body, data_type: &DataType) {
+        self.head.push(body.kind().code());
         match body {
             Body::Constant { value, .. } => {
-                self.head.push(CONSTANT);
                 self.head.push(u8::from(value.is_null(0)));
                 if value.is_null(0) {
                 } else if schema::is_bytes(data_type) {
@@ -120,26 +143,17 @@ impl Image {
                     self.text(&value.to_data().buffers()[0].as_slice()[..constant_width(data_type)]);
                 }
             }
-            Body::Plain { values } => {
-                self.head.push(PLAIN);
-                self.buffer(values);
-            }
-            Body::BitPacked(packed) => {
-                self.head.push(BIT_PACKED);
-                self.packed(packed);
-            }
+            Body::Plain { values } => self.buffer(values),
+            Body::BitPacked(packed) => self.packed(packed),
             Body::Dictionary { values, codes } => {
-                self.head.push(DICTIONARY);
                 self.views(values);
                 self.packed(codes);
             }
             Body::PlainBytes { ends, data } => {
-                self.head.push(PLAIN_BYTES);
                 self.ends(ends);
                 self.buffer(data);
             }
             Body::Fsst { table, ends, lengths, data } => {
-                self.head.push(FSST);
                 let (symbols, symbol_lengths) = table.parts();
                 self.text(&symbols);
                 self.text(symbol_lengths);
@@ -153,7 +167,11 @@ impl Image {
 
 impl Chunk {
     /// Returns the chunk as an image that [`Chunk::from_image`] reads. Shares the chunk's buffers.
-    pub fn to_image(&self) -> Image {
+    ///
+    /// # Errors
+    /// As [`Chunk::check_intact`].
+    pub fn to_image(&self) -> Result<Image> {
+        self.check_intact()?;
         let mut image = Image::default();
         image.bytes_of_head(MAGIC);
         type_code::write(self.data_type(), &mut image.head);
@@ -170,7 +188,7 @@ impl Chunk {
             }
         }
         image.body(&self.body, self.data_type());
-        image
+        Ok(image)
     }
 
     /// Reads a chunk from the head and the data of an image. The chunk shares the memory of `data` if that begins at a
@@ -209,9 +227,10 @@ pub fn read_into_pool<T>(
     pool: &Arc<Pool>,
     tenant: &TenantName,
     bytes: usize,
+    tenure: Tenure,
     fill: impl FnOnce(&mut [u8]) -> Result<T>,
 ) -> Result<(Buffer, T)> {
-    Arena::new(Arc::clone(pool), tenant.clone()).read(bytes, fill)
+    Arena::new(Arc::clone(pool), tenant.clone()).read(bytes, tenure, fill)
 }
 
 /// Size of a fixed-width constant in bytes; a boolean takes one.
@@ -329,14 +348,14 @@ impl<'a> Reader<'a> {
 }
 
 /// The part of a head that needs no data.
-struct Opening {
-    data_type: DataType,
-    rows: usize,
-    zone: ZoneMap,
-    bytes_plain: usize,
+pub(crate) struct Opening {
+    pub data_type: DataType,
+    pub rows: usize,
+    pub zone: ZoneMap,
+    pub bytes_plain: usize,
 }
 
-fn read_opening(reader: &mut Reader<'_>) -> Result<Opening> {
+pub(crate) fn read_opening(reader: &mut Reader<'_>) -> Result<Opening> {
     if reader.take(MAGIC.len())? != MAGIC {
         return Err(Error::corrupt("bytes that are not a chunk"));
     }
@@ -413,10 +432,10 @@ fn read_validity(reader: &mut Reader<'_>, rows: usize) -> Result<BooleanBuffer> 
 
 fn read_body(reader: &mut Reader<'_>, data_type: &DataType, rows: usize) -> Result<Body> {
     let is_bytes = schema::is_bytes(data_type);
-    match reader.byte()? {
-        CONSTANT => read_constant(reader, data_type, rows),
-        PLAIN if !is_bytes => read_plain(reader, data_type, rows),
-        BIT_PACKED if schema::is_integer_like(data_type) => {
+    match EncodingKind::of_code(reader.byte()?)? {
+        EncodingKind::Constant => read_constant(reader, data_type, rows),
+        EncodingKind::Plain if !is_bytes => read_plain(reader, data_type, rows),
+        EncodingKind::BitPacked if schema::is_integer_like(data_type) => {
             let packed = reader.packed(rows)?;
             let (min, max) = farpool_model::literal::integer_range(data_type).unwrap_or((0, 0));
             if i128::from(packed.reference) < min || i128::from(packed.max) > max {
@@ -424,16 +443,21 @@ fn read_body(reader: &mut Reader<'_>, data_type: &DataType, rows: usize) -> Resu
             }
             Ok(Body::BitPacked(packed))
         }
-        DICTIONARY if is_bytes => read_dictionary(reader, data_type, rows),
-        PLAIN_BYTES if is_bytes => {
+        EncodingKind::Dictionary if is_bytes => read_dictionary(reader, data_type, rows),
+        EncodingKind::PlainBytes if is_bytes => {
             let (ends, data) = (reader.ends(rows)?, reader.buffer()?);
             check_text(&ends, rows, data.len())?;
             let bounds = ends.bounds(0..rows);
-            check_values(bounds.windows(2).map(|w| &data[w[0] as usize..w[1] as usize]), data_type)?;
+            if bounds.windows(2).any(|w| (w[1] - w[0]) as usize > STRING_BYTES_MAX) {
+                return Err(Error::corrupt("a string that is too long"));
+            }
+            let first = bounds.first().map_or(0, |first| *first as usize);
+            let last = bounds.last().map_or(0, |last| *last as usize);
+            check_texts(&data[first..last], bounds.iter().map(|end| *end as usize - first), data_type)?;
             Ok(Body::PlainBytes { ends, data })
         }
-        FSST if is_bytes => read_fsst(reader, data_type, rows),
-        other => Err(Error::corrupt(format!("encoding {other} of a column of type {data_type}"))),
+        EncodingKind::Fsst if is_bytes => read_fsst(reader, data_type, rows),
+        other => Err(Error::corrupt(format!("encoding {other:?} of a column of type {data_type}"))),
     }
 }
 
@@ -450,6 +474,15 @@ fn check_values<'a>(mut values: impl Iterator<Item = &'a [u8]>, data_type: &Data
     let sound = values
         .all(|value| value.len() <= STRING_BYTES_MAX && (!is_text || std::str::from_utf8(value).is_ok()));
     if sound { Ok(()) } else { Err(Error::corrupt("a string that is too long or not UTF-8")) }
+}
+
+/// Checks that values which follow one another, and end at `ends`, are valid for the type: strings UTF-8.
+fn check_texts(values: &[u8], mut ends: impl Iterator<Item = usize>, data_type: &DataType) -> Result<()> {
+    if *data_type != DataType::Utf8View {
+        return Ok(());
+    }
+    let sound = std::str::from_utf8(values).is_ok_and(|text| ends.all(|end| text.is_char_boundary(end)));
+    if sound { Ok(()) } else { Err(Error::corrupt("a string that is not UTF-8")) }
 }
 
 fn read_constant(reader: &mut Reader<'_>, data_type: &DataType, rows: usize) -> Result<Body> {
@@ -507,21 +540,30 @@ fn read_fsst(reader: &mut Reader<'_>, data_type: &DataType, rows: usize) -> Resu
     if lengths.reference != 0 || lengths.max > STRING_BYTES_MAX as i64 {
         return Err(Error::corrupt("a string that is too long"));
     }
-    let mut text = Vec::new();
+    let wrong = || Error::corrupt("a string whose codes stand for another length");
+    let (mut text, mut text_ends) = (Vec::new(), Vec::new());
     let mut total = 0;
     for block in (0..rows).step_by(BLOCK_ROWS) {
         let block = block..rows.min(block + BLOCK_ROWS);
         let bounds = ends.bounds(block.clone());
+        text_ends.clear();
+        let mut end = 0;
         for (row, w) in block.zip(bounds.windows(2)) {
-            let codes = &data[w[0] as usize..w[1] as usize];
             let length = lengths.value_at(row) as usize;
-            total += length;
-            text.clear();
-            if total > CHUNK_BYTES_MAX || !table.decode(codes, length, &mut text) {
-                return Err(Error::corrupt("a string whose codes stand for another length"));
+            if table.decoded_len(&data[w[0] as usize..w[1] as usize]) != Some(length) {
+                return Err(wrong());
             }
-            check_values(std::iter::once(&text[..]), data_type)?;
+            end += length;
+            text_ends.push(end);
         }
+        total += end;
+        let codes = bounds.first().zip(bounds.last()).map(|(first, last)| *first as usize..*last as usize);
+        text.clear();
+        // Decoded together, the strings are those that each one's codes give: none ends within an escape.
+        if total > CHUNK_BYTES_MAX || !table.decode(&data[codes.unwrap_or_default()], end, &mut text) {
+            return Err(wrong());
+        }
+        check_texts(&text, text_ends.iter().copied(), data_type)?;
     }
     Ok(Body::Fsst { table, ends, lengths, data })
 }

@@ -3,6 +3,7 @@
 use crate::body::{Body, EncodingKind};
 use crate::floats::Floats;
 use crate::integers::Integers;
+use crate::residence::{Residence, not_in_memory};
 use crate::room::Room;
 use crate::zone::ZoneMap;
 use arrow_array::ArrayRef;
@@ -34,6 +35,8 @@ pub struct Chunk {
     home: OnceLock<Home>,
     /// Why the values are lost, if they are.
     damage: Option<Box<Error>>,
+    /// Of a handle, whose values are in another chunk.
+    residence: Option<Box<Residence>>,
 }
 
 impl Chunk {
@@ -47,8 +50,17 @@ impl Chunk {
     ) -> Chunk {
         let validity_bytes = validity.as_ref().map_or(0, |bits| bits.inner().len());
         let bytes_encoded = body.bytes(&data_type) + validity_bytes;
-        let (home, damage) = (OnceLock::new(), None);
-        Chunk { data_type, rows, validity, zone, body, bytes_encoded, bytes_plain, home, damage }
+        let (home, damage, residence) = (OnceLock::new(), None, None);
+        Chunk { data_type, rows, validity, zone, body, bytes_encoded, bytes_plain, home, damage, residence }
+    }
+
+    pub(crate) fn with_residence(self, residence: Residence) -> Chunk {
+        let bytes_encoded = residence.bytes_encoded();
+        Chunk { bytes_encoded, residence: Some(Box::new(residence)), ..self }
+    }
+
+    pub(crate) fn residence(&self) -> Option<&Residence> {
+        self.residence.as_deref()
     }
 
     /// Returns the chunk with the bounds `zone`, which must be those of its values.
@@ -74,8 +86,11 @@ impl Chunk {
     /// does so itself.
     ///
     /// # Errors
-    /// `Corrupt` where the chunk's durable copy was damaged.
+    /// `Corrupt` where the chunk's durable copy was damaged; `Internal` for a handle.
     pub fn check_intact(&self) -> Result<()> {
+        if self.is_handle() {
+            return Err(not_in_memory());
+        }
         self.damage.as_ref().map_or(Ok(()), |damage| Err(Error::clone(damage)))
     }
 
@@ -106,7 +121,7 @@ impl Chunk {
 
     /// The encoding of the values.
     pub fn encoding(&self) -> EncodingKind {
-        self.body.kind()
+        self.residence().map_or_else(|| self.body.kind(), Residence::kind)
     }
 
     /// Decodes the values of `rows` to an Arrow array of the chunk's type. Strings of a dictionary, of plain
@@ -274,7 +289,9 @@ impl RowGroup {
 
     /// Bytes that the row group takes outside the pool: a header and bounds for each chunk.
     pub fn bytes_outside_pool(&self) -> usize {
-        self.chunks.iter().map(|chunk| CHUNK_HEADER_BYTES + chunk.zone.bytes_held()).sum()
+        let of_handle =
+            |chunk: &Chunk| chunk.residence().map_or(0, |held| held.bytes_held() + chunk.zone.bytes_held());
+        self.chunks.iter().map(|chunk| CHUNK_HEADER_BYTES + chunk.zone.bytes_held() + of_handle(chunk)).sum()
     }
 
     /// Size of the chunks as plain Arrow arrays, in bytes.

@@ -22,6 +22,8 @@ pub(crate) enum Distinct {
     Empty,
     Numbers(Arc<Numbers>),
     Strings(StringSet),
+    /// A number of values that were counted before.
+    Counted(u64),
     /// Too many values, or too expensive to count.
     Unknown,
 }
@@ -35,8 +37,10 @@ pub(crate) struct Numbers {
 }
 
 impl Distinct {
-    /// Adds a chunk's values.
-    pub fn observe(&mut self, chunk: &Chunk) {
+    /// Adds a chunk's values; they are not counted any more where these are not in memory.
+    pub fn observe(&mut self, chunk: &Arc<Chunk>) {
+        let values = chunk.values();
+        let chunk = values.as_ref().unwrap_or(chunk);
         if chunk.null_count() == chunk.rows() || matches!(self, Distinct::Unknown) {
             return;
         }
@@ -64,14 +68,22 @@ impl Distinct {
                 Some(numbers.words.iter().map(|word| u64::from(word.count_ones())).sum())
             }
             Distinct::Strings(strings) => Some(u64_from(strings.len())),
+            Distinct::Counted(count) => Some(*count),
             Distinct::Unknown => None,
+        }
+    }
+
+    /// Sets the number of values, where it is known and these are not.
+    pub fn set_count(&mut self, count: Option<u64>) {
+        if let (Distinct::Unknown, Some(count)) = (&self, count) {
+            *self = Distinct::Counted(count);
         }
     }
 
     /// Size of the values that are kept, in bytes; shared values count in full.
     pub fn bytes(&self) -> usize {
         match self {
-            Distinct::Empty | Distinct::Unknown => 0,
+            Distinct::Empty | Distinct::Counted(_) | Distinct::Unknown => 0,
             Distinct::Numbers(numbers) => numbers.words.len() * size_of::<u64>(),
             Distinct::Strings(strings) => strings.bytes(),
         }

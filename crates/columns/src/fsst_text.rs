@@ -73,6 +73,21 @@ impl SymbolTable {
         self.count * 9
     }
 
+    /// Bytes of the string that `codes` stand for; `None` where they end within an escape.
+    pub fn decoded_len(&self, codes: &[u8]) -> Option<usize> {
+        let (mut bytes, mut is_literal) = (0, false);
+        for code in codes {
+            let is_escape = *code == ESCAPE_CODE && !is_literal;
+            bytes += match self.lengths.get(usize::from(*code)) {
+                Some(length) if !is_literal => usize::from(*length),
+                // The escape counts with the byte that follows.
+                _ => usize::from(!is_escape),
+            };
+            is_literal = is_escape;
+        }
+        (!is_literal).then_some(bytes)
+    }
+
     /// Decodes `codes` and appends the result if it is exactly `bytes` bytes and the last escape has its
     /// byte. Otherwise appends nothing and returns false.
     #[must_use]
@@ -183,6 +198,8 @@ mod tests {
         for text in &texts {
             let codes = compressor.compress(text);
             let mut out = b"before".to_vec();
+            assert_eq!(table.decoded_len(&codes), Some(text.len()));
+            assert_eq!(table.decoded_len(&[&codes[..], &[ESCAPE_CODE]].concat()), None);
             assert!(table.decode(&codes, text.len(), &mut out));
             assert_eq!(out, [b"before", &text[..]].concat());
             assert_eq!(out[6..], compressor.decompressor().decompress(&codes));

@@ -32,6 +32,14 @@ pub(crate) fn execute(caller: Caller, run: Arc<Run>, streams: usize) -> Executio
         sleepers: Mutex::new(Vec::new()),
     });
     let receipt = shared.receipt.clone();
+    let sleeping = Arc::downgrade(&shared);
+    shared.run.on_change(Box::new(move || {
+        if let Some(shared) = sleeping.upgrade() {
+            shared.wake_all();
+        }
+    }));
+    // A stream may be polled once and then no more before another of the query has ended.
+    shared.run.keep_values(false);
     let stream =
         |_| Box::pin(Morsels { shared: shared.clone(), ready: VecDeque::new(), ended: false }) as BatchStream;
     Execution { prepared: run.prepared().clone(), streams: (0..streams).map(stream).collect(), receipt }

@@ -149,7 +149,6 @@ fn damage_costs_the_rows_that_it_hits_and_says_where() {
         damaged.stdout
     );
     let server = serve(&data);
-    tells(&server, "warning: rows 1 to 65536");
     let lost = ["rows 1 to 65536 of column \"id\"", "segment-000000000001", "at byte 4096"];
     server.run(&["sql", "-c", "select sum(id) from trips"]).fails(1, &lost);
     server.run(&["sql", "-c", "select id from trips where fare < 2"]).fails(1, &lost);

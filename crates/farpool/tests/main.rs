@@ -11,6 +11,7 @@ mod edges;
 mod files;
 mod groups;
 mod joins;
+mod larger;
 mod lost_handles;
 mod memory;
 mod overflow;

@@ -28,6 +28,14 @@ async fn several_row_groups_give_duckdbs_answers_at_scale_0_1() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_larger_than_memory_give_duckdbs_answers_at_scale_0_1() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pools = filled(Pools::start_durable(8 << 20, folder.path()).await, 0.1).await;
+    check(&pools, "0.1", Way::Embedded, true).await;
+    check(&pools, "0.1", Way::Remote, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scan_queries_run_wholly_at_the_node() {
     let pools = loaded(0.01).await;
     let session = pools.session(Way::Remote, true).await;
@@ -58,7 +66,10 @@ async fn without_pushdown_only_columns_are_asked_for() {
 }
 
 async fn loaded(scale: f64) -> Pools {
-    let pools = Pools::start(1 << 30).await;
+    filled(Pools::start(1 << 30).await, scale).await
+}
+
+async fn filled(pools: Pools, scale: f64) -> Pools {
     for (name, schema, batches) in tpch::tables(scale) {
         pools::load(&*pools.embedded, name, schema, batches).await;
     }

@@ -10,7 +10,7 @@
 
 use crate::PageId;
 use crate::pool::Pool;
-use crate::table::TenantIndex;
+use crate::table::{TenantIndex, Tenure};
 use farpool_model::limits::PAGE_BYTES;
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -26,8 +26,8 @@ pub(crate) struct Run {
     place: Range<usize>,
     /// The pages that `place` reaches into.
     ids: Box<[PageId]>,
-    /// Whether the run may share pages with other runs; otherwise it consists of whole pages.
-    is_piece: bool,
+    /// The tenure of a piece, which may share pages with others; `None` for whole pages.
+    piece: Option<Tenure>,
     /// For whole pages: how many of them, from the start, are not freed yet.
     pages_kept: AtomicUsize,
     /// Number of live extents. Never grows again once it is zero.
@@ -40,28 +40,35 @@ impl Run {
     /// Creates a run of whole pages, with one extent. Must be called under the lock of the page table.
     pub fn pages(pool: Arc<Pool>, tenant: TenantIndex, pages: Range<usize>, warm: bool) -> Run {
         let place = pages.start * PAGE_BYTES..pages.end * PAGE_BYTES;
-        Run::new(pool, tenant, place, false, warm)
+        Run::new(pool, tenant, place, None, warm)
     }
 
     /// Creates a run that is a piece of pages, with one extent. Must be called under the lock of the page
     /// table.
-    pub fn piece(pool: Arc<Pool>, tenant: TenantIndex, place: Range<usize>) -> Run {
-        Run::new(pool, tenant, place, true, false)
+    pub fn piece(pool: Arc<Pool>, tenant: TenantIndex, place: Range<usize>, tenure: Tenure) -> Run {
+        Run::new(pool, tenant, place, Some(tenure), false)
     }
 
-    fn new(pool: Arc<Pool>, tenant: TenantIndex, place: Range<usize>, is_piece: bool, warm: bool) -> Run {
+    fn new(
+        pool: Arc<Pool>,
+        tenant: TenantIndex,
+        place: Range<usize>,
+        piece: Option<Tenure>,
+        warm: bool,
+    ) -> Run {
         let pages = pages_of(&place);
         pool.writer_comes(pages.clone());
         let pages_kept = AtomicUsize::new(pages.len());
         let ids = pages.map(|page| PageId(farpool_model::cast::u32_checked(page))).collect();
-        Run { pool, tenant, place, ids, is_piece, pages_kept, extents: AtomicUsize::new(1), warm }
+        Run { pool, tenant, place, ids, piece, pages_kept, extents: AtomicUsize::new(1), warm }
     }
 
     /// Turns a run of whole pages into a piece of its first `bytes`, and the rest, which is freed on drop.
-    pub fn into_piece(mut self, bytes: usize) -> (Run, Rest) {
+    pub fn into_piece(mut self, bytes: usize, tenure: Tenure) -> (Run, Rest) {
         let middle = self.place.start + bytes;
-        let rest = Rest { pool: Arc::clone(&self.pool), tenant: self.tenant, place: middle..self.place.end };
-        (self.is_piece, self.place.end) = (true, middle);
+        let (pool, tenant) = (Arc::clone(&self.pool), self.tenant);
+        let rest = Rest { pool, tenant, place: middle..self.place.end, tenure };
+        (self.piece, self.place.end) = (Some(tenure), middle);
         (self, rest)
     }
 
@@ -83,7 +90,7 @@ impl Run {
     /// # Safety
     /// No extent or lease reaches bytes at or behind `bytes`.
     unsafe fn truncate(&self, bytes: usize) {
-        if self.is_piece {
+        if self.piece.is_some() {
             return;
         }
         let keep = bytes.div_ceil(PAGE_BYTES);
@@ -110,9 +117,9 @@ impl Drop for Run {
             // The run never became an extent.
             self.extent_goes();
         }
-        if self.is_piece {
+        if let Some(tenure) = self.piece {
             // SAFETY: extents and leases hold the run, so there are none left.
-            unsafe { self.pool.give_piece_back(self.tenant, self.place.clone()) }
+            unsafe { self.pool.give_piece_back(self.tenant, self.place.clone(), tenure) }
         } else {
             // SAFETY: as above.
             unsafe { self.truncate(0) }
@@ -125,12 +132,13 @@ pub(crate) struct Rest {
     pool: Arc<Pool>,
     tenant: TenantIndex,
     place: Range<usize>,
+    tenure: Tenure,
 }
 
 impl Drop for Rest {
     fn drop(&mut self) {
         // SAFETY: it was cut off a run that had no extents or leases yet.
-        unsafe { self.pool.give_piece_back(self.tenant, self.place.clone()) }
+        unsafe { self.pool.give_piece_back(self.tenant, self.place.clone(), self.tenure) }
     }
 }
 

@@ -24,7 +24,7 @@ pub mod working;
 
 pub use extent::{Extent, Lease, LeaseSlice};
 pub use huge::HugePages;
-pub use pool::{Failures, Pool, PoolConfig, PoolUsage};
+pub use pool::{Failures, Pool, PoolConfig, PoolUsage, Reclaim};
 pub use size::{parse_size, size_text};
-pub use table::PageId;
+pub use table::{PageId, Tenure};
 pub use work::{Account, Reservation, Waiting, WorkLine, WorkMemory, WorkUsage};

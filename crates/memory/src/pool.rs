@@ -5,14 +5,14 @@
 use crate::extent::{Extent, Run};
 use crate::mapping::Mapping;
 use crate::size_text;
-use crate::table::{PageTable, TenantIndex};
+use crate::table::{PageTable, TenantIndex, Tenure};
 use crate::{HugePages, PageId};
 use farpool_model::limits::PAGE_BYTES;
 use farpool_model::{Error, ErrorKind, Result, TenantName};
 use parking_lot::Mutex;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Alignment of the starts and lengths of pieces, in bytes: a cache line, and what Arrow recommends.
 pub(crate) const PIECE_ALIGNMENT: usize = 64;
@@ -28,6 +28,13 @@ pub struct PoolConfig {
 pub trait Failures: Send + Sync + std::fmt::Debug {
     /// Whether the next allocation fails.
     fn next_fails(&self) -> bool;
+}
+
+/// Frees memory of a pool that can be filled again: that of a cache.
+pub trait Reclaim: Send + Sync + std::fmt::Debug {
+    /// Frees something, for a piece of `bytes` that has no room: pages of any tenant where `tenant` is `None`, otherwise of
+    /// that one, whose quota is used up. Returns false where there is nothing to be freed.
+    fn reclaim(&self, tenant: Option<&TenantName>, bytes: usize) -> bool;
 }
 
 /// Memory usage of a pool.
@@ -50,6 +57,7 @@ pub struct Pool {
     pages_limit: usize,
     recycles: bool,
     failures: Option<Arc<dyn Failures>>,
+    reclaim: OnceLock<Weak<dyn Reclaim>>,
     /// Whether pages keep their memory when they are freed.
     keeps: AtomicBool,
     table: Mutex<PageTable>,
@@ -97,6 +105,7 @@ impl Pool {
             pages_limit,
             recycles,
             failures: None,
+            reclaim: OnceLock::new(),
             keeps: AtomicBool::new(recycles),
             table,
             writers,
@@ -110,54 +119,95 @@ impl Pool {
     /// `OverLimit` when less than that is left of the pool or of the tenant's quota.
     pub fn allocate(self: &Arc<Self>, tenant: &TenantName, bytes: usize) -> Result<Extent> {
         self.check_luck()?;
-        self.take_pages(tenant, bytes).map(Extent::new)
+        self.with_room(tenant, bytes, || self.take_pages(tenant, bytes)).map(Extent::new)
+    }
+
+    /// Sets what frees memory where an allocation finds none; later calls have no effect.
+    pub fn set_reclaim(&self, reclaim: Weak<dyn Reclaim>) {
+        // The first one stays.
+        let _ = self.reclaim.set(reclaim);
+    }
+
+    /// Whether what is in the pool can leave it, so that more than its size may be kept.
+    pub fn reclaims(&self) -> bool {
+        self.reclaim.get().is_some()
+    }
+
+    /// Tries an allocation until there is room for it, or nothing more can be freed.
+    fn with_room(
+        &self,
+        tenant: &TenantName,
+        bytes: usize,
+        take: impl Fn() -> Result<Run, Shortage>,
+    ) -> Result<Run> {
+        loop {
+            let shortage = match take() {
+                Ok(run) => return Ok(run),
+                Err(shortage) => shortage,
+            };
+            let reclaim =
+                self.reclaim.get().filter(|_| shortage.of != Lacking::System).and_then(Weak::upgrade);
+            let tenant = (shortage.of == Lacking::Quota).then_some(tenant);
+            if !reclaim.is_some_and(|reclaim| reclaim.reclaim(tenant, bytes)) {
+                return Err(shortage.error);
+            }
+        }
     }
 
     /// Allocates exactly `bytes` bytes, with their number and their address rounded up to multiples of 64.
-    /// They may share pages with other pieces of the tenant; a page is freed when no piece reaches into
+    /// They may share pages with other pieces of the tenant and of the same tenure; a page is freed when no piece reaches into
     /// it any more, and until then its free parts are reused for further pieces. The contents of the extent
     /// before it is written are unspecified: zeros, or those of an earlier piece of the same tenant.
     ///
     /// # Errors
     /// As [`Pool::allocate`].
-    pub fn allocate_piece(self: &Arc<Self>, tenant: &TenantName, bytes: usize) -> Result<Extent> {
+    pub fn allocate_piece(
+        self: &Arc<Self>,
+        tenant: &TenantName,
+        bytes: usize,
+        tenure: Tenure,
+    ) -> Result<Extent> {
         self.check_luck()?;
         let bytes = bytes.max(1).next_multiple_of(PIECE_ALIGNMENT);
-        if let Some(run) = self.take_free_piece(tenant, bytes) {
-            return Ok(Extent::new(run));
-        }
-        let (piece, rest) = self.take_pages(tenant, bytes)?.into_piece(bytes);
-        // Added to the free pieces only now that the pages are ready to be written.
-        drop(rest);
-        Ok(Extent::new(piece))
+        let take = || {
+            if let Some(run) = self.take_free_piece(tenant, bytes, tenure) {
+                return Ok(run);
+            }
+            let (piece, rest) = self.take_pages(tenant, bytes)?.into_piece(bytes, tenure);
+            // Added to the free pieces only now that the pages are ready to be written.
+            drop(rest);
+            Ok(piece)
+        };
+        self.with_room(tenant, bytes, take).map(Extent::new)
     }
 
-    fn take_free_piece(self: &Arc<Self>, tenant: &TenantName, bytes: usize) -> Option<Run> {
+    fn take_free_piece(self: &Arc<Self>, tenant: &TenantName, bytes: usize, tenure: Tenure) -> Option<Run> {
         let mut table = self.table.lock();
         let index = table.tenant_index(tenant);
-        let start = table.free_pieces(index).take(bytes)?;
-        Some(Run::piece(Arc::clone(self), index, start..start + bytes))
+        let start = table.free_pieces(index, tenure).take(bytes)?;
+        Some(Run::piece(Arc::clone(self), index, start..start + bytes, tenure))
     }
 
     /// Takes whole pages for at least `bytes`, ready to be written.
-    fn take_pages(self: &Arc<Self>, tenant: &TenantName, bytes: usize) -> Result<Run> {
+    fn take_pages(self: &Arc<Self>, tenant: &TenantName, bytes: usize) -> Result<Run, Shortage> {
         let count = bytes.div_ceil(PAGE_BYTES).max(1);
         self.keeps.store(self.recycles, Ordering::Relaxed);
         let mut table = self.table.lock();
         let index = table.tenant_index(tenant);
         self.check_room(&table, index, bytes, count)?;
         let first = table.take(index, count).ok_or_else(|| {
-            Error::over_limit(format!(
+            let error = Error::over_limit(format!(
                 "the pool has no contiguous {} left: its free pages are scattered",
                 size_text(bytes as u64)
-            ))
-            .advise("drop a table")
+            ));
+            Shortage { of: Lacking::Pages, error: error.advise("drop a table") }
         })?;
         let warm = table.is_warm(first, count);
         let run = Run::pages(Arc::clone(self), index, first..first + count, warm);
         drop(table);
         // SAFETY: the pages were free until now, and only the run knows them.
-        unsafe { self.mapping.prepare(first, count) }?;
+        unsafe { self.mapping.prepare(first, count) }
+            .map_err(|error| Shortage { of: Lacking::System, error })?;
         Ok(run)
     }
 
@@ -184,7 +234,13 @@ impl Pool {
         }
     }
 
-    fn check_room(&self, table: &PageTable, index: TenantIndex, bytes: usize, count: usize) -> Result<()> {
+    fn check_room(
+        &self,
+        table: &PageTable,
+        index: TenantIndex,
+        bytes: usize,
+        count: usize,
+    ) -> Result<(), Shortage> {
         let size = |pages: usize| size_text((pages * PAGE_BYTES) as u64);
         let wanted = size_text((bytes as u64).max(PAGE_BYTES as u64));
         let free = self.pages_limit.saturating_sub(table.pages_used());
@@ -192,21 +248,23 @@ impl Pool {
             let limit = size(self.pages_limit);
             let message =
                 format!("the pool cannot give {wanted}: {} of its {limit} of memory are free", size(free));
-            return Err(Error::over_limit(message)
-                .advise("drop a table that is no longer needed, or start the pool with more memory"));
+            let error = Error::over_limit(message)
+                .advise("drop a table that is no longer needed, or start the pool with more memory");
+            return Err(Shortage { of: Lacking::Pages, error });
         }
         let tenant = table.tenant(index);
         let left = tenant.pages_quota.map(|quota| quota.saturating_sub(tenant.pages_used));
         if let (Some(left), Some(quota)) = (left, tenant.pages_quota)
             && count > left
         {
-            return Err(Error::over_limit(format!(
+            let error = Error::over_limit(format!(
                 "tenant {} cannot have {wanted}: {} of its quota of {} are free",
                 tenant.name,
                 size(left),
                 size(quota)
-            ))
-            .advise("drop a table that is no longer needed, or ask for a larger quota"));
+            ));
+            let error = error.advise("drop a table that is no longer needed, or ask for a larger quota");
+            return Err(Shortage { of: Lacking::Quota, error });
         }
         Ok(())
     }
@@ -300,8 +358,8 @@ impl Pool {
     ///
     /// # Safety
     /// Neither an extent nor a lease reaches these bytes any more.
-    pub(crate) unsafe fn give_piece_back(&self, index: TenantIndex, bytes: Range<usize>) {
-        let pages = self.table.lock().free_pieces(index).give(bytes);
+    pub(crate) unsafe fn give_piece_back(&self, index: TenantIndex, bytes: Range<usize>, tenure: Tenure) {
+        let pages = self.table.lock().free_pieces(index, tenure).give(bytes);
         // SAFETY: no piece reaches into these pages, and they are no longer among those that are free for pieces.
         unsafe { self.give_back(index, pages.start, pages.len()) }
     }
@@ -328,6 +386,23 @@ impl Pool {
         table.set_warm(first, count, false);
         table.give_back(index, first, count);
     }
+}
+
+/// Why an allocation finds no room.
+struct Shortage {
+    of: Lacking,
+    error: Error,
+}
+
+/// What is lacking.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lacking {
+    /// Free pages of the pool, or ones side by side.
+    Pages,
+    /// Pages of the tenant's quota.
+    Quota,
+    /// Memory of the system.
+    System,
 }
 
 fn pages_of(config: PoolConfig) -> Result<usize> {

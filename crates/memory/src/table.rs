@@ -17,6 +17,16 @@ pub struct PageId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TenantIndex(usize);
 
+/// How long a piece stays. Pages have pieces of one tenure only: a few that stay would otherwise keep every page in use
+/// from which the others have gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tenure {
+    /// As long as its table.
+    Staying,
+    /// Until somebody needs the memory.
+    Passing,
+}
+
 /// The owner of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageEntry {
@@ -28,8 +38,8 @@ pub(crate) struct Tenant {
     pub name: TenantName,
     pub pages_used: usize,
     pub pages_quota: Option<usize>,
-    /// Free parts of the pages that the tenant's pieces share.
-    pub free_pieces: FreePieces,
+    /// Free parts of the pages that the tenant's pieces share, by their tenure.
+    pub free_pieces: [FreePieces; 2],
 }
 
 #[derive(Debug)]
@@ -108,15 +118,15 @@ impl PageTable {
             name: name.clone(),
             pages_used: 0,
             pages_quota: None,
-            free_pieces: FreePieces::default(),
+            free_pieces: Default::default(),
         });
         self.by_name.insert(name.clone(), index);
         index
     }
 
-    /// The free pieces of a tenant's pages.
-    pub fn free_pieces(&mut self, index: TenantIndex) -> &mut FreePieces {
-        &mut self.tenants[index.0].free_pieces
+    /// The free pieces of a tenant's pages that have pieces of a tenure.
+    pub fn free_pieces(&mut self, index: TenantIndex, tenure: Tenure) -> &mut FreePieces {
+        &mut self.tenants[index.0].free_pieces[tenure as usize]
     }
 
     pub fn set_quota(&mut self, index: TenantIndex, pages: Option<usize>) {

@@ -497,6 +497,12 @@ pub const LOG_FILE_BYTES: usize = 64 << 20;
 /// Size of one record of the log. Larger changes, such as row groups, are files of their own that a record names.
 pub const LOG_RECORD_BYTES_MAX: usize = 16 << 20;
 
+/// Encoded bytes that a program has read ahead of its scan from disk: a few milliseconds of a fast disk.
+pub const READ_AHEAD_BYTES: usize = 8 << 20;
+
+/// Threads that read values from disk: as many reads of some hundred KiB at once keep a fast disk busy.
+pub const READERS: usize = 4;
+
 const _: () = assert!(4 * LOG_RECORD_BYTES_MAX <= LOG_FILE_BYTES);
 const _: () = assert!(ROW_GROUP_ROWS.is_multiple_of(BATCH_ROWS));
 const _: () = assert!(SMALL_APPEND_ROWS < LARGE_GROUP_ROWS && LARGE_GROUP_ROWS < ROW_GROUP_ROWS);

@@ -21,6 +21,9 @@ pub struct Receipt {
     /// Encoded bytes of the table's column chunks that were not read: those of other columns and of skipped
     /// row groups.
     pub bytes_skipped: u64,
+    /// Encoded bytes of the column chunks that were read from disk because they were not in memory.
+    #[serde(default)]
+    pub bytes_from_disk: u64,
     /// Bytes that crossed the network, both ways, frames included; 0 in-process.
     pub bytes_on_wire: u64,
     /// Size as plain Arrow arrays of the rows that crossed the network, in bytes; 0 in-process.
@@ -48,6 +51,7 @@ impl Receipt {
         self.rows_bypassed += other.rows_bypassed;
         self.bytes_scanned += other.bytes_scanned;
         self.bytes_skipped += other.bytes_skipped;
+        self.bytes_from_disk += other.bytes_from_disk;
         self.bytes_on_wire += other.bytes_on_wire;
         self.bytes_plain += other.bytes_plain;
         self.encoding = self.encoding.and(other.encoding);

@@ -1,9 +1,9 @@
-//! The threads of a node that has a data directory: one writes the log, one does what else waits for the disk. Workers
-//! never do.
+//! The threads of a node that has a data directory: one writes the log, some read values that are not in memory, one does
+//! what else waits for the disk. Workers never do.
 
 #![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 
-use farpool_model::{Error, Result};
+use farpool_model::{Error, Result, limits};
 use farpool_store::Catalog;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -14,9 +14,18 @@ use std::thread::{Builder, JoinHandle};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Jobs that wait for the disk, done in turn.
+/// Jobs that wait for the disk.
 #[derive(Default)]
 pub(crate) struct DiskJobs {
+    /// Done one after the other.
+    pub writes: Jobs,
+    /// Done by several threads.
+    pub reads: Jobs,
+}
+
+/// Jobs, begun in turn.
+#[derive(Default)]
+pub(crate) struct Jobs {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -27,8 +36,8 @@ struct State {
     is_stopped: bool,
 }
 
-impl DiskJobs {
-    /// Adds a job. After [`DiskJobs::stop`] it is done at once.
+impl Jobs {
+    /// Adds a job. After [`Jobs::stop`] it is done at once.
     pub fn submit(&self, job: Job) {
         let mut state = self.state.lock();
         if state.is_stopped {
@@ -39,7 +48,7 @@ impl DiskJobs {
         self.changed.notify_one();
     }
 
-    /// Makes the thread end once nothing waits.
+    /// Makes the threads end once nothing waits.
     pub fn stop(&self) {
         self.state.lock().is_stopped = true;
         self.changed.notify_all();
@@ -66,16 +75,18 @@ impl DiskJobs {
 
 impl fmt::Debug for DiskJobs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DiskJobs").field("waiting", &self.state.lock().waiting.len()).finish()
+        let waiting = |jobs: &Jobs| jobs.state.lock().waiting.len();
+        let (writes, reads) = (waiting(&self.writes), waiting(&self.reads));
+        f.debug_struct("DiskJobs").field("writes", &writes).field("reads", &reads).finish()
     }
 }
 
-/// The two threads.
+/// The threads.
 pub(crate) struct DiskThreads {
     jobs: Arc<DiskJobs>,
     catalog: Arc<Catalog>,
     log: JoinHandle<()>,
-    others: JoinHandle<()>,
+    others: Vec<JoinHandle<()>>,
 }
 
 impl DiskThreads {
@@ -89,8 +100,13 @@ impl DiskThreads {
         let (of_log, of_jobs) = (catalog.clone(), jobs.clone());
         let log =
             Builder::new().name("farpool-log".into()).spawn(move || of_log.write_log()).map_err(failed)?;
-        let others =
-            Builder::new().name("farpool-disk".into()).spawn(move || of_jobs.work()).map_err(failed)?;
+        let writer = Builder::new().name("farpool-disk".into()).spawn(move || of_jobs.writes.work());
+        let mut others = vec![writer.map_err(failed)?];
+        for _ in 0..limits::READERS {
+            let jobs = jobs.clone();
+            let reader = Builder::new().name("farpool-read".into()).spawn(move || jobs.reads.work());
+            others.push(reader.map_err(failed)?);
+        }
         Ok(DiskThreads { jobs: jobs.clone(), catalog: catalog.clone(), log, others })
     }
 
@@ -99,9 +115,10 @@ impl DiskThreads {
         if let Err(error) = self.catalog.close() {
             tracing::error!(%error, "the data directory was not closed as it should be");
         }
-        self.jobs.stop();
+        self.jobs.writes.stop();
+        self.jobs.reads.stop();
         let own = std::thread::current().id();
-        for thread in [self.log, self.others] {
+        for thread in std::iter::once(self.log).chain(self.others) {
             // The node may be dropped by one of them, together with the last job.
             if thread.thread().id() != own && thread.join().is_err() {
                 tracing::error!("a thread of the disk had panicked");

@@ -177,6 +177,7 @@ impl Node {
         }
         let disk = jobs.map(|jobs| DiskThreads::start(&catalog, &jobs)).transpose();
         let disk = disk.inspect_err(|_| scheduler.shutdown())?;
+        catalog.warm_up();
         let node = Arc::new(Node {
             catalog,
             pool,

@@ -193,7 +193,14 @@ impl Background for Shares {
 
     fn write(&self, job: Box<dyn FnOnce() + Send>) {
         match &self.jobs {
-            Some(jobs) => jobs.submit(job),
+            Some(jobs) => jobs.writes.submit(job),
+            None => job(),
+        }
+    }
+
+    fn read(&self, job: Box<dyn FnOnce() + Send>) {
+        match &self.jobs {
+            Some(jobs) => jobs.reads.submit(job),
             None => job(),
         }
     }

@@ -166,15 +166,22 @@ impl Plan {
     }
 
     /// Tells which way aggregation takes and why, for the first of `groups` that may have rows that pass the
-    /// filter; `None` where nothing is aggregated. Other row groups may take other ways.
+    /// filter and is in memory; `None` where nothing is aggregated, or nothing is in memory. Other row groups may take other ways.
     ///
     /// # Errors
     /// `Internal` when `groups` are of another table.
     pub fn way<'a>(&self, groups: impl IntoIterator<Item = &'a RowGroup>) -> Result<Option<ChosenWay>> {
         let Some(aggregation) = self.compiled.output.aggregation() else { return Ok(None) };
-        let mut open = groups.into_iter().map(|group| (group, self.verdict(group)));
-        let first = open.find(|(_, verdict)| *verdict != Verdict::None);
-        first.map(|(group, verdict)| aggregation.explain(group, verdict == Verdict::All)).transpose()
+        let open = groups.into_iter().map(|group| (group, self.verdict(group)));
+        // What is not in memory is not read for this.
+        let mut open = open.filter_map(|(group, verdict)| match verdict {
+            Verdict::None => None,
+            _ => Some((group.with_values(0..group.chunks.len()).ok()?, group, verdict)),
+        });
+        let explain = |(filled, group, verdict): (Option<RowGroup>, &RowGroup, Verdict)| {
+            aggregation.explain(filled.as_ref().unwrap_or(group), verdict == Verdict::All)
+        };
+        open.next().map(explain).transpose()
     }
 
     /// Whether both plans share everything that was compiled apart from their filters.
@@ -223,6 +230,16 @@ impl Plan {
     /// Returns what the zone maps of `group` tell of the filter; no values are read.
     pub fn verdict(&self, group: &RowGroup) -> Verdict {
         self.filter.as_ref().map_or(Verdict::All, |filter| filter.verdict(group))
+    }
+
+    /// The columns that the filter reads.
+    pub fn filter_columns(&self) -> &[usize] {
+        self.filter.as_deref().map_or(&[], Filter::columns)
+    }
+
+    /// Whether the zone maps of `group`, all of whose rows pass, tell all that is asked of it.
+    pub fn is_told_by_zones(&self, group: &RowGroup) -> bool {
+        self.compiled.output.aggregation().is_some_and(|aggregation| aggregation.is_told_by_zones(group))
     }
 
     /// Whether the threshold that the workers have found so far excludes every row of `group`, according to

@@ -9,6 +9,7 @@
 //! stopped (cancelled or failed); once done or stopped it no longer holds the table.
 
 mod change;
+mod reading;
 
 pub use change::Changed;
 
@@ -27,12 +28,13 @@ use farpool_memory::Reservation;
 use farpool_model::{Clock, Error, ErrorKind, Prepared, Receipt, Result, cast, limits};
 use farpool_operators::{Merge, Pace, Plan, Progress, Shared, State, Verdict};
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use reading::{Filled, Read, Reading};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 /// Row groups of at most this many rows take less time than the fixed work of a step.
 const FEW_ROWS: usize = limits::BLOCK_ROWS / 4;
@@ -80,17 +82,22 @@ pub struct Run {
     /// Whether the phase is `Stopped`; checked by threads in the middle of a step.
     stopped: AtomicBool,
     held: Mutex<Held>,
-    on_stop: Mutex<Option<Waker>>,
+    reading: Reading,
+    on_change: Mutex<Option<Waker>>,
+    this: Weak<Run>,
 }
 
-pub(crate) type Waker = Box<dyn Fn() + Send + Sync>;
+/// Is called when there may be more to do, or the run was stopped.
+pub type Waker = Box<dyn Fn() + Send + Sync>;
 
 struct Held {
     phase: Phase,
     table: Option<Arc<Table>>,
     states: Vec<State>,
-    /// Row groups that are partly done and not claimed by a thread.
+    /// Row groups that are partly done and not claimed by a thread, or whose values have come into memory.
     rests: Vec<Morsel>,
+    /// Row groups whose values are being read, by the number of their request.
+    awaited: BTreeMap<u64, Morsel>,
     /// Memory reserved for the run.
     reservation: Option<Reservation>,
 }
@@ -113,6 +120,8 @@ struct Morsel {
     progress: Progress,
     /// Of a run that changes rows.
     begun: Option<Box<Begun>>,
+    /// What was read for it.
+    read: Option<Read>,
 }
 
 enum Phase {
@@ -147,16 +156,26 @@ impl Run {
 
     fn begin(program: &BoundProgram, form: Form) -> Result<Arc<Self>> {
         let (plan, table, prepared) = (program.plan()?, program.table(), program.prepared().clone());
+        let mut columns: Vec<usize> = program.columns().iter().copied().collect();
+        if let Form::Change(changing) = &form {
+            // Those of which rows stay are read as well.
+            let more = changing.columns().iter().filter(|column| !columns.contains(column)).copied();
+            columns.extend(more.collect::<Vec<_>>());
+        }
         let budget = program.budget();
         let need = Need::of(program, &plan);
-        let run = Run {
+        let run = |this: &Weak<Run>| Run {
+            this: this.clone(),
+            reading: Reading::new(),
             need: match &form {
                 Form::Change(changing) => need.encoding(table, changing.columns()),
                 Form::Batches | Form::Shipped(_) => need,
             },
             form,
-            columns: program.columns().iter().copied().collect(),
-            sequence: plan.favourable(table.row_groups.iter().map(|group| &**group)),
+            sequence: plan
+                .favourable(table.row_groups.iter().map(|group| &**group))
+                .or_else(|| reading::resident_first(table, &columns)),
+            columns,
             plan,
             shared: Shared::default(),
             budget,
@@ -174,18 +193,20 @@ impl Run {
                 table: Some(table.clone()),
                 states: Vec::new(),
                 rests: Vec::new(),
+                awaited: BTreeMap::new(),
                 reservation: None,
             }),
-            on_stop: Mutex::new(None),
+            on_change: Mutex::new(None),
             prepared,
         };
+        let run = Arc::new_cyclic(run);
         // Without row groups, no completion of one would end the scan.
         if table.row_groups.is_empty() {
             run.scan_complete();
         } else if run.limit_reached() {
             run.skip_unclaimed(table);
         }
-        Ok(Arc::new(run))
+        Ok(run)
     }
 
     /// The memory that the run needs beside the pool.
@@ -284,9 +305,9 @@ impl Run {
         self.tally.bytes_scanned()
     }
 
-    /// Sets a callback for when the run is stopped.
-    pub(crate) fn on_stop(&self, waker: Waker) {
-        *self.on_stop.lock() = Some(waker);
+    /// Sets a callback for when the run is stopped from outside, or has more to do because values have come into memory.
+    pub fn on_change(&self, waker: Waker) {
+        *self.on_change.lock() = Some(waker);
     }
 
     fn advance(&self, clock: &dyn Clock) -> Result<Step> {
@@ -295,27 +316,43 @@ impl Run {
         };
         let is_stopped = || self.is_cancelled() || self.limit_reached();
         let mut pace = StepPace::new(clock, &self.cost, &is_stopped);
-        while let Some(morsel) = self.claim() {
+        while let Some(mut morsel) = self.claim() {
             self.check()?;
             let group = &*table.row_groups[morsel.place];
-            let verdict = self.plan.verdict(group);
-            if !matches!(verdict, Verdict::None) {
-                self.columns.iter().try_for_each(|column| group.chunks[*column].check_intact())?;
-            }
+            let verdict = match self.plan.is_beaten(group, &self.shared) {
+                true => Verdict::None,
+                false => self.plan.verdict(group),
+            };
+            let filled = match self.filled(group, verdict, &mut morsel, &table, &mut pace)? {
+                Filled::Here(filled) => filled,
+                Filled::Absent(handles) => {
+                    self.fetch(morsel, handles);
+                    continue;
+                }
+                Filled::Unneeded => {
+                    self.leave_group(group, &morsel.progress);
+                    self.complete_groups(1);
+                    if pace.ends() {
+                        return Ok(Step::Worked);
+                    }
+                    continue;
+                }
+            };
+            let group = filled.as_ref().unwrap_or(group);
             match verdict {
                 Verdict::All if self.ships(group, &morsel) => return Ok(self.ship(group, &table)),
                 Verdict::Some | Verdict::All if let Some(changing) = self.changing() => {
-                    return self.change(changing, morsel, &table, &mut pace);
+                    return self.change(changing, morsel, group, &table, &mut pace);
                 }
-                Verdict::Some | Verdict::All if !self.plan.is_beaten(group, &self.shared) => {
-                    let step = self.scan(morsel, &table, &mut pace)?;
+                Verdict::Some | Verdict::All => {
+                    let step = self.scan(morsel, group, &table, &mut pace)?;
                     // A step for each of many small row groups would cost more than they do.
                     if group.rows > FEW_ROWS || !matches!(step, Step::Worked) {
                         return Ok(step);
                     }
                     pace.next_group();
                 }
-                _ => {
+                Verdict::None => {
                     self.leave_group(group, &morsel.progress);
                     self.complete_groups(1);
                 }
@@ -338,14 +375,20 @@ impl Run {
 
     /// Claims a row group: one that is partly done, or else the next one.
     fn claim(&self) -> Option<Morsel> {
-        let rest = self.held.lock().rests.pop();
+        let mut rest = self.held.lock().rests.pop();
+        if let Some(read) = rest.as_mut().and_then(|rest| rest.read.as_mut()) {
+            self.reading.used(read);
+        }
+        if rest.is_none() && self.reading.is_enough() {
+            return None;
+        }
         rest.or_else(|| {
             let place = self.place(self.groups.claim()?);
             let progress = match &self.form {
                 Form::Change(_) => Progress::marking(),
                 Form::Batches | Form::Shipped(_) => Progress::default(),
             };
-            Some(Morsel { place, progress, begun: None })
+            Some(Morsel { place, progress, begun: None, read: None })
         })
     }
 
@@ -404,8 +447,13 @@ impl Run {
         Step::Encoded(RowGroup { rows: group.rows, chunks })
     }
 
-    fn scan(&self, mut morsel: Morsel, table: &Table, pace: &mut StepPace<'_>) -> Result<Step> {
-        let group = &*table.row_groups[morsel.place];
+    fn scan(
+        &self,
+        mut morsel: Morsel,
+        group: &RowGroup,
+        table: &Table,
+        pace: &mut StepPace<'_>,
+    ) -> Result<Step> {
         let pooled = self.held.lock().states.pop();
         let mut state = pooled.unwrap_or_else(|| self.new_state());
         if self.prepared.is_partial() {
@@ -436,8 +484,10 @@ impl Run {
     }
 
     /// Returns the operator state, and the rest of the row group if it is not done, for other threads.
-    fn put_back(&self, state: State, morsel: Morsel, table: &Table) -> Result<()> {
+    fn put_back(&self, state: State, mut morsel: Morsel, table: &Table) -> Result<()> {
         let is_done = morsel.progress.is_done();
+        // Others may need the memory before the rest has its turn.
+        drop(morsel.read.as_mut().and_then(Read::let_go));
         if is_done {
             self.leave_group(&table.row_groups[morsel.place], &morsel.progress);
         }
@@ -507,7 +557,13 @@ impl Run {
     }
 
     fn skip_unclaimed(&self, table: &Table) {
-        let rests = std::mem::take(&mut self.held.lock().rests);
+        let rests = {
+            let mut held = self.held.lock();
+            let awaited = std::mem::take(&mut held.awaited);
+            let mut rests = std::mem::take(&mut held.rests);
+            rests.extend(awaited.into_values());
+            rests
+        };
         rests.iter().for_each(|rest| self.leave_group(&table.row_groups[rest.place], &rest.progress));
         let unclaimed = self.groups.close();
         let count = unclaimed.len() + rests.len();
@@ -555,8 +611,8 @@ impl Run {
             self.stopped.store(true, Ordering::Relaxed);
             Phase::Stopped(error.clone())
         });
-        if stopped && let Some(waker) = &*self.on_stop.lock() {
-            waker();
+        if stopped {
+            self.changed();
         }
         self.error().unwrap_or(error)
     }
@@ -568,8 +624,9 @@ impl Run {
             return false;
         }
         let phase = std::mem::replace(&mut held.phase, end());
-        let Held { table, states, rests, reservation, .. } = &mut *held;
-        let rest = (phase, table.take(), std::mem::take(states), std::mem::take(rests), reservation.take());
+        let Held { table, states, rests, awaited, reservation, .. } = &mut *held;
+        let morsels = (std::mem::take(rests), std::mem::take(awaited));
+        let rest = (phase, table.take(), std::mem::take(states), morsels, reservation.take());
         let is_stopped = matches!(held.phase, Phase::Stopped(_));
         drop(held);
         // Freeing many pages takes a while, so it happens outside the lock.

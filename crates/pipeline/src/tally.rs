@@ -16,6 +16,7 @@ pub(crate) struct Tally {
     rows_bypassed: AtomicU64,
     bytes_scanned: AtomicU64,
     bytes_skipped: AtomicU64,
+    bytes_from_disk: AtomicU64,
     cpu_ns: AtomicU64,
     waited_ns: AtomicU64,
 }
@@ -26,6 +27,11 @@ impl Tally {
     pub(crate) fn scanned(&self, rows: u64, bytes: u64) {
         self.rows_scanned.fetch_add(rows, Relaxed);
         self.bytes_scanned.fetch_add(bytes, Relaxed);
+    }
+
+    /// Records that `bytes` encoded bytes were not in memory.
+    pub(crate) fn read_from_disk(&self, bytes: u64) {
+        self.bytes_from_disk.fetch_add(bytes, Relaxed);
     }
 
     /// Records that a row group is done, of which `rows` rows were processed and `bytes` encoded bytes read.
@@ -69,6 +75,7 @@ impl Tally {
             rows_bypassed: self.rows_bypassed.load(Relaxed),
             bytes_scanned: self.bytes_scanned.load(Relaxed),
             bytes_skipped: self.bytes_skipped.load(Relaxed),
+            bytes_from_disk: self.bytes_from_disk.load(Relaxed),
             bytes_on_wire: 0,
             bytes_plain: 0,
             encoding: Encoding::None,

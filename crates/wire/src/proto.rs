@@ -294,6 +294,8 @@ pub struct Receipt {
     pub encoding: u32,
     #[prost(uint64, tag = "13")]
     pub waited_ns: u64,
+    #[prost(uint64, tag = "14")]
+    pub bytes_from_disk: u64,
 }
 
 /// A value of a column's type.

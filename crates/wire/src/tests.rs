@@ -326,6 +326,7 @@ fn every_response_round_trips() {
         rows_bypassed: 8,
         bytes_scanned: 4,
         bytes_skipped: 5,
+        bytes_from_disk: 3,
         bytes_on_wire: 6,
         cpu_ns: 7,
         elapsed_ns: u64::MAX,

@@ -37,6 +37,7 @@ pub fn pack_chunks(rows: usize, chunks: &[Arc<Chunk>]) -> Vec<Bytes> {
     writer.number(chunks.len());
     for chunk in chunks {
         debug_assert_eq!(chunk.rows(), rows, "all columns of a parcel have its rows");
+        assert!(!chunk.is_handle(), "what is sent is in memory");
         writer.chunk(chunk);
     }
     writer.finish()

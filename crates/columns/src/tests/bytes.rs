@@ -4,13 +4,13 @@ use super::arrays::{Random, SHAPES, TYPES, array};
 use super::chunks::check;
 use super::{encoded, pool};
 use crate::{Chunk, read_into_pool};
-use farpool_memory::Pool;
+use farpool_memory::{Pool, Tenure};
 use farpool_model::{ErrorKind, TenantName};
 use std::sync::Arc;
 
 /// The length of the head, the head, and the data.
 fn bytes_of(chunk: &Chunk) -> Vec<u8> {
-    let image = chunk.to_image();
+    let image = chunk.to_image().unwrap();
     let mut bytes = (image.head.len() as u16).to_le_bytes().to_vec();
     bytes.extend_from_slice(&image.head);
     image.write_data(&mut bytes);
@@ -22,7 +22,7 @@ fn read(pool: &Arc<Pool>, bytes: &[u8]) -> farpool_model::Result<Chunk> {
     let (length, bytes) = bytes.split_at(bytes.len().min(2));
     let length = length.try_into().map_or(0, |length| usize::from(u16::from_le_bytes(length)));
     let (head, data) = bytes.split_at(length.min(bytes.len()));
-    let (data, ()) = read_into_pool(pool, &TenantName::default(), data.len(), |memory| {
+    let (data, ()) = read_into_pool(pool, &TenantName::default(), data.len(), Tenure::Staying, |memory| {
         memory.copy_from_slice(data);
         Ok(())
     })?;
@@ -75,7 +75,7 @@ fn a_dictionary_whose_values_share_bytes_costs_no_more_than_a_chunk() {
     let short = encoded(&pool(8), &(Arc::new(short) as _));
     assert_eq!(short.encoding(), crate::EncodingKind::Dictionary);
     // The same head up to its dictionary.
-    let mut head = short.to_image().head;
+    let mut head = short.to_image().unwrap().head;
     let at = head.windows(8).position(|window| window == 32_u64.to_le_bytes()).unwrap();
     head.truncate(at);
     head.extend_from_slice(&(u64::from(values) * 16).to_le_bytes());

@@ -1,12 +1,13 @@
 //! A pool for tests: one node that is reached in this process and over loopback TCP at the same time.
 
 use farpool::model::{TenantName, limits};
-use farpool::node::{Node, NodeConfig, server};
+use farpool::node::{Directory, LocalDirectory, Node, NodeConfig, server};
 use farpool::{
     ClientOptions, EmbeddedPool, LoadMode, Pool, Rates, ResultForm, Session, SessionOptions, TableInfo,
     TableName,
 };
 use futures::stream;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -30,10 +31,20 @@ impl Pools {
         Pools::start_within(memory_bytes, limits::GROUP_BYTES_MAX).await
     }
 
+    /// Starts a node that may use `memory_bytes` and has its tables in a data directory.
+    pub async fn start_durable(memory_bytes: usize, folder: &Path) -> Pools {
+        let data: Arc<dyn Directory> = LocalDirectory::open(folder).expect("a data directory opens");
+        let config = NodeConfig { memory_bytes, workers: 2, data: Some(data), ..NodeConfig::default() };
+        Pools::over(Node::start(config).expect("a node starts")).await
+    }
+
     /// Starts a node with `group_bytes` of memory for the groups of one program.
     pub async fn start_within(memory_bytes: usize, group_bytes: usize) -> Pools {
         let config = NodeConfig { memory_bytes, workers: 2, ..NodeConfig::default() };
-        let node = Node::start_within(config, group_bytes).expect("a node starts");
+        Pools::over(Node::start_within(config, group_bytes).expect("a node starts")).await
+    }
+
+    async fn over(node: Arc<Node>) -> Pools {
         let embedded = EmbeddedPool::over(node.clone(), TenantName::default());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address").to_string();

@@ -1,7 +1,7 @@
 //! Random pieces of tenants, against a model that knows only where each of them lies.
 
 use super::{pool, tenant};
-use crate::{Extent, Lease, PageId, Pool};
+use crate::{Extent, Lease, PageId, Pool, Tenure};
 use farpool_model::ErrorKind;
 use farpool_model::limits::PAGE_BYTES;
 use proptest::prelude::*;
@@ -14,10 +14,14 @@ const TENANTS: usize = 3;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Allocate { tenant: usize, bytes: usize },
+    Allocate { kind: usize, bytes: usize },
     Freeze { which: usize },
     DropExtent { which: usize },
     DropLease { which: usize },
+}
+
+fn tenure(kind: usize) -> Tenure {
+    if kind % 2 == 0 { Tenure::Staying } else { Tenure::Passing }
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -28,7 +32,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => 0..3 * PAGE_BYTES,
     ];
     prop_oneof![
-        6 => (0..TENANTS, bytes).prop_map(|(tenant, bytes)| Step::Allocate { tenant, bytes }),
+        6 => (0..2 * TENANTS, bytes).prop_map(|(kind, bytes)| Step::Allocate { kind, bytes }),
         6 => (0..64usize).prop_map(|which| Step::Freeze { which }),
         1 => (0..64usize).prop_map(|which| Step::DropExtent { which }),
         4 => (0..64usize).prop_map(|which| Step::DropLease { which }),
@@ -38,7 +42,8 @@ fn step() -> impl Strategy<Value = Step> {
 /// A piece in the model.
 struct Live<T> {
     held: T,
-    tenant: usize,
+    /// Twice the tenant's number, and one more for pieces that pass.
+    kind: usize,
     /// Relative to the first piece of all, which begins at the start of the pool.
     place: Range<usize>,
     mark: u8,
@@ -58,17 +63,17 @@ impl World {
     }
 
     fn places(&self) -> impl Iterator<Item = (usize, &Range<usize>)> {
-        let extents = self.extents.iter().map(|live| (live.tenant, &live.place));
-        extents.chain(self.leases.iter().map(|live| (live.tenant, &live.place)))
+        let extents = self.extents.iter().map(|live| (live.kind, &live.place));
+        extents.chain(self.leases.iter().map(|live| (live.kind, &live.place)))
     }
 
-    /// The pages that pieces reach into, with the tenants that own the pieces.
+    /// The pages that pieces reach into, with the kinds of the pieces.
     fn pages(&self) -> BTreeMap<usize, BTreeSet<usize>> {
         let mut pages: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-        for (tenant, place) in self.places() {
+        for (kind, place) in self.places() {
             let of_piece = place.start / PAGE_BYTES..place.end.div_ceil(PAGE_BYTES);
             for page in of_piece {
-                pages.entry(page).or_default().insert(tenant);
+                pages.entry(page).or_default().insert(kind);
             }
         }
         pages
@@ -76,10 +81,10 @@ impl World {
 
     fn apply(&mut self, pool: &Arc<Pool>, step: &Step) {
         match *step {
-            Step::Allocate { tenant: number, bytes } => {
+            Step::Allocate { kind, bytes } => {
                 self.mark = self.mark.wrapping_add(1);
                 let count = self.pages().len();
-                let mut held = match pool.allocate_piece(&tenant(number), bytes) {
+                let mut held = match pool.allocate_piece(&tenant(kind / 2), bytes, tenure(kind)) {
                     Ok(held) => held,
                     Err(error) => {
                         assert_eq!(error.kind, ErrorKind::OverLimit);
@@ -92,14 +97,14 @@ impl World {
                 assert!(start.is_multiple_of(64));
                 held.as_mut_slice().fill(self.mark);
                 let place = start..start + held.len();
-                self.extents.push(Live { held, tenant: number, place, mark: self.mark });
+                self.extents.push(Live { held, kind, place, mark: self.mark });
             }
             Step::Freeze { which } => {
-                let Some(Live { held, tenant, place, mark }) = Self::take(&mut self.extents, which) else {
+                let Some(Live { held, kind, place, mark }) = Self::take(&mut self.extents, which) else {
                     return;
                 };
                 let held = held.freeze(place.len());
-                self.leases.push(Live { held, tenant, place, mark });
+                self.leases.push(Live { held, kind, place, mark });
             }
             Step::DropExtent { which } => drop(Self::take(&mut self.extents, which)),
             Step::DropLease { which } => drop(Self::take(&mut self.leases, which)),
@@ -114,13 +119,14 @@ impl World {
             assert!(live.held.iter().step_by(97).all(|byte| *byte == live.mark));
         }
         let pages = self.pages();
-        assert!(pages.values().all(|tenants| tenants.len() == 1), "a page is of one tenant");
+        assert!(pages.values().all(|kinds| kinds.len() == 1), "a page is of one tenant and one tenure");
         for (name, bytes) in &pool.usage().tenants {
             let number = (0..TENANTS).find(|number| tenant(*number) == *name).unwrap();
-            let own = pages.values().filter(|tenants| tenants.contains(&number)).count();
+            let is_own = |kinds: &&BTreeSet<usize>| kinds.iter().any(|kind| kind / 2 == number);
+            let own = pages.values().filter(is_own).count();
             assert_eq!(*bytes, (own * PAGE_BYTES) as u64, "whole pages are counted, and given back");
         }
-        pages.iter().for_each(|(page, tenants)| self.check_raw(pool, *page, *tenants.first().unwrap()));
+        pages.iter().for_each(|(page, kinds)| self.check_raw(pool, *page, kinds.first().unwrap() / 2));
     }
 
     fn check_raw(&self, pool: &Pool, page: usize, owner: usize) {
@@ -162,7 +168,7 @@ proptest! {
 #[test]
 fn small_pieces_share_pages_and_what_is_free_is_used_again() {
     let pool = pool(4);
-    let piece = |bytes: usize| pool.allocate_piece(&tenant(0), bytes).unwrap().freeze(bytes);
+    let piece = |bytes: usize| pool.allocate_piece(&tenant(0), bytes, Tenure::Staying).unwrap().freeze(bytes);
     let mut pieces: Vec<Lease> = (0..2 * PAGE_BYTES / 1024).map(|_| piece(1000)).collect();
     assert_eq!(pool.bytes_used(), 2 * PAGE_BYTES);
     // Every second piece becomes a gap, which a smaller piece fits and a larger one does not.
@@ -185,10 +191,10 @@ fn small_pieces_share_pages_and_what_is_free_is_used_again() {
 #[test]
 fn a_page_that_went_back_reads_as_zeros_for_the_next_tenant() {
     let pool = pool(1);
-    let mut extent = pool.allocate_piece(&tenant(0), 100).unwrap();
+    let mut extent = pool.allocate_piece(&tenant(0), 100, Tenure::Staying).unwrap();
     extent.as_mut_slice().fill(7);
-    assert_eq!(pool.allocate_piece(&tenant(1), 1).unwrap_err().kind, ErrorKind::OverLimit);
+    assert_eq!(pool.allocate_piece(&tenant(1), 1, Tenure::Staying).unwrap_err().kind, ErrorKind::OverLimit);
     drop(extent);
-    let mut extent = pool.allocate_piece(&tenant(1), PAGE_BYTES).unwrap();
+    let mut extent = pool.allocate_piece(&tenant(1), PAGE_BYTES, Tenure::Staying).unwrap();
     assert!(extent.as_mut_slice().iter().all(|byte| *byte == 0));
 }

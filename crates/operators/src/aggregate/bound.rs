@@ -124,7 +124,7 @@ fn domain_of(key: &Key, intervals: &[Option<(i64, i64)>], groups: &[&RowGroup]) 
     let column = key.compiled.as_column()?;
     let values = |group: &&RowGroup| {
         let chunk = &group.chunks[column];
-        if chunk.null_count() == group.rows { Some(0) } else { chunk.dictionary().map(|d| d.values().len()) }
+        if chunk.null_count() == group.rows { Some(0) } else { chunk.dictionary_len() }
     };
     groups.iter().map(values).sum::<Option<usize>>()?.checked_add(1)
 }
@@ -134,7 +134,7 @@ fn text_bytes(of: &Compiled, groups: &[&RowGroup], distinct: bool) -> Option<usi
     let column = of.as_column()?;
     let bytes = |group: &&RowGroup| {
         let chunk = &group.chunks[column];
-        if distinct && chunk.dictionary().is_some() { chunk.bytes_encoded() } else { chunk.bytes_plain() }
+        if distinct && chunk.dictionary_len().is_some() { chunk.bytes_encoded() } else { chunk.bytes_plain() }
     };
     Some(groups.iter().map(bytes).fold(0, usize::saturating_add))
 }

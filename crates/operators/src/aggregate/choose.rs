@@ -83,6 +83,11 @@ impl FittedAggregation {
         Ok(fused::bind(asked, group)?.map_or_else(Choice::Mixed, Choice::Fused))
     }
 
+    /// Whether the zones way takes `group`, all of whose rows pass.
+    pub(crate) fn is_told_by_zones(&self, group: &RowGroup) -> bool {
+        self.aggregation.paths.fused && zones::known(&self.aggregation, group).is_some()
+    }
+
     /// Returns the way for `group` and the reason for it.
     ///
     /// # Errors

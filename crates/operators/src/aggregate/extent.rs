@@ -21,9 +21,9 @@ pub(super) fn bounds_of(groups: &[&RowGroup], column: usize) -> Option<(i64, i64
         if chunk.null_count() == group.rows {
             continue;
         }
-        let integers = chunk.integers()?;
-        let (min, max) = bounds.unwrap_or((integers.min(), integers.max()));
-        bounds = Some((min.min(integers.min()), max.max(integers.max())));
+        let (least, greatest) = chunk.integer_bounds()?;
+        let (min, max) = bounds.unwrap_or((least, greatest));
+        bounds = Some((min.min(least), max.max(greatest)));
     }
     bounds
 }

@@ -8,7 +8,6 @@ use arrow_schema::DataType;
 use farpool_columns::RowGroup;
 use farpool_model::literal::integer_range;
 use farpool_model::{Result, limits, schema};
-use std::sync::Arc;
 
 /// Least number of rows per dictionary string of a key for the strings to be numbered for the whole table: in
 /// small tables numbering saves too little.
@@ -67,7 +66,7 @@ fn bounds_of_type(data_type: &DataType) -> Option<(i64, i64)> {
 fn dictionaries(groups: &[&RowGroup], column: usize) -> Option<Vec<ArrayRef>> {
     let chunks =
         groups.iter().map(|group| &group.chunks[column]).filter(|chunk| chunk.null_count() < chunk.rows());
-    let values = chunks.map(|chunk| chunk.dictionary().map(|dictionary| Arc::clone(dictionary.values())));
+    let values = chunks.map(|chunk| chunk.dictionary_values());
     let values = values.collect::<Option<Vec<ArrayRef>>>()?;
     let rows: usize = groups.iter().map(|group| group.rows).sum();
     let texts: usize = values.iter().map(|values| values.len()).sum();

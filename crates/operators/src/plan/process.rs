@@ -3,6 +3,7 @@
 use super::operator::{Held, Operator};
 use super::{Plan, State, Verdict};
 use crate::aggregate::{Memo, Passed};
+use crate::lanes::LaneBuffers;
 use crate::pace::{Batches, Pace, Picked, Progress, Unpaced};
 use crate::project::Emit;
 use crate::select::Filter;
@@ -89,6 +90,29 @@ impl Plan {
             bytes_read: self.count_bytes(progress, group, filter, scanned.columns),
             ..Work::of_rows(progress.row - start)
         })
+    }
+
+    /// Whether a row of `group` may pass the filter, found by evaluating that on as many rows as `pace` allows. Only the
+    /// values of the filter's columns are needed.
+    ///
+    /// # Errors
+    /// As [`Plan::process`].
+    pub fn may_pass(&self, group: &RowGroup, pace: &mut dyn Pace) -> Result<bool> {
+        let Some(filter) = &self.filter else { return Ok(true) };
+        let mut progress = Progress::default();
+        if !filter.ask_dictionaries(group, &mut progress.filter, pace)? {
+            return Ok(true);
+        }
+        let bound = filter.bind(group, &progress.filter)?;
+        let mut buffers = LaneBuffers::default();
+        let mut batches =
+            Batches::new(group, Some(&bound), &mut progress.row, pace, self.batch_rows_min(group));
+        while let Some(selection) = batches.next(&mut buffers)? {
+            if selection.count > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(!batches.is_at_end())
     }
 
     /// Like [`Plan::process_part`], except that when the result consists of plain columns and many rows pass,

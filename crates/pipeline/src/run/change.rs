@@ -108,11 +108,12 @@ impl Changing {
         std::mem::take(&mut self.changed.lock())
     }
 
-    /// Encodes the next column of `group`. After the last one returns the new row group: `None` inside if no
-    /// row is left.
+    /// Encodes the next column of `group`, which is `old` with its values in memory. After the last one returns the new row
+    /// group: `None` inside if no row is left.
     fn encode_next(
         &self,
         group: &RowGroup,
+        old: &RowGroup,
         marked: &[u64],
         begun: &mut Begun,
     ) -> Result<Option<Option<RowGroup>>> {
@@ -132,7 +133,7 @@ impl Changing {
             return Ok(None);
         }
         let chunks = std::mem::take(&mut begun.chunks);
-        self.encoder.replace_columns(group, rows, &self.columns, chunks).map(|changed| Some(Some(changed)))
+        self.encoder.replace_columns(old, rows, &self.columns, chunks).map(|changed| Some(Some(changed)))
     }
 }
 
@@ -167,10 +168,10 @@ impl Run {
         &self,
         changing: &Changing,
         mut morsel: Morsel,
+        group: &RowGroup,
         table: &Table,
         pace: &mut StepPace<'_>,
     ) -> Result<Step> {
-        let group = &*table.row_groups[morsel.place];
         let mut begun = morsel.begun.take().unwrap_or_else(|| Box::new(Begun::new(&self.plan)));
         // Each step makes some progress.
         let mut goes_on = begun.state.is_none();
@@ -197,7 +198,9 @@ impl Run {
         let has_marks = marked.iter().any(|word| *word != 0);
         let mut is_over = begun.state.is_none() && !has_marks;
         while begun.state.is_none() && !is_over && goes_on {
-            if let Some(made) = changing.encode_next(group, marked, &mut begun)? {
+            if let Some(made) =
+                changing.encode_next(group, &table.row_groups[morsel.place], marked, &mut begun)?
+            {
                 self.keep_changed(changing, morsel.place, marked, made)?;
                 is_over = true;
             }

@@ -148,7 +148,7 @@ impl Scheduler {
         let id = TaskId(self.queue.lock().new_id());
         let task = Arc::new(ProgramTask::new(run, sink));
         let this = self.this.clone();
-        task.on_stop(Box::new(move || {
+        task.on_change(Box::new(move || {
             if let Some(scheduler) = this.upgrade() {
                 scheduler.wake(id);
             }

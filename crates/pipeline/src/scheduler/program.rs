@@ -35,10 +35,10 @@ impl ProgramTask {
         ProgramTask { run: Mutex::new(Some(run)), sink }
     }
 
-    /// Sets a callback for when the run is stopped.
-    pub fn on_stop(&self, waker: Waker) {
+    /// Sets a callback for when the run is stopped, or has more to do.
+    pub fn on_change(&self, waker: Waker) {
         if let Some(run) = self.run() {
-            run.on_stop(waker);
+            run.on_change(waker);
         }
     }
 
@@ -66,7 +66,7 @@ impl ProgramTask {
 impl Task for ProgramTask {
     fn readiness(&self) -> Readiness {
         match &*self.run.lock() {
-            Some(run) if !run.is_cancelled() => match self.sink.ready() {
+            Some(run) if !run.is_cancelled() => match self.sink.ready() && !run.waits_for_values() {
                 true => Readiness::Ready,
                 false => Readiness::Waiting,
             },
@@ -77,7 +77,10 @@ impl Task for ProgramTask {
     fn step(&self, clock: &dyn Clock) -> Progress {
         let Some(run) = self.run() else { return Progress::Done };
         // The run keeps its own error.
-        self.try_step(&run, clock).unwrap_or(Progress::Done)
+        let progress = self.try_step(&run, clock).unwrap_or(Progress::Done);
+        // A client that does not read may come back late, and others want the memory.
+        run.keep_values(self.sink.ready());
+        progress
     }
 
     fn bytes_read(&self) -> u64 {

@@ -19,6 +19,11 @@ pub trait Background: fmt::Debug + Send + Sync {
     fn write(&self, job: Box<dyn FnOnce() + Send>) {
         job();
     }
+
+    /// Runs `job`, which reads from a disk, beside others. Without threads for that it is run at once.
+    fn read(&self, job: Box<dyn FnOnce() + Send>) {
+        job();
+    }
 }
 
 /// Background work on one table.

@@ -70,9 +70,14 @@ impl Catalog {
                 continue;
             }
             for place in first..end {
-                let old = || Some(base.row_groups[place].clone());
-                if let Some(group) = groups.get(&place).cloned().unwrap_or_else(old) {
-                    builder.add_row_group(group)?;
+                match groups.get(&place) {
+                    Some(None) => {}
+                    Some(Some(group)) => {
+                        let RowGroup { rows, chunks } = &**group;
+                        let group = RowGroup { rows: *rows, chunks: chunks.clone() };
+                        builder.add_row_group(Arc::new(self.with_handles(tenant, group)))?;
+                    }
+                    None => builder.add_row_group(base.row_groups[place].clone())?,
                 }
             }
             if rows > group.rows {
@@ -101,6 +106,8 @@ impl Catalog {
             let decoded = group.chunks.iter().map(|chunk| chunk.bytes_plain()).max().unwrap_or(0);
             memory.try_grow(group.bytes_encoded() + 2 * decoded)?;
         }
-        encoder.without_first(group, rows)
+        // Rare enough to wait for a disk here.
+        let filled = group.read_values()?;
+        encoder.without_first(filled.as_ref().unwrap_or(group), rows)
     }
 }

@@ -363,7 +363,7 @@ impl Load {
 
     fn add_placed(&mut self) -> Result<()> {
         while let Some(group) = self.pieces.take_placed() {
-            let group = Arc::new(group);
+            let group = Arc::new(self.catalog.with_handles(&self.tenant, group));
             self.rows_added += u64_from(group.rows);
             if let Some(outside) = &mut self.outside {
                 outside.try_grow(group.bytes_outside_pool())?;

@@ -7,6 +7,8 @@
 
 use crate::catalog::Catalog;
 use farpool_columns::Chunk;
+use farpool_disk::{Part, Segment, segment_name};
+use farpool_model::{Error, Result};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -33,7 +35,21 @@ enum Place {
 #[derive(Debug)]
 pub(super) struct SegmentFile {
     pub number: u64,
+    pub segment: Segment,
     pub sweep: Arc<Sweep>,
+}
+
+impl SegmentFile {
+    /// The part that has a chunk.
+    ///
+    /// # Errors
+    /// `Corrupt` where there is none.
+    pub fn part(&self, chunk: u64) -> Result<&Part> {
+        let nowhere = || {
+            Error::corrupt(format!("{} has no chunk {chunk}, which a table needs", segment_name(self.number)))
+        };
+        self.segment.part(chunk).ok_or_else(nowhere)
+    }
 }
 
 /// Has segments removed when nothing in memory has its home in them any more.
@@ -88,6 +104,11 @@ impl Home {
         Home::at(chunk.home(), next)
     }
 
+    /// The home of a chunk that has one.
+    pub fn existing(chunk: &Chunk) -> Option<Arc<Home>> {
+        chunk.home().get()?.clone().downcast().ok()
+    }
+
     /// The home that is kept at `slot`, likewise.
     pub fn at(slot: &OnceLock<farpool_columns::Home>, next: &AtomicU64) -> Arc<Home> {
         let home = slot.get_or_init(|| {
@@ -125,6 +146,14 @@ impl Home {
         match &*self.place.lock() {
             Place::Segment(segment) => Some(segment.number),
             Place::Log(record) if *record >= floor => Some(0),
+            Place::Log(_) | Place::Nowhere => None,
+        }
+    }
+
+    /// The segment that the copy is in, if it is in one.
+    pub fn file(&self) -> Option<Arc<SegmentFile>> {
+        match &*self.place.lock() {
+            Place::Segment(file) => Some(file.clone()),
             Place::Log(_) | Place::Nowhere => None,
         }
     }

@@ -5,8 +5,8 @@ use super::{Durable, proto};
 use crate::catalog::tap::Gathered;
 use farpool_columns::{Chunk, RowGroup};
 use farpool_disk::SegmentWriter;
-use farpool_model::Result;
 use farpool_model::cast::u64_from;
+use farpool_model::{Error, Result};
 use prost::Message;
 use std::mem;
 use std::sync::Arc;
@@ -14,14 +14,19 @@ use std::sync::Arc;
 /// Encoded bytes up to which a change lies in its record of the log: below, a file of its own would cost more.
 pub(super) const INLINE_BYTES: usize = 1 << 20;
 
-/// Bytes after which another segment is begun.
+/// Bytes after which another segment is begun, if the pool is large. What a segment has cannot leave memory before it is
+/// complete, so that it is a small part of the pool.
 const SEGMENT_BYTES: u64 = 1 << 30;
+const SEGMENT_BYTES_MIN: u64 = 1 << 20;
+const POOL_PART: u64 = 8;
 
 /// Writes the row groups of a load, or of a change, to segments. Nothing is written as long as they fit a record of the
 /// log.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     durable: Arc<Durable>,
+    /// Bytes after which another segment is begun.
+    segment_bytes: u64,
     waiting: Vec<Arc<RowGroup>>,
     waiting_bytes: usize,
     open: Option<Open>,
@@ -31,12 +36,13 @@ pub(crate) struct Keeper {
 #[derive(Debug)]
 struct Open {
     writer: SegmentWriter,
-    homes: Vec<Arc<Home>>,
+    homes: Vec<(Arc<Home>, Option<Arc<Chunk>>)>,
 }
 
 impl Keeper {
     pub fn new(durable: Arc<Durable>) -> Keeper {
-        Keeper { durable, waiting: Vec::new(), waiting_bytes: 0, open: None }
+        let segment_bytes = SEGMENT_BYTES.min(durable.reads.pool_bytes() / POOL_PART).max(SEGMENT_BYTES_MIN);
+        Keeper { durable, segment_bytes, waiting: Vec::new(), waiting_bytes: 0, open: None }
     }
 
     /// Adds a row group.
@@ -62,15 +68,17 @@ impl Keeper {
     ///
     /// # Errors
     /// Those of the disk.
-    pub fn write(&mut self, chunk: &Chunk) -> Result<()> {
+    pub fn write(&mut self, chunk: &Arc<Chunk>) -> Result<()> {
         let home = Home::of(chunk, &self.durable.next_chunk);
         if home.is_in_segment() {
             return Ok(());
         }
-        chunk.check_intact()?;
-        let image = chunk.to_image();
+        // Values stay in memory as long as they have no home in a segment.
+        let values =
+            chunk.values().ok_or_else(|| Error::internal("values left memory before they were kept"))?;
+        let image = values.to_image()?;
         let (head, bytes) = (image.head.clone(), image.data_bytes());
-        self.put(home, head, bytes, |out| image.write_data(out))
+        self.put(home, chunk.is_handle().then(|| chunk.clone()), (head, bytes), |out| image.write_data(out))
     }
 
     /// Writes the states of a profile, unless they are in a segment already.
@@ -85,7 +93,7 @@ impl Keeper {
         let states = gathered.states();
         let head = proto::Profile { lengths: states.iter().map(|state| u64_from(state.len())).collect() };
         let bytes = states.iter().map(|state| state.len()).sum();
-        self.put(home, head.encode_to_vec(), bytes, |out| {
+        self.put(home, None, (head.encode_to_vec(), bytes), |out| {
             states.iter().for_each(|state| out.extend_from_slice(state));
         })
     }
@@ -93,8 +101,8 @@ impl Keeper {
     fn put(
         &mut self,
         home: Arc<Home>,
-        head: Vec<u8>,
-        bytes: usize,
+        handle: Option<Arc<Chunk>>,
+        (head, bytes): (Vec<u8>, usize),
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<()> {
         let open = match &mut self.open {
@@ -105,8 +113,8 @@ impl Keeper {
             }
         };
         open.writer.add(home.number, head, bytes, write)?;
-        open.homes.push(home);
-        if open.writer.bytes() >= SEGMENT_BYTES { self.finish_segment() } else { Ok(()) }
+        open.homes.push((home, handle));
+        if open.writer.bytes() >= self.segment_bytes { self.finish_segment() } else { Ok(()) }
     }
 
     /// Whether [`Keeper::finish`] has something to do.
@@ -125,9 +133,13 @@ impl Keeper {
     fn finish_segment(&mut self) -> Result<()> {
         let Some(Open { writer, homes }) = self.open.take() else { return Ok(()) };
         let number = writer.number();
-        writer.finish()?;
-        let file = self.durable.add_segment(number);
-        homes.iter().for_each(|home| home.put_in_segment(file.clone()));
+        let file = self.durable.add_segment(number, writer.finish()?);
+        for (home, handle) in homes {
+            home.put_in_segment(file.clone());
+            if let Some(handle) = handle {
+                self.durable.reads.cache.add(&handle, home.number);
+            }
+        }
         Ok(())
     }
 }

@@ -12,27 +12,31 @@
 //! Invariants: what a record refers to was durable before it was appended; a file is removed when no record or manifest
 //! that may be read again needs it for a table that is still there.
 
+mod cache;
 mod checkpoint;
 mod homes;
 mod keeper;
 mod prepare;
 mod proto;
+mod reads;
 mod recovery;
 mod replay;
 mod sources;
 #[cfg(test)]
 mod tests;
+mod warm;
 
 pub(crate) use keeper::Keeper;
 pub(super) use prepare::{Change, Prepared};
 pub use recovery::{Recovery, check_data};
 
-use super::Catalog;
-use farpool_columns::RowGroup;
-use farpool_disk::{Directory, Log, Observer, SegmentWriter, segment_name};
-use farpool_model::{Error, Result, Version};
+use super::{Catalog, merge};
+use farpool_columns::{Chunk, RowGroup};
+use farpool_disk::{Directory, Log, Observer, Segment, SegmentWriter, segment_name};
+use farpool_model::{Error, Result, TenantName, Version};
 use homes::{Home, SegmentFile, Sweep};
 use parking_lot::Mutex;
+use reads::Reads;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -50,12 +54,15 @@ pub(super) struct Durable {
     /// Chunks in records before this one can no longer be read.
     floor: AtomicU64,
     segments: Mutex<BTreeMap<u64, Arc<SegmentFile>>>,
+    reads: Arc<Reads>,
     sweep: Arc<Sweep>,
     /// Held while a checkpoint is made.
     latest: Mutex<Latest>,
     /// Bytes that were written to the log when the latest checkpoint was begun.
     log_bytes: AtomicU64,
     is_checkpoint_wanted: AtomicBool,
+    /// Whether nothing more is to be read that nobody has asked for.
+    is_closed: AtomicBool,
 }
 
 /// The latest checkpoint.
@@ -67,6 +74,10 @@ struct Latest {
 }
 
 impl Durable {
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
     fn floor(&self) -> u64 {
         self.floor.load(Ordering::Relaxed)
     }
@@ -107,8 +118,8 @@ impl Durable {
     }
 
     /// Adds a segment that is durable.
-    fn add_segment(&self, number: u64) -> Arc<SegmentFile> {
-        let file = Arc::new(SegmentFile { number, sweep: self.sweep.clone() });
+    fn add_segment(&self, number: u64, segment: Segment) -> Arc<SegmentFile> {
+        let file = Arc::new(SegmentFile { number, segment, sweep: self.sweep.clone() });
         self.segments.lock().insert(number, file.clone());
         file
     }
@@ -140,6 +151,15 @@ impl Durable {
 }
 
 impl Catalog {
+    /// Returns a row group of `tenant` whose values may leave memory where there is a data directory, if it is large: small
+    /// ones are soon merged.
+    pub(super) fn with_handles(&self, tenant: &TenantName, group: RowGroup) -> RowGroup {
+        let Some(durable) = self.durable.get().filter(|_| merge::is_large(&group)) else { return group };
+        let source = durable.reads.source(tenant);
+        let chunks = group.chunks.into_iter().map(|chunk| Chunk::handle(chunk, &source)).collect();
+        RowGroup { rows: group.rows, chunks }
+    }
+
     /// Blocks until the record `number` is durable and visible.
     pub(super) fn commit(&self, number: u64) -> Result<()> {
         match self.durable.get() {
@@ -173,6 +193,7 @@ impl Catalog {
     /// Those of the disk. What was acknowledged is durable all the same.
     pub fn close(self: &Arc<Self>) -> Result<()> {
         let Some(durable) = self.durable.get() else { return Ok(()) };
+        durable.is_closed.store(true, Ordering::Relaxed);
         let checkpoint = self.checkpoint();
         durable.log.stop();
         durable.log.close()?;

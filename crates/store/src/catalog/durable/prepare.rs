@@ -8,7 +8,7 @@ use bytes::Bytes;
 use farpool_columns::{Chunk, RowGroup, Table, type_to_bytes};
 use farpool_disk::Urgency;
 use farpool_model::cast::{u32_checked, u64_from};
-use farpool_model::{LoadId, Result, TableName, TenantName, Version, View};
+use farpool_model::{Error, LoadId, Result, TableName, TenantName, Version, View};
 use prost::Message;
 use proto::What;
 use std::collections::{HashMap, HashSet};
@@ -178,8 +178,9 @@ fn keep(
         if !seen.insert(home.number) {
             continue;
         }
-        chunk.check_intact()?;
-        let image = chunk.to_image();
+        let values =
+            chunk.values().ok_or_else(|| Error::internal("values left memory before they were kept"))?;
+        let image = values.to_image()?;
         let mut data = Vec::with_capacity(image.data_bytes());
         image.write_data(&mut data);
         let image = proto::Image { number: home.number, head: image.head.into(), data: data.into() };
@@ -257,11 +258,18 @@ pub(super) fn fields(schema: &Schema) -> Vec<Bytes> {
     schema.fields().iter().map(field).collect()
 }
 
-/// Puts the loads that have made `table` into its record.
+/// Puts the loads that have made `table` into its record, and what is known of its values.
 fn made_by(record: &mut proto::Record, loads: &[LoadId], table: &Table) {
     record.loads = loads.iter().flat_map(|load| load.0.to_le_bytes()).collect();
     let Table { rows, bytes_plain, bytes_encoded, .. } = *table;
     (record.rows, record.bytes_plain, record.bytes_encoded) = (rows, bytes_plain, bytes_encoded);
+    record.distinct = distinct(table);
+}
+
+/// For each column one more than the number of its distinct values; 0 where that is not known.
+pub(super) fn distinct(table: &Table) -> Vec<u64> {
+    let counts = table.statistics.iter().map(|column| column.distinct_count);
+    counts.map(|count| count.map_or(0, |count| count.saturating_add(1))).collect()
 }
 
 pub(super) fn encoded(message: &impl Message) -> Bytes {

@@ -28,6 +28,10 @@ pub struct Record {
     pub bytes_plain: u64,
     #[prost(uint64, tag = "7")]
     pub bytes_encoded: u64,
+    /// For each column of a table that the change creates or whose rows it changes, one more than its number of distinct
+    /// values; 0 where that is not known.
+    #[prost(uint64, repeated, tag = "8")]
+    pub distinct: Vec<u64>,
     #[prost(oneof = "What", tags = "10, 11, 12, 13, 14, 15")]
     pub what: Option<What>,
 }
@@ -176,6 +180,9 @@ pub struct Table {
     /// The segment and the number of its profile, and the rows, the first ones, that this is about; nothing without one.
     #[prost(uint64, repeated, tag = "6")]
     pub profile: Vec<u64>,
+    /// As [`Record::distinct`].
+    #[prost(uint64, repeated, tag = "7")]
+    pub distinct: Vec<u64>,
 }
 
 /// The head of a profile.

@@ -2,6 +2,7 @@
 
 use super::checkpoint::{FORMAT, manifest_name, manifest_number};
 use super::homes::{SegmentFile, Sweep};
+use super::reads::Reads;
 use super::replay::{KeptTable, Replay};
 use super::sources::{Read, Sources, Wanted};
 use super::{Durable, Latest, Watch, proto};
@@ -81,8 +82,11 @@ impl Catalog {
             latest: Mutex::new(Latest { manifest, next_record: from }),
             log_bytes: AtomicU64::new(0),
             is_checkpoint_wanted: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
             log,
+            reads: Reads::new(self.pool.clone(), self.background.clone()),
         });
+        self.pool.set_reclaim(durable.reads.reclaim());
         let mut recovery = Recovery {
             node: durable.node,
             records: recovered.records,
@@ -129,6 +133,7 @@ impl Catalog {
                         builder.add_row_group(Arc::new(group))?;
                     }
                 }
+                builder.set_distinct(&kept.distinct);
                 let table = Arc::new(self.holding(tenant, builder.finish()?)?);
                 recovery.tables += 1;
                 recovery.bytes += table.bytes_encoded;
@@ -183,7 +188,7 @@ impl Catalog {
             return Ok(());
         }
         let message = format!(
-            "the tables of the data directory take {} of memory, and the pool has {}",
+            "the small row groups of the data directory take {} of memory, and the pool has {}",
             size_text(bytes),
             size_text(most)
         );

@@ -37,6 +37,8 @@ pub(super) struct KeptTable {
     /// Number of rows.
     rows: u64,
     pub profile: Option<KeptProfile>,
+    /// Number of distinct values of each column; there are as many as columns, or none.
+    pub distinct: Vec<Option<u64>>,
 }
 
 /// Where the profile of the first rows of a table is.
@@ -48,9 +50,17 @@ pub(super) struct KeptProfile {
 }
 
 impl KeptTable {
-    fn new(schema: SchemaRef, version: Version, groups: Vec<KeptGroup>) -> KeptTable {
+    fn new(schema: SchemaRef, version: Version, groups: Vec<KeptGroup>, distinct: &[u64]) -> KeptTable {
         let rows = rows_of(&groups);
-        KeptTable { schema, version, groups, rows, profile: None }
+        let mut table = KeptTable { schema, version, groups, rows, profile: None, distinct: Vec::new() };
+        table.set_distinct(distinct);
+        table
+    }
+
+    /// Sets the numbers of distinct values from those of a record.
+    fn set_distinct(&mut self, distinct: &[u64]) {
+        let are_all = distinct.len() == self.schema.fields().len();
+        self.distinct = distinct.iter().filter(|_| are_all).map(|more| more.checked_sub(1)).collect();
     }
 
     /// Number of row groups, the first ones, that the profile is about.
@@ -92,11 +102,11 @@ impl Replay {
             ..Replay::default()
         };
         for table in &manifest.tables {
-            let proto::Table { tenant, name, version, fields, groups, profile } = decoded(table)?;
+            let proto::Table { tenant, name, version, fields, groups, profile, distinct } = decoded(table)?;
             let (tenant, name) = names(tenant, name)?;
             let schema = schema_of(&fields)?;
             let groups = replay.groups(&groups, schema.fields().len())?;
-            let mut table = KeptTable::new(schema, Version(version), groups);
+            let mut table = KeptTable::new(schema, Version(version), groups, &distinct);
             if let [segment, number, rows] = profile[..] {
                 table.profile = Some(KeptProfile { segment, number, rows });
                 replay.next_chunk = replay.next_chunk.max(number.saturating_add(1));
@@ -152,10 +162,13 @@ impl Replay {
             What::Put(put) => {
                 let schema = schema_of(&put.fields)?;
                 let groups = self.groups(&put.groups, schema.fields().len())?;
-                let table = KeptTable::new(schema, version, groups);
+                let table = KeptTable::new(schema, version, groups, &record.distinct);
                 self.tables.entry(tenant.clone()).or_default().insert(name, table);
             }
-            What::Rows(rows) => self.splice((&tenant, &name), version, &rows.splices)?,
+            What::Rows(rows) => {
+                self.splice((&tenant, &name), version, &rows.splices)?;
+                self.table(&tenant, &name)?.set_distinct(&record.distinct);
+            }
             What::Columns(columns) => self.columns((&tenant, &name), version, columns)?,
             What::Drop(_) => {
                 let tables = self.tables.get_mut(&tenant);
@@ -247,6 +260,9 @@ impl Replay {
             };
             group.chunks = columns.from.iter().map(chunk).collect::<Result<_>>()?;
         }
+        let distinct = std::mem::take(&mut table.distinct);
+        let count = |from: &u32| distinct.get(from.checked_sub(1)? as usize).copied().flatten();
+        table.distinct = columns.from.iter().map(count).collect();
         (table.schema, table.version, table.profile) = (schema, version, None);
         tables.insert(new_name, table);
         Ok(())

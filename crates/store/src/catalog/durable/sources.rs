@@ -9,8 +9,9 @@ use arrow_buffer::Buffer;
 use bytes::Bytes;
 use farpool_columns::{Chunk, Encoder, RowGroup, read_into_pool};
 use farpool_disk::{Directory, Part, Segment, segment_name};
+use farpool_memory::Tenure;
 use farpool_model::cast::{u64_from, usize_saturating};
-use farpool_model::{Error, Result, TableName, TenantName};
+use farpool_model::{Error, Result, TableName, TenantName, limits};
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +22,6 @@ const ALIGNMENT: usize = 64;
 /// Where the chunks of a directory are.
 pub(super) struct Sources {
     pub replay: Replay,
-    pub segments: BTreeMap<u64, Segment>,
     pub files: BTreeMap<u64, Arc<SegmentFile>>,
 }
 
@@ -49,22 +49,21 @@ impl Sources {
         let groups = tables.flat_map(|table| &table.groups);
         let chunks = groups.flat_map(|group| group.chunks.iter().flatten());
         let needed: BTreeSet<u64> = chunks.filter_map(|number| replay.places.get(number)).copied().collect();
-        let mut segments = BTreeMap::new();
+        let mut files = BTreeMap::new();
+        let file = |number, segment| Arc::new(SegmentFile { number, segment, sweep: sweep.clone() });
         for number in needed {
-            segments.insert(number, Segment::open(directory, number)?);
+            files.insert(number, file(number, Segment::open(directory, number)?));
         }
         // A profile can be computed again.
         let tables = replay.tables.values().flat_map(BTreeMap::values);
         for profile in tables.filter_map(|table| table.profile) {
-            if !segments.contains_key(&profile.segment)
-                && let Ok(open) = Segment::open(directory, profile.segment)
+            if !files.contains_key(&profile.segment)
+                && let Ok(segment) = Segment::open(directory, profile.segment)
             {
-                segments.insert(profile.segment, open);
+                files.insert(profile.segment, file(profile.segment, segment));
             }
         }
-        let file = |number: &u64| (*number, Arc::new(SegmentFile { number: *number, sweep: sweep.clone() }));
-        let files = segments.keys().map(file).collect();
-        Ok(Sources { replay, segments, files })
+        Ok(Sources { replay, files })
     }
 
     /// All row groups, in the order of the tables.
@@ -96,10 +95,10 @@ impl Sources {
         table: &KeptTable,
     ) -> Option<Arc<Gathered>> {
         let KeptProfile { segment, number, .. } = table.profile?;
-        let (open, file) = (self.segments.get(&segment)?, self.files.get(&segment)?);
-        let part = open.part(number)?;
+        let file = self.files.get(&segment)?;
+        let part = file.part(number).ok()?;
         let mut data = vec![0; usize_saturating(part.bytes)];
-        open.read(part, &mut data).ok()?;
+        file.segment.read(part, &mut data).ok()?;
         let mut data = Bytes::from(data);
         let lengths = proto::Profile::decode(&part.head[..]).ok()?.lengths;
         let mut state =
@@ -113,14 +112,10 @@ impl Sources {
 
     pub fn find(&self, number: u64) -> Result<Source<'_>> {
         if let Some(segment) = self.replay.places.get(&number) {
-            let part = self.segments.get(segment).and_then(|open| Some((open, open.part(number)?)));
-            let (open, part) = part.ok_or_else(|| {
-                Error::corrupt(format!(
-                    "{} has no chunk {number}, which a table needs",
-                    segment_name(*segment)
-                ))
-            })?;
-            return Ok(Source::Segment(open, part, &self.files[segment]));
+            let file = self.files.get(segment);
+            let file =
+                file.ok_or_else(|| Error::internal(format!("{} is not open", segment_name(*segment))))?;
+            return Ok(Source::Segment(file, file.part(number)?));
         }
         match self.replay.images.get(&number) {
             Some((record, image)) => Ok(Source::Log(*record, image)),
@@ -128,8 +123,11 @@ impl Sources {
         }
     }
 
-    /// Bytes of a row group in the pool.
+    /// Bytes that a row group takes in the pool at once.
     pub fn data_bytes(&self, group: &KeptGroup) -> u64 {
+        if group.rows as usize >= limits::LARGE_GROUP_ROWS {
+            return 0;
+        }
         let chunks = group.chunks.iter().flatten();
         chunks.filter_map(|number| self.find(*number).ok()).map(|source| u64_from(source.bytes())).sum()
     }
@@ -144,7 +142,7 @@ impl Sources {
         for groups in wanted.groups.chunks(1) {
             let one = Wanted { groups, first_row, ..*wanted };
             for group in groups {
-                read.push(self.read_group(catalog, &one, group)?);
+                read.push(self.read_group(catalog, durable, &one, group)?);
                 first_row += u64::from(group.rows);
             }
         }
@@ -180,30 +178,58 @@ impl Sources {
         Ok(joined)
     }
 
-    /// Reads a row group into the pool.
-    pub fn read_group(&self, catalog: &Catalog, wanted: &Wanted<'_>, group: &KeptGroup) -> Result<Read> {
+    /// Reads a row group into the pool; of a large one in a segment, only what is not in the values.
+    pub fn read_group(
+        &self,
+        catalog: &Catalog,
+        durable: &Durable,
+        wanted: &Wanted<'_>,
+        group: &KeptGroup,
+    ) -> Result<Read> {
         let find = |number: &Option<u64>| number.map(|number| Ok((number, self.find(number)?))).transpose();
         let sources = group.chunks.iter().map(find).collect::<Result<Vec<_>>>()?;
-        let bytes =
-            |source: &Option<(u64, Source<'_>)>| source.as_ref().map_or(0, |(_, source)| source.bytes());
+        let handles = durable.reads.source(wanted.tenant);
+        let absent = |source: &Option<(u64, Source<'_>)>| match source {
+            Some((_, source @ Source::Segment(..))) => Chunk::absent(source.head(), &handles),
+            _ => Ok(None),
+        };
+        let mut absent = sources.iter().map(absent).collect::<Result<Vec<_>>>()?;
+        let bytes_plain: usize = absent.iter().flatten().map(Chunk::bytes_plain).sum();
+        let is_large =
+            group.rows as usize >= limits::LARGE_GROUP_ROWS || bytes_plain >= limits::LARGE_GROUP_BYTES;
+        if !is_large {
+            absent.fill_with(|| None);
+        }
+        let sources: Vec<_> = sources.into_iter().zip(absent).collect();
+        let bytes = |(source, absent): &(Option<(u64, Source<'_>)>, Option<Chunk>)| match (source, absent) {
+            (Some((_, source)), None) => source.bytes(),
+            _ => 0,
+        };
         let total = sources.iter().map(bytes).sum();
         let fill = |mut memory: &mut [u8]| {
             let mut damages = Vec::with_capacity(sources.len());
             for found in &sources {
                 let (data, rest) = memory.split_at_mut(bytes(found));
                 memory = rest;
-                damages.push(found.as_ref().and_then(|(_, source)| source.read(data).err()));
+                let read = |(_, source): &(u64, Source<'_>)| source.read(data).err();
+                damages.push(found.0.as_ref().filter(|_| found.1.is_none()).and_then(read));
             }
             Ok(damages)
         };
-        let (data, damages) = read_into_pool(&catalog.pool, wanted.tenant, total, fill)?;
+        let (data, damages) = read_into_pool(&catalog.pool, wanted.tenant, total, Tenure::Staying, fill)?;
         let encoder = wanted.encoder(catalog);
         let (mut chunks, mut damaged, mut at) = (Vec::with_capacity(sources.len()), Vec::new(), 0);
-        for (column, (found, damage)) in sources.iter().zip(damages).enumerate() {
+        for (column, ((found, absent), damage)) in sources.into_iter().zip(damages).enumerate() {
             let Some((number, source)) = found else {
                 chunks.push(Arc::new(encoder.nulls_of(column, group.rows as usize)?));
                 continue;
             };
+            if let Some(handle) = absent {
+                let handle = wanted.fitting(column, group, handle)?;
+                source.give_home(&handle, number);
+                chunks.push(Arc::new(handle));
+                continue;
+            }
             let data = data.slice_with_length(at, source.bytes());
             at += source.bytes();
             let chunk = match damage {
@@ -220,8 +246,9 @@ impl Sources {
                     Chunk::from_head(source.head(), damage)?
                 }
             };
-            source.give_home(&chunk, *number);
-            chunks.push(Arc::new(chunk));
+            let chunk = if is_large { Chunk::handle(Arc::new(chunk), &handles) } else { Arc::new(chunk) };
+            source.give_home(&chunk, number);
+            chunks.push(chunk);
         }
         Ok((RowGroup { rows: group.rows as usize, chunks }, damaged))
     }
@@ -240,7 +267,7 @@ fn joined(groups: &[KeptGroup]) -> usize {
 /// Where a chunk is.
 pub(super) enum Source<'a> {
     Log(u64, &'a proto::Image),
-    Segment(&'a Segment, &'a Part, &'a Arc<SegmentFile>),
+    Segment(&'a Arc<SegmentFile>, &'a Part),
 }
 
 impl Source<'_> {
@@ -248,7 +275,7 @@ impl Source<'_> {
     pub fn bytes(&self) -> usize {
         let bytes = match self {
             Source::Log(_, image) => image.data.len(),
-            Source::Segment(_, part, _) => usize_saturating(part.bytes),
+            Source::Segment(_, part) => usize_saturating(part.bytes),
         };
         bytes.next_multiple_of(ALIGNMENT)
     }
@@ -256,7 +283,7 @@ impl Source<'_> {
     pub fn head(&self) -> &[u8] {
         match self {
             Source::Log(_, image) => &image.head,
-            Source::Segment(_, part, _) => &part.head,
+            Source::Segment(_, part) => &part.head,
         }
     }
 
@@ -269,10 +296,10 @@ impl Source<'_> {
                 rest.fill(0);
                 Ok(())
             }
-            Source::Segment(segment, part, _) => {
+            Source::Segment(file, part) => {
                 let (data, rest) = memory.split_at_mut(usize_saturating(part.bytes));
                 rest.fill(0);
-                segment.read(part, data)
+                file.segment.read(part, data)
             }
         }
     }
@@ -280,7 +307,7 @@ impl Source<'_> {
     pub fn give_home(&self, chunk: &Chunk, number: u64) {
         match self {
             Source::Log(record, _) => Home::found(chunk.home(), number, None, *record),
-            Source::Segment(_, _, file) => Home::found(chunk.home(), number, Some(Arc::clone(file)), 0),
+            Source::Segment(file, _) => Home::found(chunk.home(), number, Some(Arc::clone(file)), 0),
         }
     }
 }
@@ -292,7 +319,11 @@ impl Wanted<'_> {
 
     /// Reads the chunk of a column.
     pub fn chunk(&self, column: usize, group: &KeptGroup, head: &[u8], data: &Buffer) -> Result<Chunk> {
-        let chunk = Chunk::from_image(head, data)?;
+        self.fitting(column, group, Chunk::from_image(head, data)?)
+    }
+
+    /// Checks that a chunk is of a column of the table, and of a row group.
+    fn fitting(&self, column: usize, group: &KeptGroup, chunk: Chunk) -> Result<Chunk> {
         let is_of_column = chunk.data_type() == self.table.schema.field(column).data_type();
         match is_of_column && chunk.rows() == group.rows as usize {
             true => Ok(chunk),

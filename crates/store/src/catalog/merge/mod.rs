@@ -188,7 +188,7 @@ impl Merging {
 
     fn has_room(&self, catalog: &Catalog) -> bool {
         let wanted = self.room_wanted.load(Ordering::Relaxed);
-        wanted == 0 || catalog.pool.bytes_free(&self.tenant) >= wanted
+        wanted == 0 || catalog.pool.reclaims() || catalog.pool.bytes_free(&self.tenant) >= wanted
     }
 
     /// Records that a merge found the pool full: the next waits until one more page is free.
@@ -238,7 +238,8 @@ impl Job {
     /// table first.
     fn finish(self, catalog: &Catalog, merging: &Merging) -> Result<()> {
         let rows = self.groups.iter().map(|group| group.rows).sum();
-        let merged = Arc::new(self.encoder.place(rows, self.chunks)?);
+        let merged = self.encoder.place(rows, self.chunks)?;
+        let merged = Arc::new(catalog.with_handles(&merging.tenant, merged));
         if let Some(durable) = catalog.durable.get() {
             durable.merged(&merged, &self.groups);
         }
@@ -253,6 +254,11 @@ impl Job {
             }
         }
     }
+}
+
+/// Whether a row group is so large that it is not merged any more.
+pub(super) fn is_large(group: &RowGroup) -> bool {
+    Size::of(group).is_large()
 }
 
 /// Sizes of the row groups that may still be merged.

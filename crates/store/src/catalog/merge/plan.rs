@@ -24,7 +24,7 @@ impl Size {
         Size { rows: group.rows, bytes_plain: group.bytes_plain() }
     }
 
-    fn is_large(&self) -> bool {
+    pub fn is_large(&self) -> bool {
         self.rows >= LARGE_GROUP_ROWS || self.bytes_plain >= LARGE_GROUP_BYTES
     }
 }

@@ -10,6 +10,7 @@
 //! ever.
 
 use super::memory::PartMemory;
+use super::part::Wake;
 use super::work::{Done, Stage, Waiter, Work, Worker};
 use super::{Gathered, Outcome, Tap, defect};
 use crate::catalog::{Background, Chore};
@@ -248,7 +249,13 @@ impl Gathering {
     pub(super) fn work_on(self: &Arc<Self>, worker: Worker, go_on: &dyn Fn() -> bool) -> bool {
         let Some(step) = self.work.lock().take(worker) else { return false };
         let go_on = || go_on() && !self.abandoned.load(Ordering::Relaxed);
-        let done = catch_unwind(AssertUnwindSafe(|| step.run(&self.schema, &go_on)));
+        let weak = Arc::downgrade(self);
+        let wake: Wake = Arc::new(move || {
+            if let Some(gathering) = weak.upgrade() {
+                gathering.announce();
+            }
+        });
+        let done = catch_unwind(AssertUnwindSafe(|| step.run(&self.schema, &go_on, &wake)));
         self.done(done.unwrap_or_else(|_| Err(defect())).unwrap_or_else(Done::Failed));
         true
     }

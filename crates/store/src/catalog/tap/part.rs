@@ -3,11 +3,15 @@
 use super::memory::{self, Held};
 use super::observe;
 use arrow_schema::SchemaRef;
-use farpool_columns::RowGroup;
+use farpool_columns::{Kept, Reader, RowGroup};
 use farpool_model::Result;
 use farpool_model::cast::u64_from;
 use farpool_statistics::Profile;
+use parking_lot::Mutex;
 use std::sync::Arc;
+
+/// Is called when values have come into memory.
+pub(super) type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// A partial profile and the row group being added to it.
 #[derive(Debug)]
@@ -16,6 +20,9 @@ pub(super) struct Part {
     profile: Option<Box<Profile>>,
     /// The row group being added.
     group: Option<Arc<RowGroup>>,
+    /// The same with its values in memory.
+    filled: Option<Arc<RowGroup>>,
+    reading: Reading,
     /// Columns of the row group that have been added, and rows that have been added to the moments.
     columns_done: usize,
     rows_done: usize,
@@ -25,7 +32,8 @@ pub(super) struct Part {
 impl Part {
     /// Creates a part that begins with `group` and owns the reservation `held`.
     pub fn new(group: Arc<RowGroup>, held: Held) -> Part {
-        Part { profile: None, group: Some(group), columns_done: 0, rows_done: 0, held }
+        let (filled, reading) = (None, Reading::default());
+        Part { profile: None, group: Some(group), filled, reading, columns_done: 0, rows_done: 0, held }
     }
 
     /// The memory that the part holds.
@@ -36,6 +44,11 @@ impl Part {
     /// Whether a row group has been begun and not finished.
     pub fn is_unfinished(&self) -> bool {
         self.group.is_some()
+    }
+
+    /// Whether a row group has been begun and can be gone on with: its values are not being read.
+    pub fn is_ready(&self) -> bool {
+        self.is_unfinished() && !self.reading.is_under_way()
     }
 
     /// Begins another row group, with `more` memory; the one before must be finished.
@@ -53,9 +66,10 @@ impl Part {
     }
 
     /// Adds one column after the other, and then the moments, until `go_on` returns false; at least one step.
-    /// Returns the rows of the row group once it is finished, 0 before that.
-    pub fn run(&mut self, schema: &SchemaRef, go_on: &dyn Fn() -> bool) -> Result<u64> {
-        let Some(group) = self.group.clone() else { return Ok(0) };
+    /// Returns the rows of the row group once it is finished, 0 before that. Where values are not in memory they are read,
+    /// and `wake` is called when they have come.
+    pub fn run(&mut self, schema: &SchemaRef, go_on: &dyn Fn() -> bool, wake: &Wake) -> Result<u64> {
+        let Some(group) = self.with_values(wake)? else { return Ok(0) };
         let profile = match &mut self.profile {
             Some(profile) => profile,
             none => none.insert(Box::new(Profile::new(schema)?)),
@@ -68,7 +82,7 @@ impl Part {
                 self.rows_done = observe::numbers(profile, &group, self.rows_done)?;
             }
             if self.columns_done == group.chunks.len() && self.rows_done == group.rows {
-                self.group = None;
+                (self.group, self.filled) = (None, None);
                 memory::settle(&mut self.held, profile);
                 return Ok(u64_from(group.rows));
             }
@@ -76,5 +90,77 @@ impl Part {
                 return Ok(0);
             }
         }
+    }
+
+    /// The row group with its values in memory; `None` where they are not.
+    fn with_values(&mut self, wake: &Wake) -> Result<Option<Arc<RowGroup>>> {
+        let Some(group) = &self.group else { return Ok(None) };
+        if let Some(filled) = &self.filled {
+            return Ok(Some(filled.clone()));
+        }
+        let kept = self.reading.take()?;
+        let filled = match group.with_values(0..group.chunks.len()) {
+            Ok(filled) => filled.map_or_else(|| group.clone(), Arc::new),
+            Err(absent) => {
+                farpool_columns::fetch(absent, self.reading.begin(wake));
+                return Ok(None);
+            }
+        };
+        drop(kept);
+        self.filled = Some(filled.clone());
+        Ok(Some(filled))
+    }
+}
+
+/// Values that are being read for a part.
+#[derive(Clone, Debug, Default)]
+struct Reading(Arc<Mutex<Stage>>);
+
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Nothing,
+    UnderWay,
+    Arrived(Result<Kept>),
+}
+
+impl Reading {
+    fn is_under_way(&self) -> bool {
+        matches!(*self.0.lock(), Stage::UnderWay)
+    }
+
+    fn begin(&self, wake: &Wake) -> Box<dyn Reader> {
+        *self.0.lock() = Stage::UnderWay;
+        Box::new(PartReader { reading: self.clone(), wake: wake.clone() })
+    }
+
+    /// Takes what keeps the values that have arrived in memory.
+    fn take(&self) -> Result<Option<Kept>> {
+        match std::mem::take(&mut *self.0.lock()) {
+            Stage::Arrived(outcome) => outcome.map(Some),
+            Stage::Nothing | Stage::UnderWay => Ok(None),
+        }
+    }
+}
+
+/// Tells a part that its values have come.
+struct PartReader {
+    reading: Reading,
+    wake: Wake,
+}
+
+impl Reader for PartReader {
+    fn is_waiting(&self) -> bool {
+        // A part that is gone has no other reference left.
+        Arc::strong_count(&self.reading.0) > 1
+    }
+
+    fn is_urgent(&self) -> bool {
+        true
+    }
+
+    fn arrived(self: Box<Self>, outcome: Result<Kept>) {
+        *self.reading.0.lock() = Stage::Arrived(outcome);
+        (self.wake)();
     }
 }

@@ -2,7 +2,7 @@
 //! gathering.
 
 use super::memory::{Held, PartMemory};
-use super::part::Part;
+use super::part::{Part, Wake};
 use super::settling::Settling;
 use super::{Gathered, Gathering, Outcome, Tap};
 use arrow_schema::SchemaRef;
@@ -109,10 +109,10 @@ pub(super) enum Worker {
 
 impl Step {
     /// Works until `go_on` returns false, and on one column at least.
-    pub fn run(self, schema: &SchemaRef, go_on: &dyn Fn() -> bool) -> Result<Done> {
+    pub fn run(self, schema: &SchemaRef, go_on: &dyn Fn() -> bool, wake: &Wake) -> Result<Done> {
         match self {
             Step::Observe(mut part) => {
-                let rows = part.run(schema, go_on)?;
+                let rows = part.run(schema, go_on, wake)?;
                 Ok(Done::Observed(part, rows))
             }
             Step::Combine { parts, held, base, encoder, .. } => {
@@ -169,8 +169,18 @@ impl Work {
 
     fn has_group(&self, may_reserve: bool) -> bool {
         let parts_max = if self.parts_refused { 1 } else { limits::PROFILE_PARTS_MAX };
-        let may_begin = !self.idle.is_empty() || self.busy < parts_max;
-        self.idle.iter().any(Part::is_unfinished) || !self.waiting.is_empty() && may_begin && may_reserve
+        let may_begin = self.free_part().is_some() || self.parts_at_work() < parts_max;
+        self.idle.iter().any(Part::is_ready) || !self.waiting.is_empty() && may_begin && may_reserve
+    }
+
+    /// The place of a part that has no row group.
+    fn free_part(&self) -> Option<usize> {
+        self.idle.iter().rposition(|part| !part.is_unfinished())
+    }
+
+    /// Number of parts that a worker holds or whose values are being read.
+    fn parts_at_work(&self) -> usize {
+        self.busy + self.idle.iter().filter(|part| part.is_unfinished() && !part.is_ready()).count()
     }
 
     fn is_observed(&self) -> bool {
@@ -216,13 +226,14 @@ impl Work {
     }
 
     fn take_part(&mut self) -> Option<Part> {
-        if let Some(unfinished) = self.idle.iter().position(Part::is_unfinished) {
-            return Some(self.idle.swap_remove(unfinished));
+        if let Some(ready) = self.idle.iter().position(Part::is_ready) {
+            return Some(self.idle.swap_remove(ready));
         }
+        let (free, at_work) = (self.free_part(), self.parts_at_work());
         let group = self.waiting.front()?;
-        let more = match self.idle.last() {
+        let more = match free.and_then(|free| self.idle.get(free)) {
             Some(part) => self.memory.for_group(group, part.held()),
-            None if self.busy == 0 => self.memory.for_group(group, &None),
+            None if at_work == 0 => self.memory.for_group(group, &None),
             None => {
                 let held = self.memory.for_further_part(group);
                 self.parts_refused = held.is_none();
@@ -230,7 +241,7 @@ impl Work {
             }
         }?;
         let group = self.waiting.pop_front()?;
-        Some(match self.idle.pop() {
+        Some(match free.map(|free| self.idle.swap_remove(free)) {
             Some(mut part) => {
                 part.begin(group, more);
                 part

@@ -1,0 +1,39 @@
+//! The suite as data: `bench/definitions/larger.toml`, which explains the fields.
+
+use crate::places;
+use anyhow::Result;
+use serde::Deserialize;
+
+/// The suite.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    pub scale: f64,
+    pub limits_mib: Vec<u64>,
+    pub runs: usize,
+    pub threads: usize,
+    pub queries: Vec<usize>,
+    pub bytes_of_duckdb: f64,
+    pub reading: f64,
+    pub quick: Quick,
+}
+
+/// What `--quick` changes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quick {
+    scale: f64,
+    limits_mib: Vec<u64>,
+}
+
+impl Definition {
+    /// Reads the definition.
+    pub fn read(is_quick: bool) -> Result<Definition> {
+        let mut definition: Definition = places::definition("larger")?;
+        if is_quick {
+            definition.scale = definition.quick.scale;
+            definition.limits_mib.clone_from(&definition.quick.limits_mib);
+        }
+        Ok(definition)
+    }
+}

@@ -1,0 +1,260 @@
+//! Loads each side's data once, and runs the queries within each limit.
+
+use super::cgroup::Cgroup;
+use super::definition::Definition;
+use crate::answers::Answer;
+use crate::machine::{self, Machine};
+use crate::rival::{Rival, RivalDefinition, Statement};
+use crate::tpch::{data, measure::compare};
+use crate::{places, stats, text};
+use anyhow::{Context, Result, anyhow, bail};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+/// Memory of the pool where nothing is limited, in MiB.
+const UNLIMITED_MIB: u64 = 12 << 10;
+
+/// Results of the suite.
+#[derive(Debug, Serialize)]
+pub struct Results {
+    pub suite: String,
+    pub date: String,
+    pub machine: Machine,
+    pub scale: f64,
+    pub runs: usize,
+    pub threads: usize,
+    /// GB/s that the disk gives to reads past the system's cache, of the data directory's own files.
+    pub disk_gb_s: f64,
+    /// Bytes of the files of each side.
+    pub bytes_farpool: u64,
+    pub bytes_duckdb: Option<u64>,
+    /// What a goal is; see the definition.
+    pub bytes_goal: f64,
+    pub reading_goal: f64,
+    pub limits: Vec<LimitResult>,
+    pub notes: Vec<String>,
+}
+
+/// The queries within one limit.
+#[derive(Debug, Serialize)]
+pub struct LimitResult {
+    pub mib: u64,
+    pub queries: Vec<QueryResult>,
+}
+
+/// One query.
+#[derive(Debug, Serialize)]
+pub struct QueryResult {
+    pub query: usize,
+    /// Milliseconds with everything in memory.
+    pub in_memory_ms: f64,
+    pub farpool: Option<Sample>,
+    pub duckdb: Option<Sample>,
+}
+
+/// A side's median run.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Sample {
+    pub ms: f64,
+    /// Bytes that the process read from the disk, of the last run.
+    pub bytes_read: u64,
+}
+
+/// A side of the comparison.
+#[derive(Clone, Copy, PartialEq)]
+enum Name {
+    Farpool,
+    Duckdb,
+}
+
+/// Runs the whole suite.
+pub fn run(definition: &Definition) -> Result<Results> {
+    let folder = data::folder(definition.scale)?;
+    let kept = places::cache()?.join("larger").join(places::scale_name(definition.scale));
+    std::fs::create_dir_all(&kept)?;
+    let mut notes = Vec::new();
+    let stores = [(Name::Farpool, kept.join("farpool")), (Name::Duckdb, kept.join("duckdb"))];
+    let mut sides = Vec::new();
+    for (name, place) in stores {
+        match fill(name, &place, &folder, definition) {
+            Ok(()) => sides.push((name, place)),
+            Err(error) if name == Name::Duckdb => {
+                notes.push(format!("nothing is compared with DuckDB: {error:#}"))
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let mut answers: Vec<Option<(Name, Answer)>> = definition.queries.iter().map(|_| None).collect();
+    let (_, farpool) = sides.first().context("there are no sides")?;
+    let in_memory = queries(Name::Farpool, farpool, None, definition, &mut answers, &mut notes)?;
+    let mut limits = Vec::new();
+    for &mib in &definition.limits_mib {
+        let mut of_sides = Vec::new();
+        for (name, place) in &sides {
+            of_sides.push((*name, queries(*name, place, Some(mib), definition, &mut answers, &mut notes)?));
+        }
+        let of = |name: Name, at: usize| {
+            of_sides.iter().find(|(side, _)| *side == name).and_then(|(_, samples)| samples[at])
+        };
+        let queries = definition.queries.iter().enumerate().map(|(at, query)| QueryResult {
+            query: *query,
+            in_memory_ms: in_memory[at].map_or(f64::NAN, |sample| sample.ms),
+            farpool: of(Name::Farpool, at),
+            duckdb: of(Name::Duckdb, at),
+        });
+        limits.push(LimitResult { mib, queries: queries.collect() });
+    }
+    let bytes =
+        |name: Name| sides.iter().find(|(side, _)| *side == name).map(|(_, place)| bytes_below(place));
+    Ok(Results {
+        suite: "larger".to_string(),
+        date: machine::today(),
+        machine: machine::machine(),
+        scale: definition.scale,
+        runs: definition.runs,
+        threads: definition.threads,
+        disk_gb_s: disk_gb_s(farpool)?,
+        bytes_farpool: bytes(Name::Farpool).unwrap_or(0),
+        bytes_duckdb: bytes(Name::Duckdb),
+        bytes_goal: definition.bytes_of_duckdb,
+        reading_goal: definition.reading,
+        limits,
+        notes,
+    })
+}
+
+/// Starts a side within a limit, in MiB.
+fn start(name: Name, place: &Path, cgroup: Option<&Cgroup>, mib: u64, threads: usize) -> Result<Rival> {
+    let (program, arguments, environment): (OsString, Vec<OsString>, Vec<(&str, OsString)>) = match name {
+        Name::Farpool => {
+            let (pool, work) = ((mib / 2).to_string(), (mib / 4).to_string());
+            let data: OsString = place.into();
+            let arguments = ["driver".into(), "--data".into(), data, "--pool-mib".into(), pool.into()];
+            let mut arguments = arguments.to_vec();
+            arguments.extend(["--work-mib".into(), OsString::from(work)]);
+            (std::env::current_exe()?.into(), arguments, Vec::new())
+        }
+        Name::Duckdb => {
+            let (program, driver) = RivalDefinition::named("duckdb")?.command()?;
+            let limit = format!("{}MiB", mib / 4 * 3);
+            let environment = vec![("DUCKDB_FILE", place.into()), ("DUCKDB_MEMORY", OsString::from(limit))];
+            (
+                program.into(),
+                std::iter::once("-B".into()).chain(driver.map(Into::into)).collect(),
+                environment,
+            )
+        }
+    };
+    let (program, mut before) = match cgroup {
+        Some(cgroup) => cgroup.wrap(&program),
+        None => (program, Vec::new()),
+    };
+    before.extend(arguments);
+    let mut command = Command::new(program);
+    command.args(before).envs(environment);
+    Rival::run_by(RivalDefinition::named("duckdb")?, command, threads)
+}
+
+/// Loads the tables of a side, unless an earlier run has.
+fn fill(name: Name, place: &PathBuf, folder: &Path, definition: &Definition) -> Result<()> {
+    let complete = place.with_extension("complete");
+    if complete.exists() {
+        return Ok(());
+    }
+    text::progress("loading ");
+    if place.is_dir() {
+        std::fs::remove_dir_all(place)?;
+    } else if place.exists() {
+        std::fs::remove_file(place)?;
+    }
+    let mut side = start(name, place, None, UNLIMITED_MIB, definition.threads)?;
+    for table in data::TABLES {
+        side.load(table, &folder.join(format!("{table}.parquet")))?;
+    }
+    side.end()?;
+    Ok(std::fs::write(complete, "")?)
+}
+
+/// Runs the queries on one side; a query that fails on it has no sample.
+fn queries(
+    name: Name,
+    place: &Path,
+    mib: Option<u64>,
+    definition: &Definition,
+    answers: &mut [Option<(Name, Answer)>],
+    notes: &mut Vec<String>,
+) -> Result<Vec<Option<Sample>>> {
+    let label = if name == Name::Farpool { "farpool" } else { "duckdb" };
+    let cgroup = mib.map(|mib| Cgroup::new(label, mib)).transpose()?;
+    let open = || start(name, place, cgroup.as_ref(), mib.unwrap_or(UNLIMITED_MIB), definition.threads);
+    let mut side = open()?;
+    let mut samples = Vec::new();
+    for (&number, expected) in definition.queries.iter().zip(answers) {
+        let within = mib.map_or(String::new(), |mib| format!(" within {mib} MiB"));
+        text::progress(&format!("{label}{within}, q{number:02} "));
+        let sql = places::query(number)?;
+        match query(&mut side, &sql, definition.runs) {
+            Ok((sample, answer)) => {
+                match expected {
+                    Some((_, expected)) => compare("the first side", expected, label, &answer, &sql)?,
+                    None => *expected = Some((name, answer)),
+                }
+                samples.push(Some(sample));
+            }
+            Err(error) => {
+                notes.push(format!("{label}{within} without a time in q{number:02}: {error:#}"));
+                samples.push(None);
+                drop(side);
+                side = open()?;
+            }
+        }
+    }
+    text::progress("");
+    side.end()?;
+    Ok(samples)
+}
+
+fn query(side: &mut Rival, sql: &str, runs: usize) -> Result<(Sample, Answer)> {
+    let statement = Statement { text: sql, table: "", columns: &[], clients: 1 };
+    let (mut times, mut bytes_read) = (Vec::new(), 0);
+    let (_, answer) = side.run_for_answer(&statement)?;
+    for _ in 0..runs {
+        let before = bytes_read_by(side.process_id())?;
+        times.push(side.run_for_answer(&statement)?.0);
+        bytes_read = bytes_read_by(side.process_id())? - before;
+    }
+    Ok((Sample { ms: stats::median(&times), bytes_read }, answer))
+}
+
+/// Bytes that a process has had the disk read.
+fn bytes_read_by(process: u32) -> Result<u64> {
+    let file = format!("/proc/{process}/io");
+    let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));
+    line.and_then(|bytes| bytes.parse().ok()).ok_or_else(|| anyhow!("{file} does not tell bytes read"))
+}
+
+fn bytes_below(place: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(place) else {
+        return std::fs::metadata(place).map_or(0, |file| file.len());
+    };
+    entries.flatten().map(|entry| bytes_below(&entry.path())).sum()
+}
+
+/// Reads the largest file of a folder past the system's cache.
+fn disk_gb_s(folder: &Path) -> Result<f64> {
+    let files = std::fs::read_dir(folder)?.flatten().map(|entry| entry.path());
+    let largest = files.max_by_key(|file| bytes_below(file)).context("a data directory without files")?;
+    let bytes = bytes_below(&largest);
+    let start = Instant::now();
+    let from = format!("if={}", largest.display());
+    let read =
+        Command::new("dd").args([&from, "of=/dev/null", "bs=4M", "iflag=direct", "status=none"]).status()?;
+    if !read.success() {
+        bail!("dd cannot read {}", largest.display());
+    }
+    Ok(bytes as f64 / start.elapsed().as_secs_f64() / 1e9)
+}

@@ -1,0 +1,42 @@
+//! The suite `larger`: TPC-H with less memory than the tables take, in a memory cgroup, beside DuckDB.
+
+mod cgroup;
+mod definition;
+mod measure;
+mod report;
+pub mod side;
+
+use crate::suite;
+use anyhow::Result;
+use definition::Definition;
+
+/// What can be chosen.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: suite::Options,
+    /// Another scale factor than the suite's.
+    #[arg(long)]
+    scale: Option<f64>,
+    /// Other limits of the cgroups, in MiB.
+    #[arg(long, value_delimiter = ',', value_name = "MIB")]
+    limits: Option<Vec<u64>>,
+    /// Only these queries.
+    #[arg(long, value_delimiter = ',')]
+    queries: Option<Vec<usize>>,
+}
+
+/// Runs the suite and prints its report.
+pub fn run(options: &Options) -> Result<()> {
+    let mut definition = Definition::read(options.common.quick)?;
+    definition.scale = options.scale.unwrap_or(definition.scale);
+    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
+    if let Some(limits) = &options.limits {
+        definition.limits_mib.clone_from(limits);
+    }
+    if let Some(queries) = &options.queries {
+        definition.queries.clone_from(queries);
+    }
+    let results = measure::run(&definition)?;
+    options.common.report(&results.date, "larger", &results, &report::text(&results))
+}

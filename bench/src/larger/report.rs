@@ -1,0 +1,81 @@
+//! Formats the results as tables.
+
+use super::measure::{LimitResult, QueryResult, Results, Sample};
+use crate::text;
+
+/// Returns the whole report.
+pub fn text(results: &Results) -> String {
+    let mut report = format!(
+        "{} · {} · TPC-H at scale {} · median of {} runs · {} threads · all answers agree\n{}\n\
+         the disk reads {:.2} GB/s past the cache; files: farpool {}, DuckDB {}\n",
+        results.suite,
+        results.date,
+        results.scale,
+        results.runs,
+        results.threads,
+        text::machine(&results.machine),
+        results.disk_gb_s,
+        text::bytes(results.bytes_farpool),
+        results.bytes_duckdb.map_or("-".to_string(), text::bytes)
+    );
+    for note in &results.notes {
+        report.push_str(&format!("{note}\n"));
+    }
+    for limit in &results.limits {
+        report.push_str(&of_limit(limit, results));
+    }
+    report
+}
+
+fn of_limit(limit: &LimitResult, results: &Results) -> String {
+    let header = [
+        "query",
+        "in memory, ms",
+        "farpool, ms",
+        "read",
+        "reading",
+        "",
+        "DuckDB, ms",
+        "read",
+        "times farpool's",
+    ];
+    let rows = limit.queries.iter().map(|query| row(query, results)).collect();
+    let both: Vec<(Sample, Sample)> =
+        limit.queries.iter().filter_map(|query| query.farpool.zip(query.duckdb)).collect();
+    let sum = |of: &dyn Fn(&(Sample, Sample)) -> f64| both.iter().map(of).sum::<f64>();
+    let (ours, theirs) = (sum(&|both| both.0.bytes_read as f64), sum(&|both| both.1.bytes_read as f64));
+    let times = sum(&|both| both.1.ms) / sum(&|both| both.0.ms);
+    let is_met = text::met((!both.is_empty()).then_some(ours <= results.bytes_goal * theirs));
+    format!(
+        "\nwithin {} MiB:\n{}\n{} queries of both sides: DuckDB's time is {times:.2} times farpool's; farpool reads {:.2} of \
+         its bytes, goal {:.2} {}\n",
+        limit.mib,
+        text::table(header.map(String::from).to_vec(), rows),
+        both.len(),
+        ours / theirs,
+        results.bytes_goal,
+        is_met.trim()
+    )
+}
+
+fn row(query: &QueryResult, results: &Results) -> Vec<String> {
+    let ms = |sample: Option<Sample>| sample.map_or("-".to_string(), |sample| format!("{:.0}", sample.ms));
+    let read =
+        |sample: Option<Sample>| sample.map_or("-".to_string(), |sample| text::bytes(sample.bytes_read));
+    // How much longer than in memory, in times of reading the bytes from the disk.
+    let reading = query.farpool.filter(|sample| sample.bytes_read > 0).map(|sample| {
+        (sample.ms - query.in_memory_ms) / (sample.bytes_read as f64 / results.disk_gb_s / 1e6)
+    });
+    let ratio = query.farpool.zip(query.duckdb).map(|(ours, theirs)| theirs.ms / ours.ms);
+    vec![
+        format!("{:02}", query.query),
+        format!("{:.0}", query.in_memory_ms),
+        ms(query.farpool),
+        read(query.farpool),
+        reading.map_or("-".to_string(), |reading| format!("{reading:.2}")),
+        text::met(reading.map(|reading| reading <= results.reading_goal)).trim().to_string(),
+        ms(query.duckdb),
+        read(query.duckdb),
+        ratio.map_or("-".to_string(), |ratio| format!("{ratio:.2}")),
+    ]
+}

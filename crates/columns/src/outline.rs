@@ -1,0 +1,102 @@
+//! What is known of a chunk without its values, apart from its bounds.
+
+use crate::body::EncodingKind;
+use crate::bytes::{Opening, Reader, read_opening};
+use crate::chunk::Chunk;
+use crate::zone::ZoneMap;
+use arrow_schema::DataType;
+use farpool_model::cast::usize_saturating;
+use farpool_model::{Error, Result, schema};
+
+/// Type, sizes and encoding of a chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outline {
+    pub data_type: DataType,
+    pub rows: usize,
+    pub bytes_plain: usize,
+    pub bytes_encoded: usize,
+    pub kind: EncodingKind,
+    /// The least and the greatest integer of packed ones.
+    pub integers: Option<(i64, i64)>,
+    /// Number of values of a dictionary.
+    pub distinct: Option<usize>,
+}
+
+impl Outline {
+    pub fn of(chunk: &Chunk) -> Outline {
+        Outline {
+            data_type: chunk.data_type().clone(),
+            rows: chunk.rows(),
+            bytes_plain: chunk.bytes_plain(),
+            bytes_encoded: chunk.bytes_encoded(),
+            kind: chunk.encoding(),
+            integers: chunk.integer_bounds(),
+            distinct: chunk.dictionary_len(),
+        }
+    }
+
+    /// Reads the outline and the bounds from the head of an image.
+    ///
+    /// # Errors
+    /// `Corrupt` when the bytes are not those of a head.
+    pub fn of_head(head: &[u8]) -> Result<(Outline, ZoneMap)> {
+        let reader = &mut Reader::new(head);
+        let Opening { data_type, rows, zone, bytes_plain } = read_opening(reader)?;
+        let mut bytes = match reader.byte()? {
+            0 => 0,
+            _ => length(reader)?,
+        };
+        let kind = EncodingKind::of_code(reader.byte()?)?;
+        let (mut integers, mut distinct) = (None, None);
+        match kind {
+            EncodingKind::Constant => {
+                bytes += 16;
+                if reader.byte()? == 0 {
+                    match schema::is_bytes(&data_type) {
+                        true => bytes = bytes.saturating_add(length(reader)?).saturating_add(length(reader)?),
+                        false => drop(reader.text()?),
+                    }
+                }
+            }
+            EncodingKind::Plain => bytes = bytes.saturating_add(length(reader)?),
+            EncodingKind::BitPacked => integers = Some(packed(reader, &mut bytes)?),
+            EncodingKind::Dictionary => {
+                let views = length(reader)?;
+                bytes = bytes.saturating_add(views).saturating_add(length(reader)?);
+                packed(reader, &mut bytes)?;
+                distinct = Some(views / size_of::<u128>());
+            }
+            EncodingKind::PlainBytes => {
+                ends(reader, &mut bytes)?;
+                bytes = bytes.saturating_add(length(reader)?);
+            }
+            EncodingKind::Fsst => {
+                bytes = bytes.saturating_add(reader.text()?.len()).saturating_add(reader.text()?.len());
+                ends(reader, &mut bytes)?;
+                packed(reader, &mut bytes)?;
+                bytes = bytes.saturating_add(length(reader)?);
+            }
+        }
+        if !reader.is_empty() {
+            return Err(Error::corrupt("the head of a chunk with more than its parts"));
+        }
+        Ok((Outline { data_type, rows, bytes_plain, bytes_encoded: bytes, kind, integers, distinct }, zone))
+    }
+}
+
+/// Takes the length of a buffer.
+fn length(reader: &mut Reader<'_>) -> Result<usize> {
+    Ok(usize_saturating(u64::from_le_bytes(reader.array()?)))
+}
+
+/// Takes a packed sequence: its least and greatest value, and adds its length.
+fn packed(reader: &mut Reader<'_>, bytes: &mut usize) -> Result<(i64, i64)> {
+    let bounds = (i64::from_le_bytes(reader.array()?), i64::from_le_bytes(reader.array()?));
+    *bytes = bytes.saturating_add(length(reader)?);
+    Ok(bounds)
+}
+
+fn ends(reader: &mut Reader<'_>, bytes: &mut usize) -> Result<()> {
+    *bytes = bytes.saturating_add(length(reader)?);
+    packed(reader, bytes).map(|_| ())
+}

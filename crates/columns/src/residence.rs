@@ -1,0 +1,284 @@
+//! Chunks whose values may leave memory: handles.
+//!
+//! A table may hold a *handle* in the place of a chunk. It has the type, the bounds and the sizes of the chunk, and the
+//! values as long as they are in memory; otherwise a [`Source`] reads them again. Whoever works on values takes the chunk
+//! that has them ([`RowGroup::with_values`]), which stays in memory as long as it is held, whatever becomes of the handle's.
+//! Versions of a table, and statements that read them, therefore hold handles, and not pages of the pool.
+
+use crate::arena::OWN_BYTES_MIN;
+use crate::body::{Body, EncodingKind};
+
+use crate::chunk::{Chunk, RowGroup};
+use crate::outline::Outline;
+use crate::views;
+use crate::zone::ZoneMap;
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::Buffer;
+use farpool_model::{Error, Result, TenantName};
+use parking_lot::Mutex;
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Bytes of the strings of a dictionary up to which a handle keeps it: plans are made from the dictionaries of all row
+/// groups.
+const DICTIONARY_BYTES_MAX: usize = 512;
+
+/// Uses of a handle's values are counted up to this.
+const USES_MAX: u8 = 3;
+
+/// Reads the values of handles.
+pub trait Source: fmt::Debug + Send + Sync {
+    /// The tenant whose memory the values take.
+    fn tenant(&self) -> &TenantName;
+
+    /// Has the values of `handles`, all of them of this source, read into memory elsewhere, and tells `reader`.
+    fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>);
+}
+
+/// Waits for the values of handles.
+pub trait Reader: Send {
+    /// Whether they are still wanted.
+    fn is_waiting(&self) -> bool;
+
+    /// Whether they were read for it before and left before they were used, so that they must stay now.
+    fn is_urgent(&self) -> bool {
+        false
+    }
+
+    /// Is told, once and by any thread, that the values are in memory, or why they cannot be. They stay there until the
+    /// first is dropped, or memory becomes very short.
+    fn arrived(self: Box<Self>, outcome: Result<Kept>);
+}
+
+/// Keeps values in memory that were read and have not been used yet.
+pub type Kept = Arc<dyn Any + Send + Sync>;
+
+/// What a handle has besides what every chunk has.
+#[derive(Debug)]
+pub(crate) struct Residence {
+    source: Arc<dyn Source>,
+    outline: Outline,
+    /// The values of a small dictionary.
+    dictionary: OnceLock<ArrayRef>,
+    values: Mutex<Option<Arc<Chunk>>>,
+    uses: AtomicU8,
+}
+
+impl Chunk {
+    /// Returns a handle that has the values of `chunk` in memory; `chunk` itself where that is a handle, has a home, or is so
+    /// small that it always stays.
+    pub fn handle(chunk: Arc<Chunk>, source: &Arc<dyn Source>) -> Arc<Chunk> {
+        let is_small = chunk.bytes_encoded() < OWN_BYTES_MIN || chunk.encoding() == EncodingKind::Constant;
+        if is_small || chunk.is_handle() || chunk.home().get().is_some() || chunk.check_intact().is_err() {
+            return chunk;
+        }
+        let handle = Chunk::of_outline(Outline::of(&chunk), chunk.zone().clone(), source.clone());
+        handle.put_values(chunk);
+        Arc::new(handle)
+    }
+
+    /// Returns a handle without values from the head of an image, if one that [`Chunk::handle`] would make.
+    ///
+    /// # Errors
+    /// `Corrupt` when the head is not that of a chunk.
+    pub fn absent(head: &[u8], source: &Arc<dyn Source>) -> Result<Option<Chunk>> {
+        let (outline, zone) = Outline::of_head(head)?;
+        let is_small = outline.bytes_encoded < OWN_BYTES_MIN || outline.kind == EncodingKind::Constant;
+        Ok((!is_small).then(|| Chunk::of_outline(outline, zone, source.clone())))
+    }
+
+    fn of_outline(outline: Outline, zone: ZoneMap, source: Arc<dyn Source>) -> Chunk {
+        let nothing = arrow_array::new_null_array(&outline.data_type, 1);
+        let body = Body::Constant { value: nothing, number: None };
+        let (dictionary, values, uses) = (OnceLock::new(), Mutex::new(None), AtomicU8::new(0));
+        let (data_type, rows, bytes_plain) = (outline.data_type.clone(), outline.rows, outline.bytes_plain);
+        let residence = Residence { source, outline, dictionary, values, uses };
+        Chunk::new(data_type, rows, None, zone, body, bytes_plain).with_residence(residence)
+    }
+
+    /// Whether the chunk is a handle.
+    pub fn is_handle(&self) -> bool {
+        self.residence().is_some()
+    }
+
+    /// The tenant whose memory the values of a handle take; `None` for other chunks.
+    pub fn tenant(&self) -> Option<&TenantName> {
+        self.residence().map(|residence| residence.source.tenant())
+    }
+
+    /// The chunk that has the values: this one, unless it is a handle; `None` where they are not in memory.
+    pub fn values(self: &Arc<Self>) -> Option<Arc<Chunk>> {
+        match self.residence() {
+            Some(residence) => residence.values.lock().clone(),
+            None => Some(self.clone()),
+        }
+    }
+
+    /// Whether the chunk is a handle whose values are not in memory.
+    pub fn is_absent(&self) -> bool {
+        self.residence().is_some_and(|residence| residence.values.lock().is_none())
+    }
+
+    /// Gives a handle the chunk with its values.
+    pub fn put_values(&self, chunk: Arc<Chunk>) {
+        let Some(residence) = self.residence() else { return };
+        if let Some(dictionary) = chunk.dictionary()
+            && dictionary.values().get_buffer_memory_size() <= DICTIONARY_BYTES_MAX
+        {
+            let copy = || {
+                views::moved(dictionary.values(), &self.data_type().clone(), &mut |buffer| {
+                    Buffer::from_slice_ref(buffer)
+                })
+            };
+            residence.dictionary.get_or_init(copy);
+        }
+        residence.uses.store(0, Ordering::Relaxed);
+        let before = residence.values.lock().replace(chunk);
+        drop(before);
+    }
+
+    /// Takes the values of a handle out of memory; they are freed when nobody uses them any more.
+    pub fn take_values(&self) -> Option<Arc<Chunk>> {
+        self.residence()?.values.lock().take()
+    }
+
+    /// Whether somebody uses the values of a handle now.
+    pub fn is_in_use(&self) -> bool {
+        let is_shared = |residence: &Residence| {
+            residence.values.lock().as_ref().is_some_and(|chunk| Arc::strong_count(chunk) > 1)
+        };
+        self.residence().is_some_and(is_shared)
+    }
+
+    /// Counts a use of the values of a handle.
+    pub fn count_use(&self) {
+        if let Some(residence) = self.residence() {
+            let more = |uses: u8| (uses < USES_MAX).then_some(uses + 1);
+            // Nothing depends on a use that is counted by none of two threads.
+            let _ = residence.uses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        }
+    }
+
+    /// Number of uses of a handle's values since they came or were last asked for this, a few at most; takes one off.
+    pub fn take_use(&self) -> u8 {
+        let Some(residence) = self.residence() else { return 0 };
+        residence
+            .uses
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |uses| uses.checked_sub(1))
+            .unwrap_or(0)
+    }
+
+    /// The least and the greatest of the integers in their encoded form, as [`Chunk::integers`] has them.
+    pub fn integer_bounds(&self) -> Option<(i64, i64)> {
+        match self.residence() {
+            Some(residence) => residence.outline.integers,
+            None => self.integers().map(|integers| (integers.min(), integers.max())),
+        }
+    }
+
+    /// Number of values of the dictionary; `None` for a chunk without one.
+    pub fn dictionary_len(&self) -> Option<usize> {
+        match self.residence() {
+            Some(residence) => residence.outline.distinct,
+            None => self.dictionary().map(|dictionary| dictionary.values().len()),
+        }
+    }
+
+    /// The values of the dictionary; `None` for a chunk without one, and where they are not in memory.
+    pub fn dictionary_values(self: &Arc<Self>) -> Option<ArrayRef> {
+        let kept = self.residence().and_then(|residence| residence.dictionary.get());
+        kept.cloned().or_else(|| Some(self.values()?.dictionary()?.values().clone()))
+    }
+}
+
+impl Residence {
+    pub fn kind(&self) -> EncodingKind {
+        self.outline.kind
+    }
+
+    pub fn bytes_encoded(&self) -> usize {
+        self.outline.bytes_encoded
+    }
+
+    /// Heap bytes beside those that every chunk takes.
+    pub fn bytes_held(&self) -> usize {
+        size_of::<Residence>() + size_of::<Chunk>() + 2 * DICTIONARY_BYTES_MAX
+    }
+}
+
+impl RowGroup {
+    /// The row group with the values of `columns` in memory: `None` where it is that itself.
+    ///
+    /// # Errors
+    /// The handles whose values are not in memory.
+    pub fn with_values(
+        &self,
+        columns: impl Iterator<Item = usize> + Clone,
+    ) -> std::result::Result<Option<RowGroup>, Vec<Arc<Chunk>>> {
+        if !columns.clone().any(|column| self.chunks[column].is_handle()) {
+            return Ok(None);
+        }
+        let mut chunks = self.chunks.clone();
+        let mut absent = Vec::new();
+        for column in columns {
+            match self.chunks[column].values() {
+                Some(values) => chunks[column] = values,
+                None => absent.push(self.chunks[column].clone()),
+            }
+        }
+        if absent.is_empty() { Ok(Some(RowGroup { rows: self.rows, chunks })) } else { Err(absent) }
+    }
+
+    /// As [`RowGroup::with_values`] for all columns, with the values read where they are not in memory: for threads that may
+    /// wait for a disk.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn read_values(&self) -> Result<Option<RowGroup>> {
+        loop {
+            let absent = match self.with_values(0..self.chunks.len()) {
+                Ok(filled) => return Ok(filled),
+                Err(absent) => absent,
+            };
+            let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+            fetch(absent, Box::new(Blocked(sender)));
+            let lost = || Error::internal("nobody reads the values of a chunk");
+            let kept = receiver.recv().map_err(|_| lost())??;
+            if let Ok(filled) = self.with_values(0..self.chunks.len()) {
+                return Ok(filled);
+            }
+            drop(kept);
+        }
+    }
+}
+
+/// Has the values of `handles`, one at least, read.
+pub fn fetch(handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>) {
+    let source =
+        handles.first().and_then(|handle| handle.residence()).map(|residence| residence.source.clone());
+    match source {
+        Some(source) => source.fetch(handles, reader),
+        None => reader.arrived(Err(Error::internal("a chunk that is no handle has no values"))),
+    }
+}
+
+/// A thread that waits for values.
+struct Blocked(std::sync::mpsc::SyncSender<Result<Kept>>);
+
+impl Reader for Blocked {
+    fn is_waiting(&self) -> bool {
+        true
+    }
+
+    fn arrived(self: Box<Self>, outcome: Result<Kept>) {
+        // The thread waits for nothing else.
+        let _ = self.0.send(outcome);
+    }
+}
+
+/// The error of whoever takes a handle for a chunk with values.
+pub(crate) fn not_in_memory() -> Error {
+    Error::internal("the values of a chunk are wanted that are not in memory")
+}

@@ -1,0 +1,132 @@
+//! Tables that are larger than the memory of a pool: every answer is that of a pool with enough, also beside clients that
+//! do not read, and after the process was killed.
+
+use crate::cli_support::{Server, farpool as program, text, trips_parquet, until};
+use crate::support::pools::{self, Pools, Way, session_over};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
+use futures::StreamExt;
+use std::sync::Arc;
+
+/// Rows of the tables here: some ten row groups, of several times the pool's memory.
+const ROWS: i64 = 700_000;
+
+/// Memory of the pools.
+const POOL_BYTES: usize = 8 << 20;
+
+/// Clients that begin to read a result and go no further.
+const STALLED: usize = 64;
+
+fn rows() -> RecordBatch {
+    let ids = || 0..ROWS;
+    let scattered = |id: i64| id.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64);
+    let texts = ids().map(|id| format!("a text that is long enough, {:016x}", scattered(id)));
+    let columns: [(&str, ArrayRef); 4] = [
+        ("id", Arc::new(Int64Array::from_iter_values(ids()))),
+        ("key", Arc::new(Int64Array::from_iter_values(ids().map(|id| scattered(id) >> 40)))),
+        ("value", Arc::new(Int64Array::from_iter_values(ids().map(scattered)))),
+        ("text", Arc::new(StringViewArray::from_iter_values(texts))),
+    ];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+const QUERIES: [&str; 8] = [
+    "select count(*), min(id), max(id) from t",
+    "select sum(value % 1000), count(distinct key) from t",
+    "select key % 10 as k, count(*), max(text) from t group by k order by k",
+    "select id, text from t where text like '%ffff%' order by id",
+    "select * from t order by value desc limit 20",
+    "select count(*) from t a join t b on a.id = b.key where b.value > 0",
+    "select sum(id) from t where value * 1.0 > 9.2e18",
+    "select id from t where id between 400000 and 400020 and key is not null order by id",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_are_those_of_a_pool_with_enough_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let roomy = Pools::start(1 << 30).await;
+    let tight = Pools::start_durable(POOL_BYTES, folder.path()).await;
+    let mut encoded = 0;
+    for pools in [&roomy, &tight] {
+        let rows = rows();
+        encoded = pools::load(&*pools.embedded, "t", rows.schema(), vec![rows]).await.bytes_encoded;
+    }
+    assert!(encoded > 2 * POOL_BYTES as u64, "{encoded}");
+    let (mut from_disk, changes) =
+        (0, ["delete from t where id % 7 = 3", "update t set value = id where id < 90000"]);
+    for change in [None, Some(changes[0]), Some(changes[1])] {
+        let expected = roomy.session(Way::Embedded, true).await;
+        if let Some(change) = change {
+            for pools in [&roomy, &tight] {
+                let session = pools.session(Way::Remote, true).await;
+                session.sql(change).await.unwrap().collect().await.unwrap();
+            }
+        }
+        for way in [Way::Embedded, Way::Remote] {
+            for pushdown in [true, false] {
+                let session = tight.session(way, pushdown).await;
+                for sql in QUERIES {
+                    let query = session.sql(sql).await.unwrap();
+                    let found = query.collect().await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+                    from_disk += query.receipt().bytes_from_disk;
+                    let expected = expected.sql(sql).await.unwrap().collect().await.unwrap();
+                    assert_eq!(pretty(&found), pretty(&expected), "{sql} {way:?} {pushdown} {change:?}");
+                }
+            }
+        }
+    }
+    assert!(from_disk > 10 * encoded, "{from_disk} bytes were read again");
+}
+
+fn pretty(batches: &[RecordBatch]) -> String {
+    arrow::util::pretty::pretty_format_batches(batches).unwrap().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_do_not_read_hold_nobody_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let pools = Pools::start_durable(POOL_BYTES, folder.path()).await;
+    let rows = rows();
+    pools::load(&*pools.embedded, "t", rows.schema(), vec![rows]).await;
+    let mut stalled = Vec::new();
+    for _ in 0..STALLED {
+        let pool = farpool::connect(&format!("farpool://{}", pools.address), None).await.unwrap();
+        let session = session_over(pool, true).await;
+        let query = session.sql("select text, value, id from t where value <> 7").await.unwrap();
+        let mut stream = query.execute().await.unwrap();
+        assert!(stream.next().await.unwrap().unwrap().num_rows() > 0);
+        stalled.push(stream);
+    }
+    for way in [Way::Remote, Way::Embedded] {
+        let session = pools.session(way, true).await;
+        let sum = session.sql("select sum(id), max(text) from t").await.unwrap().collect().await.unwrap();
+        assert!(pretty(&sum).contains(&(ROWS * (ROWS - 1) / 2).to_string()), "{}", pretty(&sum));
+    }
+    // Whoever reads on gets the rest.
+    let mut last = stalled.pop().unwrap();
+    let mut rest = 0;
+    while let Some(batch) = last.next().await {
+        rest += batch.unwrap().num_rows();
+    }
+    assert!(rest > 0);
+}
+
+#[test]
+fn a_node_with_little_memory_is_killed_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("d");
+    let file = trips_parquet(folder.path(), "t.parquet", 1_500_000);
+    let serve = || Server::start(&["--data-dir", text(&data), "--memory", "8MiB"]);
+    let sql = |name: &str| {
+        format!("select city, count(*), sum(id), round(avg(fare), 3) from {name} group by city order by city")
+    };
+    let expected = program(&["sql", "--format", "csv", "-c", &sql(&format!("'{}'", text(&file)))]).ok();
+    let server = serve();
+    server.load("trips", &file);
+    assert_eq!(server.csv(&sql("trips")), expected);
+    server.stop("KILL");
+    let server = serve();
+    until("the table", || server.csv("select count(*) from trips") == "count(*)\n1500000\n");
+    assert_eq!(server.csv(&sql("trips")), expected);
+    server.stop("TERM");
+    assert!(program(&["check", "--data-dir", text(&data)]).ok().contains("1 table"));
+}

@@ -1,0 +1,295 @@
+//! Row groups whose values are not in memory: a run has them read, and goes on with others meanwhile.
+//!
+//! No step waits for a disk. A row group whose values are absent is set aside with a request, up to some bytes ahead
+//! ([`limits::READ_AHEAD_BYTES`]), and becomes a rest that any thread may take when they have come. Those that are in memory
+//! when the run begins come first, so that a scan of a table larger than memory uses what is there before it makes room.
+//! Columns of the filter are read first, and the others only where a row passes.
+//!
+//! What was read stays in memory until it is used, unless the run does not go on ([`Run::keep_values`]) or others need the
+//! memory. It is then read again; a run to which that happens reads less ahead.
+
+use super::{Morsel, Phase, Run};
+use crate::pace::StepPace;
+use farpool_columns::{Chunk, Kept, Reader, RowGroup, Table};
+use farpool_model::{Error, ErrorKind, Result, cast, limits};
+use farpool_operators::Verdict;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+/// What a run reads ahead.
+pub(super) struct Reading {
+    /// Bytes that may be ahead; less once some left memory before they were used.
+    most: AtomicUsize,
+    /// Bytes that are being read or have not been used yet.
+    ahead: AtomicUsize,
+    requests: AtomicU64,
+    /// Whether what was read is kept until it is used.
+    keeps: AtomicBool,
+}
+
+/// What was read for a row group.
+#[derive(Default)]
+pub(super) struct Read {
+    /// Bytes that count as ahead.
+    bytes: usize,
+    kept: Option<Kept>,
+    /// Whether a row passes the filter, so that the other columns are wanted.
+    is_wanted: bool,
+    /// Whether values left memory before they were used.
+    is_missed: bool,
+}
+
+/// A row group that is about to be worked on.
+pub(super) enum Filled {
+    /// All values that are needed are in memory: in this row group, if the table's has handles.
+    Here(Option<RowGroup>),
+    /// These are not.
+    Absent(Vec<Arc<Chunk>>),
+    /// None are needed: no row passes.
+    Unneeded,
+}
+
+impl Read {
+    /// Takes what keeps the values in memory.
+    pub fn let_go(&mut self) -> Option<Kept> {
+        self.kept.take()
+    }
+}
+
+impl Reading {
+    pub fn new() -> Reading {
+        Reading {
+            most: AtomicUsize::new(limits::READ_AHEAD_BYTES),
+            ahead: AtomicUsize::new(0),
+            requests: AtomicU64::new(0),
+            keeps: AtomicBool::new(true),
+        }
+    }
+
+    /// Whether no more is to be read before some of it is used.
+    pub fn is_enough(&self) -> bool {
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        ahead > 0 && ahead >= self.most.load(Ordering::Relaxed)
+    }
+
+    /// Counts what was read for a row group as used.
+    pub fn used(&self, read: &mut Read) {
+        self.ahead.fetch_sub(std::mem::take(&mut read.bytes), Ordering::Relaxed);
+    }
+
+    fn read_less(&self) {
+        let halve = |most: usize| Some(most / 2);
+        let _ = self.most.fetch_update(Ordering::Relaxed, Ordering::Relaxed, halve);
+    }
+}
+
+/// The order in which row groups are handed out: those first whose values are in memory. `None` where all are.
+pub(super) fn resident_first(table: &Table, columns: &[usize]) -> Option<Vec<usize>> {
+    let is_absent = |place: &usize| {
+        let group = &table.row_groups[*place];
+        columns.iter().any(|column| group.chunks[*column].is_absent())
+    };
+    let places = 0..table.row_groups.len();
+    let (absent, mut sequence): (Vec<usize>, Vec<usize>) = places.partition(is_absent);
+    if absent.is_empty() {
+        return None;
+    }
+    sequence.extend(absent);
+    Some(sequence)
+}
+
+impl Run {
+    /// Whether there is nothing to do before values have come into memory.
+    pub(crate) fn waits_for_values(&self) -> bool {
+        if self.reading.ahead.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let held = self.held.lock();
+        !held.awaited.is_empty()
+            && held.rests.is_empty()
+            && (self.groups.is_empty() || self.reading.is_enough())
+    }
+
+    /// Tells whether the run goes on soon. If not, what was read for it may leave memory again.
+    pub fn keep_values(&self, goes_on: bool) {
+        if self.reading.keeps.swap(goes_on, Ordering::Relaxed) == goes_on || goes_on {
+            return;
+        }
+        let let_go: Vec<Option<Kept>> = {
+            let mut held = self.held.lock();
+            held.rests.iter_mut().filter_map(|rest| rest.read.as_mut()).map(|read| read.kept.take()).collect()
+        };
+        drop(let_go);
+    }
+
+    /// Returns `group`, of which the zone maps tell `verdict`, with the values that are needed of it.
+    pub(super) fn filled(
+        &self,
+        group: &RowGroup,
+        verdict: Verdict,
+        morsel: &mut Morsel,
+        table: &Table,
+        pace: &mut StepPace<'_>,
+    ) -> Result<Filled> {
+        let is_begun = morsel.progress.rows() > 0 || morsel.begun.is_some();
+        let are_unneeded = match verdict {
+            Verdict::None => true,
+            Verdict::All => !is_begun && self.plan.is_told_by_zones(group),
+            Verdict::Some => false,
+        };
+        if are_unneeded {
+            return Ok(Filled::Here(None));
+        }
+        let filled = match group.with_values(self.columns.iter().copied()) {
+            Ok(filled) => filled,
+            Err(absent) => match self.filter_first(group, verdict, morsel, table, pace)? {
+                Some(before) => return Ok(before),
+                None => return Ok(Filled::Absent(absent)),
+            },
+        };
+        if let Some(filled) = &filled {
+            self.check_intact(filled, morsel.place, table, &self.columns)?;
+            if !is_begun {
+                self.columns.iter().for_each(|column| group.chunks[*column].count_use());
+            }
+        } else {
+            self.columns.iter().try_for_each(|column| group.chunks[*column].check_intact())?;
+        }
+        Ok(Filled::Here(filled))
+    }
+
+    /// What comes before the columns of a row group that are not of the filter are read, if anything does.
+    fn filter_first(
+        &self,
+        group: &RowGroup,
+        verdict: Verdict,
+        morsel: &mut Morsel,
+        table: &Table,
+        pace: &mut StepPace<'_>,
+    ) -> Result<Option<Filled>> {
+        let of_filter = self.plan.filter_columns();
+        let is_wanted = morsel.read.as_ref().is_some_and(|read| read.is_wanted);
+        let is_asked = verdict == Verdict::Some && !is_wanted && morsel.progress.rows() == 0;
+        if !is_asked
+            || of_filter.is_empty()
+            || morsel.begun.is_some()
+            || self.columns.len() <= of_filter.len()
+        {
+            return Ok(None);
+        }
+        let filled = match group.with_values(of_filter.iter().copied()) {
+            Ok(filled) => filled,
+            Err(absent) => return Ok(Some(Filled::Absent(absent))),
+        };
+        let judged = filled.as_ref().unwrap_or(group);
+        self.check_intact(judged, morsel.place, table, of_filter)?;
+        let may_pass = self.plan.may_pass(judged, pace)?;
+        pace.next_group();
+        if may_pass {
+            morsel.read.get_or_insert_default().is_wanted = true;
+            return Ok(None);
+        }
+        let bytes: usize = of_filter.iter().map(|column| group.chunks[*column].bytes_encoded()).sum();
+        let (rows, bytes) = (cast::u64_from(group.rows), cast::u64_from(bytes));
+        self.tally.scanned(rows, bytes);
+        self.tally.left(group, rows, bytes);
+        Ok(Some(Filled::Unneeded))
+    }
+
+    /// Checks that the values of columns are those that were written.
+    fn check_intact(&self, group: &RowGroup, place: usize, table: &Table, columns: &[usize]) -> Result<()> {
+        let intact = |column: usize| group.chunks[column].check_intact().map_err(|error| (column, error));
+        let (column, error) = match columns.iter().try_for_each(|column| intact(*column)) {
+            Ok(()) => return Ok(()),
+            Err(damaged) => damaged,
+        };
+        if error.kind != ErrorKind::Corrupt || error.message.starts_with("rows ") {
+            return Err(error);
+        }
+        let first: usize = table.row_groups.iter().take(place).map(|group| group.rows).sum();
+        let (name, column) = (self.prepared.effective.table.as_str(), table.schema.field(column).name());
+        let message = format!(
+            "rows {} to {} of column {column:?} of table {name:?} are lost: {}",
+            first + 1,
+            first + group.rows,
+            error.message
+        );
+        Err(Error::corrupt(message).advise("restore the table from a backup, or load it again"))
+    }
+
+    /// Sets a row group aside until the values of `handles` are in memory.
+    pub(super) fn fetch(&self, mut morsel: Morsel, handles: Vec<Arc<Chunk>>) {
+        let bytes: usize = handles.iter().map(|handle| handle.bytes_encoded()).sum();
+        let number = self.reading.requests.fetch_add(1, Ordering::Relaxed);
+        let read = morsel.read.get_or_insert_default();
+        if read.kept.take().is_none() && read.is_missed {
+            self.reading.read_less();
+        }
+        // What is absent once more has left too early.
+        let is_urgent = std::mem::replace(&mut read.is_missed, true);
+        read.bytes += bytes;
+        self.reading.ahead.fetch_add(bytes, Ordering::Relaxed);
+        self.tally.read_from_disk(cast::u64_from(bytes));
+        {
+            let mut held = self.held.lock();
+            if matches!(held.phase, Phase::Stopped(_) | Phase::Done) {
+                return;
+            }
+            held.awaited.insert(number, morsel);
+        }
+        let request = Request { run: self.this.clone(), number, is_urgent };
+        farpool_columns::fetch(handles, Box::new(request));
+    }
+
+    fn arrived(&self, number: u64, is_urgent: bool, outcome: Result<Kept>) {
+        match outcome {
+            Ok(kept) => {
+                let is_kept = is_urgent || self.reading.keeps.load(Ordering::Relaxed);
+                let mut held = self.held.lock();
+                let Some(mut morsel) = held.awaited.remove(&number) else { return };
+                let let_go = match &mut morsel.read {
+                    Some(read) if is_kept => read.kept.replace(kept),
+                    _ => Some(kept),
+                };
+                held.rests.push(morsel);
+                drop(held);
+                drop(let_go);
+            }
+            Err(error) => drop(self.stop(error)),
+        }
+        self.changed();
+    }
+
+    /// Tells whoever drives the run that there may be more to do, or that it was stopped.
+    pub(super) fn changed(&self) {
+        if let Some(waker) = &*self.on_change.lock() {
+            waker();
+        }
+    }
+}
+
+/// A row group that waits for its values.
+struct Request {
+    run: Weak<Run>,
+    number: u64,
+    is_urgent: bool,
+}
+
+impl Reader for Request {
+    fn is_waiting(&self) -> bool {
+        self.run.upgrade().is_some_and(|run| run.held.lock().awaited.contains_key(&self.number))
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.is_urgent
+    }
+
+    fn arrived(self: Box<Self>, outcome: Result<Kept>) {
+        if let Some(run) = self.run.upgrade() {
+            run.arrived(self.number, self.is_urgent, outcome);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! Which values leave memory when it is short: the pool as a cache of the data directory.
+//!
+//! *S3-FIFO* (Yang et al., *FIFO queues are all you need for cache eviction*, SOSP 2023). What comes in waits in a small
+//! queue, a tenth of all; what was used there more than once goes on to the main queue, and the rest leaves. What is in the
+//! main queue and was used since it came, or was last looked at, stays for another round. What is read again soon after it
+//! has left goes to the main queue at once. A scan of a large table therefore passes through the small queue, and what many
+//! queries use stays.
+//!
+//! Invariant: only values whose home is in a segment are here.
+
+use farpool_columns::Chunk;
+use farpool_memory::Reclaim;
+use farpool_model::{TenantName, limits};
+use parking_lot::Mutex;
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Weak};
+
+/// The part of all bytes that the small queue has.
+const SMALL_PART: usize = 10;
+
+/// Uses in the small queue from which values go on to the main one: more than that for which they were read.
+const USES_TO_STAY: u8 = 2;
+
+/// Values that left are remembered up to this multiple of those that are there.
+const REMEMBERED: usize = 1;
+
+/// Bytes that are freed at once: a page of the pool, so that not every allocation has to look.
+const FREED_BYTES: usize = limits::PAGE_BYTES;
+
+/// Handles with values in memory, in the order in which these may leave.
+#[derive(Debug, Default)]
+pub(super) struct Cache(Mutex<Queues>);
+
+#[derive(Debug, Default)]
+struct Queues {
+    small: Queue,
+    main: Queue,
+    /// Numbers of the homes of values that have left the small queue.
+    gone: VecDeque<u64>,
+    are_gone: HashSet<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    entries: VecDeque<Entry>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    handle: Weak<Chunk>,
+    /// The number of its home.
+    number: u64,
+    bytes: usize,
+}
+
+impl Queue {
+    fn push(&mut self, entry: Entry) {
+        self.bytes += entry.bytes;
+        self.entries.push_back(entry);
+    }
+
+    fn pop(&mut self) -> Option<Entry> {
+        let entry = self.entries.pop_front()?;
+        self.bytes -= entry.bytes;
+        Some(entry)
+    }
+}
+
+impl Cache {
+    /// Adds a handle whose values have come into memory.
+    pub fn add(&self, handle: &Arc<Chunk>, number: u64) {
+        let entry = Entry { handle: Arc::downgrade(handle), number, bytes: handle.bytes_encoded() };
+        let mut queues = self.0.lock();
+        match queues.are_gone.remove(&number) {
+            true => queues.main.push(entry),
+            false => queues.small.push(entry),
+        }
+    }
+}
+
+impl Queues {
+    /// Takes the values that leave next; `None` when all that are left are in use.
+    fn evict(&mut self, of: Option<&TenantName>) -> Option<Arc<Chunk>> {
+        // Each entry is looked at as often as its uses count, and once more.
+        let mut looks = 4 * (self.small.entries.len() + self.main.entries.len());
+        while looks > 0 {
+            looks -= 1;
+            let bytes = self.small.bytes + self.main.bytes;
+            let is_small = self.main.entries.is_empty() || self.small.bytes * SMALL_PART > bytes;
+            let is_small = is_small && !self.small.entries.is_empty();
+            let entry = if is_small { self.small.pop() } else { self.main.pop() }?;
+            let Some(handle) = entry.handle.upgrade() else { continue };
+            let stays = handle.is_in_use() || of.is_some_and(|tenant| handle.tenant() != Some(tenant));
+            match is_small {
+                true if stays => self.small.push(entry),
+                true if handle.take_use() >= USES_TO_STAY => self.main.push(entry),
+                false if stays || handle.take_use() > 0 => self.main.push(entry),
+                _ => {
+                    let Some(values) = handle.take_values() else { continue };
+                    if is_small {
+                        self.remember(entry.number);
+                    }
+                    return Some(values);
+                }
+            }
+        }
+        None
+    }
+
+    fn remember(&mut self, number: u64) {
+        if self.are_gone.insert(number) {
+            self.gone.push_back(number);
+        }
+        let most = REMEMBERED * (self.small.entries.len() + self.main.entries.len());
+        while self.gone.len() > most
+            && let Some(oldest) = self.gone.pop_front()
+        {
+            self.are_gone.remove(&oldest);
+        }
+    }
+}
+
+impl Reclaim for Cache {
+    fn reclaim(&self, tenant: Option<&TenantName>, bytes: usize) -> bool {
+        let wanted = bytes.max(FREED_BYTES);
+        let mut freed = 0;
+        while freed < wanted {
+            let evicted = self.0.lock().evict(tenant);
+            // Freed outside the lock.
+            let Some(values) = evicted else { break };
+            freed += values.bytes_encoded();
+        }
+        freed > 0
+    }
+}

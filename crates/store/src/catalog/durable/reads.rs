@@ -1,0 +1,214 @@
+//! Reads values of handles from segments, elsewhere than on the threads that want them.
+//!
+//! Values that two want at once are read once. Those that were read for somebody are kept for it until it has used them, up
+//! to a part of the pool's memory for all; beyond, they may leave again before they are used, and are then read again. So
+//! nobody waits for another to use what it has asked for.
+
+use super::cache::Cache;
+use super::homes::Home;
+use crate::catalog::Background;
+use farpool_columns::{Chunk, Kept, Reader, Source, read_into_pool};
+use farpool_memory::{Pool, Reclaim, Tenure};
+use farpool_model::cast::usize_saturating;
+use farpool_model::{Error, ErrorKind, Result, TenantName};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+/// The part of the pool's memory that values take which were read and have not been used yet.
+const KEPT_PART: usize = 4;
+
+/// What reads the values of handles.
+#[derive(Debug)]
+pub(super) struct Reads {
+    this: Weak<Reads>,
+    pool: Arc<Pool>,
+    background: Arc<dyn Background>,
+    pub cache: Arc<Cache>,
+    /// Requests for each handle whose values are being read, by the handle's address.
+    under_way: Mutex<HashMap<usize, Vec<Arc<Request>>>>,
+    bytes_kept: Arc<AtomicUsize>,
+}
+
+/// The source of the handles of one tenant.
+#[derive(Debug)]
+struct OfTenant {
+    reads: Arc<Reads>,
+    tenant: TenantName,
+}
+
+/// Somebody who wants the values of some handles.
+struct Request {
+    left: AtomicUsize,
+    state: Mutex<State>,
+}
+
+struct State {
+    values: Vec<Arc<Chunk>>,
+    error: Option<Error>,
+    reader: Option<Box<dyn Reader>>,
+    part: Option<KeptPart>,
+    /// Whether values are kept until all are there and used.
+    keeps: bool,
+}
+
+/// A part of the memory for values that are kept.
+struct KeptPart {
+    bytes: usize,
+    of: Arc<AtomicUsize>,
+}
+
+impl Drop for KeptPart {
+    fn drop(&mut self) {
+        self.of.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl std::fmt::Debug for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Request").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+impl Reads {
+    pub fn new(pool: Arc<Pool>, background: Arc<dyn Background>) -> Arc<Reads> {
+        Arc::new_cyclic(|this| Reads {
+            this: this.clone(),
+            pool,
+            background,
+            cache: Arc::default(),
+            under_way: Mutex::default(),
+            bytes_kept: Arc::default(),
+        })
+    }
+
+    /// What frees memory of the pool.
+    pub fn reclaim(&self) -> Weak<dyn Reclaim> {
+        let cache: Weak<Cache> = Arc::downgrade(&self.cache);
+        cache
+    }
+
+    /// Bytes that the pool may have in use.
+    pub fn pool_bytes(&self) -> u64 {
+        self.pool.usage().bytes_limit
+    }
+
+    /// The source of the handles of a tenant.
+    pub fn source(self: &Arc<Self>, tenant: &TenantName) -> Arc<dyn Source> {
+        Arc::new(OfTenant { reads: self.clone(), tenant: tenant.clone() })
+    }
+
+    /// A part of the memory for values that are kept, if so much is left.
+    fn part(&self, bytes: usize) -> Option<KeptPart> {
+        let most = usize_saturating(self.pool_bytes()) / KEPT_PART;
+        let more = |kept: usize| kept.checked_add(bytes).filter(|kept| *kept <= most);
+        self.bytes_kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(KeptPart { bytes, of: self.bytes_kept.clone() })
+    }
+
+    /// Reads the values of a handle for all who want them.
+    fn read(&self, handle: &Arc<Chunk>, tenant: &TenantName) {
+        let address = Arc::as_ptr(handle) as usize;
+        {
+            let mut under_way = self.under_way.lock();
+            let is_wanted = |requests: &Vec<Arc<Request>>| requests.iter().any(|request| request.is_wanted());
+            if !under_way.get(&address).is_some_and(is_wanted) {
+                under_way.remove(&address);
+                return;
+            }
+        }
+        let values = match handle.values() {
+            Some(values) => Ok(values),
+            None => self.load(handle, tenant),
+        };
+        let requests = self.under_way.lock().remove(&address).unwrap_or_default();
+        requests.into_iter().for_each(|request| request.told(&values));
+    }
+
+    fn load(&self, handle: &Arc<Chunk>, tenant: &TenantName) -> Result<Arc<Chunk>> {
+        let home = Home::existing(handle).ok_or_else(|| Error::internal("a handle without a home"))?;
+        let file =
+            home.file().ok_or_else(|| Error::internal("values that left before they were in a segment"))?;
+        let part = file.part(home.number)?;
+        let read = || {
+            let bytes = usize_saturating(part.bytes);
+            let fill = |memory: &mut [u8]| file.segment.read(part, memory);
+            let (data, ()) = read_into_pool(&self.pool, tenant, bytes, Tenure::Passing, fill)?;
+            let chunk = Chunk::from_image(&part.head, &data)?;
+            match chunk.data_type() == handle.data_type() && chunk.rows() == handle.rows() {
+                true => Ok(chunk),
+                false => Err(Error::corrupt("a chunk of another column")),
+            }
+        };
+        let chunk = match read() {
+            // Everybody who wants these values is told so.
+            Err(damage) if damage.kind == ErrorKind::Corrupt => Chunk::from_head(&part.head, damage)?,
+            chunk => chunk?,
+        };
+        let values = Arc::new(chunk);
+        handle.put_values(values.clone());
+        self.cache.add(handle, home.number);
+        Ok(values)
+    }
+}
+
+impl Source for OfTenant {
+    fn tenant(&self) -> &TenantName {
+        &self.tenant
+    }
+
+    fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>) {
+        let bytes = handles.iter().map(|handle| handle.bytes_encoded()).sum();
+        let part = self.reads.part(bytes);
+        let (values, left) = (Vec::with_capacity(handles.len()), AtomicUsize::new(handles.len()));
+        let keeps = part.is_some() || reader.is_urgent();
+        let state = State { values, error: None, reader: Some(reader), part, keeps };
+        let request = Arc::new(Request { left, state: Mutex::new(state) });
+        for handle in handles {
+            let mut under_way = self.reads.under_way.lock();
+            let requests = under_way.entry(Arc::as_ptr(&handle) as usize).or_default();
+            requests.push(request.clone());
+            let is_first = requests.len() == 1;
+            drop(under_way);
+            if is_first {
+                let (reads, tenant) = (self.reads.this.clone(), self.tenant.clone());
+                self.reads.background.read(Box::new(move || {
+                    if let Some(reads) = reads.upgrade() {
+                        reads.read(&handle, &tenant);
+                    }
+                }));
+            }
+        }
+    }
+}
+
+impl Request {
+    fn is_wanted(&self) -> bool {
+        self.state.lock().reader.as_ref().is_some_and(|reader| reader.is_waiting())
+    }
+
+    /// Is told the outcome of reading one of the handles.
+    fn told(&self, outcome: &Result<Arc<Chunk>>) {
+        let mut state = self.state.lock();
+        match outcome {
+            // Without a part of the memory for that they are not kept.
+            Ok(values) if state.keeps => state.values.push(values.clone()),
+            Ok(_) => {}
+            Err(error) => {
+                state.error.get_or_insert_with(|| error.clone());
+            }
+        }
+        if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        let (values, part) = (std::mem::take(&mut state.values), state.part.take());
+        let kept: Kept = Arc::new((values, part));
+        let outcome = state.error.take().map_or(Ok(kept), Err);
+        let reader = state.reader.take();
+        drop(state);
+        if let Some(reader) = reader {
+            reader.arrived(outcome);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Tables that are larger than the pool.
+
+use super::*;
+use farpool_columns::{Chunk, Kept, Reader};
+
+/// Rows of the tables here: some forty row groups, of about 20 MiB.
+const ROWS: i64 = 2_600_000;
+
+fn small_catalog(directory: &Arc<SimulatedDirectory>, pages: usize) -> (Arc<Catalog>, Recovery) {
+    let pool = Pool::new(PoolConfig { bytes_limit: pages * limits::PAGE_BYTES }).unwrap();
+    let catalog = Arc::new(Catalog::new(pool, Arc::new(Two), Arc::new(Deferred::default())));
+    catalog.close_taps();
+    let recovery = catalog.open(directory.clone(), 7).unwrap();
+    (catalog, recovery)
+}
+
+fn load(
+    catalog: &Arc<Catalog>,
+    table: &TableName,
+    mode: LoadMode,
+    rows: std::ops::Range<i64>,
+) -> Result<TableInfo> {
+    let mut load = catalog.begin_load(&tenant(), table, &batch(0..0).schema(), mode, None)?;
+    for first in rows.clone().step_by(100_000) {
+        load.push(&batch(first..rows.end.min(first + 100_000)))?;
+    }
+    load.commit()
+}
+
+/// Reads a table row group by row group, and returns the sum of its first column.
+fn sum(catalog: &Catalog, table: &TableName) -> i64 {
+    let (_, table) = catalog.get(&tenant(), table).unwrap();
+    let of_group = |group: &Arc<RowGroup>| {
+        let group = filled(group);
+        let values = group.chunks[0].decode(0..group.rows).unwrap();
+        values.as_primitive::<Int64Type>().iter().flatten().sum::<i64>()
+    };
+    table.row_groups.iter().map(of_group).sum()
+}
+
+fn bytes_absent(catalog: &Catalog, table: &TableName) -> usize {
+    let (_, table) = catalog.get(&tenant(), table).unwrap();
+    let chunks = table.row_groups.iter().flat_map(|group| &group.chunks);
+    chunks.filter(|chunk| chunk.is_absent()).map(|chunk| chunk.bytes_encoded()).sum()
+}
+
+#[test]
+fn a_table_larger_than_the_pool_is_loaded_read_changed_and_found_again() {
+    let directory = SimulatedDirectory::new();
+    let t = name("t");
+    let (mut catalog, _) = small_catalog(&directory, 4);
+    let made = load(&catalog, &t, LoadMode::Create, 0..ROWS).unwrap();
+    assert!(made.bytes_encoded > 2 * 4 * limits::PAGE_BYTES as u64, "{}", made.bytes_encoded);
+    assert!(bytes_absent(&catalog, &t) > 0);
+    let expected = ROWS * (ROWS - 1) / 2;
+    for _ in 0..2 {
+        assert_eq!(sum(&catalog, &t), expected);
+        assert!(catalog.pool().usage().bytes_used <= catalog.pool().usage().bytes_limit);
+    }
+    // A row group in the middle goes, and one is replaced.
+    let (version, base) = catalog.get(&tenant(), &t).unwrap();
+    let group = filled(&base.row_groups[7]);
+    let (gone, replaced) = (group.rows as i64, filled(&base.row_groups[3]));
+    let first = 7 * limits::ROW_GROUP_ROWS as i64;
+    let columns: Vec<_> =
+        replaced.chunks.iter().map(|chunk| chunk.decode(0..replaced.rows).unwrap()).collect();
+    let same = encode_row_group(catalog.pool(), &tenant(), &base.schema, &columns).unwrap();
+    let changed = BTreeMap::from([(3, Some(Arc::new(same))), (7, None)]);
+    drop((group, replaced, columns));
+    catalog.replace_row_groups(&tenant(), &t, (version, &base), &changed, None).unwrap().wait().unwrap();
+    let expected = expected - gone * (2 * first + gone - 1) / 2;
+    assert_eq!(sum(&catalog, &t), expected);
+    load(&catalog, &t, LoadMode::Append, 0..100).unwrap();
+    let expected = expected + 99 * 100 / 2;
+    assert_eq!(sum(&catalog, &t), expected);
+    for crash in [true, false, true] {
+        if crash {
+            directory.crash(3)
+        } else {
+            catalog.close().unwrap()
+        }
+        let recovery;
+        (catalog, recovery) = small_catalog(&directory, 3);
+        assert!(recovery.damaged.is_empty());
+        // Only what is small was read.
+        assert!(catalog.pool().usage().bytes_used <= limits::PAGE_BYTES as u64);
+        assert_eq!(sum(&catalog, &t), expected);
+    }
+}
+
+#[test]
+fn what_is_used_often_outlives_a_scan() {
+    let directory = SimulatedDirectory::new();
+    let (hot, cold) = (name("hot"), name("cold"));
+    let (catalog, _) = small_catalog(&directory, 8);
+    load(&catalog, &hot, LoadMode::Create, 0..400_000).unwrap();
+    load(&catalog, &cold, LoadMode::Create, 0..ROWS).unwrap();
+    let (_, table) = catalog.get(&tenant(), &hot).unwrap();
+    for _ in 0..4 {
+        for group in &table.row_groups {
+            drop(filled(group));
+            group.chunks.iter().for_each(|chunk| chunk.count_use());
+        }
+    }
+    for _ in 0..3 {
+        sum(&catalog, &cold);
+    }
+    assert_eq!(bytes_absent(&catalog, &hot), 0);
+    assert!(bytes_absent(&catalog, &cold) > 0);
+}
+
+#[test]
+fn damage_of_absent_values_is_an_error_that_names_the_place() {
+    let directory = SimulatedDirectory::new();
+    let t = name("t");
+    let (catalog, _) = small_catalog(&directory, 8);
+    load(&catalog, &t, LoadMode::Create, 0..200_000).unwrap();
+    catalog.close().unwrap();
+    let segment = directory.names().unwrap().into_iter().find(|name| name.starts_with("segment")).unwrap();
+    let bytes = directory.open(&segment).unwrap().bytes().unwrap() as usize;
+    let (mut damaged, mut refused) = (0, 0);
+    for at in (0..bytes).step_by(bytes / 97) {
+        let copy = without_reserve(&directory);
+        copy.flip(&segment, at, 4);
+        let pool = Pool::new(PoolConfig { bytes_limit: 8 * limits::PAGE_BYTES }).unwrap();
+        let catalog = Arc::new(Catalog::new(pool, Arc::new(Two), Arc::new(Deferred::default())));
+        catalog.close_taps();
+        if let Err(error) = catalog.open(copy, 7) {
+            assert!(error.message.contains(&segment), "{error}");
+            refused += 1;
+            continue;
+        }
+        let (_, table) = catalog.get(&tenant(), &t).unwrap();
+        let mut first = 0;
+        for group in &table.row_groups {
+            let filled = filled(group);
+            for chunk in &filled.chunks {
+                if let Err(error) = chunk.decode(0..group.rows) {
+                    assert!(error.kind == ErrorKind::Corrupt && error.message.contains(&segment), "{error}");
+                    damaged += 1;
+                }
+            }
+            if let Ok(values) = filled.chunks[0].decode(0..group.rows) {
+                let expected = first..first + group.rows as i64;
+                assert!(values.as_primitive::<Int64Type>().iter().eq(expected.map(Some)));
+            }
+            first += group.rows as i64;
+        }
+    }
+    assert!(damaged > 60 && refused > 0, "{damaged} of 97 damaged, {refused} refused");
+}
+
+/// Counts what arrives.
+struct Counted(Arc<AtomicU64>);
+
+impl Reader for Counted {
+    fn is_waiting(&self) -> bool {
+        true
+    }
+
+    fn arrived(self: Box<Self>, outcome: Result<Kept>) {
+        drop(outcome.unwrap());
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Reads later, when it is told to.
+#[derive(Debug, Default)]
+struct Later(Mutex<Vec<Job>>);
+
+struct Job(Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Job")
+    }
+}
+
+impl Background for Later {
+    fn submit(&self, _chore: Chore) {}
+
+    fn rows_came(&self) {}
+
+    fn read(&self, job: Box<dyn FnOnce() + Send>) {
+        self.0.lock().push(Job(job));
+    }
+}
+
+#[test]
+fn values_that_two_want_are_read_once() {
+    let directory = SimulatedDirectory::new();
+    let t = name("t");
+    let (catalog, _) = small_catalog(&directory, 8);
+    load(&catalog, &t, LoadMode::Create, 0..200_000).unwrap();
+    catalog.close().unwrap();
+    let later = Arc::new(Later::default());
+    let pool = Pool::new(PoolConfig { bytes_limit: 8 * limits::PAGE_BYTES }).unwrap();
+    let catalog = Arc::new(Catalog::new(pool, Arc::new(Two), later.clone()));
+    catalog.open(directory, 7).unwrap();
+    let (_, table) = catalog.get(&tenant(), &t).unwrap();
+    let absent: Vec<Arc<Chunk>> =
+        table.row_groups[0].chunks.iter().filter(|chunk| chunk.is_absent()).cloned().collect();
+    let arrived = Arc::new(AtomicU64::new(0));
+    for _ in 0..3 {
+        farpool_columns::fetch(absent.clone(), Box::new(Counted(arrived.clone())));
+    }
+    let jobs = std::mem::take(&mut *later.0.lock());
+    assert_eq!((jobs.len(), arrived.load(Ordering::Relaxed)), (absent.len(), 0));
+    jobs.into_iter().for_each(|job| (job.0)());
+    assert_eq!(arrived.load(Ordering::Relaxed), 3);
+    assert!(absent.iter().all(|chunk| !chunk.is_absent()));
+}
