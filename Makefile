@@ -30,6 +30,7 @@ test: check
 	$(CARGO) xtask bench correlation --quick
 	$(CARGO) xtask bench clients --quick
 	$(CARGO) xtask bench first-minute --quick
+	$(CARGO) xtask bench iopath --quick
 
 check: needs
 	$(CARGO) xtask check
@@ -42,6 +43,7 @@ bench: needs
 	$(CARGO) xtask bench sketch-accuracy
 	$(CARGO) xtask bench clients
 	$(CARGO) xtask bench first-minute
+	$(CARGO) xtask bench iopath
 
 needs:
 	@scripts/install-needs

@@ -16,6 +16,7 @@ mod farview;
 mod figures;
 mod first_minute;
 mod larger;
+mod iopath;
 mod limits;
 mod machine;
 mod node;
@@ -73,6 +74,8 @@ enum Suite {
     FirstMinute(first_minute::Options),
     /// TPC-H with less memory than the tables take, in a memory cgroup, against DuckDB with a database file.
     Larger(larger::Options),
+    /// AES in all modes beside OpenSSL, by size, direction and number of threads.
+    Iopath(iopath::Options),
     /// A memory node for a suite: prints its address, serves until its input ends.
     #[command(hide = true)]
     Node {
@@ -116,6 +119,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Suite::FirstMinute(options)) => first_minute::run(options),
         Some(Suite::Larger(options)) => larger::run(options),
         Some(Suite::Driver(options)) => larger::side::serve(options),
+        Some(Suite::Iopath(options)) => iopath::run(options),
         Some(Suite::Node { threads, without_taps, tls }) => {
             node::serve_until_input_ends(*threads, *without_taps, tls.as_deref())
         }

@@ -168,6 +168,11 @@ impl Rival {
         answer
     }
 
+    /// Sends a request that only this rival's driver knows, and returns its answer.
+    pub fn ask(&mut self, request: &Value) -> Result<Value> {
+        self.request(request)
+    }
+
     fn request(&mut self, request: &Value) -> Result<Value> {
         let requests = self.requests.as_mut().context("the driver has ended")?;
         writeln!(requests, "{request}").context("the driver has ended")?;

@@ -3,6 +3,7 @@
 use super::*;
 use arrow_array::*;
 use arrow_schema::DataType;
+use farpool_cipher::{KeyKind, KeyRing, Tier};
 use farpool_columns::{encode_row_group, pack_array, pack_chunks};
 use farpool_disk::{Directory, Log, SimulatedDirectory, Urgency};
 use farpool_memory::{Pool, PoolConfig};
@@ -47,6 +48,11 @@ fn loads() {
 #[test]
 fn logs() {
     run("log_reader", log_reader);
+}
+
+#[test]
+fn key_rings() {
+    run("key_ring_decoder", key_ring_decoder);
 }
 
 #[test]
@@ -181,6 +187,7 @@ fn write_the_seeds() {
         ("data_directory", data_seeds()),
         ("load_rows", load_seeds()),
         ("log_reader", log_seeds()),
+        ("key_ring_decoder", key_ring_seeds()),
         ("parcel_decoder", parcel_seeds()),
         ("sketch_decoder", sketch_seeds()),
         ("datasketches_decoder", datasketches_seeds()),
@@ -247,6 +254,18 @@ fn data_seeds() -> Vec<Vec<u8>> {
     catalog.drop_table(&TenantName::default(), &name("u")).unwrap().wait().unwrap();
     catalog.drop_view(&TenantName::default(), &name("v")).unwrap().wait().unwrap();
     keep();
+    seeds
+}
+
+fn key_ring_seeds() -> Vec<Vec<u8>> {
+    let master = crate::keys::master();
+    let mut ring = KeyRing::new(&master);
+    let mut seeds = vec![ring.to_bytes()];
+    let mut parent = None;
+    for kind in [KeyKind::Directory, KeyKind::Tenant, KeyKind::Table] {
+        parent = Some(ring.add(&master, parent, kind, Tier::Standard).unwrap());
+        seeds.push(ring.to_bytes());
+    }
     seeds
 }
 

@@ -20,12 +20,20 @@ pub struct Program {
     shared: &'static [&'static str],
 }
 
-pub const PROGRAMS: [Program; 1] = [Program {
-    name: "liquidcache",
-    purpose: "LiquidCache",
-    effort: "430 crates, among them another DataFusion: a quarter to half an hour on two cores, once",
-    shared: &["bench/src/digest.rs"],
-}];
+pub const PROGRAMS: [Program; 2] = [
+    Program {
+        name: "openssl",
+        purpose: "OpenSSL",
+        effort: "a small program that links the system's libcrypto.so.3, on Debian of the package libssl3: seconds",
+        shared: &["bench/src/iopath/rounds.rs"],
+    },
+    Program {
+        name: "liquidcache",
+        purpose: "LiquidCache",
+        effort: "430 crates, among them another DataFusion: a quarter to half an hour on two cores, once",
+        shared: &["bench/src/digest.rs"],
+    },
+];
 
 impl Program {
     /// Builds the program, unless it is installed from the same sources.

@@ -25,11 +25,15 @@ pub fn run() -> Result<()> {
     cargo::run_with(unit_tests(TARGET).iter().map(String::as_str), &environment)
 }
 
+/// The test that keys lie in locked memory: the sanitizer leaves locking out, and QEMU shows maps of its own.
+const SKIPPED: &str = "slots_are_locked_and_in_no_dump";
+
 /// Returns cargo's arguments that run the unit tests of the crates with `unsafe` code for `target`.
 pub fn unit_tests(target: &str) -> Vec<String> {
     let packages = unsafe_code::crates()
         .into_iter()
         .flat_map(|folder| ["--package".into(), format!("farpool-{folder}")]);
     let start = ["test", "--release", "--locked", "--lib", "--target", target].map(str::to_string);
-    start.into_iter().chain(packages).collect()
+    let end = ["--", "--skip", SKIPPED].map(str::to_string);
+    start.into_iter().chain(packages).chain(end).collect()
 }

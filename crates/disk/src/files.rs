@@ -4,6 +4,7 @@
 //! [`File::sync`] of its file returns; a name may be lost until [`Directory::sync`] returns, even where the file itself was
 //! synced.
 
+use crate::keys::Keys;
 use farpool_model::{Error, ErrorKind};
 use std::fmt;
 use std::io;
@@ -49,6 +50,11 @@ pub trait Directory: fmt::Debug + Send + Sync {
 
     /// The directory's path or another name of it, for error messages.
     fn describe(&self) -> String;
+
+    /// What the files of the directory are encrypted with; `None` where they are not.
+    fn keys(&self) -> Option<&Keys> {
+        None
+    }
 }
 
 /// An open file. Reads and writes name their offset, so that threads share one handle.

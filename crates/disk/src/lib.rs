@@ -1,18 +1,24 @@
 //! The data directory of a node: the log that makes changes durable, segments with the data of tables, and sealed files.
 //!
 //! Everything above the traits [`Directory`] and [`File`] runs on a real file system ([`LocalDirectory`]) and on one in
-//! memory that loses power ([`SimulatedDirectory`]) alike.
+//! memory that loses power ([`SimulatedDirectory`]) alike. In a directory with keys ([`unlock`]) everything is encrypted
+//! and authenticated: what writes and reads files asks their directory for the keys ([`Directory::keys`]).
 
 #![forbid(unsafe_code)]
 
+mod encrypted;
 mod files;
+mod keys;
 mod local;
 mod log;
 mod sealed;
 mod segment;
 mod simulated;
 
+pub use encrypted::{rotate_master_key, unlock};
+pub use farpool_cipher::{KeySource, MasterKey, Tier};
 pub use files::{Directory, File};
+pub use keys::Keys;
 pub use local::LocalDirectory;
 pub use log::{Dropped, Log, Observer, Recovered, Urgency};
 pub use sealed::{read_sealed, write_sealed};

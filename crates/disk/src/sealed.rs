@@ -1,18 +1,22 @@
 //! Small files that are there as a whole or not at all: a checksum over everything, and a rename that makes them visible.
 //!
 //! Layout, all numbers little-endian: `fpsealed`; the format `u32`; the checksum `u32` of what follows; the length `u64`;
-//! the contents.
+//! the contents. In an encrypted directory: `fpcipher` in the first place, and as contents a salt of 32 bytes, a tag of 16,
+//! and what is encrypted; format and name are authenticated with it.
 
+use crate::encrypted::{changed, needs_key, not_encrypted};
 use crate::files::{Directory, failed};
+use crate::keys::{Purpose, SEAL_BYTES, Seal, associated};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, Result};
 use std::io;
 
 const MAGIC: &[u8; 8] = b"fpsealed";
+const ENCRYPTED_MAGIC: &[u8; 8] = b"fpcipher";
 const HEADER_BYTES: usize = 24;
 
 /// Suffix of the name that a file has until it is complete.
-const UNFINISHED: &str = ".new";
+pub(crate) const UNFINISHED: &str = ".new";
 
 /// Makes `contents` the file `name`, durably, in the place of one that has the name. `format` tells versions of the
 /// contents apart.
@@ -20,12 +24,20 @@ const UNFINISHED: &str = ".new";
 /// # Errors
 /// Those of the file system; the file may or may not be there then.
 pub fn write_sealed(directory: &dyn Directory, name: &str, format: u32, contents: &[u8]) -> Result<()> {
-    let mut bytes = Vec::with_capacity(HEADER_BYTES + contents.len());
-    bytes.extend_from_slice(MAGIC);
+    let keys = directory.keys();
+    let seal_bytes = if keys.is_some() { SEAL_BYTES } else { 0 };
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + seal_bytes + contents.len());
+    bytes.extend_from_slice(if keys.is_some() { ENCRYPTED_MAGIC } else { MAGIC });
     bytes.extend_from_slice(&format.to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
-    bytes.extend_from_slice(&u64_from(contents.len()).to_le_bytes());
+    bytes.extend_from_slice(&u64_from(seal_bytes + contents.len()).to_le_bytes());
+    bytes.resize(HEADER_BYTES + seal_bytes, 0);
     bytes.extend_from_slice(contents);
+    if let Some(keys) = keys {
+        let (front, data) = bytes.split_at_mut(HEADER_BYTES + SEAL_BYTES);
+        let seal = keys.seal(Purpose::SealedFile, &associated(&[u64::from(format)], name), data)?;
+        front[HEADER_BYTES..].copy_from_slice(&seal.encode());
+    }
     let checksum = crc32fast::hash(&bytes[16..]);
     bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
     let unfinished = format!("{name}{UNFINISHED}");
@@ -46,7 +58,8 @@ pub fn write_sealed(directory: &dyn Directory, name: &str, format: u32, contents
 /// Returns the contents of a file that [`write_sealed`] made.
 ///
 /// # Errors
-/// `Corrupt`, with the file's name, where it is damaged; `Invalid` where it has another format; those of the file system.
+/// `Corrupt`, with the file's name, where it is damaged or not encrypted as the others are; `Denied` where it is encrypted
+/// and the directory has no keys; `Invalid` where it has another format; those of the file system.
 pub fn read_sealed(directory: &dyn Directory, name: &str, format: u32) -> Result<Vec<u8>> {
     let read = || {
         let file = directory.open(name)?;
@@ -60,7 +73,8 @@ pub fn read_sealed(directory: &dyn Directory, name: &str, format: u32) -> Result
     };
     let length =
         bytes.get(16..HEADER_BYTES).and_then(|number| Some(u64::from_le_bytes(number.try_into().ok()?)));
-    let is_whole = bytes.starts_with(MAGIC)
+    let is_encrypted = bytes.starts_with(ENCRYPTED_MAGIC);
+    let is_whole = (is_encrypted || bytes.starts_with(MAGIC))
         && length.is_some_and(|length| length == u64_from(bytes.len() - HEADER_BYTES))
         && u32_at(12) == Some(crc32fast::hash(&bytes[16..]));
     if !is_whole {
@@ -68,9 +82,31 @@ pub fn read_sealed(directory: &dyn Directory, name: &str, format: u32) -> Result
         return Err(Error::corrupt(message).advise("restore the directory from a backup"));
     }
     match u32_at(8) {
-        Some(found) if found == format => Ok(bytes.split_off(HEADER_BYTES)),
-        found => Err(other_format(directory, name, found.unwrap_or_default())),
+        Some(found) if found == format => {}
+        found => return Err(other_format(directory, name, found.unwrap_or_default())),
     }
+    let mut contents = bytes.split_off(HEADER_BYTES);
+    match (is_encrypted, directory.keys()) {
+        (false, None) => Ok(contents),
+        (true, None) => Err(needs_key(directory, name)),
+        (false, Some(_)) => Err(not_encrypted(directory, name)),
+        (true, Some(keys)) => {
+            let damaged = || Error::corrupt("a seal that is cut off");
+            let opened = Seal::split(&contents).ok_or_else(damaged).map(|(seal, _)| seal).and_then(|seal| {
+                contents.drain(..SEAL_BYTES);
+                let associated = associated(&[u64::from(format)], name);
+                keys.open(Purpose::SealedFile, &associated, &seal, &mut contents)
+            });
+            opened.map_err(|error| changed(directory, name, error)).map(|()| contents)
+        }
+    }
+}
+
+/// Whether a file is one that [`write_sealed`] has encrypted; `false` where it cannot be read.
+pub(crate) fn is_encrypted(directory: &dyn Directory, name: &str) -> bool {
+    let mut magic = [0; 8];
+    let read = directory.open(name).and_then(|file| file.read_at(&mut magic, 0));
+    read.is_ok() && magic == *ENCRYPTED_MAGIC
 }
 
 /// The error of a file whose format another version of farpool has.

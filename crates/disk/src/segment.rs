@@ -6,12 +6,19 @@
 //! checksum and head; a trailer of [`ALIGNMENT`] bytes with the directory's place and checksum. A file without a whole
 //! trailer was not finished.
 //!
+//! In an encrypted directory the header has a random salt, from which the key of the file is derived; each part is
+//! encrypted where it lies and keeps its length, so that a reader decrypts it in the memory that it was read to; its tag
+//! stands in the directory, which is encrypted as a whole, and whose tag stands in the trailer.
+//!
 //! Invariant: [`SegmentWriter::finish`] returns after everything is durable, the file's name included.
 
+use crate::encrypted::{changed, needs_key, not_encrypted};
 use crate::files::{Directory, File, failed};
+use crate::keys::{Nonce, Purpose, associated, cipher, decrypt, encrypt};
 use crate::sealed::other_format;
+use farpool_cipher::{Cipher, SALT_BYTES, Salt, Secret, TAG_BYTES, Tag, random_salt};
 use farpool_model::cast::{u32_checked, u64_from, usize_saturating};
-use farpool_model::{Error, Result};
+use farpool_model::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -26,8 +33,11 @@ const SMALL_BYTES: usize = 4 * ALIGNMENT;
 const HEADER_MAGIC: &[u8; 8] = b"fpsegmnt";
 const TRAILER_MAGIC: &[u8; 8] = b"fpsegend";
 const FORMAT: u32 = 1;
+const ENCRYPTED_FORMAT: u32 = 2;
 
-/// Bytes of an entry of the directory without its head.
+/// Bytes of header and trailer, and of an entry of the directory without tag and head.
+const HEADER_BYTES: usize = 28;
+const TRAILER_BYTES: usize = 40;
 const ENTRY_BYTES: usize = 32;
 
 /// Bytes that are collected before they are written.
@@ -50,8 +60,17 @@ pub struct Part {
     pub head: Vec<u8>,
     /// Bytes of its data.
     pub bytes: u64,
+    number: u64,
     offset: u64,
-    checksum: u32,
+    check: Check,
+}
+
+/// How damage to the data of a part is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Check {
+    Checksum(u32),
+    /// The tag, and the place at which the part was added.
+    Tag(u32, Tag),
 }
 
 /// A segment that is being written.
@@ -61,6 +80,10 @@ pub struct SegmentWriter {
     number: u64,
     file: Arc<dyn File>,
     parts: BTreeMap<u64, Part>,
+    /// What the file is encrypted with, and the number of parts that were added.
+    key: Option<Secret>,
+    cipher: Option<Cipher>,
+    parts_added: u32,
     /// Written so far, and what comes next.
     written: u64,
     waiting: Vec<u8>,
@@ -72,7 +95,10 @@ pub struct Segment {
     name: String,
     place: String,
     file: Arc<dyn File>,
+    number: u64,
     parts: BTreeMap<u64, Part>,
+    /// Short, and expanded when a part is read: thousands of segments are open at once, and locked memory is scarce.
+    key: Option<Secret>,
     bytes: u64,
 }
 
@@ -91,14 +117,24 @@ impl SegmentWriter {
             created => created,
         };
         let file = created.map_err(|error| failed(&*directory, "create", &name, &error))?;
-        let mut header = Vec::with_capacity(ALIGNMENT);
-        header.extend_from_slice(HEADER_MAGIC);
-        header.extend_from_slice(&FORMAT.to_le_bytes());
-        header.extend_from_slice(&[0; 4]);
-        header.extend_from_slice(&number.to_le_bytes());
-        header.extend_from_slice(&crc32fast::hash(&header).to_le_bytes());
-        header.resize(ALIGNMENT, 0);
-        Ok(SegmentWriter { directory, number, file, parts: BTreeMap::new(), written: 0, waiting: header })
+        let key = directory.keys().map(|keys| {
+            let salt = random_salt()?;
+            keys.derive(Purpose::Segment, &salt).map(|key| (salt, key))
+        });
+        let key = key.transpose()?;
+        let mut waiting = Vec::with_capacity(ALIGNMENT);
+        waiting.extend_from_slice(HEADER_MAGIC);
+        let format = if key.is_some() { ENCRYPTED_FORMAT } else { FORMAT };
+        waiting.extend_from_slice(&format.to_le_bytes());
+        waiting.extend_from_slice(&[0; 4]);
+        waiting.extend_from_slice(&number.to_le_bytes());
+        waiting.extend(key.iter().flat_map(|(salt, _)| salt));
+        waiting.extend_from_slice(&crc32fast::hash(&waiting).to_le_bytes());
+        waiting.resize(ALIGNMENT, 0);
+        let key = key.map(|(_, key)| key);
+        let cipher = key.as_ref().map(cipher).transpose()?;
+        let (parts, parts_added, written) = (BTreeMap::new(), 0, 0);
+        Ok(SegmentWriter { directory, number, file, parts, key, cipher, parts_added, written, waiting })
     }
 
     /// The number of the segment.
@@ -127,9 +163,18 @@ impl SegmentWriter {
         self.waiting.resize(self.waiting.len().next_multiple_of(alignment), 0);
         let (offset, start) = (self.bytes(), self.waiting.len());
         write(&mut self.waiting);
-        let data = &self.waiting[start..];
-        let (bytes, checksum) = (u64_from(data.len()), crc32fast::hash(data));
-        self.parts.insert(number, Part { head, bytes, offset, checksum });
+        let data = &mut self.waiting[start..];
+        let bytes = u64_from(data.len());
+        let check = match &self.cipher {
+            None => Check::Checksum(crc32fast::hash(data)),
+            Some(cipher) => {
+                let associated = associated(&[self.number, number], "part");
+                let place = self.parts_added;
+                Check::Tag(place, encrypt(cipher, Nonce::Part(place), &associated, data)?)
+            }
+        };
+        self.parts_added += 1;
+        self.parts.insert(number, Part { head, bytes, number, offset, check });
         if self.waiting.len() >= WRITE_BYTES {
             self.waiting.resize(self.waiting.len().next_multiple_of(ALIGNMENT), 0);
             self.write()?;
@@ -148,12 +193,23 @@ impl SegmentWriter {
             for number in [*number, part.offset, part.bytes] {
                 self.waiting.extend_from_slice(&number.to_le_bytes());
             }
-            self.waiting.extend_from_slice(&part.checksum.to_le_bytes());
+            let (check, tag) = match &part.check {
+                Check::Checksum(checksum) => (*checksum, &[][..]),
+                Check::Tag(place, tag) => (*place, &tag[..]),
+            };
+            self.waiting.extend_from_slice(&check.to_le_bytes());
             self.waiting.extend_from_slice(&u32_checked(part.head.len()).to_le_bytes());
+            self.waiting.extend_from_slice(tag);
             self.waiting.extend_from_slice(&part.head);
         }
-        let directory = &self.waiting[start..];
-        let (bytes, checksum) = (u64_from(directory.len()), crc32fast::hash(directory));
+        let directory = &mut self.waiting[start..];
+        let bytes = u64_from(directory.len());
+        let seal = |cipher: &Cipher| {
+            let associated = associated(&[self.number, offset, bytes], "directory");
+            encrypt(cipher, Nonce::Directory, &associated, directory)
+        };
+        let tag = self.cipher.as_ref().map(seal).transpose()?;
+        let checksum = crc32fast::hash(&self.waiting[start..]);
         self.waiting.resize(self.waiting.len().next_multiple_of(ALIGNMENT), 0);
         let mut trailer = Vec::with_capacity(ALIGNMENT);
         trailer.extend_from_slice(TRAILER_MAGIC);
@@ -161,6 +217,7 @@ impl SegmentWriter {
         trailer.extend_from_slice(&bytes.to_le_bytes());
         trailer.extend_from_slice(&checksum.to_le_bytes());
         trailer.extend_from_slice(&self.number.to_le_bytes());
+        trailer.extend(tag.iter().flatten());
         trailer.extend_from_slice(&crc32fast::hash(&trailer).to_le_bytes());
         trailer.resize(ALIGNMENT, 0);
         self.waiting.extend_from_slice(&trailer);
@@ -168,8 +225,8 @@ impl SegmentWriter {
         self.file.sync().map_err(|error| self.failed(&error))?;
         self.directory.sync().map_err(|error| self.failed(&error))?;
         let place = self.directory.describe();
-        let (name, bytes) = (segment_name(self.number), self.written);
-        Ok(Segment { name, place, file: self.file, parts: self.parts, bytes })
+        let (number, parts, key, bytes) = (self.number, self.parts, self.key, self.written);
+        Ok(Segment { name: segment_name(number), place, file: self.file, number, parts, key, bytes })
     }
 
     fn write(&mut self) -> Result<()> {
@@ -202,18 +259,24 @@ impl Segment {
         if bytes < 2 * ALIGNMENT as u64 {
             return Err(damaged("is cut off"));
         }
-        let (mut header, mut trailer) = ([0; 28], [0; 40]);
+        let mut header = [0; HEADER_BYTES + SALT_BYTES];
         file.read_at(&mut header, 0).map_err(failed)?;
-        file.read_at(&mut trailer, bytes - ALIGNMENT as u64).map_err(failed)?;
-        let (mut fields, mut end) = (Fields(&header), Fields(&trailer));
-        if fields.take(8) != Some(HEADER_MAGIC) || crc32fast::hash(&header[..24]) != u32_of(&header[24..]) {
-            return Err(damaged("is damaged at byte 0"));
-        }
-        match fields.u32() {
-            Some(FORMAT) => {}
-            format => return Err(other_format(directory, &name, format.unwrap_or_default())),
-        }
-        if end.take(8) != Some(TRAILER_MAGIC) || crc32fast::hash(&trailer[..36]) != u32_of(&trailer[36..]) {
+        let (format, salt) = opening(&header).ok_or_else(|| damaged("is damaged at byte 0"))?;
+        let key = match (format, directory.keys()) {
+            (FORMAT, None) => None,
+            (FORMAT, Some(_)) => return Err(not_encrypted(directory, &name)),
+            (ENCRYPTED_FORMAT, None) => return Err(needs_key(directory, &name)),
+            (ENCRYPTED_FORMAT, Some(keys)) => Some(keys.derive(Purpose::Segment, &salt)?),
+            (format, _) => return Err(other_format(directory, &name, format)),
+        };
+        let mut trailer = [0; TRAILER_BYTES + TAG_BYTES];
+        let trailer = match &key {
+            None => &mut trailer[..TRAILER_BYTES],
+            Some(_) => &mut trailer[..],
+        };
+        file.read_at(trailer, bytes - ALIGNMENT as u64).map_err(failed)?;
+        let mut end = Fields(trailer);
+        if end.take(8) != Some(TRAILER_MAGIC) || !is_checked(trailer) {
             return Err(damaged(&format!(
                 "is damaged at byte {}, or was not finished",
                 bytes - ALIGNMENT as u64
@@ -227,9 +290,18 @@ impl Segment {
         }
         let mut contents = vec![0; usize_saturating(length)];
         file.read_at(&mut contents, offset).map_err(failed)?;
-        let parts = (crc32fast::hash(&contents) == checksum).then(|| parts(&contents, offset)).flatten();
-        let parts = parts.ok_or_else(|| damaged(&format!("is damaged at byte {offset}")))?;
-        Ok(Segment { name: name.clone(), place: directory.describe(), file, parts, bytes })
+        let at_directory = || damaged(&format!("is damaged at byte {offset}"));
+        if crc32fast::hash(&contents) != checksum {
+            return Err(at_directory());
+        }
+        if let Some(key) = &key {
+            let associated = associated(&[number, offset, length], "directory");
+            let tag = end.tag().ok_or_else(at_directory)?;
+            decrypt(&cipher(key)?, Nonce::Directory, &associated, &mut contents, &tag)
+                .map_err(|error| changed(directory, &name, error))?;
+        }
+        let parts = parts(&contents, offset, key.is_some()).ok_or_else(at_directory)?;
+        Ok(Segment { name: name.clone(), place: directory.describe(), file, number, parts, key, bytes })
     }
 
     /// Bytes of the file.
@@ -247,35 +319,72 @@ impl Segment {
         self.parts.iter().map(|(number, part)| (*number, part))
     }
 
-    /// Reads the data of a part into `data`, which has their length.
+    /// Reads the data of a part into `data`, which has their length, and decrypts them there.
     ///
     /// # Errors
-    /// `Corrupt`, with file and offset, where they are damaged; those of the file system.
+    /// `Corrupt`, with file and offset, where they are damaged or were changed; those of the file system.
     pub fn read(&self, part: &Part, data: &mut [u8]) -> Result<()> {
         let Segment { name, place, .. } = self;
         self.file.read_at(data, part.offset).map_err(|error| {
             Error::unavailable(format!("cannot read {name} in {place} at byte {}: {error}", part.offset))
                 .advise("look at the disk and the system's log")
         })?;
-        match crc32fast::hash(data) == part.checksum {
+        match self.is_intact(part, data)? {
             true => Ok(()),
             false => Err(Error::corrupt(format!("{name} in {place} is damaged at byte {}", part.offset))
                 .advise("restore the table from a backup, or drop it and load it again")),
         }
     }
+
+    /// Decrypts the data of a part where they are encrypted, and tells whether they are what was written.
+    fn is_intact(&self, part: &Part, data: &mut [u8]) -> Result<bool> {
+        match (&part.check, &self.key) {
+            (Check::Checksum(checksum), None) => Ok(crc32fast::hash(data) == *checksum),
+            (Check::Tag(place, tag), Some(key)) => {
+                let associated = associated(&[self.number, part.number], "part");
+                match decrypt(&cipher(key)?, Nonce::Part(*place), &associated, data, tag) {
+                    Err(error) if error.kind == ErrorKind::Corrupt => Ok(false),
+                    opened => opened.map(|()| true),
+                }
+            }
+            (Check::Checksum(_), Some(_)) | (Check::Tag(..), None) => Ok(false),
+        }
+    }
+}
+
+/// The format of a segment and its salt, if the checksum of the header is right. The formats of other versions may have
+/// either length.
+fn opening(header: &[u8; HEADER_BYTES + SALT_BYTES]) -> Option<(u32, Salt)> {
+    let mut fields = Fields(header);
+    if fields.take(8)? != HEADER_MAGIC {
+        return None;
+    }
+    let format = fields.u32()?;
+    let is_plain = is_checked(&header[..HEADER_BYTES]) && format != ENCRYPTED_FORMAT;
+    let is_encrypted = is_checked(header) && format != FORMAT;
+    let salt = header[HEADER_BYTES - 4..].first_chunk()?;
+    (is_plain || is_encrypted).then_some((format, *salt))
+}
+
+/// Whether the last four bytes are the checksum of those before.
+fn is_checked(bytes: &[u8]) -> bool {
+    bytes
+        .split_last_chunk()
+        .is_some_and(|(front, checksum)| crc32fast::hash(front) == u32::from_le_bytes(*checksum))
 }
 
 /// The entries of a directory at `end`, before which all data lie.
-fn parts(directory: &[u8], end: u64) -> Option<BTreeMap<u64, Part>> {
+fn parts(directory: &[u8], end: u64, is_encrypted: bool) -> Option<BTreeMap<u64, Part>> {
     let (mut fields, mut parts) = (Fields(directory), BTreeMap::new());
     while fields.0.len() >= ENTRY_BYTES {
         let (number, offset, bytes) = (fields.u64()?, fields.u64()?, fields.u64()?);
-        let (checksum, head_bytes) = (fields.u32()?, fields.u32()?);
+        let (check, head_bytes) = (fields.u32()?, fields.u32()?);
+        let check = if is_encrypted { Check::Tag(check, fields.tag()?) } else { Check::Checksum(check) };
         let head = fields.take(head_bytes as usize)?.to_vec();
         if offset.checked_add(bytes)? > end {
             return None;
         }
-        parts.insert(number, Part { head, bytes, offset, checksum });
+        parts.insert(number, Part { head, bytes, number, offset, check });
     }
     fields.0.is_empty().then_some(parts)
 }
@@ -297,6 +406,10 @@ impl<'a> Fields<'a> {
     fn u64(&mut self) -> Option<u64> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
+
+    fn tag(&mut self) -> Option<Tag> {
+        self.take(TAG_BYTES)?.try_into().ok()
+    }
 }
 
 fn u32_of(bytes: &[u8]) -> u32 {
@@ -304,83 +417,5 @@ fn u32_of(bytes: &[u8]) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::simulated::SimulatedDirectory;
-    use farpool_model::ErrorKind;
-
-    /// Sizes of the data: none, small ones on both sides of a block, and a large one.
-    const SIZES: [usize; 6] = [0, 1, 4095, 4097, SMALL_BYTES, 3 << 20];
-
-    fn data(number: u64) -> Vec<u8> {
-        let bytes = SIZES[number as usize];
-        (0..bytes).map(|i| (i as u64 * 31 + number) as u8).collect()
-    }
-
-    fn written(parts: usize) -> Arc<SimulatedDirectory> {
-        let directory = SimulatedDirectory::new();
-        let mut writer = SegmentWriter::create(directory.clone(), 7).unwrap();
-        for number in 0..parts as u64 {
-            let write = |out: &mut Vec<u8>| out.extend(data(number));
-            writer.add(number, vec![number as u8; 3 * number as usize], data(number).len(), write).unwrap();
-        }
-        writer.finish().unwrap();
-        directory
-    }
-
-    /// Reads everything, and returns the first error.
-    fn read(directory: &SimulatedDirectory, parts: usize) -> Result<()> {
-        let segment = Segment::open(directory, 7)?;
-        assert_eq!(segment.parts().count(), parts);
-        for (number, part) in segment.parts() {
-            assert_eq!(part.head, vec![number as u8; 3 * number as usize]);
-            let mut bytes = vec![0; part.bytes as usize];
-            segment.read(part, &mut bytes)?;
-            assert!(bytes == data(number), "part {number}");
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn parts_are_found_again_after_power_was_lost() {
-        let directory = written(SIZES.len());
-        read(&directory, SIZES.len()).unwrap();
-        directory.crash(1);
-        read(&directory, SIZES.len()).unwrap();
-    }
-
-    #[test]
-    fn damage_anywhere_is_found() {
-        let directory = written(5);
-        let bytes = directory.open(&segment_name(7)).unwrap().bytes().unwrap();
-        let mut harmless = 0;
-        for at in 0..bytes {
-            directory.flip(&segment_name(7), at as usize, 1 << (at % 8));
-            match read(&directory, 5) {
-                // Padding.
-                Ok(()) => harmless += 1,
-                Err(error) => {
-                    let place = format!("{} in", segment_name(7));
-                    assert!(error.message.contains(&place), "{error}");
-                    assert!([ErrorKind::Corrupt, ErrorKind::Invalid].contains(&error.kind), "{error}");
-                }
-            }
-            directory.flip(&segment_name(7), at as usize, 1 << (at % 8));
-        }
-        assert!(harmless < 4 * ALIGNMENT, "{harmless}");
-        read(&directory, 5).unwrap();
-    }
-
-    #[test]
-    fn a_segment_that_was_not_finished_is_told() {
-        let directory = SimulatedDirectory::new();
-        let mut writer = SegmentWriter::create(directory.clone(), 7).unwrap();
-        writer.add(0, vec![1], 2 << 20, |out| out.resize(2 << 20, 5)).unwrap();
-        drop(writer);
-        assert!(Segment::open(&*directory, 7).unwrap_err().message.contains("was not finished"));
-        assert_eq!(segment_number(&segment_name(7)), Some(7));
-        // Its number is used again by whoever comes next.
-        SegmentWriter::create(directory.clone(), 7).unwrap().finish().unwrap();
-        assert_eq!(Segment::open(&*directory, 7).unwrap().parts().count(), 0);
-    }
-}
+#[path = "segment_tests.rs"]
+mod tests;

@@ -11,7 +11,7 @@ use farpool_model::{
     Error, Expr, Listing, LoadMode, Program, QueryInfo, Relation, Result, Status, TableChange, TableInfo,
     TableName, TableStatistics, TenantName, Version, View, limits,
 };
-use farpool_node::{Caller, Directory, LocalDirectory, Made, Node, NodeConfig, Shape};
+use farpool_node::{Caller, LocalDirectory, Made, MasterKey, Node, NodeConfig, Shape, Tier, unlock};
 use farpool_pipeline::BoundProgram;
 use farpool_transfer::{BatchStream, Execution, Handle, Pool};
 use futures::{StreamExt, TryStreamExt};
@@ -94,7 +94,23 @@ impl EmbeddedPool {
     /// As [`EmbeddedPool::open`]; `Busy` where another process has the directory open; `Corrupt`, with the file's name,
     /// where it is damaged; `OverLimit` when its tables do not fit.
     pub fn open_durable(memory_bytes: usize, work: Arc<WorkMemory>, path: &Path) -> Result<Arc<Self>> {
-        let data: Option<Arc<dyn Directory>> = Some(LocalDirectory::open(path)?);
+        Self::open_durable_with(memory_bytes, work, path, None)
+    }
+
+    /// As [`EmbeddedPool::open_durable`], of a directory that is encrypted under a master key. One that is empty is
+    /// encrypted from now on, as strongly as the tier says.
+    ///
+    /// # Errors
+    /// As [`EmbeddedPool::open_durable`]; `Denied` where the key is wrong, or there is none and the directory is
+    /// encrypted; `Invalid` where there is one and the directory is not, or the tier does not authenticate.
+    pub fn open_durable_with(
+        memory_bytes: usize,
+        work: Arc<WorkMemory>,
+        path: &Path,
+        key: Option<(&MasterKey, Tier)>,
+    ) -> Result<Arc<Self>> {
+        let (master, tier) = key.unzip();
+        let data = Some(unlock(LocalDirectory::open(path)?, master, tier)?);
         let node = Node::start(NodeConfig { memory_bytes, work, data, ..NodeConfig::default() })?;
         Ok(Self::over(node, TenantName::default()))
     }

@@ -25,7 +25,8 @@ use std::path::Path;
 /// Allowed dependencies: a crate's folder under `crates/`, and the crates directly below it.
 pub const EDGES: &[(&str, &[&str])] = &[
     ("model", &[]),
-    ("disk", &["model"]),
+    ("cipher", &["model"]),
+    ("disk", &["cipher"]),
     ("memory", &["model"]),
     ("columns", &["memory"]),
     ("statistics", &["model"]),
@@ -40,7 +41,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("farpool", &["node", "datafusion"]),
     ("bench", &["farpool"]),
     ("sim", &["node", "transfer"]),
-    ("fuzz", &["disk", "pipeline", "statistics", "store", "wire"]),
+    ("fuzz", &["cipher", "disk", "pipeline", "statistics", "store", "wire"]),
     ("xtask", &[]),
 ];
 

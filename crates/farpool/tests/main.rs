@@ -8,6 +8,7 @@ mod cli_examples;
 mod cli_support;
 mod durable;
 mod edges;
+mod encrypted;
 mod files;
 mod groups;
 mod joins;

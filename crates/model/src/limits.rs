@@ -10,6 +10,8 @@
 //! people is truncated silently. The relations between limits are asserted at compile time at the end of this
 //! file.
 
+use std::time::Duration;
+
 /// Bytes of one page of the pool: the size of an x86-64 huge page, and of Farview's MMU (section 4.3).
 pub const PAGE_BYTES: usize = 2 << 20;
 
@@ -502,6 +504,13 @@ pub const READ_AHEAD_BYTES: usize = 8 << 20;
 
 /// Threads that read values from disk: as many reads of some hundred KiB at once keep a fast disk busy.
 pub const READERS: usize = 4;
+
+/// How long a command for a master key may take: a service for keys across a network answers within seconds, and a person
+/// who starts a node waits no longer in silence.
+pub const KEY_COMMAND_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Wrapped keys of one data directory: one for each of many tables, found by going through them.
+pub const WRAPPED_KEYS_MAX: usize = 64 << 10;
 
 const _: () = assert!(4 * LOG_RECORD_BYTES_MAX <= LOG_FILE_BYTES);
 const _: () = assert!(ROW_GROUP_ROWS.is_multiple_of(BATCH_ROWS));

@@ -27,7 +27,9 @@ mod turns;
 
 pub use access::{Access, TenantLimits};
 pub use caller::{Caller, Shape};
-pub use farpool_disk::{Directory, LocalDirectory};
+pub use farpool_disk::{
+    Directory, KeySource, Keys, LocalDirectory, MasterKey, Tier, rotate_master_key, unlock,
+};
 pub use farpool_store::{Made, Recovery, check_data};
 pub use farpool_wire::ServerTls;
 pub use follow::Followed;

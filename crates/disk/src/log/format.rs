@@ -2,8 +2,16 @@
 //!
 //! All numbers are little-endian. A batch is what one write and one sync made durable. It begins at a multiple of
 //! [`SECTOR_BYTES`], so that a write never touches a sector of a batch that was acknowledged before.
+//!
+//! In an encrypted directory the header of a file is authenticated, by a key of its own, and the records of a batch are
+//! encrypted, with a seal in front of them. The salt of that is drawn by each process that writes to the log: one that
+//! writes a batch of a number again, after the first was torn, has another key. The checksum of a batch is that of the
+//! encrypted bytes, so that a torn batch and one that somebody has changed are told apart.
 
+use crate::keys::{Keys, Nonce, Purpose, SEAL_BYTES, Seal, associated, cipher, decrypt, encrypt};
+use farpool_cipher::{Cipher, Salt, random_salt};
 use farpool_model::cast::{u32_checked, u64_from};
+use farpool_model::{Error, Result};
 
 /// Bytes that a device writes at once, at least.
 pub(super) const SECTOR_BYTES: usize = 512;
@@ -17,6 +25,10 @@ pub(super) const BATCH_HEADER_BYTES: usize = 40;
 const FILE_MAGIC: [u8; 8] = *b"farpool\n";
 const BATCH_MAGIC: [u8; 4] = *b"fplb";
 const FORMAT: u32 = 1;
+const ENCRYPTED_FORMAT: u32 = 2;
+
+/// Bytes of the header that have numbers, behind which there is its seal, if it has one, and its checksum.
+const NUMBERS_BYTES: usize = 48;
 
 /// The header of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +46,8 @@ pub(super) struct FileHeader {
 /// What the first bytes of a file are.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Opening {
-    Header(FileHeader),
+    /// With the seal that an encrypted log has.
+    Header(FileHeader, Option<Seal>),
     /// A format of another version of farpool.
     Format(u32),
     /// Damaged, or never written.
@@ -42,32 +55,61 @@ pub(super) enum Opening {
 }
 
 impl FileHeader {
-    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+    /// The header of the file with this number.
+    pub fn encode(&self, keys: Option<&Keys>, file: u64) -> Result<[u8; HEADER_BYTES]> {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&FILE_MAGIC);
-        bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        let format = if keys.is_some() { ENCRYPTED_FORMAT } else { FORMAT };
+        bytes[8..12].copy_from_slice(&format.to_le_bytes());
         let numbers = [self.log, self.first_batch, self.first_record, self.previous_end];
-        for (place, number) in bytes[16..48].chunks_exact_mut(8).zip(numbers) {
+        for (place, number) in bytes[16..NUMBERS_BYTES].chunks_exact_mut(8).zip(numbers) {
             place.copy_from_slice(&number.to_le_bytes());
         }
-        let checksum = crc32fast::hash(&bytes[..48]);
-        bytes[48..52].copy_from_slice(&checksum.to_le_bytes());
-        bytes
+        let mut end = NUMBERS_BYTES;
+        if let Some(keys) = keys {
+            let seal = keys.seal(Purpose::LogFile, &self.associated(file), &mut [])?;
+            end += SEAL_BYTES;
+            bytes[NUMBERS_BYTES..end].copy_from_slice(&seal.encode());
+        }
+        let checksum = crc32fast::hash(&bytes[..end]);
+        bytes[end..end + 4].copy_from_slice(&checksum.to_le_bytes());
+        Ok(bytes)
     }
 
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Opening {
-        if bytes[..8] != FILE_MAGIC || crc32fast::hash(&bytes[..48]) != u32_at(bytes, 48) {
+        let is_checked = |end: usize| crc32fast::hash(&bytes[..end]) == u32_at(bytes, end);
+        let (is_plain, is_sealed) = (is_checked(NUMBERS_BYTES), is_checked(NUMBERS_BYTES + SEAL_BYTES));
+        if bytes[..8] != FILE_MAGIC || !is_plain && !is_sealed {
             return Opening::Nothing;
         }
+        let header = FileHeader {
+            log: u64_at(bytes, 16),
+            first_batch: u64_at(bytes, 24),
+            first_record: u64_at(bytes, 32),
+            previous_end: u64_at(bytes, 40),
+        };
         match u32_at(bytes, 8) {
-            FORMAT => Opening::Header(FileHeader {
-                log: u64_at(bytes, 16),
-                first_batch: u64_at(bytes, 24),
-                first_record: u64_at(bytes, 32),
-                previous_end: u64_at(bytes, 40),
-            }),
+            FORMAT if is_plain => Opening::Header(header, None),
+            ENCRYPTED_FORMAT if is_sealed => {
+                let seal = Seal::split(&bytes[NUMBERS_BYTES..]).map(|(seal, _)| seal);
+                Opening::Header(header, seal)
+            }
+            FORMAT | ENCRYPTED_FORMAT => Opening::Nothing,
             other => Opening::Format(other),
         }
+    }
+
+    /// Checks that a header is the one that was written to the file of this number.
+    ///
+    /// # Errors
+    /// `Corrupt` where it is not.
+    pub fn check(&self, keys: &Keys, seal: &Seal, file: u64) -> Result<()> {
+        keys.open(Purpose::LogFile, &self.associated(file), seal, &mut [])
+    }
+
+    fn associated(&self, file: u64) -> Vec<u8> {
+        let numbers = [file, self.log, self.first_batch, self.first_record, self.previous_end];
+        associated(&numbers, "header")
     }
 }
 
@@ -77,7 +119,7 @@ pub(super) struct BatchHeader {
     pub log: u64,
     pub batch: u64,
     pub records: u32,
-    /// Bytes of the records with their lengths.
+    /// Bytes of the records with their lengths, and of the seal in front of them.
     pub bytes: u32,
     /// Checksum of these.
     pub checksum: u32,
@@ -112,9 +154,80 @@ impl BatchHeader {
         })
     }
 
+    fn associated(&self, file: u64) -> Vec<u8> {
+        associated(&[file, self.log, self.batch, u64::from(self.records)], "batch")
+    }
+
     /// Bytes of the batch with its header, and zeros up to the end of the last sector.
     pub fn whole_bytes(&self) -> u64 {
         whole_bytes(self.bytes as usize)
+    }
+}
+
+/// Encrypts the batches that one process writes to a log.
+#[derive(Debug)]
+pub(super) struct Sealer {
+    salt: Salt,
+    cipher: Cipher,
+    /// The number of the next batch, at least: none is encrypted twice.
+    next_batch: u64,
+}
+
+impl Sealer {
+    pub fn new(keys: &Keys) -> Result<Sealer> {
+        let salt = random_salt()?;
+        let cipher = cipher(&keys.derive(Purpose::LogBatches, &salt)?)?;
+        Ok(Sealer { salt, cipher, next_batch: 0 })
+    }
+
+    /// Encrypts the records of a batch, behind the room for their seal. The checksum of the header is not known yet.
+    pub fn seal(&mut self, header: &BatchHeader, file: u64, payload: &mut [u8]) -> Result<()> {
+        if header.batch < self.next_batch {
+            return Err(Error::internal(format!("batch {} of the log is written twice", header.batch)));
+        }
+        self.next_batch = header.batch + 1;
+        let Some((front, records)) = payload.split_first_chunk_mut::<SEAL_BYTES>() else {
+            return Err(Error::internal("a batch without room for its seal"));
+        };
+        let tag = encrypt(&self.cipher, Nonce::Batch(header.batch), &header.associated(file), records)?;
+        *front = Seal { salt: self.salt, tag }.encode();
+        Ok(())
+    }
+}
+
+/// Decrypts the batches of a log.
+#[derive(Debug, Default)]
+pub(super) struct Opener {
+    /// The latest salt: all batches of one process have the same.
+    latest: Option<(Salt, Cipher)>,
+    records: Vec<u8>,
+}
+
+impl Opener {
+    /// The records of a batch whose checksum is right.
+    ///
+    /// # Errors
+    /// `Corrupt` where they were changed.
+    pub fn open<'a>(
+        &'a mut self,
+        keys: &Keys,
+        header: &BatchHeader,
+        file: u64,
+        payload: &[u8],
+    ) -> Result<&'a [u8]> {
+        let (seal, records) = Seal::split(payload).ok_or_else(|| Error::corrupt("a seal that is cut off"))?;
+        let latest = self.latest.take().filter(|(salt, _)| *salt == seal.salt);
+        let (_, cipher) = match latest {
+            Some(latest) => self.latest.insert(latest),
+            None => {
+                let cipher = cipher(&keys.derive(Purpose::LogBatches, &seal.salt)?)?;
+                self.latest.insert((seal.salt, cipher))
+            }
+        };
+        self.records.clear();
+        self.records.extend_from_slice(records);
+        decrypt(cipher, Nonce::Batch(header.batch), &header.associated(file), &mut self.records, &seal.tag)?;
+        Ok(&self.records)
     }
 }
 

@@ -26,9 +26,12 @@ mod tests;
 pub use recovery::{Dropped, Recovered};
 
 use crate::files::{Directory, File, failed};
+use crate::keys::SEAL_BYTES;
 use farpool_model::cast::{u32_checked, u64_from};
 use farpool_model::{Error, Result, limits};
-use format::{BatchHeader, FileHeader, HEADER_BYTES, push_record, record_bytes, whole_bytes};
+use format::{
+    BATCH_HEADER_BYTES, BatchHeader, FileHeader, HEADER_BYTES, Sealer, push_record, record_bytes, whole_bytes,
+};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::fmt;
 use std::io;
@@ -77,6 +80,8 @@ struct State {
     /// Number of records that were ever appended, and of those that are durable.
     appended: u64,
     durable: u64,
+    /// Bytes of the seal that each batch has in an encrypted directory.
+    seal_bytes: usize,
     /// Bytes that are left in the current file.
     room: u64,
     bytes_written: u64,
@@ -94,6 +99,7 @@ struct Writer {
     /// Oldest first; the last one is written.
     files: Vec<LogFile>,
     file: Arc<dyn File>,
+    sealer: Option<Sealer>,
     /// Offset at which the last batch ends.
     end: u64,
     next_batch: u64,
@@ -251,7 +257,7 @@ impl Log {
         }
         let writer = self.wait_for_writer(&mut state)?;
         // A file that was opened and closed very often is full of such marks.
-        if whole_bytes(0) <= state.room {
+        if whole_bytes(state.seal_bytes) <= state.room {
             self.write_batch(&mut state, writer, (Vec::new(), 0));
         }
         state.check()?;
@@ -298,8 +304,8 @@ impl Log {
         (mut payload, records): (Vec<u8>, u32),
     ) {
         // Records that come while this is written must find the rest of the file.
-        state.room -= whole_bytes(payload.len());
-        state.bytes_written += whole_bytes(payload.len());
+        let bytes = whole_bytes(state.seal_bytes + payload.len());
+        (state.room, state.bytes_written) = (state.room - bytes, state.bytes_written + bytes);
         let durable = state.durable + u64::from(records);
         let outcome = MutexGuard::unlocked(state, || {
             writer.write(&payload, records)?;
@@ -375,7 +381,8 @@ impl State {
             Urgency::FreesSpace => 0,
         };
         // The batch that marks the end has room in any case.
-        u64_from(bytes) <= file_bytes / 2 && whole_bytes(bytes) + reserved + whole_bytes(0) <= self.room
+        let (batch, end) = (whole_bytes(self.seal_bytes + bytes), whole_bytes(self.seal_bytes));
+        u64_from(bytes) <= file_bytes / 2 && batch + reserved + end <= self.room
     }
 
     fn push(&mut self, record: &[u8]) -> u64 {
@@ -408,16 +415,25 @@ impl Writer {
     }
 
     fn write(&mut self, payload: &[u8], records: u32) -> io::Result<()> {
-        let header = BatchHeader {
+        let file = self.current().number;
+        let seal_bytes = if self.sealer.is_some() { SEAL_BYTES } else { 0 };
+        let bytes = seal_bytes + payload.len();
+        let mut header = BatchHeader {
             log: self.log,
             batch: self.next_batch,
             records,
-            bytes: u32_checked(payload.len()),
-            checksum: crc32fast::hash(payload),
+            bytes: u32_checked(bytes),
+            checksum: 0,
         };
         let mut batch = Vec::with_capacity(header.whole_bytes() as usize);
-        batch.extend_from_slice(&header.encode());
+        batch.resize(BATCH_HEADER_BYTES + seal_bytes, 0);
         batch.extend_from_slice(payload);
+        if let Some(sealer) = &mut self.sealer {
+            let sealed = sealer.seal(&header, file, &mut batch[BATCH_HEADER_BYTES..]);
+            sealed.map_err(|error| io::Error::other(error.message))?;
+        }
+        header.checksum = crc32fast::hash(&batch[BATCH_HEADER_BYTES..]);
+        batch[..BATCH_HEADER_BYTES].copy_from_slice(&header.encode());
         batch.resize(header.whole_bytes() as usize, 0);
         self.file.write_at(&batch, self.end)?;
         self.file.sync()?;
@@ -435,7 +451,7 @@ impl Writer {
         let next = LogFile { number: self.current().number + 1, first_record };
         let header =
             FileHeader { log: self.log, first_batch: self.next_batch, first_record, previous_end: self.end };
-        self.file = create_file(directory, &next.name(), &header, file_bytes)?;
+        self.file = create_file(directory, next.number, &header, file_bytes)?;
         self.end = u64_from(HEADER_BYTES);
         self.files.push(next);
         Ok(())
@@ -445,10 +461,13 @@ impl Writer {
 /// Creates a file of the log with its header.
 fn create_file(
     directory: &dyn Directory,
-    name: &str,
+    number: u64,
     header: &FileHeader,
     file_bytes: u64,
 ) -> Result<Arc<dyn File>, NotBegun> {
+    let name = &file_name(number);
+    let header = header.encode(directory.keys(), number);
+    let header = header.map_err(|error| NotBegun { error, is_usable: true })?;
     let reserved = create(directory, name).and_then(|file| {
         file.reserve(file_bytes)?;
         Ok(file)
@@ -458,8 +477,7 @@ fn create_file(
         let _ = directory.remove(name);
         NotBegun { error: failed(directory, "reserve space for", name, &error), is_usable: true }
     })?;
-    let written =
-        file.write_at(&header.encode(), 0).and_then(|()| file.sync()).and_then(|()| directory.sync());
+    let written = file.write_at(&header, 0).and_then(|()| file.sync()).and_then(|()| directory.sync());
     match written {
         Ok(()) => Ok(file),
         // The header may be on the device, and would contradict what is written to the file before.

@@ -2,10 +2,12 @@
 //! batch is cleared.
 
 use super::format::{
-    BATCH_HEADER_BYTES, BatchHeader, FileHeader, HEADER_BYTES, Opening, SECTOR_BYTES, records,
+    BATCH_HEADER_BYTES, BatchHeader, FileHeader, HEADER_BYTES, Opener, Opening, SECTOR_BYTES, Sealer, records,
 };
 use super::{Log, LogFile, State, Writer, create_file, file_name};
+use crate::encrypted::{changed, needs_key, not_encrypted};
 use crate::files::{Directory, File, failed};
+use crate::keys::SEAL_BYTES;
 use crate::sealed::other_format;
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, Result, limits};
@@ -57,7 +59,7 @@ impl Log {
     /// # Errors
     /// As [`Log::open`].
     pub fn read(directory: &dyn Directory, from: u64, sink: &mut Sink<'_>) -> Result<Recovered> {
-        let mut scan = Scan { directory, from, mends: false, sink, recovered: Recovered::default() };
+        let mut scan = Scan::new(directory, from, sink);
         match scan.files()? {
             None => Err(missing(directory)),
             Some(_) => Ok(scan.recovered),
@@ -72,19 +74,20 @@ impl Log {
         from: u64,
         sink: &mut Sink<'_>,
     ) -> Result<(Log, Recovered)> {
-        let mends = true;
-        let mut scan = Scan { directory: &*directory, from, mends, sink, recovered: Recovered::default() };
-        let (writer, next_record) = match (scan.files()?, new_log) {
+        let mut scan = Scan { mends: true, ..Scan::new(&*directory, from, sink) };
+        let (mut writer, next_record) = match (scan.files()?, new_log) {
             (Some(found), _) => found,
             (None, Some(new_log)) if from == 0 => (begin(&*directory, new_log, file_bytes)?, 0),
             (None, _) => return Err(missing(&*directory)),
         };
         let recovered = scan.recovered;
+        writer.sealer = directory.keys().map(Sealer::new).transpose()?;
         let state = State {
             waiting: Vec::new(),
             waiting_records: 0,
             appended: next_record,
             durable: next_record,
+            seal_bytes: if writer.sealer.is_some() { SEAL_BYTES } else { 0 },
             room: file_bytes.saturating_sub(writer.end),
             bytes_written: 0,
             writer: Some(writer),
@@ -104,9 +107,10 @@ fn missing(directory: &dyn Directory) -> Error {
 fn begin(directory: &dyn Directory, log: u64, file_bytes: u64) -> Result<Writer> {
     let first = LogFile { number: 1, first_record: 0 };
     let header = FileHeader { log, first_batch: 1, first_record: 0, previous_end: 0 };
-    let file = create_file(directory, &first.name(), &header, file_bytes);
+    let file = create_file(directory, first.number, &header, file_bytes);
     let file = file.map_err(|not_begun| not_begun.error)?;
-    Ok(Writer { log, files: vec![first], file, end: u64_from(HEADER_BYTES), next_batch: 1 })
+    let (end, next_batch, sealer) = (u64_from(HEADER_BYTES), 1, None);
+    Ok(Writer { log, files: vec![first], file, sealer, end, next_batch })
 }
 
 struct Scan<'a, 's> {
@@ -115,11 +119,13 @@ struct Scan<'a, 's> {
     /// Whether the log is to go on, so that its end is put right.
     mends: bool,
     sink: &'a mut Sink<'s>,
+    opener: Opener,
     recovered: Recovered,
 }
 
 /// A file that was read.
 struct Read {
+    number: u64,
     name: String,
     file: Arc<dyn File>,
     bytes: Vec<u8>,
@@ -131,7 +137,13 @@ struct Read {
     next_record: u64,
 }
 
-impl Scan<'_, '_> {
+impl<'a, 's> Scan<'a, 's> {
+    /// Reads, and changes nothing.
+    fn new(directory: &'a dyn Directory, from: u64, sink: &'a mut Sink<'s>) -> Scan<'a, 's> {
+        let (opener, recovered) = (Opener::default(), Recovered::default());
+        Scan { directory, from, mends: false, sink, opener, recovered }
+    }
+
     /// Reads all files; gives what goes on writing, and the number of the next record. `None` where there is no file.
     fn files(&mut self) -> Result<Option<(Writer, u64)>> {
         let numbers = self.numbers()?;
@@ -152,7 +164,8 @@ impl Scan<'_, '_> {
         let Some(read) = last else { return Ok(None) };
         self.mend_end(&read)?;
         let Read { header, file, end, next_batch, next_record, .. } = read;
-        Ok(Some((Writer { log: header.log, files, file, end: u64_from(end), next_batch }, next_record)))
+        let writer = Writer { log: header.log, files, file, sealer: None, end: u64_from(end), next_batch };
+        Ok(Some((writer, next_record)))
     }
 
     fn numbers(&self) -> Result<Vec<u64>> {
@@ -184,7 +197,18 @@ impl Scan<'_, '_> {
         file.read_at(&mut contents, 0).map_err(|error| failed(&error))?;
         let opening = contents.first_chunk::<HEADER_BYTES>().map_or(Opening::Nothing, FileHeader::decode);
         let header = match opening {
-            Opening::Header(header) => header,
+            Opening::Header(header, seal) => {
+                match (seal, self.directory.keys()) {
+                    (None, None) => {}
+                    (Some(_), None) => return Err(needs_key(self.directory, &name)),
+                    (None, Some(_)) => return Err(not_encrypted(self.directory, &name)),
+                    (Some(seal), Some(keys)) => {
+                        let checked = header.check(keys, &seal, number);
+                        checked.map_err(|error| changed(self.directory, &name, error))?;
+                    }
+                }
+                header
+            }
             Opening::Format(format) => return Err(other_format(self.directory, &name, format)),
             Opening::Nothing if is_last && batch_from(&contents, 0, None, 0).is_none() => {
                 if self.mends {
@@ -196,7 +220,17 @@ impl Scan<'_, '_> {
         };
         let (next_batch, next_record) = (header.first_batch, header.first_record);
         let (end, last_batch) = (HEADER_BYTES, None);
-        Ok(Some(Read { name, file, bytes: contents, header, end, last_batch, next_batch, next_record }))
+        Ok(Some(Read {
+            number,
+            name,
+            file,
+            bytes: contents,
+            header,
+            end,
+            last_batch,
+            next_batch,
+            next_record,
+        }))
     }
 
     /// That a file goes on where the one before it ends.
@@ -220,6 +254,14 @@ impl Scan<'_, '_> {
             if (header.log, header.batch) != (read.header.log, read.next_batch) {
                 break;
             }
+            let payload = match self.directory.keys() {
+                None => payload,
+                Some(keys) => {
+                    let opened = self.opener.open(keys, &header, read.number, payload);
+                    let place = format!("byte {} of {}", read.end, read.name);
+                    opened.map_err(|error| changed(self.directory, &place, error))?
+                }
+            };
             let Some(records) = records(payload, header.records) else { break };
             for record in records {
                 if read.next_record >= self.from {

@@ -1,11 +1,22 @@
 //! The log against a list of records, through crashes, failures and damage.
 
 use super::*;
+use crate::encrypted::tests::with_keys;
 use crate::simulated::{Faults, Random, SimulatedDirectory};
 use farpool_model::ErrorKind;
 
 const FILE_BYTES: u64 = 64 << 10;
 
+/// A directory that is encrypted, or is not.
+fn new_directory(is_encrypted: bool) -> Arc<SimulatedDirectory> {
+    let directory = SimulatedDirectory::new();
+    if is_encrypted {
+        with_keys(directory.clone());
+    }
+    directory
+}
+
+/// Opens a log, encrypted where its directory is.
 fn open(directory: &Arc<SimulatedDirectory>, from: u64) -> Result<(Log, Vec<Vec<u8>>, Recovered)> {
     let mut records = Vec::new();
     let mut sink = |number: u64, record: &[u8]| {
@@ -13,7 +24,10 @@ fn open(directory: &Arc<SimulatedDirectory>, from: u64) -> Result<(Log, Vec<Vec<
         records.push(record.to_vec());
         Ok(())
     };
-    let directory = Arc::clone(directory) as Arc<dyn Directory>;
+    let mut directory = Arc::clone(directory) as Arc<dyn Directory>;
+    if directory.open("keys").is_ok() {
+        directory = with_keys(directory);
+    }
     let (log, recovered) = Log::open_sized(directory, FILE_BYTES, Some(7), from, &mut sink)?;
     assert_eq!(recovered.records, u64_from(records.len()));
     Ok((log, records, recovered))
@@ -32,8 +46,8 @@ struct Model {
 }
 
 impl Model {
-    fn new() -> Model {
-        let directory = SimulatedDirectory::new();
+    fn new(is_encrypted: bool) -> Model {
+        let directory = new_directory(is_encrypted);
         let log = Some(open(&directory, 0).unwrap().0);
         Model { directory, log, records: Vec::new(), durable: 0, from: 0, may_fail: false }
     }
@@ -119,7 +133,7 @@ impl Model {
 fn what_was_committed_is_found_again() {
     for seed in 0..400 {
         let mut random = Random(seed);
-        let mut model = Model::new();
+        let mut model = Model::new(seed % 2 == 1);
         for _ in 0..150 {
             model.step(&mut random);
         }
@@ -130,8 +144,8 @@ fn what_was_committed_is_found_again() {
 }
 
 /// A log of some batches in several files, and its records.
-fn filled(batches: usize) -> (Arc<SimulatedDirectory>, Log, Vec<Vec<u8>>) {
-    let directory = SimulatedDirectory::new();
+fn filled(batches: usize, is_encrypted: bool) -> (Arc<SimulatedDirectory>, Log, Vec<Vec<u8>>) {
+    let directory = new_directory(is_encrypted);
     let log = open(&directory, 0).unwrap().0;
     let mut records = Vec::new();
     for batch in 0..batches {
@@ -146,9 +160,19 @@ fn filled(batches: usize) -> (Arc<SimulatedDirectory>, Log, Vec<Vec<u8>>) {
 
 #[test]
 fn damage_is_an_error_that_names_the_place() {
-    let (directory, log, records) = filled(7);
+    damage(false);
+}
+
+#[test]
+fn damage_to_an_encrypted_log_is_an_error_that_names_the_place() {
+    damage(true);
+}
+
+fn damage(is_encrypted: bool) {
+    let (directory, log, records) = filled(7, is_encrypted);
     log.close().unwrap();
-    let names = directory.names().unwrap();
+    let mut names = directory.names().unwrap();
+    names.retain(|name| name.starts_with("log-"));
     assert!(names.len() >= 3, "{names:?}");
     let (mut wrong, mut harmless) = (0, 0);
     for name in &names {
@@ -179,7 +203,7 @@ fn damage_is_an_error_that_names_the_place() {
 
 #[test]
 fn a_missing_file_is_an_error() {
-    let (directory, log, _) = filled(7);
+    let (directory, log, _) = filled(7, false);
     log.close().unwrap();
     let names = directory.names().unwrap();
     directory.remove(&names[1]).unwrap();
@@ -194,7 +218,7 @@ fn a_missing_file_is_an_error() {
 
 #[test]
 fn a_torn_end_is_dropped_and_told() {
-    let (directory, log, records) = filled(2);
+    let (directory, log, records) = filled(2, false);
     drop(log);
     let name = directory.names().unwrap().pop().unwrap();
     // Within the last batch.
@@ -238,7 +262,7 @@ fn a_full_disk_still_takes_what_frees_space() {
 
 #[test]
 fn nothing_is_acknowledged_after_a_sync_that_failed() {
-    let (directory, log, records) = filled(1);
+    let (directory, log, records) = filled(1, false);
     let number = log.append(b"more", Urgency::Normal).unwrap();
     // The write passes, the sync does not.
     directory.set_faults(Faults { fails_after: Some(1), capacity: None });
@@ -259,7 +283,7 @@ fn nothing_is_acknowledged_after_a_sync_that_failed() {
 
 #[test]
 fn what_cannot_be_recorded_is_refused() {
-    let (_, log, records) = filled(1);
+    let (_, log, records) = filled(1, false);
     let error = log.append(&vec![0; limits::LOG_RECORD_BYTES_MAX + 1], Urgency::Normal).unwrap_err();
     assert_eq!(error.kind, ErrorKind::OverLimit);
     assert_eq!(log.commit(u64_from(records.len())).unwrap_err().kind, ErrorKind::Invalid);
@@ -269,7 +293,8 @@ fn what_cannot_be_recorded_is_refused() {
 fn a_format_of_another_version_is_told() {
     let directory = SimulatedDirectory::new();
     let name = file_name(1);
-    let mut header = FileHeader { log: 1, first_batch: 1, first_record: 0, previous_end: 0 }.encode();
+    let mut header =
+        FileHeader { log: 1, first_batch: 1, first_record: 0, previous_end: 0 }.encode(None, 1).unwrap();
     header[8] = 99;
     let checksum = crc32fast::hash(&header[..48]);
     header[48..52].copy_from_slice(&checksum.to_le_bytes());
@@ -278,9 +303,89 @@ fn a_format_of_another_version_is_told() {
     assert!(error.kind == ErrorKind::Invalid && error.message.contains("format 99"), "{error}");
 }
 
+/// With right checksums everywhere: what only the tags notice.
+#[test]
+fn changes_on_purpose_are_noticed() {
+    let (directory, log, records) = filled(7, true);
+    log.close().unwrap();
+    let (twin, log, _) = filled(7, true);
+    log.close().unwrap();
+    let names: Vec<String> = directory.names().unwrap().into_iter().filter(|name| name != "keys").collect();
+    for name in &names {
+        let file = directory.open(name).unwrap();
+        let mut before = vec![0; file.bytes().unwrap() as usize];
+        file.read_at(&mut before, 0).unwrap();
+        let mut changes = 0;
+        // A byte of the header, a byte of each batch, and each batch as it is in another log.
+        let mut try_out = |changed: &[u8]| {
+            file.write_at(changed, 0).unwrap();
+            let error = open(&directory, 0).map(|(_, found, _)| found != records).unwrap_err();
+            let is_told = error.message.contains(name) && error.message.contains("was changed");
+            assert!(error.kind == ErrorKind::Corrupt && is_told, "{error}");
+            file.write_at(&before, 0).unwrap();
+            changes += 1;
+        };
+        for at in 16..48 + SEAL_BYTES {
+            let mut changed = before.clone();
+            changed[at] ^= 1;
+            let checksum = crc32fast::hash(&changed[..48 + SEAL_BYTES]);
+            changed[48 + SEAL_BYTES..][..4].copy_from_slice(&checksum.to_le_bytes());
+            // Which log it is, its place and its number are looked at first.
+            if at >= 48 {
+                try_out(&changed);
+            }
+        }
+        let other = twin.open(name).unwrap();
+        for at in (512..before.len()).step_by(512) {
+            let Some(header) = BatchHeader::decode(&before[at..]) else { continue };
+            let range = at..at + header.whole_bytes() as usize;
+            for byte in [0, 31, 32, 47, 48, header.bytes as usize - 1] {
+                let mut changed = before.clone();
+                let payload = at + BATCH_HEADER_BYTES..at + BATCH_HEADER_BYTES + header.bytes as usize;
+                if byte >= payload.len() {
+                    continue;
+                }
+                changed[payload.start + byte] ^= 4;
+                let checksum = crc32fast::hash(&changed[payload]);
+                let header = BatchHeader { checksum, ..header };
+                changed[at..at + BATCH_HEADER_BYTES].copy_from_slice(&header.encode());
+                try_out(&changed);
+            }
+            let mut changed = before.clone();
+            other.read_at(&mut changed[range.clone()], range.start as u64).unwrap();
+            try_out(&changed);
+        }
+        assert!(changes > 50, "{name}: {changes}");
+    }
+    assert!(open(&directory, 0).unwrap().1 == records);
+}
+
+/// Neither a process that writes a torn batch again nor a copy of the directory has the same keys.
+#[test]
+fn no_batch_is_encrypted_twice_with_one_key() {
+    let (directory, log, _) = filled(2, true);
+    drop(log);
+    let name = directory.names().unwrap().into_iter().find(|name| name.starts_with("log-")).unwrap();
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        let (log, _, _) = open(&directory, 0).unwrap();
+        log.commit(log.append(&[7; 100], Urgency::Normal).unwrap()).unwrap();
+        drop(log);
+        let file = directory.open(&name).unwrap();
+        let mut bytes = vec![0; file.bytes().unwrap() as usize];
+        file.read_at(&mut bytes, 0).unwrap();
+        let last = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+        all.push(bytes[last - 90..=last].to_vec());
+        // The batch is torn, and the next process writes one of its number.
+        directory.flip(&name, last, 1);
+    }
+    assert!(all[0] != all[1] && all[1] != all[2]);
+    assert_eq!(all.iter().map(Vec::len).min(), Some(91));
+}
+
 #[test]
 fn a_removal_whose_sync_failed_is_done_again() {
-    let (directory, log, records) = filled(7);
+    let (directory, log, records) = filled(7, false);
     let last = u64_from(records.len() - 1);
     directory.set_faults(Faults { fails_after: Some(0), capacity: None });
     assert_eq!(log.forget_before(last).unwrap_err().kind, ErrorKind::Unavailable);

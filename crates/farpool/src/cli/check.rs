@@ -1,5 +1,6 @@
 //! `farpool check`: reads everything in a data directory that no node has open.
 
+use super::key_args::KeyArgs;
 use super::output::TextFormat;
 use super::size;
 use super::stop::{Outcome, Stop};
@@ -12,8 +13,10 @@ const EXAMPLES: &str = "\
 Examples:
   farpool check --data-dir /var/lib/farpool
   farpool check --data-dir /var/lib/farpool --format json
+  farpool check --data-dir /var/lib/farpool --master-key-file farpool.key
 
-Every byte that a start would read is read and checked, and nothing is changed. The exit status is 1 if anything is
+Every byte that a start would read is read and checked, its checksum, and the tag that it has where the directory is
+encrypted; nothing is changed. The exit status is 1 if anything is
 damaged.";
 
 /// How many damaged places are listed; the others are counted.
@@ -27,6 +30,9 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
 
+    #[command(flatten)]
+    key: KeyArgs,
+
     /// How to print it; `json` is one object
     #[arg(long, value_enum, default_value = "table")]
     format: TextFormat,
@@ -34,7 +40,7 @@ pub struct Args {
 
 /// Checks the directory and prints what was found.
 pub fn run(args: Args) -> Outcome {
-    let directory = LocalDirectory::open_existing(&args.data_dir)?;
+    let directory = args.key.unlock_existing(LocalDirectory::open_existing(&args.data_dir)?)?;
     let found = check_data(&*directory)?;
     args.format.print(&match args.format {
         TextFormat::Table => as_text(&args.data_dir, &found),

@@ -10,6 +10,7 @@ mod check;
 mod demo;
 mod drop;
 mod export;
+mod key_args;
 mod literals;
 mod load;
 mod output;
@@ -18,6 +19,7 @@ mod profile;
 mod progress;
 mod queries;
 mod read_args;
+mod rotate_key;
 mod serve;
 mod signals;
 mod size;
@@ -69,6 +71,7 @@ enum Command {
     Drop(drop::Args),
     Status(status::Args),
     Check(check::Args),
+    RotateKey(rotate_key::Args),
     Queries(queries::Args),
     Cancel(cancel::Args),
     Token(token::Args),
@@ -90,6 +93,7 @@ pub fn main() -> ExitCode {
         Command::Drop(args) => drop::run(args),
         Command::Status(args) => status::run(args),
         Command::Check(args) => check::run(args),
+        Command::RotateKey(args) => rotate_key::run(args),
         Command::Queries(args) => queries::run(args),
         Command::Cancel(args) => cancel::run(args),
         Command::Token(args) => token::run(args),

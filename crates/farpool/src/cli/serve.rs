@@ -1,10 +1,11 @@
 //! `farpool serve`: runs a memory node until it is told to stop.
 
+use super::key_args::EncryptionArgs;
 use super::signals::{first_signal, hangups};
 use super::size;
 use super::stop::{Outcome, Stop, reason};
 use farpool::node::{
-    Access, Directory, Followed, LocalDirectory, Node, NodeConfig, Recovery, ServerTls, certificate, server,
+    Access, Followed, Keys, LocalDirectory, Node, NodeConfig, Recovery, ServerTls, Tier, certificate, server,
 };
 use farpool::{Error, WorkMemory};
 use std::io::{self, Write};
@@ -19,6 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   farpool serve
   farpool serve --memory 8GiB --data-dir /var/lib/farpool
+  farpool serve --data-dir /var/lib/farpool --master-key-file farpool.key   # openssl rand -out farpool.key 32
   farpool serve --listen 0.0.0.0:9797 --memory 64GiB --access access.toml \
     --tls-cert node7.pem --tls-key node7.key
 
@@ -26,7 +28,9 @@ When it is ready it prints one line on standard output:
   listening on farpool://127.0.0.1:9797, memory 4.0 GiB and 2.0 GiB for work, huge pages: transparent
 Ctrl-C or SIGTERM ends it, after at most a few seconds for what is under way; a second one ends it at
 once. What it holds lives in memory only, and must fit it, or with --data-dir on disk too: whatever was
-acknowledged is there again after a crash or a loss of power, and tables may be larger than the memory.
+acknowledged is there again after a crash or a loss of power, and tables may be larger than the memory. With a master key,
+everything in the directory is encrypted, from the first start with that directory on; without the key, nothing
+can be read.
 The file of --access says who may connect and what tenants may take; all lines but [tenant.NAME] and the
 tokens' tenant, role and sha256 may be left out:
   [tenant.sales]
@@ -73,6 +77,9 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
+    #[command(flatten)]
+    encryption: EncryptionArgs,
+
     /// Memory for everything else: messages, rows on their way, groups, results that wait to leave
     /// [default: a quarter of what the machine has]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
@@ -111,9 +118,11 @@ pub fn run(args: Args) -> Outcome {
     };
     let tls = tls_files(&args)?;
     let data = args.data_dir.as_deref().map(LocalDirectory::open).transpose()?;
+    let data = data.map(|data| args.encryption.unlock(data)).transpose()?;
+    let tier = data.as_deref().and_then(|data| data.keys()).map(Keys::tier);
     let stop_within = if data.is_some() { STOP_WITH_DATA } else { STOP };
     let config = NodeConfig {
-        data: data.map(|data| data as Arc<dyn Directory>),
+        data,
         memory_bytes: args.memory.unwrap_or_else(farpool::memory_bytes_default),
         work: WorkMemory::new(args.work_memory.unwrap_or_else(farpool::work_bytes_default)),
         workers: args.workers.map_or_else(farpool::processors, usize::from),
@@ -126,7 +135,7 @@ pub fn run(args: Args) -> Outcome {
         let address = listener.local_addr().map_err(|error| cannot_listen(&args.listen, &error))?;
         let node = Node::start(config)?;
         if let (Some(found), Some(path)) = (node.recovery(), &args.data_dir) {
-            report(path, found);
+            report(path, found, tier);
         }
         let mut following = JoinSet::new();
         if let Some(file) = access_file {
@@ -164,8 +173,9 @@ fn tls_files(args: &Args) -> Outcome<Option<(Followed<ServerTls>, ServerTls)>> {
 }
 
 /// Tells what was found in the data directory.
-fn report(path: &Path, found: &Recovery) {
-    eprintln!("data directory {}: {}", path.display(), super::check::summary(found));
+fn report(path: &Path, found: &Recovery, tier: Option<Tier>) {
+    let cipher = tier.map_or_else(|| "not encrypted".into(), |tier| format!("encrypted ({})", tier.name()));
+    eprintln!("data directory {}: {}; {cipher}", path.display(), super::check::summary(found));
     if let Some(first) = found.damaged.first() {
         let count = found.damaged.len();
         eprintln!(

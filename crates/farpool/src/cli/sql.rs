@@ -1,5 +1,6 @@
 //! `farpool sql`: runs statements on files, or on the tables of a node, and prints their rows.
 
+use super::key_args::EncryptionArgs;
 use super::output::{self, Format};
 use super::pool_args::ClientArgs;
 use super::read_args::ReadArgs;
@@ -87,6 +88,9 @@ pub struct Args {
     /// Keep the tables and views that statements make in this directory; those that are there can be queried
     #[arg(long, value_name = "DIR", conflicts_with = "pool")]
     data_dir: Option<PathBuf>,
+
+    #[command(flatten)]
+    encryption: EncryptionArgs,
 
     /// Memory for files that are queried; tables that are made without --pool may take as much again
     /// [default: half of what the machine has]
@@ -181,7 +185,11 @@ async fn open_session(args: &Args) -> Outcome<(Session, Arc<farpool::QueryFiles>
     if args.pool.is_none() {
         // Holds the tables that statements create.
         let own = match &args.data_dir {
-            Some(path) => EmbeddedPool::open_durable(memory_bytes, work.clone(), path)?,
+            Some(path) => {
+                let (key, tier) = args.encryption.load()?;
+                let key = key.as_ref().map(|key| (key, tier));
+                EmbeddedPool::open_durable_with(memory_bytes, work.clone(), path, key)?
+            }
             None => EmbeddedPool::open_within(memory_bytes, work.clone())?,
         };
         session.register_pool("farpool", own).await?;

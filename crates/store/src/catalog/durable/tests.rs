@@ -2,6 +2,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
+#[path = "encrypted_tests.rs"]
+mod encrypted;
+
 use super::*;
 use crate::catalog::tests::{Two, batch, name, tenant};
 use crate::catalog::{Background, Chore, Load, Stepped};
@@ -61,7 +64,7 @@ fn profiling_catalog() -> (Arc<Catalog>, Arc<Deferred>) {
 
 fn open(directory: &Arc<SimulatedDirectory>) -> Result<(Arc<Catalog>, Arc<Deferred>, Recovery)> {
     let (catalog, background) = new_catalog();
-    let recovery = catalog.open(directory.clone(), 7)?;
+    let recovery = catalog.open(encrypted::opened(directory)?, 7)?;
     Ok((catalog, background, recovery))
 }
 
@@ -92,7 +95,10 @@ fn values(table: &Table) -> Vec<Option<i64>> {
 
 impl Bench {
     fn new() -> Bench {
-        let directory = SimulatedDirectory::new();
+        Bench::over(SimulatedDirectory::new())
+    }
+
+    fn over(directory: Arc<SimulatedDirectory>) -> Bench {
         let (catalog, background, recovery) = open(&directory).unwrap();
         assert_eq!((recovery.node, recovery.tables, recovery.records), (7, 0, 0));
         let (tables, views) = Default::default();
@@ -366,8 +372,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn what_was_acknowledged_is_there_again(steps in prop::collection::vec(step(), 1..60)) {
-        let mut bench = Bench::new();
+    fn what_was_acknowledged_is_there_again(
+        steps in prop::collection::vec(step(), 1..60),
+        is_encrypted in any::<bool>(),
+    ) {
+        let mut bench = Bench::over(encrypted::new_directory(is_encrypted));
         for step in &steps {
             bench.step(step);
             bench.check();
@@ -461,7 +470,10 @@ fn loads_are_remembered_by_their_ids() {
 
 #[test]
 fn every_byte_of_a_directory_is_flipped() {
-    let mut bench = Bench::new();
+    flip_every_byte(Bench::new());
+}
+
+fn flip_every_byte(mut bench: Bench) {
     bench.load(&name("t"), LoadMode::Create, batch(0..200), None).unwrap();
     bench.load(&name("u"), LoadMode::Create, batch(0..100), None).unwrap();
     bench.catalog.checkpoint().unwrap();

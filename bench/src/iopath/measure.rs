@@ -1,0 +1,172 @@
+//! Measures rounds of both sides in turns; times count only if both encrypt to the same bytes.
+
+use super::definition::Definition;
+use super::farpool_side::{Farpool, mode};
+use super::rounds::{self, Timed};
+use crate::machine::{self, Machine};
+use crate::rival::{Rival, RivalDefinition, RivalResult};
+use crate::{stats, text};
+use anyhow::{Context, Result, ensure};
+use farpool_cipher::Mode;
+use serde::Serialize;
+use serde_json::json;
+
+/// A run of the suite.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    pub suite: String,
+    pub date: String,
+    pub machine: Machine,
+    pub runs: usize,
+    pub rivals: Vec<RivalResult>,
+    pub cases: Vec<CaseResult>,
+}
+
+/// A cipher in one direction, on so many threads, at all sizes.
+#[derive(Clone, Debug, Serialize)]
+pub struct CaseResult {
+    pub name: String,
+    pub encrypts: bool,
+    pub threads: usize,
+    /// What farpool is compared with.
+    pub other: String,
+    pub sizes: Vec<SizeResult>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct SizeResult {
+    pub bytes: usize,
+    /// Of one thread.
+    pub gb_per_second: f64,
+    /// The median of the other side's time by farpool's.
+    pub ratio: Option<f64>,
+    pub ratios: Vec<f64>,
+    pub goal: Option<f64>,
+}
+
+/// Runs the suite for the ciphers whose names contain `wanted`.
+pub fn run(definition: &Definition, wanted: &str) -> Result<Results> {
+    let rival = RivalDefinition::named("OpenSSL")?;
+    let (mut openssl, started) = match Rival::start(rival.clone(), 1) {
+        Ok(rival) => {
+            let version = rival.version.clone();
+            (Some(rival), RivalResult { name: "OpenSSL".into(), version, missing: None })
+        }
+        Err(why) => {
+            let missing = Some(format!("{why:#}"));
+            (None, RivalResult { name: rival.name, version: String::new(), missing })
+        }
+    };
+    let mut cases = Vec::new();
+    for mode_name in &definition.modes {
+        for bits in &definition.bits {
+            let name = format!("AES-{bits}-{}", mode(mode_name)?);
+            if !name.contains(wanted) {
+                continue;
+            }
+            let case = Case { name: &name, mode: mode(mode_name)?, mode_name, bits: *bits };
+            if let Some(openssl) = &mut openssl {
+                case.check_exchange(definition, openssl).with_context(|| name.clone())?;
+            }
+            for threads in &definition.threads {
+                for encrypts in [true, false] {
+                    cases.push(case.measure(definition, (encrypts, *threads), openssl.as_mut())?);
+                }
+                if case.mode == Mode::Cbc {
+                    cases.push(case.measure_chains(definition, *threads)?);
+                }
+            }
+        }
+    }
+    text::progress("");
+    Ok(Results {
+        suite: "iopath".to_string(),
+        date: machine::today(),
+        machine: machine::machine(),
+        runs: definition.runs,
+        rivals: vec![started],
+        cases,
+    })
+}
+
+struct Case<'a> {
+    name: &'a str,
+    mode: Mode,
+    mode_name: &'a str,
+    bits: usize,
+}
+
+impl Case<'_> {
+    /// That both sides encrypt to the same bytes and tag, and each decrypts what it has encrypted.
+    fn check_exchange(&self, definition: &Definition, openssl: &mut Rival) -> Result<()> {
+        for bytes in &definition.bytes {
+            let mut farpool = Farpool::new(self.mode, self.bits, None)?;
+            let own =
+                rounds::exchange(&mut farpool, *bytes).context("what was encrypted is not decrypted")?;
+            let request =
+                json!({ "do": "digest", "mode": self.mode_name, "bits": self.bits, "bytes": bytes });
+            let theirs = openssl.ask(&request)?;
+            ensure!(theirs["digest"] == format!("{own:016x}"), "{bytes} bytes are encrypted to others");
+        }
+        Ok(())
+    }
+
+    fn measure(
+        &self,
+        definition: &Definition,
+        (encrypts, threads): (bool, usize),
+        mut openssl: Option<&mut Rival>,
+    ) -> Result<CaseResult> {
+        let timed = if encrypts { Timed::Encryption } else { Timed::Decryption };
+        let make = || Farpool::new(self.mode, self.bits, None).expect("one was made before");
+        let mut sizes = Vec::new();
+        for &bytes in &definition.bytes {
+            text::progress(&format!("{}, {bytes} bytes ", self.name));
+            let repeats = definition.repeats(bytes);
+            let (mut times, mut ratios) = (Vec::new(), Vec::new());
+            for _ in 0..definition.runs {
+                let own = rounds::time(make, timed, (bytes, repeats, threads));
+                times.push(own);
+                let Some(openssl) = &mut openssl else { continue };
+                let request = json!({
+                    "do": "time", "mode": self.mode_name, "bits": self.bits, "encrypts": encrypts,
+                    "bytes": bytes, "repeats": repeats, "threads": threads,
+                });
+                let theirs = openssl.ask(&request)?["ns"].as_f64().context("the driver gave no time")?;
+                ratios.push(theirs / own);
+            }
+            sizes.push(size(bytes, repeats, &times, ratios, definition.goals.at(bytes)));
+        }
+        Ok(CaseResult { name: self.name.into(), encrypts, threads, other: "OpenSSL".into(), sizes })
+    }
+
+    /// Many chains at once against one of as many bytes.
+    fn measure_chains(&self, definition: &Definition, threads: usize) -> Result<CaseResult> {
+        let make = |chain_bytes| {
+            move || Farpool::new(self.mode, self.bits, chain_bytes).expect("one was made before")
+        };
+        let mut sizes = Vec::new();
+        // Of fewer chains than a processor's unit for AES takes there is nothing to gain.
+        for &bytes in definition.bytes.iter().filter(|bytes| **bytes >= 16 * definition.chain_bytes) {
+            text::progress(&format!("{}, chains, {bytes} bytes ", self.name));
+            let repeats = definition.repeats(bytes);
+            let (mut times, mut ratios) = (Vec::new(), Vec::new());
+            for _ in 0..definition.runs {
+                let by = (bytes, repeats, threads);
+                let many = rounds::time(make(Some(definition.chain_bytes)), Timed::Encryption, by);
+                let one = rounds::time(make(None), Timed::Encryption, by);
+                times.push(many);
+                ratios.push(one / many);
+            }
+            sizes.push(size(bytes, repeats, &times, ratios, Some(definition.goals.chains)));
+        }
+        let (name, other) = (format!("{} chains", self.name), "one chain".to_string());
+        Ok(CaseResult { name, encrypts: true, threads, other, sizes })
+    }
+}
+
+fn size(bytes: usize, repeats: usize, times: &[f64], ratios: Vec<f64>, goal: Option<f64>) -> SizeResult {
+    let gb_per_second = (bytes * repeats) as f64 / stats::median(times);
+    let ratio = (!ratios.is_empty()).then(|| stats::median(&ratios));
+    SizeResult { bytes, gb_per_second, ratio, ratios, goal }
+}

@@ -1,0 +1,33 @@
+//! The suite `iopath`: what stands between memory and disk, compared with OpenSSL.
+
+mod definition;
+mod farpool_side;
+mod measure;
+mod report;
+mod rounds;
+
+use crate::{places, suite};
+use anyhow::Result;
+use definition::Definition;
+
+/// What can be chosen.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: suite::Options,
+    /// Only the ciphers whose names contain this, such as 128-GCM.
+    #[arg(long, value_name = "TEXT")]
+    cipher: Option<String>,
+}
+
+/// Runs the suite and prints its report.
+pub fn run(options: &Options) -> Result<()> {
+    let mut definition: Definition = places::definition("iopath")?;
+    if options.common.quick {
+        definition.shrink_to_quick();
+    }
+    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
+    let wanted = options.cipher.as_deref().unwrap_or_default();
+    let results = measure::run(&definition, wanted)?;
+    options.common.report(&results.date, "iopath", &results, &report::text(&results))
+}

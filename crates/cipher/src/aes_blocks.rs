@@ -1,0 +1,83 @@
+//! AES of blocks that do not depend on one another, many at once: by the `aes` crate.
+//!
+//! CBC cannot encrypt a block before the one that stands in front of it: a chain uses a fraction of what the processor's
+//! AES unit could do meanwhile. Independent chains are therefore encrypted side by side, a block of each in turn.
+
+use crate::cipher::START_BYTES;
+use crate::locked::Locked;
+use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit, array::typenum::U16};
+use aes::{Aes128, Aes192, Aes256};
+use farpool_model::{Error, Result};
+
+type Block = Array<u8, U16>;
+
+/// Number of chains that are encrypted side by side: enough for the widest units, which take 64 blocks at once.
+const CHAINS: usize = 64;
+
+/// An expanded key of one of three sizes.
+pub(crate) enum BlockKey {
+    Aes128(Locked<Aes128>),
+    Aes192(Locked<Aes192>),
+    Aes256(Locked<Aes256>),
+}
+
+impl BlockKey {
+    pub fn new(key: &[u8]) -> Result<BlockKey> {
+        let wrong = |_| Error::internal("a key of AES of another length");
+        Ok(match key.len() {
+            16 => BlockKey::Aes128(Locked::new(Aes128::new_from_slice(key).map_err(wrong)?)?),
+            24 => BlockKey::Aes192(Locked::new(Aes192::new_from_slice(key).map_err(wrong)?)?),
+            _ => BlockKey::Aes256(Locked::new(Aes256::new_from_slice(key).map_err(wrong)?)?),
+        })
+    }
+
+    fn encrypt_blocks(&self, blocks: &mut [Block]) {
+        match self {
+            BlockKey::Aes128(key) => key.encrypt_blocks(blocks),
+            BlockKey::Aes192(key) => key.encrypt_blocks(blocks),
+            BlockKey::Aes256(key) => key.encrypt_blocks(blocks),
+        }
+    }
+
+    /// Encrypts each block of `data` by itself; bytes behind the last whole one stay.
+    pub fn encrypt(&self, data: &mut [u8]) {
+        self.encrypt_blocks(Array::slice_as_chunks_mut(data).0);
+    }
+
+    /// Reverses [`BlockKey::encrypt`].
+    pub fn decrypt(&self, data: &mut [u8]) {
+        let (blocks, _) = Array::<u8, U16>::slice_as_chunks_mut(data);
+        match self {
+            BlockKey::Aes128(key) => key.decrypt_blocks(blocks),
+            BlockKey::Aes192(key) => key.decrypt_blocks(blocks),
+            BlockKey::Aes256(key) => key.decrypt_blocks(blocks),
+        }
+    }
+
+    /// Encrypts chains of `chain_bytes` each, whole blocks, that lie behind one another in `data`; each has a start of its
+    /// own.
+    pub fn encrypt_chains(&self, starts: &[[u8; START_BYTES]], chain_bytes: usize, data: &mut [u8]) {
+        for (starts, chains) in starts.chunks(CHAINS).zip(data.chunks_mut(CHAINS * chain_bytes)) {
+            let mut state = [Block::default(); CHAINS];
+            state.iter_mut().zip(starts).for_each(|(block, start)| block.0 = *start);
+            let state = &mut state[..starts.len()];
+            for offset in (0..chain_bytes).step_by(START_BYTES) {
+                let places = (0..chains.len()).step_by(chain_bytes).map(|chain| chain + offset);
+                for (block, at) in state.iter_mut().zip(places.clone()) {
+                    let plain = &chains[at..at + START_BYTES];
+                    block.iter_mut().zip(plain).for_each(|(byte, plain)| *byte ^= plain);
+                }
+                self.encrypt_blocks(state);
+                for (block, at) in state.iter().zip(places) {
+                    chains[at..at + START_BYTES].copy_from_slice(block);
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for BlockKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BlockKey")
+    }
+}

@@ -1,0 +1,248 @@
+//! AES in four modes behind one interface. Data are encrypted and decrypted in place and keep their length.
+
+use crate::aes_blocks::BlockKey;
+use crate::keys::Secret;
+use crate::lc::{AesKey, GcmKey};
+use farpool_model::{Error, ErrorKind, Result};
+use std::fmt;
+
+/// Bytes of a nonce of GCM.
+pub const GCM_NONCE_BYTES: usize = 12;
+
+/// Bytes of the start of CTR and CBC: a block of AES.
+pub const START_BYTES: usize = 16;
+
+/// Bytes of a tag of GCM.
+pub const TAG_BYTES: usize = 16;
+
+/// What shows whether data or their associated data were changed.
+pub type Tag = [u8; TAG_BYTES];
+
+/// How blocks of AES become a cipher of longer data (NIST SP 800-38A and 38D).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Encrypts and authenticates; the nonce has [`GCM_NONCE_BYTES`].
+    Gcm,
+    /// Encrypts, and does not authenticate: who can change the bytes can invert any bit of the data. The start is the
+    /// first value of the counter.
+    Ctr,
+    /// Encrypts whole blocks, and does not authenticate. For measuring and exchange.
+    Cbc,
+    /// Encrypts whole blocks each by itself, so that equal ones stay equal. For measuring and exchange; has no start.
+    Ecb,
+}
+
+impl Mode {
+    /// All modes.
+    pub const ALL: [Mode; 4] = [Mode::Gcm, Mode::Ctr, Mode::Cbc, Mode::Ecb];
+
+    /// Bytes of what must differ between messages.
+    pub const fn start_bytes(self) -> usize {
+        match self {
+            Mode::Gcm => GCM_NONCE_BYTES,
+            Mode::Ctr | Mode::Cbc => START_BYTES,
+            Mode::Ecb => 0,
+        }
+    }
+
+    /// Whether changes of the bytes are noticed.
+    pub const fn authenticates(self) -> bool {
+        matches!(self, Mode::Gcm)
+    }
+
+    const fn takes_whole_blocks(self) -> bool {
+        matches!(self, Mode::Cbc | Mode::Ecb)
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Gcm => "GCM",
+            Mode::Ctr => "CTR",
+            Mode::Cbc => "CBC",
+            Mode::Ecb => "ECB",
+        })
+    }
+}
+
+/// What data are encrypted with, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Tier {
+    /// AES-128-CTR: secret from who can only read, not safe from who can write. Does not authenticate.
+    Fast,
+    /// AES-128-GCM.
+    Standard,
+    /// AES-256-GCM; names and schemas are encrypted, too.
+    Strict,
+}
+
+impl Tier {
+    /// All tiers, the weakest first.
+    pub const ALL: [Tier; 3] = [Tier::Fast, Tier::Standard, Tier::Strict];
+
+    /// The mode of the tier.
+    pub const fn mode(self) -> Mode {
+        match self {
+            Tier::Fast => Mode::Ctr,
+            Tier::Standard | Tier::Strict => Mode::Gcm,
+        }
+    }
+
+    /// Bytes of its keys.
+    pub const fn key_bytes(self) -> usize {
+        match self {
+            Tier::Fast | Tier::Standard => 16,
+            Tier::Strict => 32,
+        }
+    }
+
+    /// The name that users write.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Tier::Fast => "fast",
+            Tier::Standard => "standard",
+            Tier::Strict => "strict",
+        }
+    }
+
+    /// What the tier promises, in a sentence.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Tier::Fast => {
+                "AES-128-CTR, which does not authenticate: who can write the bytes can change the data unnoticed"
+            }
+            Tier::Standard => "AES-128-GCM: encrypted and authenticated",
+            Tier::Strict => "AES-256-GCM: encrypted and authenticated, names and schemas too",
+        }
+    }
+}
+
+/// A key for one mode. Threads share it.
+#[derive(Debug)]
+pub struct Cipher {
+    mode: Mode,
+    keys: Keys,
+}
+
+#[derive(Debug)]
+enum Keys {
+    Gcm(GcmKey),
+    Ctr(AesKey),
+    Cbc { encrypt: AesKey, decrypt: AesKey, chains: BlockKey },
+    Ecb(BlockKey),
+}
+
+impl Cipher {
+    /// Expands a key of 128, 192 or 256 bits for `mode`.
+    ///
+    /// # Errors
+    /// `Invalid` where the key has another length; `OverLimit` where the process may not lock more memory.
+    pub fn new(mode: Mode, key: &Secret) -> Result<Cipher> {
+        let key = key.bytes();
+        if !matches!(key.len(), 16 | 24 | 32) {
+            return Err(Error::invalid(format!("a key of {} bytes: AES takes 16, 24 or 32", key.len())));
+        }
+        let keys = match mode {
+            Mode::Gcm => Keys::Gcm(GcmKey::new(key)?),
+            Mode::Ctr => Keys::Ctr(AesKey::to_encrypt(key)?),
+            Mode::Cbc => Keys::Cbc {
+                encrypt: AesKey::to_encrypt(key)?,
+                decrypt: AesKey::to_decrypt(key)?,
+                chains: BlockKey::new(key)?,
+            },
+            Mode::Ecb => Keys::Ecb(BlockKey::new(key)?),
+        };
+        Ok(Cipher { mode, keys })
+    }
+
+    /// Encrypts `data` in place. `start` must differ for each message under one key, except that ECB has none. Returns
+    /// the tag where the mode has one: of `data` and of `associated`, which is not encrypted.
+    ///
+    /// # Errors
+    /// `Invalid` where the lengths of `start` or `data` are not those of the mode, or `associated` is not empty although
+    /// the mode does not authenticate.
+    pub fn encrypt(&self, start: &[u8], associated: &[u8], data: &mut [u8]) -> Result<Option<Tag>> {
+        self.check(associated, data)?;
+        match &self.keys {
+            Keys::Gcm(key) => return key.seal(self.start(start)?, associated, data).map(Some),
+            Keys::Ctr(key) => key.count(self.start(start)?, data),
+            Keys::Cbc { encrypt, .. } => encrypt.chain(self.start(start)?, data, true),
+            Keys::Ecb(key) => {
+                self.start::<0>(start)?;
+                key.encrypt(data);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Decrypts `data` in place.
+    ///
+    /// # Errors
+    /// `Corrupt`, and zeros in `data`, where the tag is not theirs; `Invalid` as [`Cipher::encrypt`], or where a tag is
+    /// given to a mode that has none, or none to one that has.
+    pub fn decrypt(&self, start: &[u8], associated: &[u8], data: &mut [u8], tag: Option<&Tag>) -> Result<()> {
+        self.check(associated, data)?;
+        match (&self.keys, tag) {
+            (Keys::Gcm(key), Some(tag)) => match key.open(self.start(start)?, associated, data, tag) {
+                true => return Ok(()),
+                false => {
+                    return Err(Error::new(
+                        ErrorKind::Corrupt,
+                        "encrypted bytes were changed, or the key is wrong",
+                    ));
+                }
+            },
+            (Keys::Gcm(_), None) | (Keys::Ctr(_) | Keys::Cbc { .. } | Keys::Ecb(_), Some(_)) => {
+                return Err(Error::invalid(format!("a tag belongs to GCM, and this is {}", self.mode)));
+            }
+            (Keys::Ctr(key), None) => key.count(self.start(start)?, data),
+            (Keys::Cbc { decrypt, .. }, None) => decrypt.chain(self.start(start)?, data, false),
+            (Keys::Ecb(key), None) => {
+                self.start::<0>(start)?;
+                key.decrypt(data);
+            }
+        }
+        Ok(())
+    }
+
+    /// Encrypts many chains of CBC at once: `data` is one behind the other, as many as there are `starts`, all of one
+    /// length. The result is that of [`Cipher::encrypt`] of each, several times as fast.
+    ///
+    /// # Errors
+    /// `Invalid` where the mode is another, or the chains are not all of one length of whole blocks.
+    pub fn encrypt_chains(&self, starts: &[[u8; START_BYTES]], data: &mut [u8]) -> Result<()> {
+        let Keys::Cbc { chains, .. } = &self.keys else {
+            return Err(Error::invalid(format!("chains belong to CBC, and this is {}", self.mode)));
+        };
+        let chain_bytes = data.len().checked_div(starts.len()).unwrap_or(0);
+        if chain_bytes * starts.len() != data.len() || !chain_bytes.is_multiple_of(START_BYTES) {
+            let message = format!("{} bytes are not {} chains of whole blocks", data.len(), starts.len());
+            return Err(Error::invalid(message));
+        }
+        if chain_bytes > 0 {
+            chains.encrypt_chains(starts, chain_bytes, data);
+        }
+        Ok(())
+    }
+
+    fn check(&self, associated: &[u8], data: &[u8]) -> Result<()> {
+        if !associated.is_empty() && !self.mode.authenticates() {
+            return Err(Error::invalid(format!("{} does not authenticate associated data", self.mode)));
+        }
+        if self.mode.takes_whole_blocks() && !data.len().is_multiple_of(START_BYTES) {
+            return Err(Error::invalid(format!(
+                "{} bytes: {} takes whole blocks of {START_BYTES} bytes",
+                data.len(),
+                self.mode
+            )));
+        }
+        Ok(())
+    }
+
+    fn start<'a, const N: usize>(&self, start: &'a [u8]) -> Result<&'a [u8; N]> {
+        start
+            .try_into()
+            .map_err(|_| Error::invalid(format!("a start of {} bytes: {} takes {N}", start.len(), self.mode)))
+    }
+}

@@ -1,0 +1,82 @@
+//! Keys of any kind, in locked memory.
+
+use crate::lc;
+use crate::locked::Slot;
+use farpool_model::{Error, Result};
+use std::fmt;
+use zeroize::Zeroize;
+
+/// Bytes of a [`Salt`]: so many that two nodes that run for ever from one backup draw no salt twice.
+pub const SALT_BYTES: usize = 32;
+
+/// What makes a derived key differ from all others.
+pub type Salt = [u8; SALT_BYTES];
+
+/// Draws a salt.
+///
+/// # Errors
+/// `Internal` where the system gives no random bytes.
+pub fn random_salt() -> Result<Salt> {
+    let mut salt = [0; SALT_BYTES];
+    lc::random(&mut salt)?;
+    Ok(salt)
+}
+
+/// Bytes of a key. Lies in locked memory, is wiped when dropped, and is not shown by `Debug`.
+pub struct Secret {
+    slot: Slot,
+}
+
+impl Secret {
+    /// Takes over the bytes of a key, up to 64, and wipes where they come from.
+    ///
+    /// # Errors
+    /// `Invalid` where they are too many; `OverLimit` where the process may not lock more memory.
+    pub fn take(bytes: &mut [u8]) -> Result<Secret> {
+        let mut secret = Secret::zero(bytes.len())?;
+        secret.slot.copy_from_slice(bytes);
+        bytes.zeroize();
+        Ok(secret)
+    }
+
+    /// Draws a key.
+    ///
+    /// # Errors
+    /// As [`Secret::take`], and `Internal` where the system gives no random bytes.
+    pub fn random(bytes: usize) -> Result<Secret> {
+        let mut secret = Secret::zero(bytes)?;
+        lc::random(&mut secret.slot)?;
+        Ok(secret)
+    }
+
+    /// Derives a key by HKDF-SHA-256 (RFC 5869): `salt` tells one use from another, `purpose` one kind of use.
+    ///
+    /// # Errors
+    /// As [`Secret::take`].
+    pub fn derive(&self, salt: &[u8], purpose: &[u8], bytes: usize) -> Result<Secret> {
+        let mut derived = Secret::zero(bytes)?;
+        lc::hkdf_sha256(self.bytes(), salt, purpose, &mut derived.slot)?;
+        Ok(derived)
+    }
+
+    pub(crate) fn zero(bytes: usize) -> Result<Secret> {
+        if bytes > 64 {
+            return Err(Error::invalid(format!("a key of {bytes} bytes: the longest has 64")));
+        }
+        Ok(Secret { slot: Slot::new(bytes)? })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.slot
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.slot
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret({} bytes)", self.slot.len())
+    }
+}

@@ -1,0 +1,213 @@
+//! The calls of AWS-LC: the only module that knows its types.
+//!
+//! Contexts are made in locked memory, where the library keeps expanded keys within them and nothing elsewhere. They do
+//! not change after they were made, so that threads share them.
+
+#![expect(unsafe_code, reason = "functions of a C library are called")]
+
+use crate::cipher::{GCM_NONCE_BYTES, START_BYTES, TAG_BYTES};
+use crate::locked::Slot;
+use aws_lc_sys as lc;
+use farpool_model::{Error, Result};
+use std::ffi::c_uint;
+use std::ptr::{null, null_mut};
+
+const OK: i32 = 1;
+
+/// Fills `bytes` with random bytes that nobody can guess.
+pub(crate) fn random(bytes: &mut [u8]) -> Result<()> {
+    // SAFETY: writes as many bytes as the slice has.
+    match unsafe { lc::RAND_bytes(bytes.as_mut_ptr(), bytes.len()) } {
+        OK => Ok(()),
+        _ => Err(Error::internal("the system gives no random bytes")),
+    }
+}
+
+/// Fills `out` with bytes that depend on all arguments, and tell nothing of `secret` (RFC 5869 with SHA-256).
+pub(crate) fn hkdf_sha256(secret: &[u8], salt: &[u8], info: &[u8], out: &mut [u8]) -> Result<()> {
+    // SAFETY: pointers and lengths are those of slices; the digest is static.
+    let derived = unsafe {
+        lc::HKDF(
+            out.as_mut_ptr(),
+            out.len(),
+            lc::EVP_sha256(),
+            secret.as_ptr(),
+            secret.len(),
+            salt.as_ptr(),
+            salt.len(),
+            info.as_ptr(),
+            info.len(),
+        )
+    };
+    if derived == OK { Ok(()) } else { Err(refused("deriving a key")) }
+}
+
+/// A key for AES-GCM with a nonce of 96 bits and a tag of 128.
+#[derive(Debug)]
+pub(crate) struct GcmKey {
+    /// An `EVP_AEAD_CTX`, which must not move.
+    context: Slot,
+}
+
+impl GcmKey {
+    pub fn new(key: &[u8]) -> Result<GcmKey> {
+        // SAFETY: these return pointers to static tables.
+        let algorithm = unsafe {
+            match key.len() {
+                16 => lc::EVP_aead_aes_128_gcm(),
+                24 => lc::EVP_aead_aes_192_gcm(),
+                _ => lc::EVP_aead_aes_256_gcm(),
+            }
+        };
+        let mut context = Slot::new(size_of::<lc::EVP_AEAD_CTX>())?;
+        let pointer = context.as_mut_ptr().cast::<lc::EVP_AEAD_CTX>();
+        // SAFETY: the slot is large enough and aligned for the context, and zero, which is an empty one.
+        let made = unsafe {
+            lc::EVP_AEAD_CTX_init(pointer, algorithm, key.as_ptr(), key.len(), TAG_BYTES, null_mut())
+        };
+        if made == OK { Ok(GcmKey { context }) } else { Err(refused("setting a key")) }
+    }
+
+    fn pointer(&self) -> *const lc::EVP_AEAD_CTX {
+        self.context.as_ptr().cast()
+    }
+
+    /// Encrypts `data` in place and returns the tag of it and of `associated`.
+    pub fn seal(
+        &self,
+        nonce: &[u8; GCM_NONCE_BYTES],
+        associated: &[u8],
+        data: &mut [u8],
+    ) -> Result<[u8; TAG_BYTES]> {
+        let (mut tag, mut tag_bytes) = ([0; TAG_BYTES], 0);
+        let pointer = data.as_mut_ptr();
+        // SAFETY: the library allows input and output to be the same memory, of one length; the tag has the room that is
+        // named, and the others are slices.
+        let sealed = unsafe {
+            lc::EVP_AEAD_CTX_seal_scatter(
+                self.pointer(),
+                pointer,
+                tag.as_mut_ptr(),
+                &mut tag_bytes,
+                TAG_BYTES,
+                nonce.as_ptr(),
+                GCM_NONCE_BYTES,
+                pointer,
+                data.len(),
+                null(),
+                0,
+                associated.as_ptr(),
+                associated.len(),
+            )
+        };
+        if sealed == OK && tag_bytes == TAG_BYTES { Ok(tag) } else { Err(refused("encrypting")) }
+    }
+
+    /// Decrypts `data` in place; `false`, and zeros in `data`, where the tag is not that of it and of `associated`.
+    pub fn open(
+        &self,
+        nonce: &[u8; GCM_NONCE_BYTES],
+        associated: &[u8],
+        data: &mut [u8],
+        tag: &[u8; TAG_BYTES],
+    ) -> bool {
+        let pointer = data.as_mut_ptr();
+        // SAFETY: as for `seal`.
+        let opened = unsafe {
+            lc::EVP_AEAD_CTX_open_gather(
+                self.pointer(),
+                pointer,
+                nonce.as_ptr(),
+                GCM_NONCE_BYTES,
+                pointer,
+                data.len(),
+                tag.as_ptr(),
+                TAG_BYTES,
+                associated.as_ptr(),
+                associated.len(),
+            )
+        };
+        if opened != OK {
+            data.fill(0);
+            // Otherwise the thread's list of errors grows.
+            // SAFETY: has no conditions.
+            unsafe { lc::ERR_clear_error() };
+        }
+        opened == OK
+    }
+}
+
+impl Drop for GcmKey {
+    fn drop(&mut self) {
+        // SAFETY: the context was made, and is not used after this.
+        unsafe { lc::EVP_AEAD_CTX_cleanup(self.context.as_mut_ptr().cast()) }
+    }
+}
+
+/// A key of AES for one direction, expanded.
+#[derive(Debug)]
+pub(crate) struct AesKey {
+    /// An `AES_KEY`.
+    schedule: Slot,
+}
+
+impl AesKey {
+    pub fn to_encrypt(key: &[u8]) -> Result<AesKey> {
+        AesKey::new(key, lc::AES_set_encrypt_key)
+    }
+
+    pub fn to_decrypt(key: &[u8]) -> Result<AesKey> {
+        AesKey::new(key, lc::AES_set_decrypt_key)
+    }
+
+    fn new(
+        key: &[u8],
+        set: unsafe extern "C" fn(*const u8, c_uint, *mut lc::AES_KEY) -> i32,
+    ) -> Result<AesKey> {
+        let mut schedule = Slot::new(size_of::<lc::AES_KEY>())?;
+        let bits = 8 * key.len() as c_uint;
+        // SAFETY: the slot is large enough and aligned, and the key has as many bits.
+        match unsafe { set(key.as_ptr(), bits, schedule.as_mut_ptr().cast()) } {
+            0 => Ok(AesKey { schedule }),
+            _ => Err(refused("setting a key")),
+        }
+    }
+
+    fn pointer(&self) -> *const lc::AES_KEY {
+        self.schedule.as_ptr().cast()
+    }
+
+    /// Encrypts or decrypts `data` in place in counter mode, which is the same; the counter has all 128 bits.
+    pub fn count(&self, start: &[u8; START_BYTES], data: &mut [u8]) {
+        let (mut counter, mut rest, mut used) = (*start, [0_u8; START_BYTES], 0);
+        let pointer = data.as_mut_ptr();
+        // SAFETY: input and output are the same slice, which the library allows; counter and rest have a block each.
+        unsafe {
+            lc::AES_ctr128_encrypt(
+                pointer,
+                pointer,
+                data.len(),
+                self.pointer(),
+                counter.as_mut_ptr(),
+                rest.as_mut_ptr(),
+                &mut used,
+            );
+        }
+        // The key stream behind the last byte.
+        zeroize::Zeroize::zeroize(&mut rest);
+    }
+
+    /// Encrypts or decrypts `data`, whole blocks, in place as one chain, as the key was made for.
+    pub fn chain(&self, start: &[u8; START_BYTES], data: &mut [u8], encrypts: bool) {
+        let (mut start, pointer) = (*start, data.as_mut_ptr());
+        let direction = if encrypts { lc::AES_ENCRYPT } else { lc::AES_DECRYPT };
+        // SAFETY: input and output are the same slice of whole blocks, which the library allows.
+        unsafe {
+            lc::AES_cbc_encrypt(pointer, pointer, data.len(), self.pointer(), start.as_mut_ptr(), direction);
+        }
+    }
+}
+
+fn refused(doing: &str) -> Error {
+    Error::internal(format!("the cipher library refuses {doing}"))
+}

@@ -1,0 +1,26 @@
+//! Ciphers and keys: AES in four modes behind one interface ([`Cipher`]), keys that lie in locked memory ([`Secret`]),
+//! where the master key comes from ([`MasterKey`]), and the keys that it wraps ([`KeyRing`]).
+//!
+//! AES itself is that of AWS-LC, called directly and not through `aws-lc-rs`, so that expanded keys lie in locked memory
+//! too and nothing is allocated for a message. Blocks that do not depend on one another (ECB, and CBC of many chains) are
+//! those of the `aes` crate, which works on many at once.
+//!
+//! Invariants: bytes of a key, expanded or not, are in memory that is neither swapped out nor part of a core dump, and
+//! that is overwritten before it is used again; no `Debug` shows them. No nonce is used twice with one key: keys are
+//! derived from a parent and a random salt ([`Secret::derive`]), for one file or one message.
+
+mod aes_blocks;
+mod cipher;
+mod keys;
+mod lc;
+mod locked;
+mod master;
+mod ring;
+mod sys;
+#[cfg(test)]
+mod tests;
+
+pub use cipher::{Cipher, GCM_NONCE_BYTES, Mode, START_BYTES, TAG_BYTES, Tag, Tier};
+pub use keys::{SALT_BYTES, Salt, Secret, random_salt};
+pub use master::{KeySource, MASTER_KEY_BYTES, MasterKey};
+pub use ring::{KeyKind, KeyRing, WrappedKeyId};

@@ -1,0 +1,191 @@
+//! Memory for keys: never swapped out, in no core dump, not in a child process, and wiped when it is given back.
+//!
+//! Slots of two sizes are cut out of regions that are mapped, locked and marked once and stay for the life of the process.
+//! A process may lock little memory without privileges (8 MiB on most systems, 64 KiB on some), so that keys that are kept
+//! are kept in short form; expanded ones are made when they are used.
+//!
+//! Rejected: `memsec` and `secrecy` take a page or more for each key, which is past the limit with some thousand open
+//! files; `zeroize` alone leaves keys in swap and dumps.
+
+#![expect(unsafe_code, reason = "locked memory is handed out in slots")]
+
+use crate::sys;
+use farpool_model::{Error, Result};
+use parking_lot::Mutex;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use zeroize::Zeroize;
+
+/// Bytes of the slots, and of the regions that they are cut from: most keys are short, and an expanded one has up to a
+/// kilobyte.
+const SMALL_BYTES: usize = 64;
+const LARGE_BYTES: usize = 1024;
+const REGION_BYTES: usize = 16 << 10;
+
+/// Free slots of each size.
+static FREE: [Mutex<Vec<Start>>; 2] = [const { Mutex::new(Vec::new()) }; 2];
+
+/// The first byte of a free slot.
+struct Start(NonNull<u8>);
+
+// SAFETY: nobody else has the slot.
+unsafe impl Send for Start {}
+
+/// Some bytes of locked memory, at a multiple of 64, zero at first.
+pub(crate) struct Slot {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the slot has its bytes alone; shared references only read.
+unsafe impl Send for Slot {}
+// SAFETY: as above.
+unsafe impl Sync for Slot {}
+
+impl Slot {
+    /// Takes a slot.
+    ///
+    /// # Errors
+    /// `OverLimit` where the process may not lock more memory.
+    pub fn new(bytes: usize) -> Result<Slot> {
+        assert!(bytes <= LARGE_BYTES, "a slot of {bytes} bytes");
+        let (class, slot_bytes) = class(bytes);
+        let mut free = FREE[class].lock();
+        if free.is_empty() {
+            let region = sys::locked_region(REGION_BYTES).map_err(|error| {
+                Error::over_limit(format!("cannot lock memory for keys: {error}"))
+                    .advise("raise the limit of locked memory (ulimit -l; LimitMEMLOCK= of a systemd unit)")
+            })?;
+            free.extend((0..REGION_BYTES).step_by(slot_bytes).map(|offset| {
+                // SAFETY: within the region.
+                Start(unsafe { region.add(offset) })
+            }));
+        }
+        let Start(start) = free.pop().ok_or_else(|| Error::internal("a region without slots"))?;
+        Ok(Slot { start, bytes })
+    }
+
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+}
+
+/// The index of the size of slots for so many bytes, and that size.
+fn class(bytes: usize) -> (usize, usize) {
+    if bytes <= SMALL_BYTES { (0, SMALL_BYTES) } else { (1, LARGE_BYTES) }
+}
+
+impl Deref for Slot {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the slot has as many bytes, which were zeroed when it was mapped.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
+    }
+}
+
+impl DerefMut for Slot {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and nobody else has the slot.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.zeroize();
+        FREE[class(self.bytes).0].lock().push(Start(self.start));
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slot({} bytes)", self.bytes)
+    }
+}
+
+/// A value in locked memory.
+pub(crate) struct Locked<T> {
+    slot: Slot,
+    _value: std::marker::PhantomData<T>,
+}
+
+impl<T> Locked<T> {
+    /// Moves a value to locked memory. What the stack still has of it is overwritten by later calls only: values that
+    /// protect data are made in their slot and not here.
+    ///
+    /// # Errors
+    /// As [`Slot::new`].
+    pub fn new(value: T) -> Result<Locked<T>> {
+        const { assert!(align_of::<T>() <= 64 && size_of::<T>() <= LARGE_BYTES) };
+        let mut slot = Slot::new(size_of::<T>())?;
+        // SAFETY: the slot is large enough and aligned, as just checked.
+        unsafe { slot.as_mut_ptr().cast::<T>().write(value) };
+        Ok(Locked { slot, _value: std::marker::PhantomData })
+    }
+}
+
+impl<T> Deref for Locked<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: written when this was made, and not since.
+        unsafe { self.slot.start.cast::<T>().as_ref() }
+    }
+}
+
+impl<T> Drop for Locked<T> {
+    fn drop(&mut self) {
+        // SAFETY: the value is there, and nobody uses it after this.
+        unsafe { self.slot.as_mut_ptr().cast::<T>().drop_in_place() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_wiped_when_it_is_given_back() {
+        for bytes in [1, 32, 64, 65, 1024] {
+            let mut slot = Slot::new(bytes).unwrap();
+            assert!(slot.len() == bytes && slot.iter().all(|byte| *byte == 0));
+            assert_eq!(slot.as_ptr().addr() % 64, 0);
+            slot.fill(7);
+        }
+        let slots: Vec<Slot> = (0..100).map(|_| Slot::new(64).unwrap()).collect();
+        assert!(slots.iter().all(|slot| slot.iter().all(|byte| *byte == 0)));
+        let mut starts: Vec<usize> = slots.iter().map(|slot| slot.as_ptr().addr()).collect();
+        starts.sort_unstable();
+        assert!(starts.windows(2).all(|pair| pair[0] + 64 <= pair[1]));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn slots_are_locked_and_in_no_dump() {
+        let slot = Slot::new(32).unwrap();
+        let address = slot.as_ptr().addr();
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut is_here = false;
+        let flags = maps.lines().find_map(|line| {
+            let range = line.split_whitespace().next()?.split_once('-');
+            let number = |hex| usize::from_str_radix(hex, 16).ok();
+            if let Some((Some(first), Some(end))) = range.map(|(first, end)| (number(first), number(end))) {
+                is_here = (first..end).contains(&address);
+            }
+            line.strip_prefix("VmFlags:").filter(|_| is_here)
+        });
+        let flags = flags.unwrap();
+        assert!(["lo", "dd", "wf"].iter().all(|flag| flags.contains(flag)), "{flags}");
+    }
+
+    #[test]
+    fn values_in_locked_memory_are_dropped() {
+        let shared = std::sync::Arc::new(5);
+        let locked = Locked::new(shared.clone()).unwrap();
+        assert_eq!((**locked, std::sync::Arc::strong_count(&shared)), (5, 2));
+        drop(locked);
+        assert_eq!(std::sync::Arc::strong_count(&shared), 1);
+    }
+}

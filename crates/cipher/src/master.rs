@@ -1,0 +1,391 @@
+//! The master key of a node: 32 bytes from a file, a variable of the environment, or a command.
+
+use crate::keys::Secret;
+use crate::locked::Slot;
+use crate::sys;
+use farpool_model::limits::KEY_COMMAND_WAIT_MAX;
+use farpool_model::{Error, ErrorKind, Result};
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Bytes of a master key.
+pub const MASTER_KEY_BYTES: usize = 32;
+
+/// Bytes of the longest form of a key: hexadecimal digits, and an end of a line.
+const TEXT_BYTES: usize = 2 * MASTER_KEY_BYTES + 2;
+
+/// Bytes of what tells one master key from another.
+pub(crate) const FINGERPRINT_BYTES: usize = 8;
+
+const FORMS: &str = "32 bytes (openssl rand 32), or 64 hexadecimal digits (openssl rand -hex 32)";
+
+/// Where a master key comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeySource {
+    /// A file that only its owner may read.
+    File(PathBuf),
+    /// The name of a variable of the environment that has 64 hexadecimal digits.
+    Variable(String),
+    /// A command for `sh -c` that writes the key to its standard output.
+    Command(String),
+}
+
+impl fmt::Display for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeySource::File(path) => write!(f, "file {}", path.display()),
+            KeySource::Variable(name) => write!(f, "variable {name}"),
+            KeySource::Command(command) => write!(f, "command {command:?}"),
+        }
+    }
+}
+
+/// The key that wraps all others of a directory.
+pub struct MasterKey {
+    secret: Secret,
+    fingerprint: [u8; FINGERPRINT_BYTES],
+}
+
+impl MasterKey {
+    /// Reads the key from its source.
+    ///
+    /// # Errors
+    /// `Invalid`, `NotFound` or `Denied` with what is wrong with the source; `TimedOut` where a command does not end
+    /// within [`KEY_COMMAND_WAIT_MAX`]; `OverLimit` where the process may not lock more memory.
+    pub fn load(source: &KeySource) -> Result<MasterKey> {
+        MasterKey::load_within(source, KEY_COMMAND_WAIT_MAX)
+    }
+
+    fn load_within(source: &KeySource, wait: Duration) -> Result<MasterKey> {
+        // Nothing else holds the bytes on their way, and one more shows that there are too many.
+        let mut text = Slot::new(TEXT_BYTES + 1)?;
+        let read = match source {
+            KeySource::File(path) => read_file(path, &mut text)?,
+            KeySource::Variable(name) => read_variable(name, &mut text)?,
+            KeySource::Command(command) => read_command(command, &mut text, wait)?,
+        };
+        let takes_bytes = !matches!(source, KeySource::Variable(_));
+        match key_of(&text[..read], takes_bytes)? {
+            Some(secret) => MasterKey::new(secret),
+            None => {
+                let what = if read > TEXT_BYTES { "more bytes".to_string() } else { format!("{read} bytes") };
+                Err(Error::invalid(format!("the master key of {source} has {what} that are no key"))
+                    .advise(format!("a key is {FORMS}")))
+            }
+        }
+    }
+
+    /// Makes a master key of 32 bytes.
+    ///
+    /// # Errors
+    /// `Invalid` where there are more or fewer; `OverLimit` where the process may not lock more memory.
+    pub fn new(secret: Secret) -> Result<MasterKey> {
+        if secret.bytes().len() != MASTER_KEY_BYTES {
+            return Err(Error::invalid(format!("a master key of {} bytes", secret.bytes().len()))
+                .advise(format!("a key is {FORMS}")));
+        }
+        let derived = secret.derive(b"", b"farpool fingerprint of a master key", FINGERPRINT_BYTES)?;
+        let mut fingerprint = [0; FINGERPRINT_BYTES];
+        fingerprint.copy_from_slice(derived.bytes());
+        Ok(MasterKey { secret, fingerprint })
+    }
+
+    /// What tells this key from others, and nothing about it.
+    pub fn fingerprint(&self) -> String {
+        hex(&self.fingerprint)
+    }
+
+    pub(crate) fn fingerprint_bytes(&self) -> &[u8; FINGERPRINT_BYTES] {
+        &self.fingerprint
+    }
+
+    pub(crate) fn secret(&self) -> &Secret {
+        &self.secret
+    }
+}
+
+impl fmt::Debug for MasterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MasterKey({})", self.fingerprint())
+    }
+}
+
+/// Hexadecimal digits of some bytes.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The key that a text is; `None` where it is none.
+fn key_of(text: &[u8], takes_bytes: bool) -> Result<Option<Secret>> {
+    let mut secret = Secret::zero(MASTER_KEY_BYTES)?;
+    if takes_bytes && text.len() == MASTER_KEY_BYTES {
+        secret.bytes_mut().copy_from_slice(text);
+        return Ok(Some(secret));
+    }
+    let digits = text.strip_suffix(b"\n").unwrap_or(text);
+    let digits = digits.strip_suffix(b"\r").unwrap_or(digits);
+    if digits.len() != 2 * MASTER_KEY_BYTES {
+        return Ok(None);
+    }
+    for (byte, pair) in secret.bytes_mut().iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        let (Some(high), Some(low)) = (digit(pair[0]), digit(pair[1])) else { return Ok(None) };
+        *byte = (high << 4 | low) as u8;
+    }
+    Ok(Some(secret))
+}
+
+/// Fills `text` from the front and returns the number of bytes; no more are read.
+fn read_all(mut from: impl Read, text: &mut [u8]) -> io::Result<usize> {
+    let mut read = 0;
+    while read < text.len() {
+        match from.read(&mut text[read..]) {
+            Ok(0) => break,
+            Ok(more) => read += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
+}
+
+fn read_file(path: &Path, text: &mut [u8]) -> Result<usize> {
+    let failed = |error: &io::Error| {
+        let kind = match error.kind() {
+            io::ErrorKind::NotFound => ErrorKind::NotFound,
+            io::ErrorKind::PermissionDenied => ErrorKind::Denied,
+            _ => ErrorKind::Unavailable,
+        };
+        Error::new(kind, format!("cannot read master key file {}: {error}", path.display()))
+            .advise(format!("name a file with a key: {FORMS}"))
+    };
+    // A named pipe without a writer would keep the open waiting for ever.
+    let opened = File::options().read(true).custom_flags(sys::OPEN_AT_ONCE).open(path);
+    let file = opened.map_err(|error| failed(&error))?;
+    let metadata = file.metadata().map_err(|error| failed(&error))?;
+    if !metadata.is_file() {
+        return Err(Error::invalid(format!("master key file {} is not a file", path.display()))
+            .advise("name a file, or have a command write the key"));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        let mode = metadata.mode() & 0o777;
+        let message = format!("master key file {} may be read by others (mode {mode:o})", path.display());
+        return Err(Error::new(ErrorKind::Denied, message).advise(format!("chmod 600 {}", path.display())));
+    }
+    read_all(file, text).map_err(|error| failed(&error))
+}
+
+fn read_variable(name: &str, text: &mut [u8]) -> Result<usize> {
+    let Some(value) = std::env::var_os(name) else {
+        return Err(Error::not_found(format!("there is no variable {name} with the master key"))
+            .advise("set it to 64 hexadecimal digits (openssl rand -hex 32)"));
+    };
+    let mut value = OsString::into_encoded_bytes(value);
+    let read = value.len().min(text.len());
+    text[..read].copy_from_slice(&value[..read]);
+    zeroize::Zeroize::zeroize(&mut value[..]);
+    Ok(read)
+}
+
+fn read_command(command: &str, text: &mut [u8], wait: Duration) -> Result<usize> {
+    let failed = |what: String| {
+        Error::unavailable(format!("the command for the master key {what}: {command}"))
+            .advise("run it by hand: it must write the key to its standard output and end")
+    };
+    let spawned = Command::new("sh")
+        .args(["-c", command])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        // A group of its own, so that what it has started ends with it.
+        .process_group(0)
+        .spawn();
+    let mut running = Running {
+        child: spawned.map_err(|error| failed(format!("cannot start ({error})")))?,
+        is_done: false,
+    };
+    let out = running.child.stdout.take().ok_or_else(|| Error::internal("a command without output"))?;
+    let deadline = now() + wait;
+    let ended = read_until(out, text, deadline).and_then(|read| Ok((read, running.wait(deadline)?)));
+    match ended {
+        Ok((_, status)) if !status.success() => Err(failed(format!("has failed ({status})"))),
+        Ok((read, _)) => Ok(read),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            let message = format!(
+                "the command for the master key has not ended after {} seconds: {command}",
+                wait.as_secs()
+            );
+            Err(Error::new(ErrorKind::TimedOut, message)
+                .advise("run it by hand: it must write the key to its standard output and end"))
+        }
+        Err(error) => Err(failed(format!("cannot be read ({error})"))),
+    }
+}
+
+/// A command that ends with this, and all processes of its group.
+struct Running {
+    child: Child,
+    is_done: bool,
+}
+
+impl Running {
+    fn wait(&mut self, deadline: Instant) -> io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                self.is_done = true;
+                return Ok(status);
+            }
+            left(deadline)?;
+            pause();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
+        sys::kill_group(self.child.id());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// As [`read_all`], until `deadline`.
+fn read_until(mut out: ChildStdout, text: &mut [u8], deadline: Instant) -> io::Result<usize> {
+    let mut read = 0;
+    while read < text.len() {
+        if !sys::wait_readable(out.as_fd(), left(deadline)?)? {
+            continue;
+        }
+        match out.read(&mut text[read..])? {
+            0 => break,
+            more => read += more,
+        }
+    }
+    Ok(read)
+}
+
+fn left(deadline: Instant) -> io::Result<Duration> {
+    match deadline.saturating_duration_since(now()) {
+        Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+        left => Ok(left),
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a command of the operator's that hangs must not keep the program waiting"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a command that has closed its output ends at once, or is looked at again"
+)]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(2));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    const DIGITS: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191A1B1C1D1E1F";
+
+    fn load(source: &KeySource) -> Result<MasterKey> {
+        MasterKey::load_within(source, Duration::from_secs(20))
+    }
+
+    fn file(folder: &Path, contents: &[u8], mode: u32) -> KeySource {
+        let path = folder.join(format!("key-{}-{mode:o}", contents.len()));
+        std::fs::write(&path, contents).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        KeySource::File(path)
+    }
+
+    fn command(text: &str) -> KeySource {
+        KeySource::Command(text.to_string())
+    }
+
+    #[test]
+    fn a_key_is_the_same_from_everywhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..32).collect();
+        let text = format!("{DIGITS}\n");
+        let sources = [
+            file(folder.path(), &bytes, 0o600),
+            file(folder.path(), DIGITS.as_bytes(), 0o400),
+            file(folder.path(), text.as_bytes(), 0o600),
+            command(&format!("echo {DIGITS}")),
+            command(&format!("cat '{}'", folder.path().join("key-32-600").display())),
+            command(&format!("printf {}; sleep 0.1; printf {}", &DIGITS[..9], &DIGITS[9..])),
+        ];
+        let expected = MasterKey::new(Secret::take(&mut bytes.clone()).unwrap()).unwrap();
+        for source in sources {
+            let key = load(&source).unwrap();
+            assert_eq!(key.secret().bytes(), bytes, "{source}");
+            assert_eq!(key.fingerprint(), expected.fingerprint());
+            let shown = format!("{key:?} {:?}", key.secret());
+            assert!(!shown.contains("0001") && !shown.contains("0, 1"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = KeySource::File(folder.path().join("none"));
+        let wrong = DIGITS.replace('f', "g").replace('F', "g");
+        let cases = [
+            (missing, ErrorKind::NotFound, "none"),
+            (KeySource::File(folder.path().to_path_buf()), ErrorKind::Invalid, "is not a file"),
+            (file(folder.path(), &[7; 32], 0o640), ErrorKind::Denied, "mode 640"),
+            (file(folder.path(), &[7; 31], 0o600), ErrorKind::Invalid, "31 bytes"),
+            (file(folder.path(), &[], 0o600), ErrorKind::Invalid, "0 bytes"),
+            (file(folder.path(), &[7; 5000], 0o600), ErrorKind::Invalid, "more bytes"),
+            (file(folder.path(), wrong.as_bytes(), 0o600), ErrorKind::Invalid, "64 bytes"),
+            (KeySource::Variable("FARPOOL_NO_SUCH".into()), ErrorKind::NotFound, "FARPOOL_NO_SUCH"),
+            // Some variable that is always there.
+            (KeySource::Variable("PATH".into()), ErrorKind::Invalid, "no key"),
+            (command("exit 3"), ErrorKind::Unavailable, "exit status: 3"),
+            (command(&format!("echo {DIGITS}; exit 1")), ErrorKind::Unavailable, "exit status: 1"),
+            (command("true"), ErrorKind::Invalid, "0 bytes"),
+            (command("head -c 100000 /dev/zero"), ErrorKind::Invalid, "more bytes"),
+        ];
+        for (source, kind, part) in cases {
+            let error = load(&source).unwrap_err();
+            // What has more to say than a key may be told that nobody listens.
+            assert!(
+                error.kind == kind && error.message.contains(part) || part == "more bytes",
+                "{source}: {error}"
+            );
+            assert!(!error.to_string().contains(&DIGITS[..8]) || matches!(source, KeySource::Command(_)));
+        }
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let mark = folder.path().join("mark");
+        for text in [
+            format!("sleep 600 & sleep 1.5; touch '{}'", mark.display()),
+            "exec >&-; sleep 600".to_string(),
+            format!("echo {DIGITS}; sleep 600"),
+        ] {
+            let error = MasterKey::load_within(&command(&text), Duration::from_secs(1)).unwrap_err();
+            assert!(error.kind == ErrorKind::TimedOut && error.message.contains("1 seconds"), "{error}");
+        }
+        assert!(!mark.exists());
+    }
+}

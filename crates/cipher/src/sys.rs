@@ -1,0 +1,67 @@
+//! System calls: memory that is locked, and commands that are waited for and ended.
+
+#![expect(unsafe_code, reason = "these are system calls")]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::{NonNull, null_mut};
+use std::time::Duration;
+
+/// Opening a file with this does not wait for anybody.
+pub(crate) const OPEN_AT_ONCE: i32 = libc::O_NONBLOCK;
+
+/// Maps `bytes` of zeros that are not swapped out, in no dump, and zero in a child process.
+pub(crate) fn locked_region(bytes: usize) -> io::Result<NonNull<u8>> {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at an address that the system chooses.
+    let start = unsafe { libc::mmap(null_mut(), bytes, protection, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the range was just mapped.
+    match unsafe { lock(start, bytes) } {
+        Ok(()) => NonNull::new(start.cast()).ok_or_else(|| io::Error::other("a mapping at address 0")),
+        Err(error) => {
+            // SAFETY: the range was just mapped, and nobody else knows it.
+            unsafe { libc::munmap(start, bytes) };
+            Err(error)
+        }
+    }
+}
+
+/// # Safety
+/// The range is mapped.
+unsafe fn lock(start: *mut libc::c_void, bytes: usize) -> io::Result<()> {
+    let done = |outcome: i32| if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+    // SAFETY: the caller mapped the range, of which these change no byte in this process.
+    unsafe {
+        done(libc::mlock(start, bytes))?;
+        #[cfg(target_os = "linux")]
+        for advice in [libc::MADV_DONTDUMP, libc::MADV_WIPEONFORK] {
+            done(libc::madvise(start, bytes, advice))?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until something can be read, or the other end is closed; `false` where that takes longer than `wait`.
+pub(crate) fn wait_readable(file: BorrowedFd<'_>, wait: Duration) -> io::Result<bool> {
+    let mut waited = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let milliseconds = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX).max(1);
+    // SAFETY: the one entry is valid for the call.
+    match unsafe { libc::poll(&mut waited, 1, milliseconds) } {
+        -1 => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            error => Err(error),
+        },
+        ready => Ok(ready > 0),
+    }
+}
+
+/// Ends all processes of a group.
+pub(crate) fn kill_group(leader: u32) {
+    if let Some(group) = i32::try_from(leader).ok().filter(|group| *group > 1) {
+        // SAFETY: a signal to other processes.
+        unsafe { libc::kill(-group, libc::SIGKILL) };
+    }
+}

@@ -1,0 +1,165 @@
+//! Directories whose files are encrypted: the file with the wrapped keys, and what opens it.
+//!
+//! The file [`KEYS`] is made before all others, and says that the directory is encrypted. Every other file says so too, and
+//! one that is encrypted where others are not, or the other way round, is an error.
+
+use crate::files::{Directory, File, failed};
+use crate::keys::Keys;
+use crate::sealed::{UNFINISHED, is_encrypted, read_sealed, write_sealed};
+use farpool_cipher::{KeyKind, KeyRing, MasterKey, Tier};
+use farpool_model::{Error, ErrorKind, Result};
+use std::io;
+use std::sync::Arc;
+
+/// Name of the file with the wrapped keys.
+const KEYS: &str = "keys";
+
+/// The format of its contents.
+const FORMAT: u32 = 1;
+
+/// Opens what is in `directory` with the master key, if it is encrypted. One that is empty is made an encrypted one where
+/// there is a master key and a tier for `new`.
+///
+/// # Errors
+/// `Denied` where the directory is encrypted and there is no key or a wrong one; `Invalid` where it is not encrypted and
+/// there is a key, or the tier does not authenticate; `Corrupt` where the wrapped keys are damaged or missing; those of
+/// the file system.
+pub fn unlock(
+    directory: Arc<dyn Directory>,
+    master: Option<&MasterKey>,
+    new: Option<Tier>,
+) -> Result<Arc<dyn Directory>> {
+    let ring = ring(&*directory)?;
+    let ring = match (ring, master) {
+        (None, None) => return Ok(directory),
+        (Some(_), None) => return Err(needs_key(&*directory, "everything")),
+        (Some(ring), Some(_)) => ring,
+        (None, Some(master)) => begin(&*directory, master, new)?,
+    };
+    let Some(master) = master else { return Ok(directory) };
+    let keys = Keys::of(&ring, master).map_err(|error| within(&*directory, error))?;
+    Ok(Arc::new(EncryptedDirectory { inner: directory, keys }))
+}
+
+/// Wraps the keys of a directory under another master key. Nothing else changes: after a crash either of the two opens it,
+/// and the error of the other tells which.
+///
+/// # Errors
+/// As [`unlock`] with the old key.
+pub fn rotate_master_key(directory: &dyn Directory, old: &MasterKey, new: &MasterKey) -> Result<()> {
+    let ring = ring(directory)?.ok_or_else(|| not_encrypted_at_all(directory))?;
+    let rotated = ring.rotated(old, new).map_err(|error| within(directory, error))?;
+    write_sealed(directory, KEYS, FORMAT, &rotated.to_bytes())
+}
+
+fn ring(directory: &dyn Directory) -> Result<Option<KeyRing>> {
+    match directory.open(KEYS) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(directory, "open", KEYS, &error)),
+        Ok(_) => {}
+    }
+    let bytes = read_sealed(directory, KEYS, FORMAT)?;
+    KeyRing::from_bytes(&bytes).map(Some).map_err(|error| within(directory, error))
+}
+
+/// Makes the keys of a directory that has no files.
+fn begin(directory: &dyn Directory, master: &MasterKey, new: Option<Tier>) -> Result<KeyRing> {
+    let names = directory.names().map_err(|error| failed(directory, "list", "files", &error))?;
+    let others: Vec<&String> = names.iter().filter(|name| !is_of_keys(name)).collect();
+    if others.iter().any(|name| is_encrypted(directory, name)) {
+        let message = format!("{} is encrypted, and its file {KEYS} is missing", directory.describe());
+        return Err(Error::corrupt(message).advise("restore the directory from a backup"));
+    }
+    let Some(tier) = new.filter(|_| others.is_empty()) else { return Err(not_encrypted_at_all(directory)) };
+    if !tier.mode().authenticates() {
+        let message = format!("a data directory cannot be {}: {}", tier.name(), tier.describe());
+        return Err(Error::invalid(message).advise("choose standard or strict"));
+    }
+    let mut ring = KeyRing::new(master);
+    ring.add(master, None, KeyKind::Directory, tier)?;
+    write_sealed(directory, KEYS, FORMAT, &ring.to_bytes())?;
+    Ok(ring)
+}
+
+fn is_of_keys(name: &str) -> bool {
+    name.strip_suffix(UNFINISHED).unwrap_or(name) == KEYS
+}
+
+fn within(directory: &dyn Directory, error: Error) -> Error {
+    Error { message: format!("{KEYS} in {}: {}", directory.describe(), error.message), ..error }
+}
+
+fn not_encrypted_at_all(directory: &dyn Directory) -> Error {
+    Error::invalid(format!("{} is not encrypted, and a master key was given", directory.describe()))
+        .advise("open it without the key; to encrypt its tables, copy them to a new directory that has one")
+}
+
+/// The error of a file that cannot be read without a key.
+pub(crate) fn needs_key(directory: &dyn Directory, name: &str) -> Error {
+    let message = format!("{name} in {} is encrypted, and no master key was given", directory.describe());
+    Error::new(ErrorKind::Denied, message)
+        .advise("name its key: --master-key-file, --master-key-env or --master-key-command")
+}
+
+/// The error of a file that somebody has put there.
+pub(crate) fn not_encrypted(directory: &dyn Directory, name: &str) -> Error {
+    let message = format!("{name} in {} is not encrypted, and the directory is", directory.describe());
+    Error::corrupt(message).advise("restore the directory from a backup")
+}
+
+/// The error of a file whose checksum is right and whose tag is not.
+pub(crate) fn changed(directory: &dyn Directory, name: &str, error: Error) -> Error {
+    if error.kind != ErrorKind::Corrupt {
+        return error;
+    }
+    let message = format!("{name} in {} was changed, or is of another directory", directory.describe());
+    Error::corrupt(message).advise("restore the directory from a backup")
+}
+
+/// A directory with its keys.
+#[derive(Debug)]
+struct EncryptedDirectory {
+    inner: Arc<dyn Directory>,
+    keys: Keys,
+}
+
+impl Directory for EncryptedDirectory {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.inner.create(name)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.inner.open(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.inner.remove(name)
+    }
+
+    /// Without the wrapped keys, which are nobody's else.
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = self.inner.names()?;
+        names.retain(|name| !is_of_keys(name));
+        Ok(names)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.inner.sync()
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    fn keys(&self) -> Option<&Keys> {
+        Some(&self.keys)
+    }
+}
+
+#[cfg(test)]
+#[path = "encrypted_tests.rs"]
+pub(crate) mod tests;
