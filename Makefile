@@ -31,6 +31,7 @@ test: check
 	$(CARGO) xtask bench clients --quick
 	$(CARGO) xtask bench first-minute --quick
 	$(CARGO) xtask bench iopath --quick
+	$(CARGO) xtask bench larger --quick
 
 check: needs
 	$(CARGO) xtask check
@@ -44,6 +45,7 @@ bench: needs
 	$(CARGO) xtask bench clients
 	$(CARGO) xtask bench first-minute
 	$(CARGO) xtask bench iopath
+	$(CARGO) xtask bench larger
 
 needs:
 	@scripts/install-needs

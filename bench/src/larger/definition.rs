@@ -16,6 +16,9 @@ pub struct Definition {
     pub bytes_of_duckdb: f64,
     pub reading: f64,
     pub quick: Quick,
+    /// Whether the answers count, and not the times.
+    #[serde(skip)]
+    pub is_quick: bool,
 }
 
 /// What `--quick` changes.
@@ -31,6 +34,7 @@ impl Definition {
     pub fn read(is_quick: bool) -> Result<Definition> {
         let mut definition: Definition = places::definition("larger")?;
         if is_quick {
+            definition.is_quick = true;
             definition.scale = definition.quick.scale;
             definition.limits_mib.clone_from(&definition.quick.limits_mib);
         }
