@@ -8,8 +8,8 @@ use farpool_disk::{MasterKey, Tier, rotate_master_key, unlock};
 const KEY: [u8; 32] = *b"the master key of the tests, 32b";
 const OTHER_KEY: [u8; 32] = *b"another key than that of testing";
 
-fn master(key: [u8; 32]) -> MasterKey {
-    MasterKey::new(Secret::take(&mut key.clone()).unwrap()).unwrap()
+fn master(mut key: [u8; 32]) -> MasterKey {
+    MasterKey::new(Secret::take(&mut key).unwrap()).unwrap()
 }
 
 /// An empty directory.
