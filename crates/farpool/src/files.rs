@@ -1,5 +1,6 @@
 //! Loads files into pools: Parquet, CSV, JSON and Arrow IPC, read on separate threads while the pool encodes.
 
+use crate::cloud::WebFiles;
 use crate::nested;
 use crate::ordered::{stream_tasks, threads};
 use arrow::array::RecordBatch;
@@ -19,7 +20,7 @@ const BATCHES_AHEAD: usize = 4;
 /// Most left-out columns that a note lists by name.
 const COLUMNS_TOLD: usize = 10;
 
-/// Loads `files` (paths, or patterns such as `trips-*.parquet`) as one table. All files must have the same
+/// Loads `files` (paths, patterns such as `trips-*.parquet`, or URLs such as `s3://bucket/x/*.parquet`) as one table. All files must have the same
 /// columns.
 ///
 /// # Errors
@@ -57,7 +58,7 @@ impl FileLoad {
     /// Those of [`FileLoad::open`].
     pub fn open_with(files: &[impl AsRef<Path>], options: &ReadOptions) -> Result<Self> {
         let files = files.iter().map(|file| path_text(file.as_ref())).collect::<Result<Vec<_>>>()?;
-        let source = source::open_all(&files, options)?;
+        let source = source::open_all(&files, options, Some(&WebFiles))?;
         let schema = source.schema().clone();
         Ok(FileLoad { source, schema, columns: None, has_texts: false, rows_read: Arc::default() })
     }
@@ -78,6 +79,11 @@ impl FileLoad {
     /// The files, patterns resolved.
     pub fn files(&self) -> impl Iterator<Item = PathBuf> + '_ {
         self.source.files().iter().cloned()
+    }
+
+    /// For each file a text that is another one once a file of a store has changed; empty for files of this machine.
+    pub(crate) fn stamps(&self) -> impl Iterator<Item = String> + '_ {
+        self.source.stamps()
     }
 
     /// Restricts the load to these columns, by their positions in [`FileLoad::schema`], in ascending order.

@@ -27,6 +27,16 @@
 #![forbid(unsafe_code)]
 
 mod calibration;
+#[cfg(feature = "cloud")]
+mod cloud;
+#[cfg(not(feature = "cloud"))]
+#[path = "cloud/absent.rs"]
+mod cloud;
+// What stands for it in programs without the feature is built with the tests, too.
+#[cfg(all(test, feature = "cloud"))]
+#[path = "cloud/absent.rs"]
+#[expect(dead_code, reason = "used without the feature")]
+mod cloud_absent;
 mod copy;
 mod embedded;
 mod files;

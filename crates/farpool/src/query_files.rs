@@ -7,7 +7,8 @@
 //! the first rows. No row of the result has been returned by then: the types are guessed again from all rows,
 //! and the statement is planned again.
 //!
-//! Invariant: a loaded table is used for a file only while the file's length and modification time are those
+//! Invariant: a loaded table is used for a file only while the file's length and modification time (of one in a store, its
+//! entity tag) are those
 //! that it had when it was loaded.
 
 use crate::scan::{self, FileScan};
@@ -60,8 +61,14 @@ pub struct QueryFiles {
     /// Files whose types are guessed from all rows, because a type guessed from the first rows did not fit.
     guessed_anew: std::sync::Mutex<HashSet<FileSpec>>,
     stdin: Stdin,
+    /// Files in stores that were opened for their columns, and are about to be read: their beginnings or ends need not be
+    /// asked for again.
+    opened: std::sync::Mutex<Vec<(FileSpec, FileLoad)>>,
     has_used_options: AtomicBool,
 }
+
+/// Files in stores that are kept opened.
+const OPENED_KEPT: usize = 16;
 
 #[derive(Default)]
 struct State {
@@ -84,8 +91,8 @@ impl Loaded {
     }
 }
 
-/// Identifies the state of a file: path, length and modification time.
-type Stamp = (PathBuf, u64, Option<SystemTime>);
+/// Identifies the state of a file: path, length and modification time, or the stamp that its store gives it.
+type Stamp = (PathBuf, u64, Option<SystemTime>, String);
 
 impl QueryFiles {
     /// Loads files into a pool of at most `memory_bytes`, which is created when the first file is named.
@@ -98,6 +105,7 @@ impl QueryFiles {
             state: Mutex::default(),
             guessed_anew: std::sync::Mutex::default(),
             stdin: Stdin::default(),
+            opened: std::sync::Mutex::default(),
             has_used_options: AtomicBool::new(false),
         }
     }
@@ -156,6 +164,32 @@ impl QueryFiles {
         })
     }
 
+    /// Keeps files of stores until they are read.
+    fn keep_opened(&self, files: FileSpec, load: FileLoad) {
+        if load.stamps().all(|stamp| stamp.is_empty()) {
+            return;
+        }
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.retain(|(other, _)| *other != files);
+        if opened.len() >= OPENED_KEPT {
+            opened.remove(0);
+        }
+        opened.push((files, load));
+    }
+
+    /// Returns files that were kept, or opens them.
+    async fn opened(&self, files: &FileSpec) -> Result<FileLoad> {
+        let kept = {
+            let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            let place = opened.iter().position(|(other, _)| other == files);
+            place.map(|place| opened.remove(place).1)
+        };
+        match kept {
+            Some(load) => Ok(load),
+            None => open(files).await,
+        }
+    }
+
     async fn pool(&self, state: &mut State) -> Result<Arc<EmbeddedPool>> {
         match &state.pool {
             Some(pool) => Ok(pool.clone()),
@@ -186,13 +220,14 @@ impl QueryFiles {
 #[async_trait]
 impl FileOpener for QueryFiles {
     async fn schema(&self, files: &FileSpec) -> Result<SchemaRef> {
-        let opened = open(&self.with_defaults(files).await?).await;
-        let load = match opened {
+        let files = self.with_defaults(files).await?;
+        let load = match open(&files).await {
             Ok(load) => load,
             Err(error) => return Err(self.stdin.named(error).await),
         };
-        let fields = load.schema().fields().iter().map(|field| held_field(field));
-        Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
+        let fields: Vec<_> = load.schema().fields().iter().map(|field| held_field(field)).collect();
+        self.keep_opened(files, load);
+        Ok(Arc::new(Schema::new(fields)))
     }
 
     async fn open(
@@ -202,8 +237,8 @@ impl FileOpener for QueryFiles {
         access: FileAccess,
     ) -> Result<Arc<dyn TableProvider>> {
         let files = self.with_defaults(files).await?;
-        let load = open(&files).await?;
-        let stamps: Vec<Stamp> = load.files().map(stamp).collect();
+        let load = self.opened(&files).await?;
+        let stamps: Vec<Stamp> = load.files().zip(load.stamps()).map(stamp).collect();
         let mut state = self.state.lock().await;
         let pool = self.pool(&mut state).await?;
         let known = state.loaded.iter().find(|known| known.has(&files, columns, &stamps));
@@ -268,8 +303,8 @@ fn table_name(path: &str, number: usize) -> Result<TableName> {
     TableName::new(path[start..].replace(char::is_control, "?") + &suffix)
 }
 
-fn stamp(path: PathBuf) -> Stamp {
+fn stamp((path, of_store): (PathBuf, String)) -> Stamp {
     let metadata = std::fs::metadata(&path).ok();
     let length = metadata.as_ref().map_or(0, std::fs::Metadata::len);
-    (path, length, metadata.and_then(|m| m.modified().ok()))
+    (path, length, metadata.and_then(|m| m.modified().ok()), of_store)
 }

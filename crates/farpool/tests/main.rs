@@ -15,6 +15,7 @@ mod joins;
 mod larger;
 mod lost_handles;
 mod memory;
+mod objects;
 mod overflow;
 mod profile;
 mod queries;

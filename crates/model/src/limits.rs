@@ -481,6 +481,9 @@ pub const NULL_TEXTS_MAX: usize = 64;
 /// Files of one table: each is opened, and its beginning read, before the first row.
 pub const FILES_MAX: usize = 64 << 10;
 
+/// Objects below one prefix of an object store that are listed to find those that match a pattern.
+pub const OBJECTS_LISTED_MAX: usize = 1 << 20;
+
 /// Product of the numbers of alternatives of all `{a,b}` in one file pattern: each combination is a pattern
 /// of its own.
 pub const PATTERN_ALTERNATIVES_MAX: usize = 1024;

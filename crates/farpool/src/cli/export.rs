@@ -15,6 +15,7 @@ Examples:
   farpool export trips trips.parquet
   farpool export trips trips.csv.gz --option \"null NA\"
   farpool export --query \"select * from trips where fare > 100\" large.csv
+  farpool export trips s3://bucket/out/trips.parquet
   farpool export trips - --format csv | head
 
 The format is that of --format, or of the file's ending: .csv, .tsv, .json (an object on each line), also with .gz or \

@@ -24,6 +24,7 @@ Examples:
   farpool load trips 2023-*.csv 2024-*.csv
   farpool load --append trips 2025-01.csv.gz --null NA --types zip=text
   farpool load trips 'trips/**/*.parquet' --columns city,fare
+  farpool load trips 's3://bucket/trips/*.parquet'
   farpool load events events.json --nested json
   producer | farpool load trips -
   farpool load big --query \"select * from 'trips.json' where fare > 100\"
@@ -41,7 +42,7 @@ pub struct Args {
     /// The name of the table
     table: String,
 
-    /// Files, folders, or patterns in quotes, which must agree in their columns; `-` for standard input
+    /// Files, folders, URLs, or patterns in quotes, which must agree in their columns; `-` for standard input
     #[arg(value_name = "FILE", required_unless_present = "query")]
     files: Vec<PathBuf>,
 

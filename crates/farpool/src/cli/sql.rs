@@ -30,7 +30,7 @@ Examples:
   echo \"select 1; select 2\" | farpool sql
 
 A file is a table: FROM 'x.parquet', 'x.csv.gz', 'x.json', 'x.arrow', a pattern such as 'x-*.parquet' or \
-'x-{a,b}.csv', a folder, or read_csv('x.csv', nullstr = ['NA', ''], types = {'zip': 'text'}). \
+'x-{a,b}.csv', a folder, a URL (s3://, gs://, az://, https://), or read_csv('x.csv', nullstr = ['NA', ''], types = {'zip': 'text'}). \
 Only the columns that the query needs are read, into a pool in this process; to look at the first rows, \
 to count them, or if they do not fit, they are read as a stream instead. With --pool, other \
 names are tables and views of that node; with --data-dir, they are those that statements before have made there.

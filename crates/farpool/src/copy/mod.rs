@@ -1,8 +1,8 @@
-//! COPY TO: writes rows to files. Parts of the rows are encoded on all processors (`encode.rs`) and written
+//! COPY TO: writes rows to files, of this machine or in an object store. Parts of the rows are encoded on all processors (`encode.rs`) and written
 //! by one thread, in their order.
 //!
 //! Invariant: rows are written to a temporary file beside the target, which is renamed to it once all rows
-//! are written, so that no incomplete file is ever visible. Directories are not created, and only regular
+//! are written, so that no incomplete file is ever visible; objects of stores become visible whole, too. Directories are not created, and only regular
 //! files are replaced.
 
 mod csv;
@@ -10,6 +10,7 @@ mod encode;
 mod format;
 mod parts;
 
+use crate::cloud::Upload;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -17,6 +18,7 @@ use async_trait::async_trait;
 use encode::{Encoded, Encoder};
 use farpool_datafusion::{CopyTarget, FileWriter};
 use farpool_model::{Error, Result};
+use farpool_store::source::is_url;
 use farpool_transfer::BatchStream;
 use format::Settings;
 use futures::StreamExt;
@@ -47,7 +49,11 @@ enum Message {
 impl FileWriter for CopyFiles {
     fn check(&self, target: &CopyTarget) -> Result<()> {
         Settings::of(target)?;
-        target.path.as_deref().map_or(Ok(()), |path| folder(Path::new(path)).map(|_| ()))
+        match target.path.as_deref() {
+            Some(url) if is_url(url) => Upload::begin(url).map(|_| ()),
+            Some(path) => folder(Path::new(path)).map(|_| ()),
+            None => Ok(()),
+        }
     }
 
     async fn write(&self, target: &CopyTarget, schema: SchemaRef, batches: BatchStream) -> Result<u64> {
@@ -61,7 +67,10 @@ impl FileWriter for CopyFiles {
         let encoder = Arc::new(Encoder::new(&settings, &schema).map_err(&at_place)?);
         let (sender, receiver) = channel(PARTS_AHEAD);
         let writing = tokio::task::spawn_blocking(move || match path {
-            Some(path) => to_file(&path, &settings, &schema, receiver),
+            Some(path) => match path.to_str().filter(|path| is_url(path)) {
+                Some(url) => to_store(url, &settings, &schema, receiver),
+                None => to_file(&path, &settings, &schema, receiver),
+            },
             None => to_stdout(&settings, &schema, receiver),
         });
         let mut parts = pin!(parts::encoded(batches, encoder, at_place));
@@ -78,6 +87,12 @@ impl FileWriter for CopyFiles {
         writing.await.map_err(|error| Error::internal(format!("writing stopped: {error}")))??;
         Ok(rows)
     }
+}
+
+fn to_store(url: &str, settings: &Settings, schema: &SchemaRef, rows: Receiver<Message>) -> Result<()> {
+    let upload = Upload::begin(url)?.shared();
+    let written = settings.write(Box::new(upload.clone()), schema, rows);
+    if written.map_err(|error| upload.cause(error))? { upload.finish() } else { Ok(()) }
 }
 
 fn to_file(path: &Path, settings: &Settings, schema: &SchemaRef, rows: Receiver<Message>) -> Result<()> {

@@ -5,9 +5,9 @@
 
 use super::ahead::Ahead;
 use super::files;
+use super::input::Input;
 use super::progress::{Counting, Progress};
 use farpool_model::{FileCompression, Result};
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -21,12 +21,15 @@ pub(super) type Bytes = Box<dyn BufRead + Send>;
 /// Returns the decompressed bytes of `file`, which must be at its beginning.
 pub(super) fn read(
     path: &Path,
-    file: File,
+    file: Input,
     compression: FileCompression,
     progress: Arc<Progress>,
 ) -> Result<Bytes> {
-    let counting = Counting { inner: Ahead::new(file), progress };
-    decompressed(counting, compression).map_err(|error| files::unreadable(path, &error))
+    let bytes = match file {
+        Input::Local(file) => decompressed(Counting { inner: Ahead::new(file), progress }, compression),
+        Input::Remote(reader) => decompressed(Counting { inner: reader, progress }, compression),
+    };
+    bytes.map_err(|error| files::unreadable(path, &error))
 }
 
 /// Returns the decompressed bytes of `from`.

@@ -4,6 +4,7 @@
 //! says what the bytes look like, because a wrong guess would lead to a more confusing error later.
 
 use super::compressed;
+use super::input::Input;
 use super::ipc::Kind;
 use farpool_model::{Error, ErrorKind, FileCompression, FileFormat, ReadOptions, Result, limits};
 use std::fs::File;
@@ -55,7 +56,7 @@ pub(super) fn resolve(pattern: &str) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-fn within_limit(files: usize) -> Result<()> {
+pub(super) fn within_limit(files: usize) -> Result<()> {
     match files <= limits::FILES_MAX {
         true => Ok(()),
         false => Err(Error::over_limit(format!("a table may be made of {} files", limits::FILES_MAX))),
@@ -63,7 +64,7 @@ fn within_limit(files: usize) -> Result<()> {
 }
 
 /// Expands `{a,b}` into one pattern for each choice.
-fn alternatives(pattern: &str) -> Result<Vec<String>> {
+pub(super) fn alternatives(pattern: &str) -> Result<Vec<String>> {
     let mut done = Vec::new();
     let mut open = vec![pattern.to_string()];
     while let Some(pattern) = open.pop() {
@@ -169,11 +170,20 @@ fn where_we_are(path: &Path) -> String {
 /// bytes.
 pub(super) fn format(
     path: &Path,
-    mut file: &File,
+    file: &mut Input,
     options: &ReadOptions,
 ) -> Result<(Format, FileCompression)> {
+    if let Input::Remote(reader) = &*file
+        && options.compression.is_none()
+        && has_footer(path, options)
+        && reader.of.tail().map_err(|error| unreadable(path, &error))?.1.ends_with(b"PAR1")
+    {
+        // The beginning of the file is not asked for.
+        return Ok((Format::Parquet, FileCompression::None));
+    }
     let mut head = Vec::new();
-    file.take(HEAD_BYTES as u64)
+    file.by_ref()
+        .take(HEAD_BYTES as u64)
         .read_to_end(&mut head)
         .and_then(|_| file.seek(SeekFrom::Start(0)))
         .map_err(|error| unreadable(path, &error))?;
@@ -181,7 +191,8 @@ pub(super) fn format(
     if compression != FileCompression::None {
         // Less than a whole block cannot be decompressed.
         head.clear();
-        file.take(COMPRESSED_HEAD_BYTES)
+        file.by_ref()
+            .take(COMPRESSED_HEAD_BYTES)
             .read_to_end(&mut head)
             .and_then(|_| file.seek(SeekFrom::Start(0)))
             .map_err(|error| unreadable(path, &error))?;
@@ -199,6 +210,14 @@ pub(super) fn format(
         );
     }
     Ok((format, compression))
+}
+
+/// Whether the name or the options say that the file is Parquet.
+pub(super) fn has_footer(path: &Path, options: &ReadOptions) -> bool {
+    match options.format {
+        Some(format) => format == FileFormat::Parquet,
+        None => matches!(by_extension(path), Some(Extension::Parquet)),
+    }
 }
 
 fn format_of(path: &Path, looks: Looks, options: &ReadOptions) -> Result<Format> {
@@ -235,7 +254,7 @@ fn format_of(path: &Path, looks: Looks, options: &ReadOptions) -> Result<Format>
 
 /// What a file's extension says about its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Extension {
+pub(super) enum Extension {
     Parquet,
     Csv,
     Tsv,
@@ -256,7 +275,7 @@ impl Extension {
 }
 
 /// Looks up the extension; one of a compression is stripped first.
-fn by_extension(path: &Path) -> Option<Extension> {
+pub(super) fn by_extension(path: &Path) -> Option<Extension> {
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
     let stem = [".gz", ".zst", ".zstd"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
     let (_, extension) = stem.rsplit_once('.')?;

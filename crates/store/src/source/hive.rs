@@ -22,7 +22,8 @@ pub(super) fn with_partitions(
     if options.hive_partitioning == Some(false) {
         return schema;
     }
-    let found: Vec<Vec<(String, Option<String>)>> = files.iter().map(|file| partitions(&file.path)).collect();
+    let found: Vec<Vec<(String, Option<String>)>> =
+        files.iter().map(|file| partitions(&file.place.path)).collect();
     let names = |of: &[(String, Option<String>)]| of.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     let first = names(&found[0]);
     if first.is_empty() || found.iter().any(|of| names(of) != first) {

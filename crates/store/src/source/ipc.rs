@@ -1,12 +1,12 @@
 //! Arrow IPC in its two framings: a file with a footer (also called Feather version 2), and a stream.
 
+use super::input::Input;
 use super::progress::{Counting, Progress};
 use super::{Batches, damaged, files, framing};
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use farpool_model::{Error, Result};
-use std::fs::File;
 use std::io::{BufReader, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) enum Kind {
 }
 
 /// Returns the columns and the number of rows of a file of `bytes` bytes.
-pub(super) fn open(path: &Path, mut file: File, bytes: u64, kind: Kind) -> Result<(SchemaRef, u64)> {
+pub(super) fn open(path: &Path, mut file: Input, bytes: u64, kind: Kind) -> Result<(SchemaRef, u64)> {
     let rows = framing::walk(&mut file, bytes, kind).map_err(|error| failure(path, error))?;
     file.seek(SeekFrom::Start(0)).map_err(|error| files::unreadable(path, &error))?;
     let schema = match kind {
@@ -32,7 +32,7 @@ pub(super) fn open(path: &Path, mut file: File, bytes: u64, kind: Kind) -> Resul
 /// Reads the columns at indices `columns`, which must ascend.
 pub(super) fn read(
     path: &Path,
-    file: File,
+    file: Input,
     kind: Kind,
     columns: &[usize],
     progress: Arc<Progress>,

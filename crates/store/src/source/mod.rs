@@ -1,4 +1,5 @@
-//! Files as streams of record batches: Parquet, CSV and TSV, JSON, Arrow IPC (file and stream).
+//! Files as streams of record batches: Parquet, CSV and TSV, JSON, Arrow IPC (file and stream), of this machine or, by
+//! their URLs, over a network that the host brings ([`Remotes`]).
 //!
 //! A source is one file or several that agree in their columns. Opening it reads only metadata and, where
 //! types are guessed, the first rows; reading it reads only the requested columns: one batch after the other
@@ -13,30 +14,38 @@ mod csv;
 mod files;
 mod framing;
 mod hive;
+mod input;
 mod ipc;
 mod json;
+mod lanes;
 mod names;
 mod parquet;
 mod progress;
+mod remote;
 mod schemas;
 mod selection;
 mod stream;
 mod tasks;
+mod urls;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use compressed::Bytes;
 use farpool_model::{Error, FileCompression, ReadOptions, Result};
 use files::Format;
+use input::Place;
 use progress::Progress;
+use remote::Remoted;
 use selection::Selection;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+pub use remote::{Fetch, Remote, RemoteFile, Remotes};
 pub use stream::{Stream, open_stream};
 pub use tasks::{Task, Tasks, of_batches};
+pub use urls::is_url;
 
 /// Opens a file, the files that a pattern such as `trips-*.parquet` matches, or those of a folder, with
 /// default options.
@@ -44,10 +53,11 @@ pub use tasks::{Task, Tasks, of_batches};
 /// # Errors
 /// Those of [`open_all`].
 pub fn open(pattern: &str) -> Result<Source> {
-    open_all(&[pattern], &ReadOptions::default())
+    open_all(&[pattern], &ReadOptions::default(), None)
 }
 
-/// Opens the files at several paths, patterns and folders as one source, in the order given. The format is
+/// Opens the files at several paths, patterns and folders as one source, in the order given; those that are URLs through
+/// `remotes`. The format is
 /// taken from `options`, else from the extension (`.parquet`, `.csv`, `.tsv`, `.json`, `.jsonl`, `.ndjson`,
 /// `.arrow`, `.arrows`, `.feather`, `.ipc`; for CSV and JSON optionally followed by `.gz` or `.zst`), else
 /// from the first bytes.
@@ -55,31 +65,64 @@ pub fn open(pattern: &str) -> Result<Source> {
 /// # Errors
 /// `NotFound` when there is no such file; `Invalid` when it is empty, of an unknown format,
 /// not what its name says, or differs from another file in its columns; `Corrupt` when it is damaged.
-pub fn open_all(patterns: &[&str], options: &ReadOptions) -> Result<Source> {
-    let mut paths = Vec::new();
+pub fn open_all(patterns: &[&str], options: &ReadOptions, remotes: Option<&dyn Remotes>) -> Result<Source> {
+    let (mut places, held) = (Vec::new(), Arc::default());
     for pattern in patterns {
-        paths.extend(files::resolve(pattern)?);
+        match remotes {
+            Some(remotes) if is_url(pattern) && !Path::new(pattern).exists() => {
+                places.extend(urls::resolve(pattern, remotes)?.into_iter().map(|found| Place {
+                    path: found.path,
+                    remote: Some(Remoted::new(found.file, Arc::clone(&held))),
+                }));
+            }
+            _ => places.extend(files::resolve(pattern)?.into_iter().map(|path| Place { path, remote: None })),
+        }
     }
-    if paths.is_empty() {
+    if places.is_empty() {
         return Err(Error::invalid("there is no file to read"));
     }
-    let mut files = paths.iter().map(|path| InputFile::open(path, options)).collect::<Result<Vec<_>>>()?;
+    let mut files = open_places(&places, options)?;
     let schema = schemas::agreed(&mut files)?;
     let schema = hive::with_partitions(&mut files, schema, options);
-    Ok(Source { paths, files, schema, limit: None, progress: Arc::default() })
+    let paths = places.into_iter().map(|place| place.path).collect();
+    Ok(Source { paths, files, schema, held, limit: None, progress: Arc::default() })
 }
+
+/// Opens files, the remote ones with some of the next ones asked for already.
+fn open_places(places: &[Place], options: &ReadOptions) -> Result<Vec<InputFile>> {
+    let (mut files, mut asked) = (Vec::with_capacity(places.len()), 0);
+    for (i, place) in places.iter().enumerate() {
+        let until = (i + FILES_AHEAD).min(places.len());
+        for next in &places[asked.max(i)..until] {
+            if let Some(remote) = &next.remote {
+                remote.ask_early(files::has_footer(&next.path, options));
+            }
+        }
+        asked = until;
+        files.push(InputFile::open(place, options)?);
+        if let Some(remote) = place.remote.as_ref().filter(|_| places.len() > FILES_AHEAD) {
+            remote.release();
+        }
+    }
+    Ok(files)
+}
+
+/// Remote files whose beginning or end is asked for before it is needed; of so many it is kept until they are read.
+const FILES_AHEAD: usize = 32;
 
 /// Opened files that have not been read yet.
 pub struct Source {
     paths: Vec<PathBuf>,
     files: Vec<InputFile>,
     schema: SchemaRef,
+    /// Bytes of remote files that are in memory, or on their way.
+    held: Arc<AtomicU64>,
     limit: Option<usize>,
     progress: Arc<AtomicU64>,
 }
 
 struct InputFile {
-    path: PathBuf,
+    place: Place,
     bytes: u64,
     rows: Option<u64>,
     /// The columns stored in the file.
@@ -143,6 +186,13 @@ impl Source {
         &self.paths
     }
 
+    /// For each remote file a text that is another one once the file has changed; empty for files of this machine.
+    pub fn stamps(&self) -> impl Iterator<Item = String> + '_ {
+        self.files
+            .iter()
+            .map(|file| file.place.remote.as_ref().map_or_else(String::new, |remote| remote.stamp()))
+    }
+
     /// Returns the counter of bytes read so far; columns that are left out count as read, so that it reaches
     /// [`Source::bytes`] at the end.
     pub fn progress(&self) -> Arc<AtomicU64> {
@@ -189,14 +239,15 @@ impl std::fmt::Debug for Source {
 }
 
 impl InputFile {
-    fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
-        let (file, bytes) = files::open(path)?;
-        let (format, compression) = files::format(path, &file, options)?;
+    fn open(place: &Place, options: &ReadOptions) -> Result<Self> {
+        let path = place.path.as_path();
+        let (mut file, bytes) = place.open()?;
+        let (format, compression) = place.guarded(|| files::format(path, &mut file, options))?;
         let text = || -> Result<Bytes> {
-            let (file, _) = files::open(path)?;
+            let (file, _) = place.open()?;
             compressed::read(path, file, compression, Arc::new(Progress::new(0, Arc::default())))
         };
-        let (schema, rows, format) = guarded(path, || {
+        let (schema, rows, format) = place.guarded(|| {
             Ok(match format {
                 Format::Parquet => {
                     let (schema, rows, footer) = parquet::open(path, &file)?;
@@ -217,8 +268,8 @@ impl InputFile {
             })
         })?;
         schemas::bounded(path, schema.fields().len())?;
-        let (schema, path) = (names::with_unique_names(schema), path.to_path_buf());
-        Ok(InputFile { path, bytes, rows, schema, partitions: Vec::new(), format })
+        let (schema, place) = (names::with_unique_names(schema), place.clone());
+        Ok(InputFile { place, bytes, rows, schema, partitions: Vec::new(), format })
     }
 
     fn read(
@@ -230,17 +281,17 @@ impl InputFile {
     ) -> Batches {
         let selection = Arc::new(Selection::new(schema, columns, &self));
         let progress = Arc::new(Progress::new(self.bytes, progress.clone()));
-        let path = self.path.clone();
-        let batches = match guarded(&path, || self.batches(&selection.read, limit, &progress)) {
+        let place = self.place.clone();
+        let batches = match place.guarded(|| self.batches(&selection.read, limit, &progress)) {
             Ok(batches) => batches,
             Err(error) => return Box::new(std::iter::once(Err(error))),
         };
-        Box::new(Guarded { batches: Some(batches), selection, path, progress: Some(progress) })
+        Box::new(Guarded { batches: Some(batches), selection, place, progress: Some(progress) })
     }
 
     fn batches(&self, columns: &[usize], limit: Option<usize>, progress: &Arc<Progress>) -> Result<Batches> {
-        let (file, _) = files::open(&self.path)?;
-        let (path, progress) = (&self.path, progress.clone());
+        let (file, _) = self.place.open()?;
+        let (path, progress) = (&self.place.path, progress.clone());
         match &self.format {
             Opened::Parquet(footer) => parquet::read(path, file, footer, columns, limit, progress),
             Opened::Csv(dialect, compression) => {
@@ -260,7 +311,7 @@ impl InputFile {
 struct Guarded {
     batches: Option<Batches>,
     selection: Arc<Selection>,
-    path: PathBuf,
+    place: Place,
     /// `None` where the batches are only a part of the file.
     progress: Option<Arc<Progress>>,
 }
@@ -270,9 +321,11 @@ impl Iterator for Guarded {
 
     fn next(&mut self) -> Option<Self::Item> {
         let batches = self.batches.as_mut()?;
-        let next = guarded(&self.path, || batches.next().transpose());
+        let next = self.place.guarded(|| batches.next().transpose());
         match next {
-            Ok(Some(batch)) => Some(self.selection.apply(&batch).map_err(|e| e.at(self.path.display()))),
+            Ok(Some(batch)) => {
+                Some(self.selection.apply(&batch).map_err(|e| e.at(self.place.path.display())))
+            }
             Ok(None) => {
                 self.batches = None;
                 self.progress.iter().for_each(|progress| progress.complete());

@@ -1,5 +1,7 @@
 //! Reads Parquet files with the `parquet` crate: strings as views, and only the requested columns.
 
+use super::input::{Chunks, Input, Place};
+use super::lanes::{Lanes, Tail};
 use super::progress::Progress;
 use super::tasks::{Task, Tasks};
 use super::{Batches, ahead, damaged, files};
@@ -11,6 +13,7 @@ use parquet::arrow::arrow_reader::{
 };
 use std::collections::HashSet;
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,8 +25,12 @@ pub(super) type Footer = ArrowReaderMetadata;
 const BATCH_BYTES: u64 = 32 << 20;
 
 /// Returns the columns, the number of rows and the footer.
-pub(super) fn open(path: &Path, file: &File) -> Result<(SchemaRef, u64, Footer)> {
-    let footer = ArrowReaderMetadata::load(file, ArrowReaderOptions::new()).map_err(|e| failure(path, &e))?;
+pub(super) fn open(path: &Path, file: &Input) -> Result<(SchemaRef, u64, Footer)> {
+    let footer = match file {
+        Input::Local(file) => ArrowReaderMetadata::load(file, ArrowReaderOptions::new()),
+        Input::Remote(reader) => ArrowReaderMetadata::load(&Tail(&reader.of), ArrowReaderOptions::new()),
+    };
+    let footer = footer.map_err(|e| failure(path, &e))?;
     if footer.schema().fields().is_empty() {
         return Err(Error::invalid(format!("{} has no columns", path.display())));
     }
@@ -36,13 +43,22 @@ pub(super) fn open(path: &Path, file: &File) -> Result<(SchemaRef, u64, Footer)>
 /// Reads the columns at indices `columns`, of the first `limit` rows.
 pub(super) fn read(
     path: &Path,
-    file: File,
+    file: Input,
     footer: &Footer,
     columns: &[usize],
     limit: Option<usize>,
     progress: Arc<Progress>,
 ) -> Result<Batches> {
     let rows = batch_rows(footer);
+    let file = match file {
+        Input::Local(file) => Chunks::Local(file),
+        Input::Remote(reader) => {
+            let leaves = leaves(footer, columns);
+            let groups = 0..footer.metadata().num_row_groups();
+            let all: Vec<_> = groups.flat_map(|group| ranges(footer, group, &leaves)).collect();
+            Chunks::Remote(Lanes::of_look(&reader.of, &all, leaves.len()))
+        }
+    };
     let mut builder =
         builder(file, footer, columns).with_batch_size(limit.map_or(rows, |limit| rows.min(limit.max(1))));
     if let Some(limit) = limit {
@@ -65,11 +81,12 @@ pub(super) fn read(
 const GROUPS_AHEAD: usize = 3;
 
 /// Reads the same rows as tasks, one for each row group.
-pub(super) fn tasks(path: &Path, footer: &Footer, columns: &[usize], progress: &Arc<Progress>) -> Tasks {
+pub(super) fn tasks(place: &Place, footer: &Footer, columns: &[usize], progress: &Arc<Progress>) -> Tasks {
     let columns: Arc<[usize]> = columns.into();
     let groups = footer.metadata().num_row_groups();
-    let (path, footer, progress) = (path.to_path_buf(), footer.clone(), progress.clone());
-    let ahead = files::open(&path).ok().map(|(file, _)| file);
+    let (place, footer, progress) = (place.clone(), footer.clone(), progress.clone());
+    let ahead = place.remote.is_none().then(|| files::open(&place.path).ok());
+    let ahead = ahead.flatten().map(|(file, _)| file);
     let leaves = leaves(&footer, &columns);
     let mut asked = 0;
     let task = move |group: usize| -> Task {
@@ -78,9 +95,10 @@ pub(super) fn tasks(path: &Path, footer: &Footer, columns: &[usize], progress: &
             (asked..until).for_each(|group| ask_for(file, &footer, group, &leaves));
             asked = asked.max(until);
         }
-        let (path, footer, columns) = (path.clone(), footer.clone(), columns.clone());
+        let lanes = place.remote.as_ref().map(|of| Lanes::of_group(of, ranges(&footer, group, &leaves)));
+        let (path, footer, columns) = (place.path.clone(), footer.clone(), columns.clone());
         let progress = progress.clone();
-        Box::new(move || match row_group(&path, &footer, group, &columns, &progress) {
+        Box::new(move || match row_group(&path, lanes, &footer, group, &columns, &progress) {
             Ok(batches) => batches,
             Err(error) => Box::new(std::iter::once(Err(error))),
         })
@@ -102,28 +120,39 @@ fn leaves(footer: &Footer, columns: &[usize]) -> Vec<usize> {
 
 /// Requests read-ahead for the leaf columns `leaves` of a row group.
 fn ask_for(file: &File, footer: &Footer, group: usize, leaves: &[usize]) {
-    let columns = footer.metadata().row_group(group).columns();
     let mut left = GROUP_BYTES_AHEAD;
-    for chunk in leaves.iter().filter_map(|leaf| columns.get(*leaf)) {
-        let start = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());
-        // Nothing is requested for a damaged file; reading it returns the error.
-        let (Ok(start), Ok(bytes)) = (u64::try_from(start), u64::try_from(chunk.compressed_size())) else {
-            continue;
-        };
-        let bytes = bytes.min(left);
+    for range in ranges(footer, group, leaves) {
+        let bytes = (range.end - range.start).min(left);
         left -= bytes;
-        ahead::advise(file, start, start.saturating_add(bytes));
+        ahead::advise(file, range.start, range.start.saturating_add(bytes));
     }
+}
+
+/// Where the leaf columns `leaves` of a row group lie. Nothing for those of a damaged file that lie nowhere; reading them
+/// returns the error.
+fn ranges(footer: &Footer, group: usize, leaves: &[usize]) -> Vec<Range<u64>> {
+    let columns = footer.metadata().row_group(group).columns();
+    let range = |leaf: &usize| {
+        let chunk = columns.get(*leaf)?;
+        let start = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());
+        let (start, bytes) = (u64::try_from(start).ok()?, u64::try_from(chunk.compressed_size()).ok()?);
+        Some(start..start.checked_add(bytes)?)
+    };
+    leaves.iter().filter_map(range).collect()
 }
 
 fn row_group(
     path: &Path,
+    lanes: Option<Lanes>,
     footer: &Footer,
     group: usize,
     columns: &[usize],
     progress: &Arc<Progress>,
 ) -> Result<Batches> {
-    let (file, _) = files::open(path)?;
+    let file = match lanes {
+        Some(lanes) => Chunks::Remote(lanes),
+        None => Chunks::Local(files::open(path)?.0),
+    };
     let reader = builder(file, footer, columns)
         .with_batch_size(batch_rows(footer))
         .with_row_groups(vec![group])
@@ -138,7 +167,7 @@ fn row_group(
     })))
 }
 
-fn builder(file: File, footer: &Footer, columns: &[usize]) -> ParquetRecordBatchReaderBuilder<File> {
+fn builder(file: Chunks, footer: &Footer, columns: &[usize]) -> ParquetRecordBatchReaderBuilder<Chunks> {
     let mask = ProjectionMask::roots(footer.parquet_schema(), columns.iter().copied());
     ParquetRecordBatchReaderBuilder::new_with_metadata(file, footer.clone()).with_projection(mask)
 }

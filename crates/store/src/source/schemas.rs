@@ -14,8 +14,8 @@ pub(super) fn agreed(files: &mut [InputFile]) -> Result<SchemaRef> {
     let by_name = files.iter().all(|file| matches!(file.format, Opened::Json(..)));
     for other in rest {
         agreed = match by_name {
-            true => merge(&first.path, &agreed, other)?,
-            false => agree(&first.path, &agreed, other)?,
+            true => merge(&first.place.path, &agreed, other)?,
+            false => agree(&first.place.path, &agreed, other)?,
         };
     }
     let agreed = settled(&agreed);
@@ -70,7 +70,7 @@ fn agree(first_path: &Path, first: &SchemaRef, other: &InputFile) -> Result<Sche
 }
 
 fn differ(first_path: &Path, other: &InputFile, what: &str) -> Error {
-    Error::invalid(format!("{} and {} differ: {what}", first_path.display(), other.path.display())).advise(
+    Error::invalid(format!("{} and {} differ: {what}", first_path.display(), other.place.path.display())).advise(
         "files of one table need the same columns in the same order; say the types (types = {'name': 'text'}), or load \
          these as two tables",
     )

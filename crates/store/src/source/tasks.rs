@@ -4,12 +4,14 @@
 //! Invariant: the batches of all tasks, one task after the other, have the rows of [`Source::batches`] in the
 //! same order, and the same first error.
 
+use super::input::Place;
 use super::progress::Progress;
 use super::selection::Selection;
-use super::{Batches, Guarded, InputFile, Opened, Source, compressed, csv, files, guarded, json, parquet};
+use super::{Batches, Guarded, InputFile, Opened, Source, compressed, csv, json, parquet};
 use farpool_model::{Error, Result};
-use std::path::PathBuf;
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The work to turn a part of the rows into batches, such as parsing.
 pub type Task = Box<dyn FnOnce() -> Batches + Send>;
@@ -44,30 +46,60 @@ impl Source {
         if self.limit.is_some() {
             return of_batches(self.batches(columns));
         }
-        let Source { files, schema, progress, .. } = self;
+        let Source { files, schema, held, progress, .. } = self;
+        let is_early =
+            |file: &InputFile| file.place.remote.is_some() && matches!(file.format, Opened::Parquet(_));
+        let are_early = files.iter().any(is_early);
         let all: Vec<usize> = (0..schema.fields().len()).collect();
         let columns = columns.unwrap_or(&all).to_vec();
         if let Err(error) = schema.project(&columns) {
             return Box::new(std::iter::once(failing(Error::invalid(error.to_string()))));
         }
-        Box::new(files.into_iter().flat_map(move |file| {
+        let tasks: Tasks = Box::new(files.into_iter().flat_map(move |file| {
             let selection = Arc::new(Selection::new(&schema, &columns, &file));
             let progress = Arc::new(Progress::new(file.bytes, progress.clone()));
             file.tasks(selection, progress)
-        }))
+        }));
+        if are_early { Box::new(Early { tasks, early: VecDeque::new(), held }) } else { tasks }
+    }
+}
+
+/// Tasks that are taken early: to take one of a remote file asks for its bytes.
+struct Early {
+    tasks: Tasks,
+    early: VecDeque<Task>,
+    held: Arc<AtomicU64>,
+}
+
+/// Tasks of remote files that are taken early, and bytes in memory, or on their way, from which on none is.
+const TASKS_EARLY: usize = 8;
+const BYTES_EARLY: u64 = 64 << 20;
+
+impl Iterator for Early {
+    type Item = Task;
+
+    fn next(&mut self) -> Option<Task> {
+        let first = self.early.pop_front().or_else(|| self.tasks.next())?;
+        while self.early.len() < TASKS_EARLY && self.held.load(Ordering::Relaxed) < BYTES_EARLY {
+            match self.tasks.next() {
+                Some(task) => self.early.push_back(task),
+                None => break,
+            }
+        }
+        Some(first)
     }
 }
 
 impl InputFile {
     fn tasks(self, selection: Arc<Selection>, progress: Arc<Progress>) -> Tasks {
-        let path = self.path.clone();
-        let mut tasks = match guarded(&path, || self.open_tasks(&selection, &progress)) {
+        let place = self.place.clone();
+        let mut tasks = match place.guarded(|| self.open_tasks(&selection, &progress)) {
             Ok(tasks) => Some(tasks),
             Err(error) => return Box::new(std::iter::once(failing(error))),
         };
         Box::new(std::iter::from_fn(move || {
-            match guarded(&path, || Ok(tasks.as_mut().and_then(Iterator::next))) {
-                Ok(Some(task)) => Some(selected(task, selection.clone(), path.clone())),
+            match place.guarded(|| Ok(tasks.as_mut().and_then(Iterator::next))) {
+                Ok(Some(task)) => Some(selected(task, selection.clone(), place.clone())),
                 Ok(None) => {
                     tasks = None;
                     progress.complete();
@@ -82,13 +114,13 @@ impl InputFile {
     }
 
     fn open_tasks(&self, selection: &Selection, progress: &Arc<Progress>) -> Result<Tasks> {
-        let (path, columns) = (&self.path, selection.read.as_slice());
+        let (path, columns) = (&self.place.path, selection.read.as_slice());
         let bytes = |compression| {
-            let (file, _) = files::open(path)?;
+            let (file, _) = self.place.open()?;
             compressed::read(path, file, compression, progress.clone())
         };
         match &self.format {
-            Opened::Parquet(footer) => Ok(parquet::tasks(path, footer, columns, progress)),
+            Opened::Parquet(footer) => Ok(parquet::tasks(&self.place, footer, columns, progress)),
             Opened::Csv(dialect, compression) => {
                 // Only lines are checked, not values.
                 let columns = if selection.is_empty() { &[] } else { columns };
@@ -103,9 +135,9 @@ impl InputFile {
 }
 
 /// Wraps a task: its batches get the columns of the result, errors the file's name, and panics become errors.
-fn selected(task: Task, selection: Arc<Selection>, path: PathBuf) -> Task {
-    Box::new(move || match guarded(&path, || Ok(task())) {
-        Ok(batches) => Box::new(Guarded { batches: Some(batches), selection, path, progress: None }),
+fn selected(task: Task, selection: Arc<Selection>, place: Place) -> Task {
+    Box::new(move || match place.guarded(|| Ok(task())) {
+        Ok(batches) => Box::new(Guarded { batches: Some(batches), selection, place, progress: None }),
         Err(error) => Box::new(std::iter::once(Err(error))),
     })
 }

@@ -455,7 +455,7 @@ fn folders_braces_and_partitions_are_files() {
     assert_eq!(got.num_rows(), 1);
     let mut flat = ReadOptions::default();
     flat.set("hive_partitioning", &farpool_model::OptionValue::Flag(false)).unwrap();
-    assert_eq!(open_all(&[&folder.path("trips")], &flat).unwrap().schema().fields().len(), 1);
+    assert_eq!(open_all(&[&folder.path("trips")], &flat, None).unwrap().schema().fields().len(), 1);
     let bomb = folder.path(&"{a,b}".repeat(20));
     fails(&bomb, ErrorKind::OverLimit, &["braces"]);
 }

@@ -1,0 +1,69 @@
+//! What stands for object stores and web servers in a program that was built without them.
+
+use farpool_model::{Error, Result};
+use farpool_store::source::{RemoteFile, Remotes};
+use std::io::{self, Write};
+
+fn absent() -> Error {
+    Error::invalid("this program was built without object stores and web servers").advise(
+        "build it with them: cargo build --release --workspace --bin farpool --features farpool/cloud",
+    )
+}
+
+/// Opens no URL.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WebFiles;
+
+impl Remotes for WebFiles {
+    fn file(&self, _: &str) -> Result<RemoteFile> {
+        Err(absent())
+    }
+
+    fn list(&self, _: &str, _: bool) -> Result<Vec<RemoteFile>> {
+        Err(absent())
+    }
+}
+
+/// Writes no object.
+#[derive(Clone)]
+pub(crate) struct Upload;
+
+impl Upload {
+    pub fn begin(_: &str) -> Result<Upload> {
+        Err(absent())
+    }
+
+    pub fn shared(self) -> Upload {
+        self
+    }
+
+    pub fn cause(&self, error: Error) -> Error {
+        error
+    }
+
+    pub fn finish(&self) -> Result<()> {
+        Err(absent())
+    }
+}
+
+impl Write for Upload {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::Error::from(io::ErrorKind::Unsupported))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_refused_with_what_to_do() {
+        let error = WebFiles.file("s3://bucket/x").unwrap_err();
+        assert!(error.message.contains("built without") && error.advice.unwrap().contains("farpool/cloud"));
+        assert!(Upload::begin("s3://bucket/x").is_err());
+    }
+}
