@@ -26,6 +26,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod backup;
 mod calibration;
 #[cfg(feature = "cloud")]
 mod cloud;

@@ -8,6 +8,7 @@
 pub mod aggregate;
 mod alter;
 pub mod answer;
+mod backup;
 mod brief;
 pub mod cast;
 mod clock;
@@ -46,6 +47,7 @@ mod tests;
 pub use aggregate::{Accumulation, Aggregate, AggregateFunction, BitOp, Fold, Pick, StateFunction};
 pub use alter::{Altered, TableChange, alter};
 pub use answer::{Answer, Operator, OperatorAnswer, Prepared};
+pub use backup::{BackupFile, BackupFiles};
 pub use brief::brief;
 pub use clock::Clock;
 pub use error::{Error, ErrorKind, Result};

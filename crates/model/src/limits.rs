@@ -499,6 +499,12 @@ pub const IPC_BUFFER_BYTES_MAX: i64 = 4 << 30;
 /// not needed any more goes soon, a file at a time.
 pub const LOG_FILE_BYTES: usize = 64 << 20;
 
+/// Bytes of a file of a backup that a node sends at once: as many requests of a client are under way as a link needs.
+pub const BACKUP_READ_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of the list of a backup's files: some hundred bytes for each of them.
+pub const BACKUP_LIST_BYTES_MAX: u64 = 256 << 20;
+
 /// Size of one record of the log. Larger changes, such as row groups, are files of their own that a record names.
 pub const LOG_RECORD_BYTES_MAX: usize = 16 << 20;
 

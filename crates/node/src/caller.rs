@@ -539,7 +539,7 @@ impl Caller {
         self.check(if *tenant == self.tenant { of_own } else { of_all })
     }
 
-    fn check(&self, verb: Verb) -> Result<()> {
+    pub(crate) fn check(&self, verb: Verb) -> Result<()> {
         verb.check(self.right)?;
         self.cancel.check()
     }

@@ -6,6 +6,7 @@
 pub mod access;
 mod admission;
 mod background;
+mod backups;
 mod caller;
 pub mod certificate;
 mod chores;
@@ -30,7 +31,7 @@ pub use caller::{Caller, Shape};
 pub use farpool_disk::{
     Directory, KeySource, Keys, LocalDirectory, MasterKey, Tier, rotate_master_key, unlock,
 };
-pub use farpool_store::{Made, Recovery, check_data};
+pub use farpool_store::{Backup, Made, Recovery, adopt_backup, check_data};
 pub use farpool_wire::ServerTls;
 pub use follow::Followed;
 pub use node::{Environment, Node, NodeConfig};

@@ -83,6 +83,8 @@ pub enum Verb {
     CancelQuery,
     /// Stop a program of another tenant.
     CancelQueryOfAll,
+    /// Read the files of the data directory.
+    Backup,
 }
 
 /// Which tenants' data a verb shows or changes.
@@ -95,7 +97,7 @@ pub enum Reach {
 }
 
 /// For each verb the lowest right that it needs, and its reach.
-pub const VERBS: [(Verb, Right, Reach); 19] = [
+pub const VERBS: [(Verb, Right, Reach); 20] = [
     (Verb::Describe, Right::Read, Reach::Own),
     (Verb::Statistics, Right::Read, Reach::Own),
     (Verb::Prepare, Right::Read, Reach::Own),
@@ -115,6 +117,7 @@ pub const VERBS: [(Verb, Right, Reach); 19] = [
     (Verb::QueriesOfAll, Right::Admin, Reach::All),
     (Verb::CancelQuery, Right::Read, Reach::Own),
     (Verb::CancelQueryOfAll, Right::Admin, Reach::All),
+    (Verb::Backup, Right::Admin, Reach::All),
 ];
 
 impl Verb {

@@ -79,6 +79,11 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
             assert_eq!(collect(own).await.unwrap_err().kind, ErrorKind::Cancelled);
             Ok(())
         }
+        Verb::Backup => match pool.begin_backup().await {
+            // The node of this test has none.
+            Err(error) if error.message.contains("no data directory") => Ok(()),
+            outcome => outcome.map(drop),
+        },
         Verb::CancelQueryOfAll => pool.cancel_query(query).await,
     }
 }

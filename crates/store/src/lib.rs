@@ -12,6 +12,6 @@ mod catalog;
 pub mod source;
 
 pub use catalog::{
-    Append, AwaitedProfile, AwaitedStatistics, Background, Catalog, Chore, Claim, Helpers, Load, Loads, Made,
-    Piece, PieceDone, Recovery, Sealing, Stepped, check_data,
+    Append, AwaitedProfile, AwaitedStatistics, Background, Backup, Catalog, Chore, Claim, Helpers, Load,
+    Loads, Made, Piece, PieceDone, Recovery, Sealing, Stepped, adopt_backup, check_data,
 };

@@ -18,5 +18,5 @@ pub use handle::Handle;
 pub use link::{LinkMeter, LinkSpeed};
 pub use pool::{BatchStream, Execution, Pool};
 pub use receipt::ReceiptHandle;
-pub use remote::{ClientOptions, Connector, RemotePool};
+pub use remote::{ClientOptions, Connector, RemoteBackup, RemotePool};
 pub use url::PoolUrl;

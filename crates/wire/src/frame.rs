@@ -144,6 +144,10 @@ frame_kinds! {
     DropView = 20,
     /// Changes rows of a table with a prepared program.
     ChangeRows = 22,
+    /// Makes a checkpoint and keeps its files for the connection.
+    Backup = 23,
+    /// Reads a part of a file of the connection's backup.
+    BackupRead = 24,
     /// Identifies the node; answers `Hello`.
     Welcome = 129,
     /// The answers to a plan; answers `Prepare`, and comes first after `Execute`.
@@ -180,6 +184,10 @@ frame_kinds! {
     LoadEnded = 145,
     /// A view; answers `CreateView`, and `Table` when the client accepts views.
     ViewInfo = 146,
+    /// Answers `Backup`.
+    BackupFiles = 147,
+    /// Answers `BackupRead`.
+    BackupBytes = 148,
 }
 
 impl FrameKind {
@@ -227,6 +235,9 @@ impl FrameKind {
             FrameKind::LoadEnd | FrameKind::Status | FrameKind::Dropped | FrameKind::Unchanged => 64,
             FrameKind::Queries | FrameKind::CancelQuery | FrameKind::QueryCancelled => 64,
             FrameKind::LoadOutcome | FrameKind::ChangeRows => 64,
+            FrameKind::Backup => 64,
+            FrameKind::BackupRead => 1 << 10,
+            FrameKind::BackupBytes => limits::BACKUP_READ_BYTES_MAX + (1 << 10),
             FrameKind::Error => limits::FRAME_BYTES_MAX,
             // The other fields beside a plan or a schema are small.
             FrameKind::Prepare | FrameKind::Execute | FrameKind::LoadBegin => {
@@ -238,6 +249,7 @@ impl FrameKind {
                 16 << 20
             }
             FrameKind::TableList | FrameKind::TableStatistics | FrameKind::QueryList => 64 << 20,
+            FrameKind::BackupFiles => 64 << 20,
             FrameKind::LoadBatch | FrameKind::Batch | FrameKind::Parcel => limits::MESSAGE_BYTES_MAX,
         }
     }

@@ -9,7 +9,8 @@
 #![forbid(unsafe_code)]
 
 mod alter;
-pub mod batch;
+pub mod backup;
+mod batch;
 pub mod flow;
 pub mod frame;
 pub mod intake;

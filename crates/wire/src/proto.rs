@@ -462,6 +462,43 @@ pub struct TenantStatus {
     pub connections_limit: Option<u64>,
 }
 
+/// `BackupFiles`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct BackupFiles {
+    #[prost(fixed64, tag = "1")]
+    pub node: u64,
+    /// [`BackupFile`]s.
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub files: Vec<Bytes>,
+}
+
+/// A file in `BackupFiles`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct BackupFile {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+}
+
+/// `BackupRead`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct BackupRead {
+    #[prost(string, tag = "1")]
+    pub file: String,
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
+    #[prost(uint32, tag = "3")]
+    pub bytes: u32,
+}
+
+/// `BackupBytes`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct BackupBytes {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub data: Bytes,
+}
+
 /// `CancelQuery`
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct CancelQuery {

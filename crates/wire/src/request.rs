@@ -2,7 +2,7 @@
 
 use crate::frame::FrameKind;
 use crate::message::{Message, Outgoing};
-use crate::{alter, batch, proto, view};
+use crate::{alter, backup, batch, proto, view};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
@@ -152,6 +152,17 @@ pub enum Request {
         /// Number of the program, as reported for `Queries`.
         id: u64,
     },
+    /// Makes a checkpoint and keeps its files, in the place of those that it kept before, until the connection ends.
+    Backup,
+    /// Reads a part of a file of the connection's backup.
+    BackupRead {
+        /// Name of the file, as in `BackupFiles`.
+        file: String,
+        /// The first byte.
+        offset: u64,
+        /// Number of bytes; fewer come at the end of the file.
+        bytes: u32,
+    },
     /// Asks whether the node is there. On stream 0; answered by `Pong` at once, whatever else is under way.
     Ping,
     /// Answers the node's `Ping`.
@@ -182,6 +193,8 @@ impl Request {
             Request::Status => FrameKind::Status,
             Request::Queries => FrameKind::Queries,
             Request::CancelQuery { .. } => FrameKind::CancelQuery,
+            Request::Backup => FrameKind::Backup,
+            Request::BackupRead { .. } => FrameKind::BackupRead,
             Request::Ping => FrameKind::Ping,
             Request::Pong => FrameKind::Pong,
         }
@@ -240,6 +253,8 @@ impl Request {
             }
             Request::LoadOutcome { id } => body(&proto::LoadOutcome { id: write_id(*id) }),
             Request::CancelQuery { id } => body(&proto::CancelQuery { id: *id }),
+            Request::BackupRead { file, offset, bytes } => backup::write_read(file, *offset, *bytes),
+            Request::Backup => Bytes::new(),
             Request::Cancel | Request::LoadEnd | Request::Status | Request::Queries => Bytes::new(),
             Request::Ping | Request::Pong => Bytes::new(),
         };
@@ -324,6 +339,11 @@ impl Request {
             FrameKind::DropView => {
                 let proto::TableRequest { name, tenant, .. } = read(body)?;
                 Request::DropView { view: TableName::new(name)?, tenant: read_tenant(tenant)? }
+            }
+            FrameKind::Backup => read(body).map(|proto::Empty {}| Request::Backup)?,
+            FrameKind::BackupRead => {
+                let (file, offset, bytes) = backup::read_read(body)?;
+                Request::BackupRead { file, offset, bytes }
             }
             FrameKind::Statistics => read_statistics_request(body)?,
             FrameKind::Status => read(body).map(|proto::Empty {}| Request::Status)?,

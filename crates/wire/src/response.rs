@@ -4,15 +4,15 @@ use crate::frame::FrameKind;
 use crate::message::{Message, Outgoing};
 use crate::request::{body, read};
 use crate::table::{read_statistics, read_table, write_statistics, write_table};
-use crate::{batch, proto, substrait, view};
+use crate::{backup, batch, proto, substrait, view};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use farpool_model::status::TenantStatus;
 use farpool_model::{
-    Answer, Encoding, Error, ErrorKind, Expr, Listing, LoadOutcome, LoadedVersion, OperatorAnswer, Prepared,
-    Program, QueryInfo, QueryState, Receipt, Result, Status, TableInfo, TableName, TableStatistics,
-    TenantName, Version, View, limits,
+    Answer, BackupFiles, Encoding, Error, ErrorKind, Expr, Listing, LoadOutcome, LoadedVersion,
+    OperatorAnswer, Prepared, Program, QueryInfo, QueryState, Receipt, Result, Status, TableInfo, TableName,
+    TableStatistics, TenantName, Version, View, limits,
 };
 use std::sync::Arc;
 
@@ -80,6 +80,10 @@ pub enum Response {
     Queries(Vec<QueryInfo>),
     /// The program is being stopped.
     QueryCancelled,
+    /// The files of a backup.
+    BackupFiles(BackupFiles),
+    /// A part of a file of a backup.
+    BackupBytes(Bytes),
     /// Asks whether the client is there. On stream 0; answered by `Pong` at once, whatever else is under way.
     Ping,
     /// Answers the client's `Ping`.
@@ -109,6 +113,8 @@ impl Response {
             Response::Status(_) => FrameKind::StatusInfo,
             Response::Queries(_) => FrameKind::QueryList,
             Response::QueryCancelled => FrameKind::QueryCancelled,
+            Response::BackupFiles(_) => FrameKind::BackupFiles,
+            Response::BackupBytes(_) => FrameKind::BackupBytes,
             Response::Ping => FrameKind::Ping,
             Response::Pong => FrameKind::Pong,
             Response::Error(_) => FrameKind::Error,
@@ -145,6 +151,8 @@ impl Response {
             Response::Statistics(statistics) => body(&write_statistics(statistics)?),
             Response::View(view) => view::write_view(view),
             Response::Queries(queries) => body(&write_queries(queries)),
+            Response::BackupFiles(files) => backup::write_files(files),
+            Response::BackupBytes(data) => body(&proto::BackupBytes { data: data.clone() }),
             Response::QueryCancelled
             | Response::Dropped
             | Response::Unchanged
@@ -198,6 +206,10 @@ impl Response {
             FrameKind::Credit => read(body).map(|proto::Credit { bytes }| Response::Credit { bytes })?,
             FrameKind::StatusInfo => Response::Status(read_status(read(body)?)?),
             FrameKind::QueryList => Response::Queries(read_queries(&read(body)?)?),
+            FrameKind::BackupFiles => Response::BackupFiles(backup::read_files(body)?),
+            FrameKind::BackupBytes => {
+                read(body).map(|proto::BackupBytes { data }| Response::BackupBytes(data))?
+            }
             FrameKind::QueryCancelled => read(body).map(|proto::Empty {}| Response::QueryCancelled)?,
             FrameKind::Ping => read(body).map(|proto::Empty {}| Response::Ping)?,
             FrameKind::Pong => read(body).map(|proto::Empty {}| Response::Pong)?,

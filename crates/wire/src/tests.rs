@@ -129,6 +129,8 @@ fn every_request_round_trips() {
         Request::Status,
         Request::Queries,
         Request::CancelQuery { id: u64::MAX },
+        Request::Backup,
+        Request::BackupRead { file: "segment-000000000007".into(), offset: 1 << 40, bytes: 1 << 20 },
         Request::Ping,
         Request::Pong,
     ];
@@ -393,6 +395,12 @@ fn every_response_round_trips() {
         Response::Status(status),
         Response::Queries(queries),
         Response::QueryCancelled,
+        Response::BackupFiles(BackupFiles::default()),
+        Response::BackupFiles(BackupFiles {
+            node: u64::MAX,
+            files: vec![BackupFile { name: "manifest-000000000001".into(), bytes: 7 }],
+        }),
+        Response::BackupBytes(Bytes::from_static(b"bytes")),
         Response::Ping,
         Response::Pong,
     ];

@@ -4,6 +4,7 @@
 //! or the data is at fault), 2 (the command line is), 3 (the pool cannot be reached or failed) or 130
 //! (Ctrl-C).
 
+mod backup;
 mod calibrate;
 mod cancel;
 mod check;
@@ -20,6 +21,7 @@ mod progress;
 mod queries;
 mod read_args;
 mod rotate_key;
+mod restore;
 mod serve;
 mod signals;
 mod size;
@@ -72,6 +74,8 @@ enum Command {
     Status(status::Args),
     Check(check::Args),
     RotateKey(rotate_key::Args),
+    Backup(backup::Args),
+    Restore(restore::Args),
     Queries(queries::Args),
     Cancel(cancel::Args),
     Token(token::Args),
@@ -94,6 +98,8 @@ pub fn main() -> ExitCode {
         Command::Status(args) => status::run(args),
         Command::Check(args) => check::run(args),
         Command::RotateKey(args) => rotate_key::run(args),
+        Command::Backup(args) => backup::run(args),
+        Command::Restore(args) => restore::run(args),
         Command::Queries(args) => queries::run(args),
         Command::Cancel(args) => cancel::run(args),
         Command::Token(args) => token::run(args),

@@ -3,7 +3,7 @@
 use super::stop::{Outcome, Stop, file_error};
 use clap::Args;
 use farpool::model::limits;
-use farpool::{ClientOptions, ClientTls, Error, Pool, PoolUrl, ResultForm};
+use farpool::{ClientOptions, ClientTls, Error, Pool, PoolUrl, RemotePool, ResultForm};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -92,6 +92,12 @@ impl PoolArgs {
     /// Returns the URL of the pool.
     pub fn url(&self) -> String {
         self.pool.as_ref().map_or_else(|| "farpool://127.0.0.1:9797".to_string(), ToString::to_string)
+    }
+
+    /// Connects to the node.
+    pub async fn connect_remote(&self) -> Outcome<RemotePool> {
+        let url: PoolUrl = self.url().parse()?;
+        Ok(RemotePool::connect(&url, self.client.options(&url)?).await?)
     }
 
     /// Connects to the pool.

@@ -20,6 +20,8 @@ pub enum Unit {
     Rows,
     /// Rows of a stream, whose total is not known.
     Stream,
+    /// Bytes whose total is not known.
+    Copied,
 }
 
 /// A bar that follows a counter until it is dropped, and is then erased from the screen.
@@ -86,11 +88,16 @@ fn paint(bar: &ProgressBar, stop: &AtomicBool, done: &AtomicU64, rows: Option<&A
 fn style(unit: Unit, with_rows: bool) -> ProgressStyle {
     let amounts = match unit {
         Unit::Bytes => "{binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec}",
+        Unit::Copied => "{binary_bytes} {binary_bytes_per_sec}",
         Unit::Rows | Unit::Stream => "{human_pos}/{human_len} rows, {per_sec}",
     };
-    if unit == Unit::Stream {
-        return ProgressStyle::with_template("{prefix} {human_pos} rows, {per_sec}")
-            .unwrap_or_else(|_| ProgressStyle::default_spinner());
+    let of_unknown = match unit {
+        Unit::Stream => Some("{prefix} {human_pos} rows, {per_sec}".to_string()),
+        Unit::Copied => Some(format!("{{prefix}} {amounts}")),
+        Unit::Bytes | Unit::Rows => None,
+    };
+    if let Some(template) = of_unknown {
+        return ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_spinner());
     }
     let rows = if with_rows { " {msg}" } else { "" };
     let template = format!("{{prefix}} [{{bar:24}}] {amounts}{rows} {{eta}} left");

@@ -8,9 +8,12 @@
 mod errors;
 mod reading;
 mod stores;
+mod vault;
 mod writing;
 
+use reading::Entry;
 pub(crate) use reading::WebFiles;
+pub(crate) use vault::{Vault, VaultWriter};
 pub(crate) use writing::Upload;
 
 use farpool_model::{Error, Result};

@@ -16,6 +16,7 @@ use bytes::{Bytes, BytesMut};
 use farpool_memory::Reservation;
 use farpool_model::{Error, Result, cast};
 use farpool_pipeline::{Cancel, Run};
+use farpool_store::Backup;
 use farpool_wire::{
     Assembler, FrameHeader, FrameKind, Interest, Message, Outgoing, Request, Response, Socket, split_frame,
 };
@@ -82,6 +83,8 @@ pub(crate) struct Connection {
     pub outbox: Outbox<Work>,
     /// Prepared programs that the client keeps.
     pub shelf: Mutex<Shelf>,
+    /// The files of a backup, which stay while the client reads them.
+    pub backup: Mutex<Option<Arc<Backup>>>,
     /// Runtime on which workers start waits; `None` where no runtime serves the connection.
     pub runtime: Option<Handle>,
     socket: Arc<dyn Socket>,
@@ -102,6 +105,7 @@ impl Connection {
             caller,
             outbox,
             shelf: Mutex::default(),
+            backup: Mutex::default(),
             runtime: Handle::try_current().ok(),
             socket,
             incomplete: AtomicUsize::new(0),

@@ -3,6 +3,7 @@
 //! Each connection is an async task that reads, writes and supervises; its requests are work for the node's
 //! worker threads. No tables are scanned here.
 
+mod backups;
 mod changes;
 mod connection;
 mod greeting;

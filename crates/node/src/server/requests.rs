@@ -3,6 +3,7 @@
 //! Invariant: no part of a request is decoded on the thread that reads the socket; that is work for the
 //! scheduler, within the caller's share.
 
+use super::backups;
 use super::changes::ChangeRequest;
 use super::connection::{Asked, Connection, Work};
 use super::plans::PlanMemory;
@@ -115,8 +116,8 @@ impl Looked {
 /// Whether a message of this kind is a request of its own.
 fn is_request(kind: FrameKind) -> bool {
     use FrameKind::{
-        AlterTable, CancelQuery, ChangeRows, CreateView, Drop, DropView, Execute, LoadOutcome, Prepare,
-        Queries, Statistics, Status, Table, Tables,
+        AlterTable, Backup, BackupRead, CancelQuery, ChangeRows, CreateView, Drop, DropView, Execute,
+        LoadOutcome, Prepare, Queries, Statistics, Status, Table, Tables,
     };
     matches!(
         kind,
@@ -129,6 +130,8 @@ fn is_request(kind: FrameKind) -> bool {
             | Status
             | Queries
             | CancelQuery
+            | Backup
+            | BackupRead
             | LoadOutcome
             | AlterTable
             | CreateView
@@ -223,6 +226,14 @@ fn carry_out(
             caller.load_outcome(id, move |outcome, forgotten| {
                 connection.answer(stream, &Response::LoadEnded { outcome, forgotten });
             })?;
+            return Ok(Outcome::Started);
+        }
+        Request::Backup => {
+            backups::begin(caller, connection, message.stream)?;
+            return Ok(Outcome::Started);
+        }
+        Request::BackupRead { file, offset, bytes } => {
+            backups::read(caller, connection, message.stream, (file, offset, bytes as usize))?;
             return Ok(Outcome::Started);
         }
         Request::Status => Response::Status(caller.status()?),

@@ -27,7 +27,7 @@ mod views;
 pub use append::Append;
 pub use background::{Background, Chore};
 pub use claims::Claim;
-pub use durable::{Recovery, check_data};
+pub use durable::{Backup, Recovery, adopt_backup, check_data};
 pub use helpers::Helpers;
 pub use load::{Load, Sealing};
 pub use made::Made;

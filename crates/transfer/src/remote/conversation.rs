@@ -110,6 +110,8 @@ impl Conversation {
             (Stage::Asked, Status) => kind == StatusInfo,
             (Stage::Asked, Queries) => kind == QueryList,
             (Stage::Asked, CancelQuery) => kind == QueryCancelled,
+            (Stage::Asked, Backup) => kind == BackupFiles,
+            (Stage::Asked, BackupRead) => kind == BackupBytes,
             _ => false,
         }
     }
@@ -164,7 +166,7 @@ mod tests {
     #[test]
     fn each_request_has_its_answers_in_order() {
         use FrameKind::*;
-        let one_answer: [(FrameKind, &[FrameKind]); 13] = [
+        let one_answer: [(FrameKind, &[FrameKind]); 15] = [
             (Prepare, &[Prepared, Error]),
             (Tables, &[TableList, Error]),
             (Table, &[TableInfo, Error, Unchanged, ViewInfo]),
@@ -178,6 +180,8 @@ mod tests {
             (Queries, &[Error, QueryList]),
             (CancelQuery, &[Error, QueryCancelled]),
             (LoadOutcome, &[Error, LoadEnded]),
+            (Backup, &[Error, BackupFiles]),
+            (BackupRead, &[Error, BackupBytes]),
         ];
         for (request, answers) in one_answer {
             assert_eq!(followers(&Conversation::new(request)), answers);

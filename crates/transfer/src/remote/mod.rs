@@ -4,6 +4,7 @@
 //! sent once more, and a load if the node has confirmed that nothing of it was loaded. A second connection is
 //! opened only when the first has as many open requests as a node allows.
 
+mod backup;
 mod connection;
 mod connector;
 mod conversation;
@@ -15,6 +16,7 @@ mod query;
 mod sender;
 mod trust;
 
+pub use backup::RemoteBackup;
 pub use connector::Connector;
 
 use crate::{BatchStream, Execution, Handle, Pool, PoolUrl, ReceiptHandle};

@@ -10,7 +10,7 @@ use crate::catalog::{Catalog, Current};
 use farpool_columns::{Chunk, Table};
 use farpool_disk::write_sealed;
 use farpool_model::cast::u64_from;
-use farpool_model::{Result, TenantName, limits};
+use farpool_model::{Error, Result, TenantName, limits};
 use prost::Message;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,14 +53,31 @@ impl Catalog {
     /// # Errors
     /// Those of the disk; the log is read from the checkpoint before then.
     pub fn checkpoint(self: &Arc<Self>) -> Result<()> {
-        let Some(durable) = self.durable.get() else { return Ok(()) };
+        if self.durable.get().is_none() {
+            return Ok(());
+        }
+        self.checkpoint_and(|_| Ok(()))
+    }
+
+    /// Makes a checkpoint and calls `then` with the number of its manifest, while the tables that the manifest has are in
+    /// memory, so that their segments are there, and no other checkpoint is made.
+    ///
+    /// # Errors
+    /// As [`Catalog::checkpoint`]; those of `then`.
+    pub(super) fn checkpoint_and<T>(self: &Arc<Self>, then: impl FnOnce(u64) -> Result<T>) -> Result<T> {
+        let durable =
+            self.durable.get().ok_or_else(|| Error::internal("a catalog in memory has no checkpoints"))?;
         let mut latest = durable.latest.lock();
         durable.log_bytes.store(durable.log.bytes_written(), Ordering::Relaxed);
         durable.is_checkpoint_wanted.store(false, Ordering::Relaxed);
         let (names, under_way, loads, next_record, versions_made) = {
             let state = self.state.write();
             if state.durable_records == latest.next_record {
-                return Ok(());
+                let names = state.visible.clone();
+                drop(state);
+                let made = then(latest.manifest);
+                drop(names);
+                return made;
             }
             // Records that are prepared from now on must not refer to what is about to be forgotten.
             durable.floor.store(state.durable_records, Ordering::Relaxed);
@@ -85,9 +102,10 @@ impl Catalog {
         // Recovery removes it otherwise.
         let _ = durable.directory.remove(&manifest_name(latest.manifest));
         (latest.manifest, latest.next_record) = (number, next_record);
+        let made = then(number);
         durable.log.forget_before(next_record)?;
         durable.remove_unused_segments();
-        Ok(())
+        made
     }
 }
 

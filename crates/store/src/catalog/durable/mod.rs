@@ -13,6 +13,7 @@
 //! that may be read again needs it for a table that is still there.
 
 mod cache;
+mod backup;
 mod checkpoint;
 mod homes;
 mod keeper;
@@ -26,6 +27,7 @@ mod sources;
 mod tests;
 mod warm;
 
+pub use backup::{Backup, adopt_backup};
 pub(crate) use keeper::Keeper;
 pub(super) use prepare::{Change, Prepared};
 pub use recovery::{Recovery, check_data};

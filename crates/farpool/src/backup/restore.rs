@@ -1,0 +1,141 @@
+//! Makes a data directory of a backup.
+
+use super::list::{Entry, List};
+use super::vault::Vault;
+use super::{Count, blocking, count, damaged, hex};
+use farpool_model::cast::u64_from;
+use farpool_model::{Error, ErrorKind, Result};
+use farpool_node::{LocalDirectory, Recovery, adopt_backup, check_data};
+use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What was restored.
+#[derive(Debug, Default)]
+pub struct Restored {
+    /// Number of files.
+    pub files: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// What the directory has; what is damaged in it was when the backup was taken.
+    pub found: Recovery,
+}
+
+/// Makes `directory`, which must be empty or not there, a data directory of the backup in `source`. All of it is read and
+/// checked before the directory has its name. The bytes that are done are added to `done`.
+///
+/// # Errors
+/// `NotFound` where there is no backup; `Corrupt`, with the file's name, where one is damaged or missing; `Exists` for a
+/// directory that is not empty; those of the disk, the network and the store.
+pub async fn restore(source: &str, directory: &Path, done: Count) -> Result<Restored> {
+    let (source, directory) = (source.to_string(), directory.to_path_buf());
+    blocking(move || {
+        check_free(&directory)?;
+        let vault = Vault::at(&source)?;
+        let list = List::expect(&vault)?;
+        let partial = Partial::beside(&directory)?;
+        for entry in &list.files {
+            fetch(&vault, entry, &partial.0.join(&entry.name), &done)?;
+        }
+        let found = adopt(&partial.0, &list)?;
+        check_free(&directory)?;
+        std::fs::rename(&partial.0, &directory).map_err(|error| failed("rename", &partial.0, &error))?;
+        let parent = parent(&directory);
+        File::open(&parent)
+            .and_then(|parent| parent.sync_all())
+            .map_err(|error| failed("sync", &parent, &error))?;
+        let bytes = list.files.iter().map(|entry| entry.bytes).sum();
+        Ok(Restored { files: u64_from(list.files.len()), bytes, found })
+    })
+    .await
+}
+
+/// A directory that goes unless it is renamed.
+struct Partial(PathBuf);
+
+impl Partial {
+    fn beside(directory: &Path) -> Result<Partial> {
+        let name = directory.file_name().unwrap_or_default().to_string_lossy();
+        let made = tempfile::Builder::new()
+            .prefix(&format!(".{name}."))
+            .suffix(".part")
+            .tempdir_in(parent(directory));
+        Ok(Partial(made.map_err(|error| failed("create", directory, &error))?.keep()))
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // It has its name by now, or is of no use.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+        _ => PathBuf::from("."),
+    }
+}
+
+fn check_free(directory: &Path) -> Result<()> {
+    match std::fs::read_dir(directory).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::new(ErrorKind::Exists, format!("{} is not empty", directory.display()))
+            .advise("name a directory that does not exist yet")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed("read", directory, &error)),
+    }
+}
+
+/// Copies a file of the backup, and checks it.
+fn fetch(vault: &Vault, entry: &Entry, to: &Path, done: &Count) -> Result<()> {
+    let damaged = |what: &str| damaged(vault.place(), &entry.stored, what);
+    let mut from = vault.open(&entry.stored).map_err(|error| match error.kind {
+        ErrorKind::NotFound => damaged("is missing"),
+        _ => error,
+    })?;
+    let mut file = File::create_new(to).map_err(|error| failed("create", to, &error))?;
+    let (mut digest, mut buffer, mut bytes) = (Sha256::new(), vec![0; 1 << 20], 0);
+    loop {
+        let read = from.read(&mut buffer).map_err(|error| vault.unreadable(&entry.stored, &error))?;
+        if read == 0 {
+            break;
+        }
+        bytes += u64_from(read);
+        if bytes > entry.bytes {
+            return Err(damaged("is longer than it was"));
+        }
+        digest.update(&buffer[..read]);
+        file.write_all(&buffer[..read]).map_err(|error| failed("write", to, &error))?;
+        count(done, read);
+    }
+    if bytes != entry.bytes {
+        return Err(damaged(&format!("is cut off: it has {bytes} of {} bytes", entry.bytes)));
+    }
+    if hex(digest.finalize()) != entry.sha256 {
+        return Err(damaged("is damaged: its SHA-256 is not that of the list"));
+    }
+    file.sync_all().map_err(|error| failed("sync", to, &error))
+}
+
+/// Gives the directory a number of its own, and reads and checks everything in it.
+fn adopt(path: &Path, list: &List) -> Result<Recovery> {
+    let manifest = list.files.last().ok_or_else(|| Error::corrupt("the backup has no files"))?;
+    let mut number = [0; 8];
+    getrandom::fill(&mut number).map_err(|error| Error::internal(format!("no random bytes: {error}")))?;
+    let directory: Arc<dyn farpool_node::Directory> = LocalDirectory::open_existing(path)?;
+    // 0 is no number.
+    adopt_backup(&directory, &manifest.name, u64::from_le_bytes(number).max(1))?;
+    check_data(&*directory)
+}
+
+fn failed(doing: &str, path: &Path, error: &io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::OverLimit,
+        _ => ErrorKind::Invalid,
+    };
+    Error::new(kind, format!("cannot {doing} {}: {error}", path.display()))
+}

@@ -1,0 +1,54 @@
+//! `farpool restore`: makes a data directory of a backup.
+
+use super::output::print_text;
+use super::progress::{Progress, Unit};
+use super::stop::{Outcome, Stop};
+use super::{check, size};
+use farpool::Error;
+use farpool::backup::Count;
+use farpool::model::cast::u64_from;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  farpool restore /backup/node7 --data-dir /var/lib/farpool
+  farpool restore s3://bucket/node7 --data-dir d2 && farpool serve --data-dir d2
+
+Every byte is checked before the directory is there. It has a number of its own: a node on it is another one than that \
+which was backed up, and its backups need a target of their own.";
+
+/// Make a data directory of a backup
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What was given to 'farpool backup'
+    source: String,
+
+    /// The directory to make; it must be empty, or not there
+    #[arg(long, value_name = "DIR")]
+    data_dir: PathBuf,
+}
+
+/// Restores the backup and says what the directory has.
+pub fn run(args: Args) -> Outcome {
+    super::run_until_interrupted(async move {
+        let done = Count::default();
+        let bar = Progress::follow("restoring", Unit::Copied, 0, done.clone(), None);
+        let restored = farpool::backup::restore(&args.source, &args.data_dir, done).await?;
+        drop(bar);
+        let found = &restored.found;
+        print_text(&format!("{}: {}\n", args.data_dir.display(), check::summary(found)))?;
+        match found.damaged.first() {
+            None => Ok(()),
+            Some(first) => {
+                let places = size::counted(u64_from(found.damaged.len()), "place");
+                let message = format!(
+                    "{} is there, and damaged in {places} as it was when it was backed up: {}",
+                    args.data_dir.display(),
+                    first.message
+                );
+                Err(Stop::Failed(Error::corrupt(message).advise("'farpool check' lists all of them")))
+            }
+        }
+    })
+}

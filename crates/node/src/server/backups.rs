@@ -1,0 +1,36 @@
+//! Requests about backups. A connection has one backup at most, whose files stay until it ends.
+
+use super::connection::Connection;
+use crate::Caller;
+use bytes::Bytes;
+use farpool_model::{BackupFiles, Result};
+use farpool_wire::Response;
+use std::sync::Arc;
+
+/// Begins a backup, in the place of the connection's last one.
+pub(super) fn begin(caller: &Caller, connection: &Arc<Connection>, stream: u32) -> Result<()> {
+    let to = connection.clone();
+    caller.begin_backup(move |begun| match begun {
+        Ok(backup) => {
+            let files = BackupFiles { node: backup.node(), files: backup.files().to_vec() };
+            let before = to.backup.lock().replace(Arc::new(backup));
+            drop(before);
+            to.answer(stream, &Response::BackupFiles(files));
+        }
+        Err(error) => to.fail(stream, error),
+    })
+}
+
+/// Reads a part of a file: its name, the first byte and the number of bytes.
+pub(super) fn read(
+    caller: &Caller,
+    connection: &Arc<Connection>,
+    stream: u32,
+    part: (String, u64, usize),
+) -> Result<()> {
+    let (backup, to) = (connection.backup.lock().clone(), connection.clone());
+    caller.read_backup(backup, part, move |read| match read {
+        Ok(bytes) => to.answer(stream, &Response::BackupBytes(Bytes::from(bytes))),
+        Err(error) => to.fail(stream, error),
+    })
+}
