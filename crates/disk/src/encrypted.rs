@@ -11,8 +11,8 @@ use farpool_model::{Error, ErrorKind, Result};
 use std::io;
 use std::sync::Arc;
 
-/// Name of the file with the wrapped keys.
-const KEYS: &str = "keys";
+/// Name of the file with the wrapped keys of an encrypted directory.
+pub const KEYS: &str = "keys";
 
 /// The format of its contents.
 const FORMAT: u32 = 1;

@@ -15,7 +15,7 @@ mod sealed;
 mod segment;
 mod simulated;
 
-pub use encrypted::{rotate_master_key, unlock};
+pub use encrypted::{KEYS as KEYS_NAME, rotate_master_key, unlock};
 pub use farpool_cipher::{KeySource, MasterKey, Tier};
 pub use files::{Directory, File};
 pub use keys::Keys;

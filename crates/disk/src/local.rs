@@ -3,6 +3,7 @@
 use crate::files::{Directory, File};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, ErrorKind, Result};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -49,7 +50,10 @@ impl LocalDirectory {
         let lock = fs::OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK));
         let lock = lock.map_err(|error| failed("lock", &error))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Arc::new(LocalDirectory { path: path.to_path_buf(), handle, _lock: lock })),
+            Ok(()) => {
+                allow_many_files();
+                Ok(Arc::new(LocalDirectory { path: path.to_path_buf(), handle, _lock: lock }))
+            }
             Err(fs::TryLockError::WouldBlock) => {
                 let message = format!("another process has data directory {} open", path.display());
                 Err(Error::new(ErrorKind::Busy, message)
@@ -58,6 +62,14 @@ impl LocalDirectory {
             Err(fs::TryLockError::Error(error)) => Err(failed("lock", &error)),
         }
     }
+}
+
+/// Lets the process have as many files open as the system allows it: segments stay open, and the usual limit is a
+/// thousand.
+fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it cannot be raised, the error of a file that cannot be opened tells.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 impl Directory for LocalDirectory {

@@ -20,6 +20,34 @@ fn restore(source: &Path, data: &Path) -> Done {
     farpool(&["restore", text(source), "--data-dir", text(data)])
 }
 
+#[test]
+fn a_backup_of_an_encrypted_directory_is_encrypted_and_needs_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, target, again) = (folder.path().join("d"), folder.path().join("b"), folder.path().join("d2"));
+    let keys = ["one", "two"].map(|name| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, if name == "one" { "1f".repeat(32) } else { "2e".repeat(32) }).unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        file
+    });
+    let server = Server::start(&["--data-dir", text(&data), "--master-key-file", text(&keys[0])]);
+    server.load("trips", &trips_parquet(folder.path(), "t.parquet", 100_000));
+    let expected = server.csv(ALL);
+    backup(&server, &target).ok();
+    for file in std::fs::read_dir(&target).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        assert!(!bytes.windows(6).any(|window| window == b"Z\xc3\xbcric" || window == b"note n"));
+    }
+    let with = |key: &Path| {
+        farpool(&["restore", text(&target), "--data-dir", text(&again), "--master-key-file", text(key)])
+    };
+    restore(&target, &again).fails(1, &["is encrypted", "--master-key-file"]);
+    with(&keys[1]).fails(1, &["key"]);
+    with(&keys[0]).ok();
+    let restored = Server::start(&["--data-dir", text(&again), "--master-key-file", text(&keys[0])]);
+    assert_eq!(restored.csv(ALL), expected);
+}
+
 /// The files in a directory whose names have a part.
 fn files(folder: &Path, part: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

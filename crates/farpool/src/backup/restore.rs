@@ -5,12 +5,11 @@ use super::vault::Vault;
 use super::{Count, blocking, count, damaged, hex};
 use farpool_model::cast::u64_from;
 use farpool_model::{Error, ErrorKind, Result};
-use farpool_node::{LocalDirectory, Recovery, adopt_backup, check_data};
+use farpool_node::{LocalDirectory, MasterKey, Recovery, adopt_backup, check_data, unlock};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// What was restored.
 #[derive(Debug, Default)]
@@ -24,12 +23,18 @@ pub struct Restored {
 }
 
 /// Makes `directory`, which must be empty or not there, a data directory of the backup in `source`. All of it is read and
-/// checked before the directory has its name. The bytes that are done are added to `done`.
+/// checked before the directory has its name, with the master key where it is encrypted. The bytes that are done are added
+/// to `done`.
 ///
 /// # Errors
-/// `NotFound` where there is no backup; `Corrupt`, with the file's name, where one is damaged or missing; `Exists` for a
+/// `Denied` where a key is lacking or wrong; `NotFound` where there is no backup; `Corrupt`, with the file's name, where one is damaged or missing; `Exists` for a
 /// directory that is not empty; those of the disk, the network and the store.
-pub async fn restore(source: &str, directory: &Path, done: Count) -> Result<Restored> {
+pub async fn restore(
+    source: &str,
+    directory: &Path,
+    master: Option<MasterKey>,
+    done: Count,
+) -> Result<Restored> {
     let (source, directory) = (source.to_string(), directory.to_path_buf());
     blocking(move || {
         check_free(&directory)?;
@@ -39,7 +44,7 @@ pub async fn restore(source: &str, directory: &Path, done: Count) -> Result<Rest
         for entry in &list.files {
             fetch(&vault, entry, &partial.0.join(&entry.name), &done)?;
         }
-        let found = adopt(&partial.0, &list)?;
+        let found = adopt(&partial.0, &list, master.as_ref())?;
         check_free(&directory)?;
         std::fs::rename(&partial.0, &directory).map_err(|error| failed("rename", &partial.0, &error))?;
         let parent = parent(&directory);
@@ -122,11 +127,11 @@ fn fetch(vault: &Vault, entry: &Entry, to: &Path, done: &Count) -> Result<()> {
 }
 
 /// Gives the directory a number of its own, and reads and checks everything in it.
-fn adopt(path: &Path, list: &List) -> Result<Recovery> {
+fn adopt(path: &Path, list: &List, master: Option<&MasterKey>) -> Result<Recovery> {
     let manifest = list.files.last().ok_or_else(|| Error::corrupt("the backup has no files"))?;
     let mut number = [0; 8];
     getrandom::fill(&mut number).map_err(|error| Error::internal(format!("no random bytes: {error}")))?;
-    let directory: Arc<dyn farpool_node::Directory> = LocalDirectory::open_existing(path)?;
+    let directory = unlock(LocalDirectory::open_existing(path)?, master, None)?;
     // 0 is no number.
     adopt_backup(&directory, &manifest.name, u64::from_le_bytes(number).max(1))?;
     check_data(&*directory)

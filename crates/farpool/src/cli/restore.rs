@@ -1,5 +1,6 @@
 //! `farpool restore`: makes a data directory of a backup.
 
+use super::key_args::KeyArgs;
 use super::output::print_text;
 use super::progress::{Progress, Unit};
 use super::stop::{Outcome, Stop};
@@ -27,14 +28,18 @@ pub struct Args {
     /// The directory to make; it must be empty, or not there
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
+
+    #[command(flatten)]
+    key: KeyArgs,
 }
 
 /// Restores the backup and says what the directory has.
 pub fn run(args: Args) -> Outcome {
+    let master = args.key.load()?;
     super::run_until_interrupted(async move {
         let done = Count::default();
         let bar = Progress::follow("restoring", Unit::Copied, 0, done.clone(), None);
-        let restored = farpool::backup::restore(&args.source, &args.data_dir, done).await?;
+        let restored = farpool::backup::restore(&args.source, &args.data_dir, master, done).await?;
         drop(bar);
         let found = &restored.found;
         print_text(&format!("{}: {}\n", args.data_dir.display(), check::summary(found)))?;

@@ -2,7 +2,7 @@
 //!
 //! Files are bytes here, whatever is in them; only the manifest is read, for the segments that it names. A backup has no
 //! log: a checkpoint leaves nothing in it. The directory that is made of a backup gets a number of its own, so that no
-//! two nodes are taken for one.
+//! two nodes are taken for one. That of an encrypted directory is encrypted, and has its wrapped keys.
 //!
 //! Invariant: the manifest of a backup is that of the newest checkpoint, and each segment that it names is there until the
 //! backup is dropped, whatever becomes of the tables.
@@ -12,8 +12,8 @@ use super::homes::SegmentFile;
 use super::replay::Replay;
 use super::{Durable, proto};
 use crate::catalog::Catalog;
-use farpool_disk::{Directory, Log, read_sealed, segment_name, write_sealed};
-use farpool_model::cast::usize_saturating;
+use farpool_disk::{Directory, KEYS_NAME, Log, read_sealed, segment_name, write_sealed};
+use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{BackupFile, Error, Result, limits};
 use prost::Message;
 use std::collections::BTreeMap;
@@ -25,8 +25,8 @@ pub struct Backup {
     directory: Arc<dyn Directory>,
     node: u64,
     files: Vec<BackupFile>,
-    /// The manifest's file: its name is taken away by the next checkpoint.
-    manifest: Vec<u8>,
+    /// What is in the manifest's file, whose name is taken away by the next checkpoint, and in that of the wrapped keys.
+    contents: BTreeMap<String, Vec<u8>>,
     pinned: Vec<Arc<SegmentFile>>,
 }
 
@@ -56,10 +56,17 @@ impl Backup {
             Error::unavailable(format!("cannot read {name} in {}: {error}", directory.describe()))
         };
         let bytes_of = |name: &str| directory.open(name).and_then(|file| file.bytes());
-        let bytes = bytes_of(&name).map_err(|error| failed(&name, error))?;
-        let mut content = vec![0; usize_saturating(bytes)];
-        let read = directory.open(&name).and_then(|file| file.read_at(&mut content, 0));
-        read.map_err(|error| failed(&name, error))?;
+        let whole = |name: &str| {
+            let mut content = vec![0; usize_saturating(bytes_of(name)?)];
+            directory.open(name)?.read_at(&mut content, 0)?;
+            Ok(content)
+        };
+        let mut contents = BTreeMap::new();
+        if directory.keys().is_some() {
+            contents
+                .insert(KEYS_NAME.to_string(), whole(KEYS_NAME).map_err(|error| failed(KEYS_NAME, error))?);
+        }
+        contents.insert(name.clone(), whole(&name).map_err(|error| failed(&name, error))?);
         let pinned: BTreeMap<u64, Arc<SegmentFile>> = durable.segments.lock().clone();
         let (mut files, mut pins) = (Vec::new(), Vec::new());
         for (number, is_needed) in segments(&replay) {
@@ -75,8 +82,12 @@ impl Backup {
             files.push(BackupFile { name, bytes });
             pins.push(file.clone());
         }
-        files.push(BackupFile { name, bytes });
-        Ok(Backup { directory, node: durable.node, files, manifest: content, pinned: pins })
+        // The manifest is the last of these.
+        let small = contents
+            .iter()
+            .map(|(name, content)| BackupFile { name: name.clone(), bytes: u64_from(content.len()) });
+        files.extend(small);
+        Ok(Backup { directory, node: durable.node, files, contents, pinned: pins })
     }
 
     /// The number of the data directory.
@@ -98,10 +109,10 @@ impl Backup {
         let file = file.ok_or_else(|| Error::not_found("the backup has no such file"))?;
         let left = file.bytes.saturating_sub(offset);
         let mut data = vec![0; bytes.min(limits::BACKUP_READ_BYTES_MAX).min(usize_saturating(left))];
-        if manifest_number(name).is_some() {
-            let start = usize_saturating(offset).min(self.manifest.len());
+        if let Some(content) = self.contents.get(name) {
+            let start = usize_saturating(offset).min(content.len());
             let end = start + data.len();
-            data.copy_from_slice(self.manifest.get(start..end).unwrap_or_default());
+            data.copy_from_slice(content.get(start..end).unwrap_or_default());
             return Ok(data);
         }
         let read = self.directory.open(name).and_then(|file| file.read_at(&mut data, offset));

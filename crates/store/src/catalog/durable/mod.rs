@@ -12,8 +12,8 @@
 //! Invariants: what a record refers to was durable before it was appended; a file is removed when no record or manifest
 //! that may be read again needs it for a table that is still there.
 
-mod cache;
 mod backup;
+mod cache;
 mod checkpoint;
 mod homes;
 mod keeper;
