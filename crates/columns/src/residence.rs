@@ -204,7 +204,12 @@ impl Residence {
 
     /// Heap bytes beside those that every chunk takes.
     pub fn bytes_held(&self) -> usize {
-        size_of::<Residence>() + size_of::<Chunk>() + 2 * DICTIONARY_BYTES_MAX
+        let has_small = self
+            .outline
+            .distinct
+            .is_some_and(|distinct| size_of::<u128>() * distinct <= DICTIONARY_BYTES_MAX);
+        let dictionary = if has_small { 2 * DICTIONARY_BYTES_MAX } else { 0 };
+        size_of::<Residence>() + size_of::<Chunk>() + dictionary
     }
 }
 
