@@ -18,7 +18,10 @@ pub(super) fn explained(place: &Place, url: &str, error: &object_store::Error) -
     }
     match error {
         Store::NotFound { .. } => {
-            Error::not_found(format!("there is no file {url}")).advise("check the bucket and the path")
+            Error::not_found(format!("there is no file {url}")).advise(match place.kind {
+                Kind::S3 | Kind::Google | Kind::Azure => "check the bucket and the path",
+                Kind::Web => "check the URL",
+            })
         }
         Store::Precondition { .. } => changed(url),
         Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => denied(place, url, &cause),
