@@ -1,6 +1,6 @@
 //! Backups of a node's data directory, in a directory or an object store, and data directories that are made of them.
 //!
-//! A backup is the files of a checkpoint, as they are, and a *list* of them ([`LIST`]), which is written last: without it
+//! A backup is the files of a checkpoint, as they are, and a *list* of them (`backup.json`), which is written last: without it
 //! there is no backup, and while a new one is taken the one before stays whole. Segments never change, so that those that
 //! are there already are not sent again: they are known by the number of the data directory and their own, and their
 //! end, where the checksums of everything in them are, is compared.

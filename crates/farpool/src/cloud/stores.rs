@@ -162,6 +162,7 @@ fn is_set(names: &[&str]) -> bool {
 }
 
 /// Whether this machine may have credentials of its own, because it is one of a cloud.
+#[expect(clippy::disallowed_methods, reason = "only a connection tells whether the service is there")]
 fn has_metadata_service() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| TcpStream::connect_timeout(&METADATA_SERVICE.into(), METADATA_TIME).is_ok())
