@@ -12,8 +12,11 @@ use crate::chunk::{Chunk, RowGroup};
 use crate::outline::Outline;
 use crate::views;
 use crate::zone::ZoneMap;
-use arrow_array::{Array, ArrayRef};
-use arrow_buffer::Buffer;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, make_array};
+use arrow_buffer::{BooleanBuffer, Buffer};
+use arrow_data::transform::MutableArrayData;
+use arrow_schema::DataType;
 use farpool_model::{Error, Result, TenantName};
 use parking_lot::Mutex;
 use std::any::Any;
@@ -257,6 +260,79 @@ impl RowGroup {
             drop(kept);
         }
     }
+}
+
+impl Chunk {
+    /// Returns the same chunk in memory of its own.
+    fn copied(&self) -> Result<Chunk> {
+        self.check_intact()?;
+        let (data_type, rows) = (self.data_type().clone(), self.rows());
+        let copy = &mut |buffer: &Buffer| Buffer::from_slice_ref(buffer);
+        let validity = self.validity_bits().map(|bits| BooleanBuffer::new(copy(bits.inner()), 0, rows));
+        let body = self.body.clone().map_buffers(&data_type, copy);
+        Ok(Chunk::new(data_type, rows, validity, self.zone().clone(), body, self.bytes_plain()))
+    }
+}
+
+impl RowGroup {
+    /// Returns the row group in memory of its own, so that it does not keep values of handles in memory.
+    ///
+    /// # Errors
+    /// As [`Chunk::check_intact`].
+    pub fn copied(&self) -> Result<RowGroup> {
+        let chunks = self.chunks.iter().map(|chunk| chunk.copied().map(Arc::new)).collect::<Result<_>>()?;
+        Ok(RowGroup { rows: self.rows, chunks })
+    }
+
+    /// Returns batches that were computed from this row group with copies of what they share with the row group's memory.
+    ///
+    /// # Errors
+    /// Does not fail for batches that are sound.
+    pub fn detached(&self, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
+        if batches.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut places = Vec::new();
+        for chunk in &self.chunks {
+            let mut note = |buffer: &Buffer| {
+                places.push(buffer.as_ptr_range());
+                buffer.clone()
+            };
+            chunk.validity_bits().into_iter().for_each(|bits| drop(note(bits.inner())));
+            drop(chunk.body.clone().map_buffers(chunk.data_type(), &mut note));
+        }
+        let is_shared = |buffer: &Buffer| places.iter().any(|place| place.contains(&buffer.as_ptr()));
+        let detach = |column: &ArrayRef| {
+            let data = column.to_data();
+            let nulls = data.nulls().is_some_and(|nulls| is_shared(nulls.buffer()));
+            if nulls || data.buffers().iter().any(is_shared) {
+                copied_array(column)
+            } else {
+                Ok(column.clone())
+            }
+        };
+        let detach_all = |batch: &RecordBatch| {
+            let columns = batch.columns().iter().map(detach).collect::<Result<Vec<_>>>()?;
+            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            RecordBatch::try_new_with_options(batch.schema(), columns, &options)
+                .map_err(|error| Error::internal(error.to_string()))
+        };
+        batches.iter().map(detach_all).collect()
+    }
+}
+
+/// The same values in memory of their own.
+fn copied_array(array: &ArrayRef) -> Result<ArrayRef> {
+    let array: ArrayRef = match array.data_type() {
+        // Of the bytes that views point into, only those are copied.
+        DataType::Utf8View => Arc::new(array.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
+        _ => array.clone(),
+    };
+    let data = array.to_data();
+    let mut copy = MutableArrayData::new(vec![&data], false, data.len());
+    copy.try_extend(0, 0, data.len()).map_err(|error| Error::internal(error.to_string()))?;
+    Ok(make_array(copy.freeze()))
 }
 
 /// Has the values of `handles`, one at least, read.

@@ -41,8 +41,8 @@ fn a_backup_of_an_encrypted_directory_is_encrypted_and_needs_its_key() {
     let with = |key: &Path| {
         farpool(&["restore", text(&target), "--data-dir", text(&again), "--master-key-file", text(key)])
     };
-    restore(&target, &again).fails(1, &["is encrypted", "--master-key-file"]);
-    with(&keys[1]).fails(1, &["key"]);
+    restore(&target, &again).fails(3, &["is encrypted", "--master-key-file"]);
+    with(&keys[1]).fails(3, &["key"]);
     with(&keys[0]).ok();
     let restored = Server::start(&["--data-dir", text(&again), "--master-key-file", text(&keys[0])]);
     assert_eq!(restored.csv(ALL), expected);

@@ -12,6 +12,7 @@ mod change;
 mod reading;
 
 pub use change::Changed;
+pub use reading::Keeping;
 
 use crate::bound::BoundProgram;
 use crate::budget::Budget;
@@ -338,14 +339,15 @@ impl Run {
                     continue;
                 }
             };
+            let is_filled = filled.is_some();
             let group = filled.as_ref().unwrap_or(group);
             match verdict {
-                Verdict::All if self.ships(group, &morsel) => return Ok(self.ship(group, &table)),
+                Verdict::All if self.ships(group, &morsel) => return self.ship(group, is_filled, &table),
                 Verdict::Some | Verdict::All if let Some(changing) = self.changing() => {
                     return self.change(changing, morsel, group, &table, &mut pace);
                 }
                 Verdict::Some | Verdict::All => {
-                    let step = self.scan(morsel, group, &table, &mut pace)?;
+                    let step = self.scan(morsel, (group, is_filled), &table, &mut pace)?;
                     // A step for each of many small row groups would cost more than they do.
                     if group.rows > FEW_ROWS || !matches!(step, Step::Worked) {
                         return Ok(step);
@@ -428,7 +430,9 @@ impl Run {
             && self.rows_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
     }
 
-    fn ship(&self, group: &RowGroup, table: &Table) -> Step {
+    /// Results do not keep values of handles in memory, however long they wait for a client: of a row group that is filled
+    /// with such, they are copies.
+    fn ship(&self, group: &RowGroup, is_filled: bool, table: &Table) -> Result<Step> {
         let columns = match &self.form {
             Form::Shipped(columns) => &columns[..],
             Form::Batches | Form::Change(_) => &[],
@@ -444,13 +448,14 @@ impl Run {
         }
         self.complete_groups(1);
         let chunks = columns.iter().map(|column| group.chunks[*column].clone()).collect();
-        Step::Encoded(RowGroup { rows: group.rows, chunks })
+        let shipped = RowGroup { rows: group.rows, chunks };
+        Ok(Step::Encoded(if is_filled { shipped.copied()? } else { shipped }))
     }
 
     fn scan(
         &self,
         mut morsel: Morsel,
-        group: &RowGroup,
+        (group, is_filled): (&RowGroup, bool),
         table: &Table,
         pace: &mut StepPace<'_>,
     ) -> Result<Step> {
@@ -472,6 +477,9 @@ impl Run {
         self.tally.scanned(work.rows_in, work.bytes_read);
         self.tally.bypassed(work.rows_bypassed);
         self.check()?;
+        if is_filled {
+            batches = group.detached(&batches)?;
+        }
         let step = match encoded {
             Some(group) => {
                 self.tally.returned(group.rows);

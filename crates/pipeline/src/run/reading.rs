@@ -13,7 +13,7 @@ use crate::pace::StepPace;
 use farpool_columns::{Chunk, Kept, Reader, RowGroup, Table};
 use farpool_model::{Error, ErrorKind, Result, cast, limits};
 use farpool_operators::Verdict;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// What a run reads ahead.
@@ -23,8 +23,19 @@ pub(super) struct Reading {
     /// Bytes that are being read or have not been used yet.
     ahead: AtomicUsize,
     requests: AtomicU64,
-    /// Whether what was read is kept until it is used.
-    keeps: AtomicBool,
+    /// Whether what was read is kept until it is used: see [`Keeping`].
+    keeping: AtomicU8,
+}
+
+/// Which values are kept in memory from when they were read until they are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Keeping {
+    /// None: nobody takes results at present.
+    Nothing,
+    /// Those that left memory before they were used, once. For streams of which one may wait for another.
+    Missed,
+    /// All.
+    Everything,
 }
 
 /// What was read for a row group.
@@ -62,7 +73,7 @@ impl Reading {
             most: AtomicUsize::new(limits::READ_AHEAD_BYTES),
             ahead: AtomicUsize::new(0),
             requests: AtomicU64::new(0),
-            keeps: AtomicBool::new(true),
+            keeping: AtomicU8::new(Keeping::Everything as u8),
         }
     }
 
@@ -110,9 +121,10 @@ impl Run {
             && (self.groups.is_empty() || self.reading.is_enough())
     }
 
-    /// Tells whether the run goes on soon. If not, what was read for it may leave memory again.
-    pub fn keep_values(&self, goes_on: bool) {
-        if self.reading.keeps.swap(goes_on, Ordering::Relaxed) == goes_on || goes_on {
+    /// Sets which values are kept until they are used. With [`Keeping::Nothing`], none are from now on.
+    pub fn keep_values(&self, keeping: Keeping) {
+        let before = self.reading.keeping.swap(keeping as u8, Ordering::Relaxed);
+        if keeping != Keeping::Nothing || before == Keeping::Nothing as u8 {
             return;
         }
         let let_go: Vec<Option<Kept>> = {
@@ -244,7 +256,8 @@ impl Run {
     fn arrived(&self, number: u64, is_urgent: bool, outcome: Result<Kept>) {
         match outcome {
             Ok(kept) => {
-                let is_kept = is_urgent || self.reading.keeps.load(Ordering::Relaxed);
+                let least = if is_urgent { Keeping::Missed } else { Keeping::Everything };
+                let is_kept = self.reading.keeping.load(Ordering::Relaxed) >= least as u8;
                 let mut held = self.held.lock();
                 let Some(mut morsel) = held.awaited.remove(&number) else { return };
                 let let_go = match &mut morsel.read {

@@ -1,7 +1,7 @@
 //! A [`Run`] as a task of the scheduler: its batches go to a [`Sink`].
 
 use super::task::{End, Progress, Readiness, Task};
-use crate::run::{Run, Step, Waker};
+use crate::run::{Keeping, Run, Step, Waker};
 use arrow_array::RecordBatch;
 use farpool_columns::RowGroup;
 use farpool_model::{Clock, Error, Receipt, Result};
@@ -79,7 +79,7 @@ impl Task for ProgramTask {
         // The run keeps its own error.
         let progress = self.try_step(&run, clock).unwrap_or(Progress::Done);
         // A client that does not read may come back late, and others want the memory.
-        run.keep_values(self.sink.ready());
+        run.keep_values(if self.sink.ready() { Keeping::Everything } else { Keeping::Nothing });
         progress
     }
 

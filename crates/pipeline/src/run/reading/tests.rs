@@ -125,7 +125,8 @@ fn drive(run: &Run, shelf: Option<&Shelf>, random: &mut dyn FnMut() -> usize) ->
                 shelf.answer(random(), random() % 2 == 0);
             }
             if random() % 8 == 0 {
-                run.keep_values(random() % 2 == 0);
+                let all = [Keeping::Nothing, Keeping::Missed, Keeping::Everything];
+                run.keep_values(all[random() % 3]);
             }
         }
         match run.step(&clock).unwrap() {

@@ -11,13 +11,19 @@ use farpool_columns::{Chunk, Kept, Reader, Source, read_into_pool};
 use farpool_memory::{Pool, Reclaim, Tenure};
 use farpool_model::cast::usize_saturating;
 use farpool_model::{Error, ErrorKind, Result, TenantName};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// The part of the pool's memory that values take which were read and have not been used yet.
 const KEPT_PART: usize = 4;
+
+/// How long a read that finds no memory waits before it tries again, and how often: workers are done with what they work
+/// on after some milliseconds.
+const WAIT: Duration = Duration::from_millis(3);
+const WAITS_MAX: u32 = 2_000;
 
 /// What reads the values of handles.
 #[derive(Debug)]
@@ -29,6 +35,8 @@ pub(super) struct Reads {
     /// Requests for each handle whose values are being read, by the handle's address.
     under_way: Mutex<HashMap<usize, Vec<Arc<Request>>>>,
     bytes_kept: Arc<AtomicUsize>,
+    moment: Mutex<()>,
+    passed: Condvar,
 }
 
 /// The source of the handles of one tenant.
@@ -80,6 +88,8 @@ impl Reads {
             cache: Arc::default(),
             under_way: Mutex::default(),
             bytes_kept: Arc::default(),
+            moment: Mutex::default(),
+            passed: Condvar::new(),
         })
     }
 
@@ -110,20 +120,31 @@ impl Reads {
     /// Reads the values of a handle for all who want them.
     fn read(&self, handle: &Arc<Chunk>, tenant: &TenantName) {
         let address = Arc::as_ptr(handle) as usize;
-        {
-            let mut under_way = self.under_way.lock();
-            let is_wanted = |requests: &Vec<Arc<Request>>| requests.iter().any(|request| request.is_wanted());
-            if !under_way.get(&address).is_some_and(is_wanted) {
-                under_way.remove(&address);
-                return;
-            }
+        let of_requests = |requests: &Vec<Arc<Request>>| requests.iter().any(|request| request.is_wanted());
+        let is_wanted = |reads: &Reads| reads.under_way.lock().get(&address).is_some_and(of_requests);
+        if !is_wanted(self) {
+            self.under_way.lock().remove(&address);
+            return;
         }
-        let values = match handle.values() {
-            Some(values) => Ok(values),
-            None => self.load(handle, tenant),
+        let mut waits = 0;
+        let values = loop {
+            match handle.values().map_or_else(|| self.load(handle, tenant), Ok) {
+                // What others work on is free in a moment.
+                Err(error) if error.kind == ErrorKind::OverLimit && waits < WAITS_MAX && is_wanted(self) => {
+                    waits += 1;
+                    self.wait();
+                }
+                outcome => break outcome,
+            }
         };
         let requests = self.under_way.lock().remove(&address).unwrap_or_default();
         requests.into_iter().for_each(|request| request.told(&values));
+    }
+
+    /// Waits for a moment in which memory may be freed.
+    fn wait(&self) {
+        let mut nothing = self.moment.lock();
+        self.passed.wait_for(&mut nothing, WAIT);
     }
 
     fn load(&self, handle: &Arc<Chunk>, tenant: &TenantName) -> Result<Arc<Chunk>> {
