@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Something that stands in a table, in the name of a table, of a column and in a view.
-const SECRETS: [&str; 4] = ["a city that nobody knows", "expeditions", "where_to", "select 'a secret view'"];
+const SECRETS: [&str; 4] = ["a city that nobody knows", "expeditions", "where_to", "a secret view"];
 
 struct Folder {
     folder: tempfile::TempDir,
@@ -53,12 +53,18 @@ fn fill(server: &Server, folder: &Path) {
     server.load("trips", &trips_parquet(folder, "t.parquet", 200_000));
     server.csv(&format!("create table {table} ({column} text)"));
     server.csv(&format!("insert into {table} values ('{city}'), (null)"));
-    server.csv(&format!("create view some_view as {view} as x"));
+    server.csv(&format!("create view some_view as select '{view}' as x"));
 }
 
-fn ask(server: &Server) -> [String; 3] {
-    let all = "select count(*), sum(id), min(note) from trips where city <> 'Rome'";
-    [all, "select * from expeditions order by 1", "select x from some_view"].map(|sql| server.csv(sql))
+/// Queries of the tables and the view; the first one is of the column that a test damages.
+const QUERIES: [&str; 3] = [
+    "select count(*), sum(id), min(note) from trips where city <> 'Rome'",
+    "select * from expeditions order by 1",
+    "select x from some_view",
+];
+
+fn ask(server: &Server, queries: &[&str]) -> Vec<String> {
+    queries.iter().map(|sql| server.csv(sql)).collect()
 }
 
 #[test]
@@ -69,7 +75,7 @@ fn an_encrypted_directory_shows_nothing_and_loses_nothing() {
     let server = folder.serve(&key);
     until("the start", || server.said().contains("encrypted (standard)"));
     fill(&server, folder.folder.path());
-    let before = ask(&server);
+    let before = ask(&server, &QUERIES);
     assert!(before[1].contains(SECRETS[0]), "{}", before[1]);
     let secrets: Vec<&[u8]> =
         SECRETS.iter().map(|text| text.as_bytes()).chain([&bytes[..16], &bytes[16..], b"Oslo"]).collect();
@@ -77,7 +83,7 @@ fn an_encrypted_directory_shows_nothing_and_loses_nothing() {
     server.stop("KILL");
     for signal in ["TERM", "KILL"] {
         let server = folder.serve(&key);
-        assert_eq!(ask(&server), before);
+        assert_eq!(ask(&server, &QUERIES), before);
         let (_, said) = server.stop(signal);
         assert!(!said.contains("error") && !said.contains("warning"), "{said}");
         assert!(folder.found(&secrets).is_empty(), "{:?}", folder.found(&secrets));
@@ -92,7 +98,7 @@ fn an_encrypted_directory_shows_nothing_and_loses_nothing() {
     let plain = Folder::new();
     let server = Server::start(&["--data-dir", text(&plain.data)]);
     fill(&server, plain.folder.path());
-    assert_eq!(ask(&server), before);
+    assert_eq!(ask(&server, &QUERIES), before);
     assert_eq!(plain.found(&secrets[..4]), [0, 1, 2, 3]);
 }
 
@@ -102,6 +108,7 @@ fn what_is_changed_on_disk_is_an_error_that_names_the_place() {
     let key = folder.key("k", &[9; 32]);
     let server = folder.serve(&key);
     fill(&server, folder.folder.path());
+    let before = ask(&server, &QUERIES[1..]);
     server.stop("TERM");
     let segment = folder.data.join("segment-000000000001");
     let whole = std::fs::read(&segment).unwrap();
@@ -114,7 +121,7 @@ fn what_is_changed_on_disk_is_an_error_that_names_the_place() {
     let server = folder.serve(&key);
     let lost = ["rows 1 to 65536 of column \"id\"", "segment-000000000001", "at byte 4096"];
     server.run(&["sql", "-c", "select sum(id) from trips"]).fails(1, &lost);
-    assert_eq!(ask(&server)[1..], [format!("where_to\n{}\n\"\"\n", SECRETS[0]), "x\na secret view\n".into()]);
+    assert_eq!(ask(&server, &QUERIES[1..]), before);
     drop(server);
     // A file of another directory with the same master key.
     let other = Folder::new();
