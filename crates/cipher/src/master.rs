@@ -346,7 +346,7 @@ mod tests {
     fn what_is_no_key_is_told() {
         let folder = tempfile::tempdir().unwrap();
         let missing = KeySource::File(folder.path().join("none"));
-        let wrong = DIGITS.replace('f', "g").replace('F', "g");
+        let wrong = DIGITS.replace(['f', 'F'], "g");
         let cases = [
             (missing, ErrorKind::NotFound, "none"),
             (KeySource::File(folder.path().to_path_buf()), ErrorKind::Invalid, "is not a file"),
