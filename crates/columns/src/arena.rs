@@ -60,6 +60,7 @@ impl Arena {
         let mut placed: Vec<(usize, Arc<Chunk>)> =
             places.into_iter().zip(self.place_together(small, Tenure::Staying)?).collect();
         for (place, chunk) in large {
+            let chunk = if tenure == Tenure::Passing { chunk.passing() } else { chunk };
             placed.extend(self.place_together(vec![chunk], tenure)?.into_iter().map(|chunk| (place, chunk)));
         }
         placed.sort_unstable_by_key(|(place, _)| *place);

@@ -3,7 +3,7 @@
 use crate::body::{Body, EncodingKind};
 use crate::floats::Floats;
 use crate::integers::Integers;
-use crate::residence::{Residence, not_in_memory};
+use crate::residence::{Residence, copied_array, not_in_memory};
 use crate::room::Room;
 use crate::zone::ZoneMap;
 use arrow_array::ArrayRef;
@@ -37,6 +37,8 @@ pub struct Chunk {
     damage: Option<Box<Error>>,
     /// Of a handle, whose values are in another chunk.
     residence: Option<Box<Residence>>,
+    /// Whether the chunk is in memory that is wanted back: arrays that leave it are then copies.
+    is_passing: bool,
 }
 
 impl Chunk {
@@ -50,8 +52,39 @@ impl Chunk {
     ) -> Chunk {
         let validity_bytes = validity.as_ref().map_or(0, |bits| bits.inner().len());
         let bytes_encoded = body.bytes(&data_type) + validity_bytes;
-        let (home, damage, residence) = (OnceLock::new(), None, None);
-        Chunk { data_type, rows, validity, zone, body, bytes_encoded, bytes_plain, home, damage, residence }
+        let (home, damage, residence, is_passing) = (OnceLock::new(), None, None, false);
+        Chunk {
+            data_type,
+            rows,
+            validity,
+            zone,
+            body,
+            bytes_encoded,
+            bytes_plain,
+            home,
+            damage,
+            residence,
+            is_passing,
+        }
+    }
+
+    /// Returns the chunk, which is in memory that is wanted back.
+    #[must_use]
+    pub fn passing(self) -> Chunk {
+        Chunk { is_passing: true, ..self }
+    }
+
+    pub(crate) fn is_passing(&self) -> bool {
+        self.is_passing
+    }
+
+    /// Returns an array of values that were decoded in memory of its own, where it may share that of the chunk and must not.
+    fn own(&self, array: ArrayRef) -> Result<ArrayRef> {
+        let may_share = match self.body.kind() {
+            EncodingKind::Plain | EncodingKind::Dictionary | EncodingKind::PlainBytes => true,
+            EncodingKind::Constant | EncodingKind::BitPacked | EncodingKind::Fsst => self.validity.is_some(),
+        };
+        if self.is_passing && may_share { copied_array(&array) } else { Ok(array) }
     }
 
     pub(crate) fn with_residence(self, residence: Residence) -> Chunk {
@@ -132,7 +165,7 @@ impl Chunk {
     /// `Invalid` when the chunk does not have these rows.
     pub fn decode(&self, rows: Range<usize>) -> Result<ArrayRef> {
         self.check_rows(&rows)?;
-        crate::decode::decode(self, rows)
+        self.own(crate::decode::decode(self, rows)?)
     }
 
     fn check_rows(&self, rows: &Range<usize>) -> Result<()> {
@@ -149,7 +182,7 @@ impl Chunk {
     /// As [`Chunk::decode`].
     pub fn decode_in(&self, rows: Range<usize>, room: &mut Room) -> Result<ArrayRef> {
         self.check_rows(&rows)?;
-        crate::decode::decode_in(self, rows, room)
+        self.own(crate::decode::decode_in(self, rows, room)?)
     }
 
     /// Returns the values of the given rows, in their order; ascending rows are cheapest. The cost is
@@ -162,7 +195,7 @@ impl Chunk {
         if let Some(row) = rows.iter().find(|row| **row as usize >= self.rows) {
             return Err(Error::invalid(format!("row {row} of a chunk of {}", self.rows)));
         }
-        crate::gather::gather(self, rows)
+        self.own(crate::gather::gather(self, rows)?)
     }
 
     /// Returns the rows whose bits are set as a chunk of the same encoding on the heap; bit 0 is row 0. The

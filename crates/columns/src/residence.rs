@@ -13,7 +13,7 @@ use crate::outline::Outline;
 use crate::views;
 use crate::zone::ZoneMap;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, make_array};
+use arrow_array::{Array, ArrayRef, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer};
 use arrow_data::transform::MutableArrayData;
 use arrow_schema::DataType;
@@ -192,7 +192,16 @@ impl Chunk {
     /// The values of the dictionary; `None` for a chunk without one, and where they are not in memory.
     pub fn dictionary_values(self: &Arc<Self>) -> Option<ArrayRef> {
         let kept = self.residence().and_then(|residence| residence.dictionary.get());
-        kept.cloned().or_else(|| Some(self.values()?.dictionary()?.values().clone()))
+        kept.cloned().or_else(|| {
+            let values = self.values()?;
+            let dictionary = values.dictionary()?;
+            // A plan may be kept for long.
+            if values.is_passing() {
+                copied_array(dictionary.values()).ok()
+            } else {
+                Some(dictionary.values().clone())
+            }
+        })
     }
 }
 
@@ -275,7 +284,7 @@ impl Chunk {
 }
 
 impl RowGroup {
-    /// Returns the row group in memory of its own, so that it does not keep values of handles in memory.
+    /// Returns the row group in memory of its own, so that it keeps no values of handles in memory.
     ///
     /// # Errors
     /// As [`Chunk::check_intact`].
@@ -283,46 +292,10 @@ impl RowGroup {
         let chunks = self.chunks.iter().map(|chunk| chunk.copied().map(Arc::new)).collect::<Result<_>>()?;
         Ok(RowGroup { rows: self.rows, chunks })
     }
-
-    /// Returns batches that were computed from this row group with copies of what they share with the row group's memory.
-    ///
-    /// # Errors
-    /// Does not fail for batches that are sound.
-    pub fn detached(&self, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
-        if batches.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut places = Vec::new();
-        for chunk in &self.chunks {
-            let mut note = |buffer: &Buffer| {
-                places.push(buffer.as_ptr_range());
-                buffer.clone()
-            };
-            chunk.validity_bits().into_iter().for_each(|bits| drop(note(bits.inner())));
-            drop(chunk.body.clone().map_buffers(chunk.data_type(), &mut note));
-        }
-        let is_shared = |buffer: &Buffer| places.iter().any(|place| place.contains(&buffer.as_ptr()));
-        let detach = |column: &ArrayRef| {
-            let data = column.to_data();
-            let nulls = data.nulls().is_some_and(|nulls| is_shared(nulls.buffer()));
-            if nulls || data.buffers().iter().any(is_shared) {
-                copied_array(column)
-            } else {
-                Ok(column.clone())
-            }
-        };
-        let detach_all = |batch: &RecordBatch| {
-            let columns = batch.columns().iter().map(detach).collect::<Result<Vec<_>>>()?;
-            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-            RecordBatch::try_new_with_options(batch.schema(), columns, &options)
-                .map_err(|error| Error::internal(error.to_string()))
-        };
-        batches.iter().map(detach_all).collect()
-    }
 }
 
 /// The same values in memory of their own.
-fn copied_array(array: &ArrayRef) -> Result<ArrayRef> {
+pub(crate) fn copied_array(array: &ArrayRef) -> Result<ArrayRef> {
     let array: ArrayRef = match array.data_type() {
         // Of the bytes that views point into, only those are copied.
         DataType::Utf8View => Arc::new(array.as_string_view().gc()),

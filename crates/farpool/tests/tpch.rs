@@ -30,7 +30,7 @@ async fn several_row_groups_give_duckdbs_answers_at_scale_0_1() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_larger_than_memory_give_duckdbs_answers_at_scale_0_1() {
     let folder = tempfile::tempdir().expect("a folder");
-    let pools = filled(Pools::start_durable(8 << 20, folder.path()).await, 0.1).await;
+    let pools = filled(Pools::start_durable(16 << 20, folder.path()).await, 0.1).await;
     check(&pools, "0.1", Way::Embedded, true).await;
     check(&pools, "0.1", Way::Remote, true).await;
 }

@@ -347,7 +347,7 @@ impl Run {
                     return self.change(changing, morsel, group, &table, &mut pace);
                 }
                 Verdict::Some | Verdict::All => {
-                    let step = self.scan(morsel, (group, is_filled), &table, &mut pace)?;
+                    let step = self.scan(morsel, group, &table, &mut pace)?;
                     // A step for each of many small row groups would cost more than they do.
                     if group.rows > FEW_ROWS || !matches!(step, Step::Worked) {
                         return Ok(step);
@@ -455,7 +455,7 @@ impl Run {
     fn scan(
         &self,
         mut morsel: Morsel,
-        (group, is_filled): (&RowGroup, bool),
+        group: &RowGroup,
         table: &Table,
         pace: &mut StepPace<'_>,
     ) -> Result<Step> {
@@ -477,9 +477,6 @@ impl Run {
         self.tally.scanned(work.rows_in, work.bytes_read);
         self.tally.bypassed(work.rows_bypassed);
         self.check()?;
-        if is_filled {
-            batches = group.detached(&batches)?;
-        }
         let step = match encoded {
             Some(group) => {
                 self.tally.returned(group.rows);

@@ -23,7 +23,7 @@ const KEPT_PART: usize = 4;
 /// How long a read that finds no memory waits before it tries again, and how often: workers are done with what they work
 /// on after some milliseconds.
 const WAIT: Duration = Duration::from_millis(3);
-const WAITS_MAX: u32 = 2_000;
+const WAITS: u32 = 2_000;
 
 /// What reads the values of handles.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ impl Reads {
         let values = loop {
             match handle.values().map_or_else(|| self.load(handle, tenant), Ok) {
                 // What others work on is free in a moment.
-                Err(error) if error.kind == ErrorKind::OverLimit && waits < WAITS_MAX && is_wanted(self) => {
+                Err(error) if error.kind == ErrorKind::OverLimit && waits < WAITS && is_wanted(self) => {
                     waits += 1;
                     self.wait();
                 }
@@ -156,7 +156,7 @@ impl Reads {
             let bytes = usize_saturating(part.bytes);
             let fill = |memory: &mut [u8]| file.segment.read(part, memory);
             let (data, ()) = read_into_pool(&self.pool, tenant, bytes, Tenure::Passing, fill)?;
-            let chunk = Chunk::from_image(&part.head, &data)?;
+            let chunk = Chunk::from_image(&part.head, &data)?.passing();
             match chunk.data_type() == handle.data_type() && chunk.rows() == handle.rows() {
                 true => Ok(chunk),
                 false => Err(Error::corrupt("a chunk of another column")),
