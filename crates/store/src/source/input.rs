@@ -9,7 +9,7 @@ use parquet::errors::Result as ParquetResult;
 use parquet::file::reader::{ChunkReader, Length};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Where a file is: its name, and how to read it if it is not one of this machine.
@@ -39,12 +39,6 @@ impl Place {
 
     pub(super) fn cause(&self, error: Error) -> Error {
         self.remote.as_ref().and_then(|remote| remote.failure()).unwrap_or(error)
-    }
-}
-
-impl AsRef<Path> for Place {
-    fn as_ref(&self) -> &Path {
-        &self.path
     }
 }
 
