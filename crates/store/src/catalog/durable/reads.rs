@@ -1,8 +1,9 @@
 //! Reads values of handles from segments, elsewhere than on the threads that want them.
 //!
 //! Values that two want at once are read once. Those that were read for somebody are kept for it until it has used them, up
-//! to a part of the pool's memory for all; beyond, they may leave again before they are used, and are then read again. So
-//! nobody waits for another to use what it has asked for.
+//! to a part of the pool's memory for all; beyond, they may leave again before they are used, and are then read again. One of
+//! those to which that happened keeps them beyond that part, so that there is progress in the smallest pool, and nobody
+//! waits for another to use what it has asked for.
 
 use super::cache::Cache;
 use super::homes::Home;
@@ -13,7 +14,7 @@ use farpool_model::cast::usize_saturating;
 use farpool_model::{Error, ErrorKind, Result, TenantName};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -35,6 +36,7 @@ pub(super) struct Reads {
     /// Requests for each handle whose values are being read, by the handle's address.
     under_way: Mutex<HashMap<usize, Vec<Arc<Request>>>>,
     bytes_kept: Arc<AtomicUsize>,
+    has_turn: Arc<AtomicBool>,
     moment: Mutex<()>,
     passed: Condvar,
 }
@@ -57,6 +59,7 @@ struct State {
     error: Option<Error>,
     reader: Option<Box<dyn Reader>>,
     part: Option<KeptPart>,
+    turn: Option<Turn>,
     /// Whether values are kept until all are there and used.
     keeps: bool,
 }
@@ -70,6 +73,16 @@ struct KeptPart {
 impl Drop for KeptPart {
     fn drop(&mut self) {
         self.of.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// The permission to keep values beyond that part, which one request has at a time: two of them would each wait for memory
+/// that the other keeps.
+struct Turn(Arc<AtomicBool>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -88,6 +101,7 @@ impl Reads {
             cache: Arc::default(),
             under_way: Mutex::default(),
             bytes_kept: Arc::default(),
+            has_turn: Arc::default(),
             moment: Mutex::default(),
             passed: Condvar::new(),
         })
@@ -115,6 +129,12 @@ impl Reads {
         let more = |kept: usize| kept.checked_add(bytes).filter(|kept| *kept <= most);
         self.bytes_kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         Some(KeptPart { bytes, of: self.bytes_kept.clone() })
+    }
+
+    /// The turn to keep values beyond that part, unless another request has it.
+    fn turn(&self) -> Option<Turn> {
+        let is_taken = self.has_turn.swap(true, Ordering::Acquire);
+        (!is_taken).then(|| Turn(self.has_turn.clone()))
     }
 
     /// Reads the values of a handle for all who want them.
@@ -183,8 +203,9 @@ impl Source for OfTenant {
         let bytes = handles.iter().map(|handle| handle.bytes_encoded()).sum();
         let part = self.reads.part(bytes);
         let (values, left) = (Vec::with_capacity(handles.len()), AtomicUsize::new(handles.len()));
-        let keeps = part.is_some() || reader.is_urgent();
-        let state = State { values, error: None, reader: Some(reader), part, keeps };
+        let turn = if part.is_none() && reader.is_urgent() { self.reads.turn() } else { None };
+        let keeps = part.is_some() || turn.is_some();
+        let state = State { values, error: None, reader: Some(reader), part, turn, keeps };
         let request = Arc::new(Request { left, state: Mutex::new(state) });
         for handle in handles {
             let mut under_way = self.reads.under_way.lock();
@@ -223,8 +244,8 @@ impl Request {
         if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        let (values, part) = (std::mem::take(&mut state.values), state.part.take());
-        let kept: Kept = Arc::new((values, part));
+        let (values, part, turn) = (std::mem::take(&mut state.values), state.part.take(), state.turn.take());
+        let kept: Kept = Arc::new((values, part, turn));
         let outcome = state.error.take().map_or(Ok(kept), Err);
         let reader = state.reader.take();
         drop(state);
