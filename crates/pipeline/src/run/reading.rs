@@ -54,7 +54,7 @@ pub(super) struct Read {
 pub(super) enum Filled {
     /// All values that are needed are in memory: in this row group, if the table's has handles.
     Here(Option<RowGroup>),
-    /// These are not.
+    /// Some of these are not; all of them are wanted at once.
     Absent(Vec<Arc<Chunk>>),
     /// None are needed: no row passes.
     Unneeded,
@@ -154,9 +154,9 @@ impl Run {
         }
         let filled = match group.with_values(self.columns.iter().copied()) {
             Ok(filled) => filled,
-            Err(absent) => match self.filter_first(group, verdict, morsel, table, pace)? {
+            Err(_) => match self.filter_first(group, verdict, morsel, table, pace)? {
                 Some(before) => return Ok(before),
-                None => return Ok(Filled::Absent(absent)),
+                None => return Ok(Filled::Absent(handles(group, &self.columns))),
             },
         };
         if let Some(filled) = &filled {
@@ -191,7 +191,7 @@ impl Run {
         }
         let filled = match group.with_values(of_filter.iter().copied()) {
             Ok(filled) => filled,
-            Err(absent) => return Ok(Some(Filled::Absent(absent))),
+            Err(_) => return Ok(Some(Filled::Absent(handles(group, of_filter)))),
         };
         let judged = filled.as_ref().unwrap_or(group);
         self.check_intact(judged, morsel.place, table, of_filter)?;
@@ -231,7 +231,8 @@ impl Run {
 
     /// Sets a row group aside until the values of `handles` are in memory.
     pub(super) fn fetch(&self, mut morsel: Morsel, handles: Vec<Arc<Chunk>>) {
-        let bytes: usize = handles.iter().map(|handle| handle.bytes_encoded()).sum();
+        let absent = handles.iter().filter(|handle| handle.is_absent());
+        let bytes: usize = absent.map(|handle| handle.bytes_encoded()).sum();
         let number = self.reading.requests.fetch_add(1, Ordering::Relaxed);
         let read = morsel.read.get_or_insert_default();
         if read.kept.take().is_none() && read.is_missed {
@@ -279,6 +280,12 @@ impl Run {
             waker();
         }
     }
+}
+
+/// The handles of columns.
+fn handles(group: &RowGroup, columns: &[usize]) -> Vec<Arc<Chunk>> {
+    let chunks = columns.iter().map(|column| &group.chunks[*column]);
+    chunks.filter(|chunk| chunk.is_handle()).cloned().collect()
 }
 
 /// A row group that waits for its values.

@@ -61,8 +61,10 @@ impl Shelf {
         let mut kept = Vec::new();
         for handle in &handles {
             let values = self.values.lock()[&(Arc::as_ptr(handle) as usize)].clone();
-            self.fetched.fetch_add(values.bytes_encoded(), Ordering::Relaxed);
-            handle.put_values(values.clone());
+            if handle.is_absent() {
+                self.fetched.fetch_add(values.bytes_encoded(), Ordering::Relaxed);
+                handle.put_values(values.clone());
+            }
             kept.push(values);
         }
         kept.retain(|_| keeps);
