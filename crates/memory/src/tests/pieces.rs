@@ -21,7 +21,7 @@ enum Step {
 }
 
 fn tenure(kind: usize) -> Tenure {
-    if kind % 2 == 0 { Tenure::Staying } else { Tenure::Passing }
+    if kind.is_multiple_of(2) { Tenure::Staying } else { Tenure::Passing }
 }
 
 fn step() -> impl Strategy<Value = Step> {

@@ -120,13 +120,13 @@ fn drive(run: &Run, shelf: Option<&Shelf>, random: &mut dyn FnMut() -> usize) ->
     let mut batches = Vec::new();
     for _ in 0..1_000_000 {
         if let Some(shelf) = shelf {
-            if random() % 4 == 0 {
+            if random().is_multiple_of(4) {
                 shelf.evict(random());
             }
-            if random() % 3 == 0 {
-                shelf.answer(random(), random() % 2 == 0);
+            if random().is_multiple_of(3) {
+                shelf.answer(random(), random().is_multiple_of(2));
             }
-            if random() % 8 == 0 {
+            if random().is_multiple_of(8) {
                 let all = [Keeping::Nothing, Keeping::Missed, Keeping::Everything];
                 run.keep_values(all[random() % 3]);
             }
