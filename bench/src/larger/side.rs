@@ -90,7 +90,7 @@ impl Side {
         let batches = query.collect().await?;
         let ms = milliseconds(start);
         let file = File::create(text("answer")).context("no file for the answer")?;
-        let mut writer = FileWriter::try_new(file, &query.schema())?;
+        let mut writer = FileWriter::try_new(file, query.schema())?;
         batches.iter().try_for_each(|batch| writer.write(batch))?;
         writer.finish()?;
         let rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();

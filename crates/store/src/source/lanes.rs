@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn pages_come_whole_from_wherever_they_lie() {
         let all = bytes(50 << 20);
-        let ranges = vec![100..5_000, 5_000..9_000, (1 << 20)..(40 << 20), (41 << 20)..(49 << 20)];
+        let ranges = [100..5_000, 5_000..9_000, (1 << 20)..(40 << 20), (41 << 20)..(49 << 20)];
         for few in [1, 2, 4] {
             let file = Counted::new(all.clone());
             let of = Remoted::new(file.clone(), Arc::default());
