@@ -7,11 +7,11 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use futures::StreamExt;
 use std::sync::Arc;
 
-/// Rows of the tables here: some fourteen row groups, of twice the pool's memory.
-const ROWS: i64 = 900_000;
+/// Rows of the tables here: some twenty row groups, of more than the pool's memory.
+const ROWS: i64 = 1_500_000;
 
 /// Memory of the pools.
-const POOL_BYTES: usize = 16 << 20;
+const POOL_BYTES: usize = 32 << 20;
 
 /// Clients that begin to read a result and go no further.
 const STALLED: usize = 64;
@@ -74,7 +74,7 @@ async fn answers_are_those_of_a_pool_with_enough_memory() {
             }
         }
     }
-    assert!(from_disk > 10 * encoded, "{from_disk} bytes were read again");
+    assert!(from_disk > 3 * encoded, "{from_disk} bytes were read again");
 }
 
 fn pretty(batches: &[RecordBatch]) -> String {

@@ -240,8 +240,11 @@ impl State {
             }
             (_, Some(upload), Some(part)) => {
                 let tag = tag(&request.body);
-                let mut uploads = self.uploads.lock().unwrap();
-                uploads.entry(upload).or_default().insert(part, request.body.clone());
+                // A part may come behind the end of its upload.
+                match self.uploads.lock().unwrap().get_mut(&upload) {
+                    Some(parts) => drop(parts.insert(part, request.body.clone())),
+                    None => return Response::error(404, "NoSuchUpload", "no"),
+                }
                 Response::empty(200).with_tag(&tag)
             }
             _ => {
