@@ -229,7 +229,9 @@ impl TableBuilder {
         }
         // Several threads encode: row groups that wait for the one before them are in the pool already.
         let bytes = arena.bytes_placed().max(self.bytes_added());
-        let free = arena.pool().bytes_free(arena.tenant());
+        // Of a page that one thread has just taken for a chunk, the rest is there for others.
+        let (pool, tenant) = (arena.pool(), arena.tenant());
+        let free = pool.bytes_free(tenant) + pool.bytes_free_for_pieces(tenant);
         if projected.saturating_sub(bytes) <= free {
             return Ok(());
         }

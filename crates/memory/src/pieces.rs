@@ -52,6 +52,11 @@ impl FreePieces {
         pages
     }
 
+    /// Bytes of all ranges.
+    pub fn bytes(&self) -> usize {
+        self.by_length.iter().map(|(length, _)| length).sum()
+    }
+
     fn insert(&mut self, range: Range<usize>) {
         if !range.is_empty() {
             self.by_length.insert((range.len(), range.start));

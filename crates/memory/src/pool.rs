@@ -278,6 +278,13 @@ impl Pool {
         (left.map_or(free, |left| left.min(free)) * PAGE_BYTES) as u64
     }
 
+    /// Bytes of the tenant's pages that are free for pieces which stay.
+    pub fn bytes_free_for_pieces(&self, tenant: &TenantName) -> u64 {
+        let mut table = self.table.lock();
+        let index = table.find_tenant(tenant);
+        index.map_or(0, |index| table.free_pieces(index, Tenure::Staying).bytes() as u64)
+    }
+
     /// Current usage of the pool.
     pub fn usage(&self) -> PoolUsage {
         let table = self.table.lock();
