@@ -4,12 +4,11 @@
 //! The tables of a tenant share pages: a row group of a narrow table fills a small part of a page, and that
 //! of a small append next to nothing. An allocation is freed when its last chunk is dropped.
 
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, is_large};
 use arrow_buffer::Buffer;
 use bytes::Bytes;
 use farpool_memory::{Pool, Tenure};
 use farpool_model::cast::u64_from;
-use farpool_model::limits::{LARGE_GROUP_BYTES, LARGE_GROUP_ROWS};
 use farpool_model::{Result, TenantName};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,15 +51,16 @@ impl Arena {
     /// # Errors
     /// `OverLimit` when the pool or the tenant's quota has not enough memory left.
     pub fn place(&self, chunks: Vec<Chunk>) -> Result<Vec<Arc<Chunk>>> {
-        let tenure =
-            if self.pool.reclaims() && are_large(&chunks) { Tenure::Passing } else { Tenure::Staying };
+        let rows = chunks.first().map_or(0, Chunk::rows);
+        let may_leave = self.pool.reclaims() && is_large(rows, chunks.iter().map(Chunk::bytes_plain).sum());
+        let tenure = if may_leave { Tenure::Passing } else { Tenure::Staying };
         let (large, small): (Vec<_>, Vec<_>) =
             chunks.into_iter().enumerate().partition(|(_, chunk)| chunk.bytes_encoded() >= OWN_BYTES_MIN);
         let (places, small): (Vec<usize>, Vec<Chunk>) = small.into_iter().unzip();
         let mut placed: Vec<(usize, Arc<Chunk>)> =
             places.into_iter().zip(self.place_together(small, Tenure::Staying)?).collect();
         for (place, chunk) in large {
-            let chunk = if tenure == Tenure::Passing { chunk.passing() } else { chunk };
+            let chunk = if may_leave { chunk.passing() } else { chunk };
             placed.extend(self.place_together(vec![chunk], tenure)?.into_iter().map(|chunk| (place, chunk)));
         }
         placed.sort_unstable_by_key(|(place, _)| *place);
@@ -133,12 +133,6 @@ impl Arena {
         let slice = |(piece, end): (&Vec<u8>, usize)| Bytes::from_owner(lease.slice(end - piece.len()..end));
         Ok(pieces.iter().zip(ends).map(slice).collect())
     }
-}
-
-/// Whether the chunks are those of a row group that is not merged any more, so that they may leave memory.
-fn are_large(chunks: &[Chunk]) -> bool {
-    let bytes: usize = chunks.iter().map(Chunk::bytes_plain).sum();
-    bytes >= LARGE_GROUP_BYTES || chunks.first().is_some_and(|chunk| chunk.rows() >= LARGE_GROUP_ROWS)
 }
 
 /// Computes the offsets of buffers that lie one behind another.

@@ -9,6 +9,7 @@ use crate::zone::ZoneMap;
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_schema::DataType;
+use farpool_model::limits::{LARGE_GROUP_BYTES, LARGE_GROUP_ROWS};
 use farpool_model::{Error, Result, schema};
 use std::any::Any;
 use std::ops::Range;
@@ -78,11 +79,11 @@ impl Chunk {
         self.is_passing
     }
 
-    /// Returns an array of values that were decoded in memory of its own, where it may share that of the chunk and must not.
+    /// Returns an array of decoded values in memory of its own, where it may share that of the chunk and must not.
     fn own(&self, array: ArrayRef) -> Result<ArrayRef> {
         let may_share = match self.body.kind() {
             EncodingKind::Plain | EncodingKind::Dictionary | EncodingKind::PlainBytes => true,
-            EncodingKind::Constant | EncodingKind::BitPacked | EncodingKind::Fsst => self.validity.is_some(),
+            EncodingKind::Constant | EncodingKind::BitPacked | EncodingKind::Fsst => false,
         };
         if self.is_passing && may_share { copied_array(&array) } else { Ok(array) }
     }
@@ -269,7 +270,10 @@ impl Chunk {
 
     /// Returns the null buffer of `rows` for an Arrow array; `None` if no row is NULL.
     pub(crate) fn nulls(&self, rows: Range<usize>) -> Option<NullBuffer> {
-        let bits = self.validity.as_ref()?.slice(rows.start, rows.len());
+        let mut bits = self.validity.as_ref()?.slice(rows.start, rows.len());
+        if self.is_passing {
+            bits = BooleanBuffer::new(Buffer::from_slice_ref(bits.sliced().as_slice()), 0, rows.len());
+        }
         Some(NullBuffer::new(bits)).filter(|nulls| nulls.null_count() > 0)
     }
 
@@ -303,6 +307,12 @@ impl<'a> Dictionary<'a> {
     pub fn codes(&self) -> Integers<'a> {
         self.codes
     }
+}
+
+/// Whether a row group of so many rows and bytes of plain values is large: it is not merged with others any more, and its
+/// values may leave memory.
+pub fn is_large(rows: usize, bytes_plain: usize) -> bool {
+    rows >= LARGE_GROUP_ROWS || bytes_plain >= LARGE_GROUP_BYTES
 }
 
 /// All columns of a range of consecutive rows of a table.

@@ -56,7 +56,7 @@ pub use automaton::{Automaton, Texts};
 pub use body::EncodingKind;
 pub use builder::{TableBuilder, to_canonical};
 pub use bytes::{Image, read_into_pool};
-pub use chunk::{Chunk, Dictionary, Home, RowGroup};
+pub use chunk::{Chunk, Dictionary, Home, RowGroup, is_large};
 pub use farpool_memory::working;
 pub use floats::Floats;
 pub use integers::{IntegerSet, Integers};

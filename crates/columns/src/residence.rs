@@ -7,7 +7,6 @@
 
 use crate::arena::OWN_BYTES_MIN;
 use crate::body::{Body, EncodingKind};
-
 use crate::chunk::{Chunk, RowGroup};
 use crate::outline::Outline;
 use crate::views;

@@ -28,9 +28,9 @@ When it is ready it prints one line on standard output:
   listening on farpool://127.0.0.1:9797, memory 4.0 GiB and 2.0 GiB for work, huge pages: transparent
 Ctrl-C or SIGTERM ends it, after at most a few seconds for what is under way; a second one ends it at
 once. What it holds lives in memory only, and must fit it, or with --data-dir on disk too: whatever was
-acknowledged is there again after a crash or a loss of power, and tables may be larger than the memory. With a master key,
-everything in the directory is encrypted, from the first start with that directory on; without the key, nothing
-can be read.
+acknowledged is there again after a crash or a loss of power, and tables may be larger than the memory. With a
+master key, everything in the directory is encrypted, from the first start with that directory on; without the
+key, nothing can be read.
 The file of --access says who may connect and what tenants may take; all lines but [tenant.NAME] and the
 tokens' tenant, role and sha256 may be left out:
   [tenant.sales]

@@ -6,13 +6,17 @@
 //! has left goes to the main queue at once. A scan of a large table therefore passes through the small queue, and what many
 //! queries use stays.
 //!
+//! Each tenant has queues of its own, and the one that has most in memory gives way, so that a scan of one does not push out
+//! what others use.
+//!
 //! Invariant: only values whose home is in a segment are here.
 
 use farpool_columns::Chunk;
 use farpool_memory::Reclaim;
 use farpool_model::{TenantName, limits};
 use parking_lot::Mutex;
-use std::collections::{HashSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 
 /// The part of all bytes that the small queue has.
@@ -27,9 +31,12 @@ const REMEMBERED: usize = 1;
 /// Bytes that are freed at once: a page of the pool, so that not every allocation has to look.
 const FREED_BYTES: usize = limits::PAGE_BYTES;
 
-/// Handles with values in memory, in the order in which these may leave.
+/// Entries from which it is looked, whenever they have doubled, for those whose handles are gone.
+const ENTRIES_UNSEEN: usize = 1 << 10;
+
+/// Handles with values in memory, in the order in which these may leave, by their tenant.
 #[derive(Debug, Default)]
-pub(super) struct Cache(Mutex<Queues>);
+pub(super) struct Cache(Mutex<BTreeMap<TenantName, Queues>>);
 
 #[derive(Debug, Default)]
 struct Queues {
@@ -38,6 +45,8 @@ struct Queues {
     /// Numbers of the homes of values that have left the small queue.
     gone: VecDeque<u64>,
     are_gone: HashSet<u64>,
+    /// Number of entries that were left when those without handles were last taken out.
+    entries_left: usize,
 }
 
 #[derive(Debug, Default)]
@@ -70,8 +79,11 @@ impl Queue {
 impl Cache {
     /// Adds a handle whose values have come into memory.
     pub fn add(&self, handle: &Arc<Chunk>, number: u64) {
+        let Some(tenant) = handle.tenant() else { return };
         let entry = Entry { handle: Arc::downgrade(handle), number, bytes: handle.bytes_encoded() };
-        let mut queues = self.0.lock();
+        let mut tenants = self.0.lock();
+        let queues = tenants.entry(tenant.clone()).or_default();
+        queues.tidy();
         match queues.are_gone.remove(&number) {
             true => queues.main.push(entry),
             false => queues.small.push(entry),
@@ -79,19 +91,60 @@ impl Cache {
     }
 }
 
+impl Cache {
+    /// Takes values of a tenant, or of the one that has most of those that are not all in use.
+    fn evict(&self, of: Option<&TenantName>) -> Option<Arc<Chunk>> {
+        let mut tenants = self.0.lock();
+        if let Some(tenant) = of {
+            return tenants.get_mut(tenant)?.evict();
+        }
+        let mut by_bytes: Vec<&mut Queues> = tenants.values_mut().filter(|queues| queues.len() > 0).collect();
+        by_bytes.sort_unstable_by_key(|queues| Reverse(queues.bytes()));
+        by_bytes.into_iter().find_map(Queues::evict)
+    }
+}
+
+#[cfg(test)]
+impl Cache {
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.0.lock().values().map(Queues::len).sum()
+    }
+}
+
 impl Queues {
+    fn bytes(&self) -> usize {
+        self.small.bytes + self.main.bytes
+    }
+
+    fn len(&self) -> usize {
+        self.small.entries.len() + self.main.entries.len()
+    }
+
+    /// Takes out entries whose handles are gone, once there may be as many of them as others: where memory is never short,
+    /// nothing else does.
+    fn tidy(&mut self) {
+        if self.len() < ENTRIES_UNSEEN.max(2 * self.entries_left) {
+            return;
+        }
+        for queue in [&mut self.small, &mut self.main] {
+            queue.entries.retain(|entry| entry.handle.strong_count() > 0);
+            queue.bytes = queue.entries.iter().map(|entry| entry.bytes).sum();
+        }
+        self.entries_left = self.len();
+    }
+
     /// Takes the values that leave next; `None` when all that are left are in use.
-    fn evict(&mut self, of: Option<&TenantName>) -> Option<Arc<Chunk>> {
+    fn evict(&mut self) -> Option<Arc<Chunk>> {
         // Each entry is looked at as often as its uses count, and once more.
-        let mut looks = 4 * (self.small.entries.len() + self.main.entries.len());
+        let mut looks = 4 * self.len();
         while looks > 0 {
             looks -= 1;
-            let bytes = self.small.bytes + self.main.bytes;
-            let is_small = self.main.entries.is_empty() || self.small.bytes * SMALL_PART > bytes;
+            let is_small = self.main.entries.is_empty() || self.small.bytes * SMALL_PART > self.bytes();
             let is_small = is_small && !self.small.entries.is_empty();
             let entry = if is_small { self.small.pop() } else { self.main.pop() }?;
             let Some(handle) = entry.handle.upgrade() else { continue };
-            let stays = handle.is_in_use() || of.is_some_and(|tenant| handle.tenant() != Some(tenant));
+            let stays = handle.is_in_use();
             match is_small {
                 true if stays => self.small.push(entry),
                 true if handle.take_use() >= USES_TO_STAY => self.main.push(entry),
@@ -112,7 +165,7 @@ impl Queues {
         if self.are_gone.insert(number) {
             self.gone.push_back(number);
         }
-        let most = REMEMBERED * (self.small.entries.len() + self.main.entries.len());
+        let most = REMEMBERED * self.len();
         while self.gone.len() > most
             && let Some(oldest) = self.gone.pop_front()
         {
@@ -126,9 +179,8 @@ impl Reclaim for Cache {
         let wanted = bytes.max(FREED_BYTES);
         let mut freed = 0;
         while freed < wanted {
-            let evicted = self.0.lock().evict(tenant);
             // Freed outside the lock.
-            let Some(values) = evicted else { break };
+            let Some(values) = self.evict(tenant) else { break };
             freed += values.bytes_encoded();
         }
         freed > 0

@@ -22,9 +22,9 @@ use std::time::Duration;
 const KEPT_PART: usize = 4;
 
 /// How long a read that finds no memory waits before it tries again, and how often: workers are done with what they work
-/// on after some milliseconds.
+/// on after some milliseconds. Meanwhile it takes the time of one of a few threads, so that it gives up within a second.
 const WAIT: Duration = Duration::from_millis(3);
-const WAITS: u32 = 2_000;
+const WAITS: u32 = 300;
 
 /// What reads the values of handles.
 #[derive(Debug)]
@@ -140,17 +140,14 @@ impl Reads {
     /// Reads the values of a handle for all who want them.
     fn read(&self, handle: &Arc<Chunk>, tenant: &TenantName) {
         let address = Arc::as_ptr(handle) as usize;
-        let of_requests = |requests: &Vec<Arc<Request>>| requests.iter().any(|request| request.is_wanted());
-        let is_wanted = |reads: &Reads| reads.under_way.lock().get(&address).is_some_and(of_requests);
-        if !is_wanted(self) {
-            self.under_way.lock().remove(&address);
-            return;
-        }
         let mut waits = 0;
         let values = loop {
+            if !self.is_wanted(address) {
+                return;
+            }
             match handle.values().map_or_else(|| self.load(handle, tenant), Ok) {
                 // What others work on is free in a moment.
-                Err(error) if error.kind == ErrorKind::OverLimit && waits < WAITS && is_wanted(self) => {
+                Err(error) if error.kind == ErrorKind::OverLimit && waits < WAITS => {
                     waits += 1;
                     self.wait();
                 }
@@ -159,6 +156,19 @@ impl Reads {
         };
         let requests = self.under_way.lock().remove(&address).unwrap_or_default();
         requests.into_iter().for_each(|request| request.told(&values));
+    }
+
+    /// Whether somebody still wants the values of the handle at `address`. If not, its requests are forgotten, and the next
+    /// one has them read anew.
+    fn is_wanted(&self, address: usize) -> bool {
+        // Under one lock, or a request that comes in between would be forgotten, too.
+        let mut under_way = self.under_way.lock();
+        let requests = under_way.get(&address);
+        let is_wanted = requests.is_some_and(|requests| requests.iter().any(|request| request.is_wanted()));
+        let forgotten = if is_wanted { None } else { under_way.remove(&address) };
+        drop(under_way);
+        drop(forgotten);
+        is_wanted
     }
 
     /// Waits for a moment in which memory may be freed.

@@ -7,11 +7,11 @@ use crate::catalog::Catalog;
 use crate::catalog::tap::Gathered;
 use arrow_buffer::Buffer;
 use bytes::Bytes;
-use farpool_columns::{Chunk, Encoder, RowGroup, read_into_pool};
+use farpool_columns::{Chunk, Encoder, RowGroup, is_large, read_into_pool};
 use farpool_disk::{Directory, Part, Segment, segment_name};
 use farpool_memory::Tenure;
 use farpool_model::cast::{u64_from, usize_saturating};
-use farpool_model::{Error, Result, TableName, TenantName, limits};
+use farpool_model::{Error, Result, TableName, TenantName};
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl Sources {
 
     /// Bytes that a row group takes in the pool at once.
     pub fn data_bytes(&self, group: &KeptGroup) -> u64 {
-        if group.rows as usize >= limits::LARGE_GROUP_ROWS {
+        if is_large(group.rows as usize, 0) {
             return 0;
         }
         let chunks = group.chunks.iter().flatten();
@@ -195,8 +195,7 @@ impl Sources {
         };
         let mut absent = sources.iter().map(absent).collect::<Result<Vec<_>>>()?;
         let bytes_plain: usize = absent.iter().flatten().map(Chunk::bytes_plain).sum();
-        let is_large =
-            group.rows as usize >= limits::LARGE_GROUP_ROWS || bytes_plain >= limits::LARGE_GROUP_BYTES;
+        let is_large = is_large(group.rows as usize, bytes_plain);
         if !is_large {
             absent.fill_with(|| None);
         }

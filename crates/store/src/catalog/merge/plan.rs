@@ -6,7 +6,7 @@
 //! So a row is rewritten a number of times that grows with the logarithm of the rows of a large row group,
 //! and no more than a few sizes wait. Rows never change places: only neighbours are merged.
 
-use farpool_columns::RowGroup;
+use farpool_columns::{RowGroup, is_large};
 use farpool_model::limits::{
     LARGE_GROUP_BYTES, LARGE_GROUP_ROWS, MERGE_RATIO, ROW_GROUP_ROWS, SMALL_GROUPS_MAX,
 };
@@ -25,7 +25,7 @@ impl Size {
     }
 
     pub fn is_large(&self) -> bool {
-        self.rows >= LARGE_GROUP_ROWS || self.bytes_plain >= LARGE_GROUP_BYTES
+        is_large(self.rows, self.bytes_plain)
     }
 }
 

@@ -210,3 +210,53 @@ fn values_that_two_want_are_read_once() {
     assert_eq!(arrived.load(Ordering::Relaxed), 3);
     assert!(absent.iter().all(|chunk| !chunk.is_absent()));
 }
+
+#[test]
+fn a_tenant_that_scans_leaves_others_what_they_have() {
+    let directory = SimulatedDirectory::new();
+    let t = name("t");
+    let other = TenantName::new("other").unwrap();
+    let (catalog, _) = small_catalog(&directory, 16);
+    let fill = |tenant: &TenantName, rows: i64| {
+        let mut load = catalog.begin_load(tenant, &t, &batch(0..0).schema(), LoadMode::Create, None).unwrap();
+        for first in (0..rows).step_by(100_000) {
+            load.push(&batch(first..rows.min(first + 100_000))).unwrap();
+        }
+        load.commit().unwrap();
+    };
+    fill(&other, 400_000);
+    fill(&tenant(), 2 * ROWS);
+    // Neither a scan that finds the pool full nor one that has used its quota up takes anything of the other's.
+    for quota in [None, Some(6 * limits::PAGE_BYTES)] {
+        catalog.pool().set_quota(&tenant(), quota);
+        for _ in 0..2 {
+            assert_eq!(sum(&catalog, &t), ROWS * (2 * ROWS - 1));
+        }
+        let (_, table) = catalog.get(&other, &t).unwrap();
+        assert!(table.row_groups.iter().flat_map(|group| &group.chunks).all(|chunk| !chunk.is_absent()));
+        assert!(bytes_absent(&catalog, &t) > 0);
+    }
+}
+
+#[test]
+fn handles_that_are_gone_are_forgotten() {
+    let directory = SimulatedDirectory::new();
+    let t = name("t");
+    let (catalog, _) = small_catalog(&directory, 64);
+    let durable = catalog.durable.get().unwrap().clone();
+    load(&catalog, &t, LoadMode::Create, 0..200_000).unwrap();
+    let of_one = durable.reads.cache.len();
+    assert!(of_one > 3);
+    for _ in 0..400 {
+        // As many handles as a load has, which are gone at once.
+        let (_, table) = catalog.get(&tenant(), &t).unwrap();
+        for chunk in table.row_groups.iter().flat_map(|group| &group.chunks).filter(|chunk| chunk.is_handle())
+        {
+            let values = chunk.values().unwrap();
+            let copy = Chunk::handle(values, &durable.reads.source(&tenant()));
+            durable.reads.cache.add(&copy, u64::MAX);
+        }
+    }
+    assert!(durable.reads.cache.len() < 400 * of_one && durable.reads.cache.len() < 1100);
+    assert_eq!(sum(&catalog, &t), 200_000 * 199_999 / 2);
+}
