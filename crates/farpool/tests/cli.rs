@@ -226,7 +226,7 @@ fn a_node_takes_tables_answers_and_drops_them() {
 
     let loaded = server.load("trips", &file);
     assert!(loaded.starts_with("trips: 100,000 rows in "), "{loaded}");
-    assert!(loaded.contains("plain") && loaded.contains("in the pool"), "{loaded}");
+    assert!(loaded.contains("plain") && loaded.contains("encoded"), "{loaded}");
 
     let listed = server.run(&["tables"]).ok();
     assert!(listed.contains("trips") && listed.contains("100,000"), "{listed}");

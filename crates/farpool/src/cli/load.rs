@@ -222,7 +222,7 @@ fn summary(info: &TableInfo, rows_read: u64, time: Duration) -> String {
         false => format!(", {} in all", size::counted(info.rows, "row")),
     };
     format!(
-        "{}: {} in {}{total}; {} plain, {} in the pool, {} smaller\n",
+        "{}: {} in {}{total}; {} plain, {} encoded, {} smaller\n",
         info.name,
         size::counted(rows_read, "row"),
         size::duration(time),

@@ -65,7 +65,7 @@ fn overview(tables: &[TableInfo], views: &[TableName]) -> String {
         ("rows", Align::Right),
         ("columns", Align::Right),
         ("plain", Align::Right),
-        ("in the pool", Align::Right),
+        ("encoded", Align::Right),
         ("ratio", Align::Right),
         ("version", Align::Right),
     ]);
@@ -105,7 +105,7 @@ fn columns(table: &TableInfo) -> String {
         ("distinct", Align::Right),
         ("least", Align::Left),
         ("greatest", Align::Left),
-        ("in the pool", Align::Right),
+        ("encoded", Align::Right),
     ]);
     for (field, column) in table.schema.fields().iter().zip(&table.columns) {
         let value = |v: &Option<farpool::model::Literal>| v.as_ref().map_or("-".to_string(), shortened);
@@ -120,7 +120,7 @@ fn columns(table: &TableInfo) -> String {
         ]);
     }
     let title = format!(
-        "{}: {}, {} plain, {} in the pool ({})\n",
+        "{}: {}, {} plain, {} encoded ({})\n",
         table.name,
         size::counted(table.rows, "row"),
         size::bytes(table.bytes_plain),
