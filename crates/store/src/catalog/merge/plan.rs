@@ -7,9 +7,7 @@
 //! and no more than a few sizes wait. Rows never change places: only neighbours are merged.
 
 use farpool_columns::{RowGroup, is_large};
-use farpool_model::limits::{
-    LARGE_GROUP_BYTES, LARGE_GROUP_ROWS, MERGE_RATIO, ROW_GROUP_ROWS, SMALL_GROUPS_MAX,
-};
+use farpool_model::limits::{LARGE_GROUP_BYTES, MERGE_RATIO, ROW_GROUP_ROWS, SMALL_GROUPS_MAX};
 use std::ops::Range;
 
 /// The size of a row group.
@@ -80,6 +78,7 @@ fn fitting(sizes: &[Size]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farpool_model::limits::LARGE_GROUP_ROWS;
     use proptest::prelude::*;
 
     fn sizes(rows: &[usize]) -> Vec<Size> {
