@@ -2,7 +2,9 @@
 
 use crate::log::mended;
 use arrow_array::Array;
-use farpool_disk::{Directory, Faults, SegmentWriter, SimulatedDirectory, write_sealed};
+use farpool_disk::{
+    Codec, Directory, Faults, Packing, SegmentWriter, SimulatedDirectory, compressing, write_sealed,
+};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::Result;
 use farpool_store::{Background, Catalog, Chore, Helpers, check_data};
@@ -58,9 +60,11 @@ fn contents(catalog: &Arc<Catalog>) -> BTreeMap<(String, String), (u64, usize)> 
     all
 }
 
-/// A directory with a manifest, a log of the records, and one segment of the parts.
+/// A directory with a manifest, a log of the records, and one segment of the parts, compressed as the length of the input
+/// says.
 fn build(mut data: &[u8]) -> Arc<SimulatedDirectory> {
     let directory = SimulatedDirectory::new();
+    let way = Codec::ALL.get(data.len() % 4).map_or(Packing::None, |codec| Packing::By(*codec));
     let mut payload = Vec::new();
     let (mut records, mut manifest) = (0_u32, Vec::new());
     let mut parts: BTreeMap<u64, (Vec<u8>, Vec<u8>)> = BTreeMap::new();
@@ -86,7 +90,7 @@ fn build(mut data: &[u8]) -> Arc<SimulatedDirectory> {
     let file = directory.create("log-000000000001").expect("there is none of the name");
     file.write_at(&mended(&log_bytes(records, &payload)), 0).expect("nothing fails here");
     let mut writer =
-        SegmentWriter::create(Arc::clone(&directory) as Arc<dyn Directory>, 1).expect("nothing fails here");
+        SegmentWriter::create(compressing(directory.clone(), way), 1).expect("nothing fails here");
     for (number, (head, data)) in parts {
         writer.add(number, head, data.len(), |out| out.extend_from_slice(&data)).expect("nothing fails here");
     }

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod block;
 mod chunk;
 mod data;
 mod datasketches;
@@ -21,9 +22,11 @@ mod moments;
 mod parcel;
 mod plan;
 mod run;
+mod segment;
 mod sketch;
 mod text;
 
+pub use block::block_decoder;
 pub use chunk::chunk_decoder;
 pub use data::data_directory;
 pub use datasketches::datasketches_decoder;
@@ -36,6 +39,7 @@ pub use moments::moments_decoder;
 pub use parcel::parcel_decoder;
 pub use plan::plan_decoder;
 pub use run::prepare_and_run;
+pub use segment::segment_reader;
 pub use sketch::sketch_decoder;
 pub use text::text_decoder;
 

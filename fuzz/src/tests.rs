@@ -4,8 +4,9 @@ use super::*;
 use arrow_array::*;
 use arrow_schema::DataType;
 use farpool_cipher::{KeyKind, KeyRing, Tier};
+use farpool_codec::{Codec, Compressor};
 use farpool_columns::{encode_row_group, pack_array, pack_chunks};
-use farpool_disk::{Directory, Log, SimulatedDirectory, Urgency};
+use farpool_disk::{Directory, Log, Packing, SegmentWriter, SimulatedDirectory, Urgency, compressing};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::*;
 use farpool_statistics::{Histogram, Sketch};
@@ -33,6 +34,16 @@ fn runs() {
 #[test]
 fn messages() {
     run("native_messages", native_messages);
+}
+
+#[test]
+fn blocks() {
+    run("block_decoder", block_decoder);
+}
+
+#[test]
+fn segments() {
+    run("segment_reader", segment_reader);
 }
 
 #[test]
@@ -183,6 +194,8 @@ fn write_the_seeds() {
         ("plan_decoder", plan_seeds()),
         ("prepare_and_run", run_seeds()),
         ("native_messages", message_seeds()),
+        ("block_decoder", block_seeds()),
+        ("segment_reader", segment_seeds()),
         ("chunk_decoder", chunk_seeds()),
         ("data_directory", data_seeds()),
         ("load_rows", load_seeds()),
@@ -255,6 +268,45 @@ fn data_seeds() -> Vec<Vec<u8>> {
     catalog.drop_view(&TenantName::default(), &name("v")).unwrap().wait().unwrap();
     keep();
     seeds
+}
+
+fn block_seeds() -> Vec<Vec<u8>> {
+    let text = b"of what repeats, much is saved; of noise, nothing is. ".repeat(40);
+    let noise: Vec<u8> =
+        (0..300_u32).map(|i| (i.wrapping_mul(i).wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let zeros = vec![0; 60_000];
+    let mut seeds = Vec::new();
+    for (number, codec) in (0..).zip(Codec::ALL) {
+        for plain in [&text, &noise, &zeros] {
+            let mut block = Vec::new();
+            assert!(Compressor::new().compress(codec, plain, 2 * plain.len(), &mut block));
+            let length = (plain.len() as u16).to_le_bytes();
+            seeds.push([&[number, length[0], length[1]], &block[..]].concat());
+        }
+    }
+    seeds
+}
+
+fn segment_seeds() -> Vec<Vec<u8>> {
+    let text = b"a text of a table; ".repeat(9000);
+    let ways =
+        [Packing::None, Packing::By(Codec::Lz4), Packing::By(Codec::Zstd), Packing::By(Codec::Deflate)];
+    let segment = |way| {
+        let device = SimulatedDirectory::new();
+        let directory = compressing(device.clone(), way);
+        let mut writer = SegmentWriter::create(directory, 1).unwrap();
+        let long = if way == Packing::None { 5000 } else { text.len() };
+        for (number, bytes) in [0, 100, long].into_iter().enumerate() {
+            let write = |out: &mut Vec<u8>| out.extend_from_slice(&text[..bytes]);
+            writer.add(number as u64 * 7, vec![1; number], bytes, write).unwrap();
+        }
+        writer.finish().unwrap();
+        let file = device.open(&farpool_disk::segment_name(1)).unwrap();
+        let mut bytes = vec![0; file.bytes().unwrap() as usize];
+        file.read_at(&mut bytes, 0).unwrap();
+        crate::segment::seed_of(&bytes)
+    };
+    ways.map(segment).to_vec()
 }
 
 fn key_ring_seeds() -> Vec<Vec<u8>> {

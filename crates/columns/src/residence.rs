@@ -35,6 +35,11 @@ pub trait Source: fmt::Debug + Send + Sync {
     /// The tenant whose memory the values take.
     fn tenant(&self) -> &TenantName;
 
+    /// Bytes that are read from disk for the values of a handle of this source.
+    fn bytes_on_disk(&self, handle: &Chunk) -> usize {
+        handle.bytes_encoded()
+    }
+
     /// Has the values of `handles`, all of them of this source, read into memory elsewhere, and tells `reader`.
     fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>);
 }
@@ -108,6 +113,11 @@ impl Chunk {
     /// The tenant whose memory the values of a handle take; `None` for other chunks.
     pub fn tenant(&self) -> Option<&TenantName> {
         self.residence().map(|residence| residence.source.tenant())
+    }
+
+    /// Bytes that are read from disk for the values of a handle; 0 for other chunks.
+    pub fn bytes_on_disk(&self) -> usize {
+        self.residence().map_or(0, |residence| residence.source.bytes_on_disk(self))
     }
 
     /// The chunk that has the values: this one, unless it is a handle; `None` where they are not in memory.

@@ -3,6 +3,7 @@
 //! The file [`KEYS`] is made before all others, and says that the directory is encrypted. Every other file says so too, and
 //! one that is encrypted where others are not, or the other way round, is an error.
 
+use crate::compression::Packer;
 use crate::files::{Directory, File, failed};
 use crate::keys::Keys;
 use crate::sealed::{UNFINISHED, is_encrypted, read_sealed, write_sealed};
@@ -157,6 +158,14 @@ impl Directory for EncryptedDirectory {
 
     fn keys(&self) -> Option<&Keys> {
         Some(&self.keys)
+    }
+
+    fn packer(&self) -> Option<&Packer> {
+        self.inner.packer()
+    }
+
+    fn read_rate(&self) -> Option<f64> {
+        self.inner.read_rate()
     }
 }
 

@@ -4,6 +4,7 @@
 //! [`File::sync`] of its file returns; a name may be lost until [`Directory::sync`] returns, even where the file itself was
 //! synced.
 
+use crate::compression::Packer;
 use crate::keys::Keys;
 use farpool_model::{Error, ErrorKind};
 use std::fmt;
@@ -53,6 +54,16 @@ pub trait Directory: fmt::Debug + Send + Sync {
 
     /// What the files of the directory are encrypted with; `None` where they are not.
     fn keys(&self) -> Option<&Keys> {
+        None
+    }
+
+    /// How parts of segments are compressed; `None` where they are not.
+    fn packer(&self) -> Option<&Packer> {
+        None
+    }
+
+    /// Bytes a second that one thread reads from the device, found out anew; `None` where that means nothing.
+    fn read_rate(&self) -> Option<f64> {
         None
     }
 }

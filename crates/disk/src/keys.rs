@@ -121,6 +121,8 @@ pub(crate) enum Nonce {
     Only,
     /// A part of a segment: the place at which it was added, counted from 0.
     Part(u32),
+    /// A block of a part that is compressed: the place of the part, and the block's.
+    Block(u32, u32),
     /// The directory of a segment.
     Directory,
     /// The batch of a log of this number.
@@ -134,6 +136,7 @@ impl Nonce {
             Nonce::Part(place) => (1, u64::from(place)),
             Nonce::Directory => (2, 0),
             Nonce::Batch(number) => (3, number),
+            Nonce::Block(place, block) => (4, u64::from(place) << 32 | u64::from(block)),
         };
         let mut bytes = [0; GCM_NONCE_BYTES];
         bytes[..4].copy_from_slice(&kind.to_le_bytes());

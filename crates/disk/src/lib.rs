@@ -2,25 +2,32 @@
 //!
 //! Everything above the traits [`Directory`] and [`File`] runs on a real file system ([`LocalDirectory`]) and on one in
 //! memory that loses power ([`SimulatedDirectory`]) alike. In a directory with keys ([`unlock`]) everything is encrypted
-//! and authenticated: what writes and reads files asks their directory for the keys ([`Directory::keys`]).
+//! and authenticated: what writes and reads files asks their directory for the keys ([`Directory::keys`]), and for the way in
+//! which the data of tables are compressed ([`Directory::packer`]).
 
 #![forbid(unsafe_code)]
 
+mod blocks;
+mod compression;
 mod encrypted;
 mod files;
 mod keys;
 mod local;
 mod log;
+mod parts;
 mod sealed;
 mod segment;
 mod simulated;
 
+pub use compression::{Packer, Packing, compressing};
 pub use encrypted::{KEYS as KEYS_NAME, rotate_master_key, unlock};
 pub use farpool_cipher::{KeySource, MasterKey, Tier};
+pub use farpool_codec::Codec;
 pub use files::{Directory, File};
 pub use keys::Keys;
 pub use local::LocalDirectory;
 pub use log::{Dropped, Log, Observer, Recovered, Urgency};
+pub use parts::Part;
 pub use sealed::{read_sealed, write_sealed};
-pub use segment::{Part, Segment, SegmentWriter, segment_name, segment_number};
+pub use segment::{Segment, SegmentWriter, segment_name, segment_number};
 pub use simulated::{Faults, SimulatedDirectory};

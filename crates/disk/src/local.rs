@@ -3,12 +3,17 @@
 use crate::files::{Directory, File};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, ErrorKind, Result};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
+
+/// What addresses and lengths of reads past the system's cache are multiples of, or more.
+const PAGE_BYTES: usize = 4096;
 
 /// Name of the file whose lock keeps other processes out.
 const LOCK: &str = "lock";
@@ -110,6 +115,51 @@ impl Directory for LocalDirectory {
     fn describe(&self) -> String {
         self.path.display().to_string()
     }
+
+    fn read_rate(&self) -> Option<f64> {
+        Some(measured_rate(&self.path).unwrap_or(READ_RATE_ASSUMED))
+    }
+}
+
+/// Bytes of a file that is read to measure a device, in pieces: some ten milliseconds of most.
+const MEASURED_PIECE_BYTES: usize = 1 << 20;
+const MEASURED_PIECES: u64 = 8;
+
+/// What devices are what cannot be measured, in bytes a second.
+const READ_RATE_ASSUMED: f64 = 1e9;
+
+/// Writes a file without a name past the system's cache, and reads it again: the median rate of its pieces.
+fn measured_rate(path: &Path) -> io::Result<f64> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
+    let file = fs::File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
+    // The memory must begin at a page, too.
+    let mut memory = vec![0; MEASURED_PIECE_BYTES + PAGE_BYTES];
+    let start = memory.as_ptr().align_offset(PAGE_BYTES);
+    let piece = memory.get_mut(start..start + MEASURED_PIECE_BYTES).ok_or(io::ErrorKind::Unsupported)?;
+    // Bytes that a device cannot compress.
+    let mut state = 1_u64;
+    for word in piece.chunks_exact_mut(8) {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        word.copy_from_slice(&(state ^ state >> 29).to_le_bytes());
+    }
+    let offset = |number: u64| number * u64_from(MEASURED_PIECE_BYTES);
+    for number in 0..MEASURED_PIECES {
+        file.write_all_at(piece, offset(number))?;
+    }
+    file.sync_data()?;
+    let mut times = Vec::new();
+    for number in 0..MEASURED_PIECES {
+        let began = now();
+        file.read_exact_at(piece, offset(number))?;
+        times.push(began.elapsed().as_secs_f64());
+    }
+    times.sort_unstable_by(f64::total_cmp);
+    Ok(MEASURED_PIECE_BYTES as f64 / times[times.len() / 2].max(1e-9))
+}
+
+#[expect(clippy::disallowed_methods, reason = "how fast a device is can only be measured")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 #[derive(Debug)]
@@ -191,6 +241,15 @@ mod tests {
         let mut start = [1; 5];
         file.read_at(&mut start, 0).unwrap();
         assert_eq!(&start, b"abc\0\0");
+    }
+
+    #[test]
+    fn measuring_a_device_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = LocalDirectory::open(folder.path()).unwrap();
+        let rate = directory.read_rate().unwrap();
+        assert!(rate.is_finite() && rate > 0.0, "{rate}");
+        assert!(directory.names().unwrap().is_empty());
     }
 
     #[test]

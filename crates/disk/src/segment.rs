@@ -2,7 +2,7 @@
 //!
 //! Layout, all numbers little-endian: a header of [`ALIGNMENT`] bytes; the data of the parts, large ones at multiples of
 //! [`ALIGNMENT`], so that they can be read past the system's cache, small ones at multiples of [`SMALL_ALIGNMENT`]; the
-//! directory, which has for each part its number, place,
+//! directory, which has for each part its number, place, lengths,
 //! checksum and head; a trailer of [`ALIGNMENT`] bytes with the directory's place and checksum. A file without a whole
 //! trailer was not finished.
 //!
@@ -10,14 +10,22 @@
 //! encrypted where it lies and keeps its length, so that a reader decrypts it in the memory that it was read to; its tag
 //! stands in the directory, which is encrypted as a whole, and whose tag stands in the trailer.
 //!
+//! A part may be compressed, block by block; it then has a table of its blocks in the place of one checksum or tag
+//! (`blocks.rs`). Segments of the first formats have no such parts.
+//!
 //! Invariant: [`SegmentWriter::finish`] returns after everything is durable, the file's name included.
 
+use crate::blocks::{self, Blocks, Failure, Guard, with_tools};
+use crate::compression::Packer;
 use crate::encrypted::{changed, needs_key, not_encrypted};
 use crate::files::{Directory, File, failed};
 use crate::keys::{Nonce, Purpose, associated, cipher, decrypt, encrypt};
+use crate::parts::{
+    ENCRYPTED_FORMAT, ENCRYPTED_WHOLE_FORMAT, FORMAT, Fields, Form, Part, WHOLE_FORMAT, parts,
+};
 use crate::sealed::other_format;
-use farpool_cipher::{Cipher, SALT_BYTES, Salt, Secret, TAG_BYTES, Tag, random_salt};
-use farpool_model::cast::{u32_checked, u64_from, usize_saturating};
+use farpool_cipher::{Cipher, SALT_BYTES, Salt, Secret, TAG_BYTES, random_salt};
+use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::io;
@@ -32,13 +40,9 @@ const SMALL_BYTES: usize = 4 * ALIGNMENT;
 
 const HEADER_MAGIC: &[u8; 8] = b"fpsegmnt";
 const TRAILER_MAGIC: &[u8; 8] = b"fpsegend";
-const FORMAT: u32 = 1;
-const ENCRYPTED_FORMAT: u32 = 2;
-
-/// Bytes of header and trailer, and of an entry of the directory without tag and head.
+/// Bytes of header and trailer without salt and tag.
 const HEADER_BYTES: usize = 28;
 const TRAILER_BYTES: usize = 40;
-const ENTRY_BYTES: usize = 32;
 
 /// Bytes that are collected before they are written.
 const WRITE_BYTES: usize = 1 << 20;
@@ -51,26 +55,6 @@ pub fn segment_name(number: u64) -> String {
 /// The number of the segment whose file has this name.
 pub fn segment_number(name: &str) -> Option<u64> {
     name.strip_prefix("segment-")?.parse().ok()
-}
-
-/// A part of a segment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// What the part is, apart from its data.
-    pub head: Vec<u8>,
-    /// Bytes of its data.
-    pub bytes: u64,
-    number: u64,
-    offset: u64,
-    check: Check,
-}
-
-/// How damage to the data of a part is noticed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Check {
-    Checksum(u32),
-    /// The tag, and the place at which the part was added.
-    Tag(u32, Tag),
 }
 
 /// A segment that is being written.
@@ -159,27 +143,48 @@ impl SegmentWriter {
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<()> {
         // What was written ends at a multiple of the larger alignment.
+        let small_start = self.waiting.len().next_multiple_of(SMALL_ALIGNMENT);
         let alignment = if bytes < SMALL_BYTES { SMALL_ALIGNMENT } else { ALIGNMENT };
         self.waiting.resize(self.waiting.len().next_multiple_of(alignment), 0);
-        let (offset, start) = (self.bytes(), self.waiting.len());
+        let mut start = self.waiting.len();
         write(&mut self.waiting);
-        let data = &mut self.waiting[start..];
-        let bytes = u64_from(data.len());
-        let check = match &self.cipher {
-            None => Check::Checksum(crc32fast::hash(data)),
-            Some(cipher) => {
-                let associated = associated(&[self.number, number], "part");
-                let place = self.parts_added;
-                Check::Tag(place, encrypt(cipher, Nonce::Part(place), &associated, data)?)
-            }
-        };
+        let bytes = self.waiting.len() - start;
+        let form = self.store(number, start)?;
+        let stored = self.waiting.len() - start;
+        if bytes >= SMALL_BYTES && stored < SMALL_BYTES {
+            self.waiting.copy_within(start.., small_start);
+            self.waiting.truncate(small_start + stored);
+            start = small_start;
+        }
         self.parts_added += 1;
-        self.parts.insert(number, Part { head, bytes, number, offset, check });
+        let (offset, bytes, bytes_stored) =
+            (self.written + u64_from(start), u64_from(bytes), u64_from(stored));
+        self.parts.insert(number, Part { head, bytes, bytes_stored, number, offset, form });
         if self.waiting.len() >= WRITE_BYTES {
             self.waiting.resize(self.waiting.len().next_multiple_of(ALIGNMENT), 0);
             self.write()?;
         }
         Ok(())
+    }
+
+    /// Makes the data of a part, which wait from `start` on, what is stored of them.
+    fn store(&mut self, number: u64, start: usize) -> Result<Form> {
+        let (place, bytes) = (self.parts_added, self.waiting.len() - start);
+        with_tools(|tools| {
+            let packer = self.directory.packer().filter(|_| blocks::may_be_packed(bytes));
+            let choose = |packer: &Packer| {
+                packer.choose(&*self.directory, &mut tools.compressor, &self.waiting[start..])
+            };
+            if let Some(codec) = packer.and_then(choose) {
+                let (cipher, segment, count) = (self.cipher.as_ref(), self.number, blocks::count(bytes));
+                let guard = Guard { cipher, segment, part: number, place, count };
+                return Blocks::pack(codec, &guard, &mut self.waiting, start, tools).map(Form::Blocks);
+            }
+            let data = &mut self.waiting[start..];
+            let Some(cipher) = &self.cipher else { return Ok(Form::Plain(crc32fast::hash(data))) };
+            let associated = associated(&[self.number, number], "part");
+            Ok(Form::Encrypted(place, encrypt(cipher, Nonce::Part(place), &associated, data)?))
+        })
     }
 
     /// Completes the segment and makes it durable.
@@ -189,19 +194,7 @@ impl SegmentWriter {
     pub fn finish(mut self) -> Result<Segment> {
         self.waiting.resize(self.waiting.len().next_multiple_of(SMALL_ALIGNMENT), 0);
         let (offset, start) = (self.bytes(), self.waiting.len());
-        for (number, part) in &self.parts {
-            for number in [*number, part.offset, part.bytes] {
-                self.waiting.extend_from_slice(&number.to_le_bytes());
-            }
-            let (check, tag) = match &part.check {
-                Check::Checksum(checksum) => (*checksum, &[][..]),
-                Check::Tag(place, tag) => (*place, &tag[..]),
-            };
-            self.waiting.extend_from_slice(&check.to_le_bytes());
-            self.waiting.extend_from_slice(&u32_checked(part.head.len()).to_le_bytes());
-            self.waiting.extend_from_slice(tag);
-            self.waiting.extend_from_slice(&part.head);
-        }
+        self.parts.values().for_each(|part| part.encode(&mut self.waiting));
         let directory = &mut self.waiting[start..];
         let bytes = u64_from(directory.len());
         let seal = |cipher: &Cipher| {
@@ -263,10 +256,12 @@ impl Segment {
         file.read_at(&mut header, 0).map_err(failed)?;
         let (format, salt) = opening(&header).ok_or_else(|| damaged("is damaged at byte 0"))?;
         let key = match (format, directory.keys()) {
-            (FORMAT, None) => None,
-            (FORMAT, Some(_)) => return Err(not_encrypted(directory, &name)),
-            (ENCRYPTED_FORMAT, None) => return Err(needs_key(directory, &name)),
-            (ENCRYPTED_FORMAT, Some(keys)) => Some(keys.derive(Purpose::Segment, &salt)?),
+            (FORMAT | WHOLE_FORMAT, None) => None,
+            (FORMAT | WHOLE_FORMAT, Some(_)) => return Err(not_encrypted(directory, &name)),
+            (ENCRYPTED_FORMAT | ENCRYPTED_WHOLE_FORMAT, None) => return Err(needs_key(directory, &name)),
+            (ENCRYPTED_FORMAT | ENCRYPTED_WHOLE_FORMAT, Some(keys)) => {
+                Some(keys.derive(Purpose::Segment, &salt)?)
+            }
             (format, _) => return Err(other_format(directory, &name, format)),
         };
         let mut trailer = [0; TRAILER_BYTES + TAG_BYTES];
@@ -300,7 +295,7 @@ impl Segment {
             decrypt(&cipher(key)?, Nonce::Directory, &associated, &mut contents, &tag)
                 .map_err(|error| changed(directory, &name, error))?;
         }
-        let parts = parts(&contents, offset, key.is_some()).ok_or_else(at_directory)?;
+        let parts = parts(&contents, offset, format).ok_or_else(at_directory)?;
         Ok(Segment { name: name.clone(), place: directory.describe(), file, number, parts, key, bytes })
     }
 
@@ -319,36 +314,56 @@ impl Segment {
         self.parts.iter().map(|(number, part)| (*number, part))
     }
 
-    /// Reads the data of a part into `data`, which has their length, and decrypts them there.
+    /// Reads the data of a part into `data`, which has their length; decrypts and decompresses them.
     ///
     /// # Errors
     /// `Corrupt`, with file and offset, where they are damaged or were changed; those of the file system.
     pub fn read(&self, part: &Part, data: &mut [u8]) -> Result<()> {
-        let Segment { name, place, .. } = self;
-        self.file.read_at(data, part.offset).map_err(|error| {
-            Error::unavailable(format!("cannot read {name} in {place} at byte {}: {error}", part.offset))
-                .advise("look at the disk and the system's log")
-        })?;
-        match self.is_intact(part, data)? {
-            true => Ok(()),
-            false => Err(Error::corrupt(format!("{name} in {place} is damaged at byte {}", part.offset))
-                .advise("restore the table from a backup, or drop it and load it again")),
+        if u64_from(data.len()) != part.bytes {
+            return Err(Error::internal(format!(
+                "{} bytes of memory for a part of {}",
+                data.len(),
+                part.bytes
+            )));
         }
+        let read = match &part.form {
+            Form::Blocks(blocks) => self.read_blocks(part, blocks, data),
+            Form::Plain(_) | Form::Encrypted(..) => self.read_whole(part, data),
+        };
+        let Segment { name, place, .. } = self;
+        read.map_err(|failure| match failure {
+            Failure::Unread(error, at) => {
+                Error::unavailable(format!("cannot read {name} in {place} at byte {at}: {error}"))
+                    .advise("look at the disk and the system's log")
+            }
+            Failure::Damaged(at) => Error::corrupt(format!("{name} in {place} is damaged at byte {at}"))
+                .advise("restore the table from a backup, or drop it and load it again"),
+            Failure::Other(error) => error,
+        })
     }
 
-    /// Decrypts the data of a part where they are encrypted, and tells whether they are what was written.
-    fn is_intact(&self, part: &Part, data: &mut [u8]) -> Result<bool> {
-        match (&part.check, &self.key) {
-            (Check::Checksum(checksum), None) => Ok(crc32fast::hash(data) == *checksum),
-            (Check::Tag(place, tag), Some(key)) => {
+    fn read_whole(&self, part: &Part, data: &mut [u8]) -> std::result::Result<(), Failure> {
+        self.file.read_at(data, part.offset).map_err(|error| Failure::Unread(error, part.offset))?;
+        let is_intact = match (&part.form, &self.key) {
+            (Form::Plain(checksum), None) => crc32fast::hash(data) == *checksum,
+            (Form::Encrypted(place, tag), Some(key)) => {
                 let associated = associated(&[self.number, part.number], "part");
-                match decrypt(&cipher(key)?, Nonce::Part(*place), &associated, data, tag) {
-                    Err(error) if error.kind == ErrorKind::Corrupt => Ok(false),
-                    opened => opened.map(|()| true),
+                let cipher = cipher(key).map_err(Failure::Other)?;
+                match decrypt(&cipher, Nonce::Part(*place), &associated, data, tag) {
+                    Err(error) if error.kind == ErrorKind::Corrupt => false,
+                    opened => opened.map(|()| true).map_err(Failure::Other)?,
                 }
             }
-            (Check::Checksum(_), Some(_)) | (Check::Tag(..), None) => Ok(false),
-        }
+            (Form::Plain(_), Some(_)) | (Form::Encrypted(..), None) | (Form::Blocks(_), _) => false,
+        };
+        if is_intact { Ok(()) } else { Err(Failure::Damaged(part.offset)) }
+    }
+
+    fn read_blocks(&self, part: &Part, blocks: &Blocks, data: &mut [u8]) -> std::result::Result<(), Failure> {
+        let cipher = self.key.as_ref().map(cipher).transpose().map_err(Failure::Other)?;
+        let (segment, count) = (self.number, blocks::count(data.len()));
+        let guard = Guard { cipher: cipher.as_ref(), segment, part: part.number, place: blocks.place, count };
+        with_tools(|tools| blocks.unpack(&guard, (&*self.file, part.offset), data, tools))
     }
 }
 
@@ -360,8 +375,9 @@ fn opening(header: &[u8; HEADER_BYTES + SALT_BYTES]) -> Option<(u32, Salt)> {
         return None;
     }
     let format = fields.u32()?;
-    let is_plain = is_checked(&header[..HEADER_BYTES]) && format != ENCRYPTED_FORMAT;
-    let is_encrypted = is_checked(header) && format != FORMAT;
+    let is_plain =
+        is_checked(&header[..HEADER_BYTES]) && !matches!(format, ENCRYPTED_FORMAT | ENCRYPTED_WHOLE_FORMAT);
+    let is_encrypted = is_checked(header) && !matches!(format, FORMAT | WHOLE_FORMAT);
     let salt = header[HEADER_BYTES - 4..].first_chunk()?;
     (is_plain || is_encrypted).then_some((format, *salt))
 }
@@ -373,49 +389,9 @@ fn is_checked(bytes: &[u8]) -> bool {
         .is_some_and(|(front, checksum)| crc32fast::hash(front) == u32::from_le_bytes(*checksum))
 }
 
-/// The entries of a directory at `end`, before which all data lie.
-fn parts(directory: &[u8], end: u64, is_encrypted: bool) -> Option<BTreeMap<u64, Part>> {
-    let (mut fields, mut parts) = (Fields(directory), BTreeMap::new());
-    while fields.0.len() >= ENTRY_BYTES {
-        let (number, offset, bytes) = (fields.u64()?, fields.u64()?, fields.u64()?);
-        let (check, head_bytes) = (fields.u32()?, fields.u32()?);
-        let check = if is_encrypted { Check::Tag(check, fields.tag()?) } else { Check::Checksum(check) };
-        let head = fields.take(head_bytes as usize)?.to_vec();
-        if offset.checked_add(bytes)? > end {
-            return None;
-        }
-        parts.insert(number, Part { head, bytes, number, offset, check });
-    }
-    fields.0.is_empty().then_some(parts)
-}
-
-/// Bytes that are taken apart from the front.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
-        let (front, rest) = self.0.split_at_checked(bytes)?;
-        self.0 = rest;
-        Some(front)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.take(4).map(u32_of)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
-    }
-
-    fn tag(&mut self) -> Option<Tag> {
-        self.take(TAG_BYTES)?.try_into().ok()
-    }
-}
-
-fn u32_of(bytes: &[u8]) -> u32 {
-    bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
-}
-
+#[cfg(test)]
+#[path = "blocks_tests.rs"]
+mod blocks_tests;
 #[cfg(test)]
 #[path = "segment_tests.rs"]
 mod tests;

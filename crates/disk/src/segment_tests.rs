@@ -1,8 +1,10 @@
-//! Segments, plain and encrypted.
+//! Segments, plain and encrypted, compressed and not.
 
 use super::*;
+use crate::compression::{Packing, compressing};
 use crate::encrypted::tests::with_keys;
 use crate::simulated::SimulatedDirectory;
+use farpool_codec::Codec;
 use farpool_model::ErrorKind;
 
 /// Sizes of the data: none, small ones on both sides of a block, and a large one.
@@ -13,7 +15,14 @@ fn data(number: u64) -> Vec<u8> {
     (0..bytes).map(|i| (i as u64 * 31 + number) as u8).collect()
 }
 
-/// Both a plain directory and an encrypted one, as they are on the device and as they are read.
+/// Plain directories and encrypted ones, as they are on the device and as they are read, that compress in every way.
+fn all() -> Vec<(Arc<SimulatedDirectory>, Arc<dyn Directory>)> {
+    let ways = Codec::ALL.map(Packing::By);
+    let ways = [Packing::None, Packing::Auto].into_iter().chain(ways);
+    ways.flat_map(|way| both().map(|(device, directory)| (device, compressing(directory, way)))).collect()
+}
+
+/// Both a plain directory and an encrypted one.
 fn both() -> [(Arc<SimulatedDirectory>, Arc<dyn Directory>); 2] {
     let directories = [SimulatedDirectory::new(), SimulatedDirectory::new()];
     let keyed = with_keys(directories[1].clone());
@@ -45,7 +54,7 @@ fn read(directory: &dyn Directory, parts: usize) -> Result<()> {
 
 #[test]
 fn parts_are_found_again_after_power_was_lost() {
-    for (device, directory) in both() {
+    for (device, directory) in all() {
         write(&directory, SIZES.len());
         read(&*directory, SIZES.len()).unwrap();
         device.crash(1);
@@ -55,7 +64,7 @@ fn parts_are_found_again_after_power_was_lost() {
 
 #[test]
 fn damage_anywhere_is_found() {
-    for (device, directory) in both() {
+    for (device, directory) in all() {
         write(&directory, 5);
         let bytes = directory.open(&segment_name(7)).unwrap().bytes().unwrap();
         let mut harmless = 0;

@@ -11,7 +11,9 @@ use farpool_model::{
     Error, Expr, Listing, LoadMode, Program, QueryInfo, Relation, Result, Status, TableChange, TableInfo,
     TableName, TableStatistics, TenantName, Version, View, limits,
 };
-use farpool_node::{Caller, LocalDirectory, Made, MasterKey, Node, NodeConfig, Shape, Tier, unlock};
+use farpool_node::{
+    Caller, LocalDirectory, Made, MasterKey, Node, NodeConfig, Packing, Shape, Tier, compressing, unlock,
+};
 use farpool_pipeline::BoundProgram;
 use farpool_transfer::{BatchStream, Execution, Handle, Pool};
 use futures::{StreamExt, TryStreamExt};
@@ -94,11 +96,11 @@ impl EmbeddedPool {
     /// As [`EmbeddedPool::open`]; `Busy` where another process has the directory open; `Corrupt`, with the file's name,
     /// where it is damaged; `OverLimit` when its tables do not fit.
     pub fn open_durable(memory_bytes: usize, work: Arc<WorkMemory>, path: &Path) -> Result<Arc<Self>> {
-        Self::open_durable_with(memory_bytes, work, path, None)
+        Self::open_durable_with(memory_bytes, work, path, None, Packing::Auto)
     }
 
     /// As [`EmbeddedPool::open_durable`], of a directory that is encrypted under a master key. One that is empty is
-    /// encrypted from now on, as strongly as the tier says.
+    /// encrypted from now on, as strongly as the tier says. What is written from now on is compressed as said.
     ///
     /// # Errors
     /// As [`EmbeddedPool::open_durable`]; `Denied` where the key is wrong, or there is none and the directory is
@@ -108,9 +110,10 @@ impl EmbeddedPool {
         work: Arc<WorkMemory>,
         path: &Path,
         key: Option<(&MasterKey, Tier)>,
+        compression: Packing,
     ) -> Result<Arc<Self>> {
         let (master, tier) = key.unzip();
-        let data = Some(unlock(LocalDirectory::open(path)?, master, tier)?);
+        let data = Some(compressing(unlock(LocalDirectory::open(path)?, master, tier)?, compression));
         let node = Node::start(NodeConfig { memory_bytes, work, data, ..NodeConfig::default() })?;
         Ok(Self::over(node, TenantName::default()))
     }

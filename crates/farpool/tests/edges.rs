@@ -26,7 +26,8 @@ use std::path::Path;
 pub const EDGES: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("cipher", &["model"]),
-    ("disk", &["cipher"]),
+    ("codec", &["model"]),
+    ("disk", &["cipher", "codec"]),
     ("memory", &["model"]),
     ("columns", &["memory"]),
     ("statistics", &["model"]),
@@ -41,7 +42,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("farpool", &["node", "datafusion"]),
     ("bench", &["farpool"]),
     ("sim", &["node", "transfer"]),
-    ("fuzz", &["cipher", "disk", "pipeline", "statistics", "store", "wire"]),
+    ("fuzz", &["cipher", "codec", "disk", "pipeline", "statistics", "store", "wire"]),
     ("xtask", &[]),
 ];
 

@@ -7,6 +7,7 @@ mod changes;
 mod cli;
 mod cli_examples;
 mod cli_support;
+mod compressed;
 mod durable;
 mod edges;
 mod encrypted;

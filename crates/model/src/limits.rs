@@ -508,6 +508,10 @@ pub const BACKUP_LIST_BYTES_MAX: u64 = 256 << 20;
 /// Size of one record of the log. Larger changes, such as row groups, are files of their own that a record names.
 pub const LOG_RECORD_BYTES_MAX: usize = 16 << 20;
 
+/// Plain bytes of a part of a segment that is compressed: what a few bytes on disk may say that they become. A chunk of the
+/// largest row group has less; larger parts are stored as they are.
+pub const PACKED_PART_BYTES_MAX: usize = 512 << 20;
+
 /// Encoded bytes that a program has read ahead of its scan from disk: a few milliseconds of a fast disk.
 pub const READ_AHEAD_BYTES: usize = 8 << 20;
 

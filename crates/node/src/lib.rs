@@ -29,7 +29,8 @@ mod turns;
 pub use access::{Access, TenantLimits};
 pub use caller::{Caller, Shape};
 pub use farpool_disk::{
-    Directory, KeySource, Keys, LocalDirectory, MasterKey, Tier, rotate_master_key, unlock,
+    Codec, Directory, KeySource, Keys, LocalDirectory, MasterKey, Packing, Tier, compressing,
+    rotate_master_key, unlock,
 };
 pub use farpool_store::{Backup, Made, Recovery, adopt_backup, check_data};
 pub use farpool_wire::ServerTls;

@@ -70,9 +70,10 @@ fn as_text(path: &Path, found: &Recovery) -> String {
 /// What a data directory has, in a line.
 pub(super) fn summary(found: &Recovery) -> String {
     let mut text = format!(
-        "{}, {}; {} read from the log",
+        "{}, {}{}; {} read from the log",
         size::counted(u64_from(found.tables), "table"),
         size::bytes(found.bytes),
+        stored(found),
         size::counted(found.records, "change")
     );
     if let Some(dropped) = &found.dropped {
@@ -86,10 +87,19 @@ pub(super) fn summary(found: &Recovery) -> String {
     text
 }
 
+/// What tables take on disk, where compression makes a difference.
+fn stored(found: &Recovery) -> String {
+    match found.bytes_stored {
+        stored if stored < found.bytes / 100 * 99 => format!(" compressed to {}", size::bytes(stored)),
+        _ => String::new(),
+    }
+}
+
 fn as_json(found: &Recovery) -> Outcome<String> {
     let json = serde_json::json!({
         "tables": found.tables,
         "bytes": found.bytes,
+        "bytes_stored": found.bytes_stored,
         "records": found.records,
         "dropped_bytes": found.dropped.as_ref().map_or(0, |dropped| dropped.bytes),
         "damaged": found.damaged.iter().map(|damage| &damage.message).collect::<Vec<_>>(),

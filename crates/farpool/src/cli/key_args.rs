@@ -1,7 +1,9 @@
-//! Options that name the master key of a data directory.
+//! Options about the files of a data directory: its master key, and how it is compressed.
 
 use super::stop::{Outcome, Stop};
-use farpool::node::{Directory, KeySource, LocalDirectory, MasterKey, Tier, unlock};
+use farpool::node::{
+    Codec, Directory, KeySource, LocalDirectory, MasterKey, Packing, Tier, compressing, unlock,
+};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -69,6 +71,32 @@ impl EncryptionArgs {
         let (key, tier) = self.load()?;
         Ok(unlock(directory, key.as_ref(), Some(tier))?)
     }
+}
+
+/// How tables are compressed in a data directory.
+#[derive(clap::Args, Debug)]
+pub struct CompressionArgs {
+    /// How large parts of tables are compressed when they are written: auto (where that makes reading them faster on
+    /// this disk), none, lz4, zstd or deflate; what is there stays as it is [default: auto]
+    #[arg(long, value_name = "HOW", value_parser = compression, requires = "data_dir")]
+    compression: Option<Packing>,
+}
+
+impl CompressionArgs {
+    /// What is said, or `auto`.
+    pub fn get(&self) -> Packing {
+        self.compression.unwrap_or_default()
+    }
+
+    /// The directory that compresses so.
+    pub fn apply(&self, directory: Arc<dyn Directory>) -> Arc<dyn Directory> {
+        compressing(directory, self.get())
+    }
+}
+
+fn compression(text: &str) -> Result<Packing, String> {
+    let codecs = Codec::ALL.map(Codec::name).join(", ");
+    Packing::named(text).ok_or_else(|| format!("write auto, none, or one of {codecs}"))
 }
 
 fn tier(text: &str) -> Result<Tier, String> {

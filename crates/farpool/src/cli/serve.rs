@@ -1,6 +1,6 @@
 //! `farpool serve`: runs a memory node until it is told to stop.
 
-use super::key_args::EncryptionArgs;
+use super::key_args::{CompressionArgs, EncryptionArgs};
 use super::signals::{first_signal, hangups};
 use super::size;
 use super::stop::{Outcome, Stop, reason};
@@ -80,6 +80,9 @@ pub struct Args {
     #[command(flatten)]
     encryption: EncryptionArgs,
 
+    #[command(flatten)]
+    compression: CompressionArgs,
+
     /// Memory for everything else: messages, rows on their way, groups, results that wait to leave
     /// [default: a quarter of what the machine has]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
@@ -119,6 +122,7 @@ pub fn run(args: Args) -> Outcome {
     let tls = tls_files(&args)?;
     let data = args.data_dir.as_deref().map(LocalDirectory::open).transpose()?;
     let data = data.map(|data| args.encryption.unlock(data)).transpose()?;
+    let data = data.map(|data| args.compression.apply(data));
     let tier = data.as_deref().and_then(|data| data.keys()).map(Keys::tier);
     let stop_within = if data.is_some() { STOP_WITH_DATA } else { STOP };
     let config = NodeConfig {

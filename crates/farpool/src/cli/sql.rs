@@ -1,6 +1,6 @@
 //! `farpool sql`: runs statements on files, or on the tables of a node, and prints their rows.
 
-use super::key_args::EncryptionArgs;
+use super::key_args::{CompressionArgs, EncryptionArgs};
 use super::output::{self, Format};
 use super::pool_args::ClientArgs;
 use super::read_args::ReadArgs;
@@ -91,6 +91,9 @@ pub struct Args {
 
     #[command(flatten)]
     encryption: EncryptionArgs,
+
+    #[command(flatten)]
+    compression: CompressionArgs,
 
     /// Memory for files that are queried; tables that are made without --pool may take as much again
     /// [default: half of what the machine has]
@@ -188,7 +191,13 @@ async fn open_session(args: &Args) -> Outcome<(Session, Arc<farpool::QueryFiles>
             Some(path) => {
                 let (key, tier) = args.encryption.load()?;
                 let key = key.as_ref().map(|key| (key, tier));
-                EmbeddedPool::open_durable_with(memory_bytes, work.clone(), path, key)?
+                EmbeddedPool::open_durable_with(
+                    memory_bytes,
+                    work.clone(),
+                    path,
+                    key,
+                    args.compression.get(),
+                )?
             }
             None => EmbeddedPool::open_within(memory_bytes, work.clone())?,
         };

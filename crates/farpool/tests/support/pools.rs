@@ -1,7 +1,7 @@
 //! A pool for tests: one node that is reached in this process and over loopback TCP at the same time.
 
 use farpool::model::{TenantName, limits};
-use farpool::node::{Directory, LocalDirectory, Node, NodeConfig, server};
+use farpool::node::{Codec, Directory, LocalDirectory, Node, NodeConfig, Packing, compressing, server};
 use farpool::{
     ClientOptions, EmbeddedPool, LoadMode, Pool, Rates, ResultForm, Session, SessionOptions, TableInfo,
     TableName,
@@ -31,9 +31,10 @@ impl Pools {
         Pools::start_within(memory_bytes, limits::GROUP_BYTES_MAX).await
     }
 
-    /// Starts a node that may use `memory_bytes` and has its tables in a data directory.
+    /// Starts a node that may use `memory_bytes` and has its tables in a data directory, compressed.
     pub async fn start_durable(memory_bytes: usize, folder: &Path) -> Pools {
         let data: Arc<dyn Directory> = LocalDirectory::open(folder).expect("a data directory opens");
+        let data = compressing(data, Packing::By(Codec::Lz4));
         let config = NodeConfig { memory_bytes, workers: 2, data: Some(data), ..NodeConfig::default() };
         Pools::over(Node::start(config).expect("a node starts")).await
     }

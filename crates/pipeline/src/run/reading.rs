@@ -231,8 +231,9 @@ impl Run {
 
     /// Sets a row group aside until the values of `handles` are in memory.
     pub(super) fn fetch(&self, mut morsel: Morsel, handles: Vec<Arc<Chunk>>) {
-        let absent = handles.iter().filter(|handle| handle.is_absent());
-        let bytes: usize = absent.map(|handle| handle.bytes_encoded()).sum();
+        let absent = || handles.iter().filter(|handle| handle.is_absent());
+        let bytes: usize = absent().map(|handle| handle.bytes_encoded()).sum();
+        let bytes_on_disk: usize = absent().map(|handle| handle.bytes_on_disk()).sum();
         let number = self.reading.requests.fetch_add(1, Ordering::Relaxed);
         let read = morsel.read.get_or_insert_default();
         if read.kept.take().is_none() && read.is_missed {
@@ -242,7 +243,7 @@ impl Run {
         let is_urgent = std::mem::replace(&mut read.is_missed, true);
         read.bytes += bytes;
         self.reading.ahead.fetch_add(bytes, Ordering::Relaxed);
-        self.tally.read_from_disk(cast::u64_from(bytes));
+        self.tally.read_from_disk(cast::u64_from(bytes_on_disk));
         {
             let mut held = self.held.lock();
             if matches!(held.phase, Phase::Stopped(_) | Phase::Done) {

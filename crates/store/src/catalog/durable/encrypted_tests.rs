@@ -2,7 +2,7 @@
 
 use super::*;
 use farpool_cipher::Secret;
-use farpool_disk::{MasterKey, Tier, rotate_master_key, unlock};
+use farpool_disk::{Codec, MasterKey, Packing, Tier, compressing, rotate_master_key, unlock};
 
 /// The bytes of the master keys that the tests have.
 const KEY: [u8; 32] = *b"the master key of the tests, 32b";
@@ -22,9 +22,23 @@ pub(super) fn new_directory(is_encrypted: bool) -> Arc<SimulatedDirectory> {
 }
 
 /// The directory with its key, if it is encrypted.
-pub(super) fn opened(directory: &Arc<SimulatedDirectory>) -> Result<Arc<dyn Directory>> {
+pub(super) fn unlocked(directory: &Arc<SimulatedDirectory>) -> Result<Arc<dyn Directory>> {
     let key = directory.open("keys").is_ok().then(|| master(KEY));
     unlock(directory.clone(), key.as_ref(), None)
+}
+
+/// A folder that has been written with the same key, or without.
+pub(super) fn unlocked_local(path: &std::path::Path, is_encrypted: bool) -> Arc<dyn Directory> {
+    let key = is_encrypted.then(|| master(KEY));
+    unlock(LocalDirectory::open(path).unwrap(), key.as_ref(), None).unwrap()
+}
+
+/// As [`unlocked`]; what is written from now on is compressed.
+pub(super) fn opened(directory: &Arc<SimulatedDirectory>) -> Result<Arc<dyn Directory>> {
+    // A directory that is opened often has segments of all kinds.
+    let ways = Codec::ALL.map(Packing::By);
+    let way = ways.get(directory.names().map_or(0, |names| names.len()) % 4).copied();
+    Ok(compressing(unlocked(directory)?, way.unwrap_or(Packing::None)))
 }
 
 #[test]
@@ -57,7 +71,7 @@ fn filled(is_encrypted: bool) -> Bench {
 }
 
 /// Every file of a directory.
-fn contents(directory: &SimulatedDirectory) -> Vec<(String, Vec<u8>)> {
+pub(super) fn contents(directory: &SimulatedDirectory) -> Vec<(String, Vec<u8>)> {
     let read = |name: String| {
         let file = directory.open(&name).unwrap();
         let mut bytes = vec![0; file.bytes().unwrap() as usize];

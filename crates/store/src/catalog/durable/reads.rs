@@ -209,6 +209,14 @@ impl Source for OfTenant {
         &self.tenant
     }
 
+    fn bytes_on_disk(&self, handle: &Chunk) -> usize {
+        let stored = || {
+            let home = Home::existing(handle)?;
+            Some(usize_saturating(home.file()?.part(home.number).ok()?.bytes_stored))
+        };
+        stored().unwrap_or_else(|| handle.bytes_encoded())
+    }
+
     fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>) {
         let bytes = handles.iter().map(|handle| handle.bytes_encoded()).sum();
         let part = self.reads.part(bytes);

@@ -32,6 +32,8 @@ pub struct Recovery {
     pub tables: usize,
     /// Encoded bytes of the tables.
     pub bytes: u64,
+    /// Bytes that these take on disk: fewer where they are compressed.
+    pub bytes_stored: u64,
     /// Number of records of the log that were read.
     pub records: u64,
     /// What was written last, and not acknowledged, when power was lost.
@@ -94,6 +96,7 @@ impl Catalog {
             loads: sources.replay.loads.clone(),
             ..Recovery::default()
         };
+        recovery.bytes_stored = sources.bytes_stored()?;
         self.restore(&sources, &durable, &mut recovery)?;
         durable.log.observe(Box::new(Watch(Arc::downgrade(self))));
         remove_leftovers(&*directory, &names, manifest, &sources.files);
@@ -214,6 +217,7 @@ pub fn check_data(directory: &dyn Directory) -> Result<Recovery> {
     let (node, loads) = (replay.node, replay.loads.clone());
     let sources = Sources::open(directory, replay, &Arc::default())?;
     let mut recovery = Recovery {
+        bytes_stored: sources.bytes_stored()?,
         node,
         records: recovered.records,
         dropped: recovered.dropped,

@@ -123,6 +123,15 @@ impl Sources {
         }
     }
 
+    /// Bytes that the chunks of all tables take on disk.
+    pub fn bytes_stored(&self) -> Result<u64> {
+        let tables = self.replay.tables.values().flat_map(BTreeMap::values);
+        let chunks = tables.flat_map(|table| &table.groups).flat_map(|group| group.chunks.iter().flatten());
+        // Row groups may share a chunk of NULLs.
+        let distinct: BTreeSet<u64> = chunks.copied().collect();
+        distinct.into_iter().map(|number| Ok(self.find(number)?.bytes_stored())).sum()
+    }
+
     /// Bytes that a row group takes in the pool at once.
     pub fn data_bytes(&self, group: &KeptGroup) -> u64 {
         if is_large(group.rows as usize, 0) {
@@ -277,6 +286,14 @@ impl Source<'_> {
             Source::Segment(_, part) => usize_saturating(part.bytes),
         };
         bytes.next_multiple_of(ALIGNMENT)
+    }
+
+    /// Bytes of its data on disk.
+    pub fn bytes_stored(&self) -> u64 {
+        match self {
+            Source::Log(_, image) => u64_from(image.data.len()),
+            Source::Segment(_, part) => part.bytes_stored,
+        }
     }
 
     pub fn head(&self) -> &[u8] {

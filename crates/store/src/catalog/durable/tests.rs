@@ -2,6 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
+#[path = "compressed_tests.rs"]
+mod compressed;
 #[path = "encrypted_tests.rs"]
 mod encrypted;
 

@@ -1,0 +1,54 @@
+//! Decompressing.
+
+use crate::Codec;
+use farpool_model::{Error, Result};
+use std::fmt;
+
+/// What decompresses blocks, one after the other.
+#[derive(Default)]
+pub struct Decompressor {
+    zstd: Option<zstd::bulk::Decompressor<'static>>,
+    deflate: Option<libdeflater::Decompressor>,
+}
+
+impl fmt::Debug for Decompressor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decompressor").finish_non_exhaustive()
+    }
+}
+
+impl Decompressor {
+    /// Makes a decompressor; the contexts of a codec are made with the first block.
+    pub fn new() -> Decompressor {
+        Decompressor::default()
+    }
+
+    /// Decompresses `data` into `plain`, all of which they must fill.
+    ///
+    /// # Errors
+    /// `Corrupt` where they are not what the codec has made of so many bytes. Anything is in `plain` then.
+    pub fn decompress(&mut self, codec: Codec, data: &[u8], plain: &mut [u8]) -> Result<()> {
+        let bytes = match codec {
+            Codec::Lz4 => lz4_flex::block::decompress_into(data, plain).ok(),
+            Codec::Zstd => {
+                let context = match &mut self.zstd {
+                    Some(context) => context,
+                    None => {
+                        let made = zstd::bulk::Decompressor::new();
+                        self.zstd.insert(made.map_err(|_| Error::over_limit("no memory for Zstandard"))?)
+                    }
+                };
+                context.decompress_to_buffer(data, plain).ok()
+            }
+            Codec::Deflate => self.deflate.get_or_insert_default().deflate_decompress(data, plain).ok(),
+        };
+        match bytes {
+            Some(bytes) if bytes == plain.len() => Ok(()),
+            _ => Err(Error::corrupt(format!(
+                "{} bytes of {codec} are not a block of {}",
+                data.len(),
+                plain.len()
+            ))),
+        }
+    }
+}

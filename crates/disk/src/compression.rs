@@ -1,0 +1,230 @@
+//! Which parts of segments are compressed, and by which codec.
+//!
+//! What a directory is opened with decides it ([`compressing`]): one codec for all, none, or by cost. By cost, a part is
+//! compressed where reading fewer bytes and decompressing them takes less time than reading it as it is. How much is saved is
+//! learned from a sample of the part, what a byte costs from the rate at which a thread reads the device, measured once, and
+//! from a table of the rates at which codecs decompress.
+
+use crate::files::{Directory, File};
+use crate::keys::Keys;
+use farpool_codec::{Codec, Compressor};
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+/// How parts of segments are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Packing {
+    /// Where it makes reading faster, by the codec that makes it fastest.
+    #[default]
+    Auto,
+    /// Not at all.
+    None,
+    /// By this codec, wherever it saves bytes.
+    By(Codec),
+}
+
+impl Packing {
+    /// The name that users write.
+    pub fn name(self) -> &'static str {
+        match self {
+            Packing::Auto => "auto",
+            Packing::None => "none",
+            Packing::By(codec) => codec.name(),
+        }
+    }
+
+    /// What a name says.
+    pub fn named(name: &str) -> Option<Packing> {
+        match name {
+            "auto" => Some(Packing::Auto),
+            "none" => Some(Packing::None),
+            name => Codec::named(name).map(Packing::By),
+        }
+    }
+}
+
+/// Bytes a second that a codec decompresses to, on one thread: for blocks of tables whose encodings leave something to save
+/// (`docs/decisions/2026-11-25-compression-on-disk.md`). DEFLATE is not here: Zstandard saves more and is read faster.
+const DECOMPRESSED: [(Codec, f64); 2] = [(Codec::Zstd, 1.1e9), (Codec::Lz4, 2.4e9)];
+
+/// The share of the time of reading that compression must save, since rates are estimates.
+const SAVED_PART: f64 = 0.1;
+
+/// Parts up to which nothing is tried: a device takes no longer for them than for one block.
+const TRIED_BYTES_MIN: usize = 16 << 10;
+
+/// Bytes of each of two pieces of a part that are compressed to learn what is saved.
+const SAMPLE_BYTES: usize = 16 << 10;
+
+/// How a directory compresses.
+#[derive(Debug)]
+pub struct Packer {
+    packing: Packing,
+    /// Bytes a second that a thread reads from the device, once somebody needs to know.
+    read_rate: OnceLock<Option<f64>>,
+}
+
+impl Packer {
+    /// The codec for a part of a segment of `directory` with these data.
+    pub(crate) fn choose(
+        &self,
+        directory: &dyn Directory,
+        compressor: &mut Compressor,
+        data: &[u8],
+    ) -> Option<Codec> {
+        match self.packing {
+            Packing::None => None,
+            Packing::By(codec) => Some(codec),
+            Packing::Auto => {
+                if data.len() < TRIED_BYTES_MIN {
+                    return None;
+                }
+                let rate = (*self.read_rate.get_or_init(|| directory.read_rate()))?;
+                cheapest(rate, &mut |codec| saved(compressor, codec, data))
+            }
+        }
+    }
+}
+
+/// The codec with which reading takes least time, if that is clearly less than without. `share` tells which share of the
+/// bytes a codec leaves.
+fn cheapest(read_rate: f64, share: &mut dyn FnMut(Codec) -> f64) -> Option<Codec> {
+    let plain = (1.0 - SAVED_PART) / read_rate;
+    let mut best: Option<(f64, Codec)> = None;
+    for (place, (codec, rate)) in DECOMPRESSED.into_iter().enumerate() {
+        // Where decompressing alone takes longer than reading, nothing need be tried.
+        if 1.0 / rate >= plain {
+            continue;
+        }
+        let share = share(codec);
+        let time = share / read_rate + 1.0 / rate;
+        if time < best.map_or(plain, |(time, _)| time) {
+            best = Some((time, codec));
+        }
+        // No codec that follows leaves a smaller share: most parts are packed already, and one try shows it.
+        let fastest = DECOMPRESSED[place..].iter().map(|(_, rate)| 1.0 / rate).fold(f64::INFINITY, f64::min);
+        if share / read_rate + fastest >= plain {
+            break;
+        }
+    }
+    best.map(|(_, codec)| codec)
+}
+
+/// The share that a codec leaves of pieces at a third and two thirds of `data`.
+fn saved(compressor: &mut Compressor, codec: Codec, data: &[u8]) -> f64 {
+    let (mut before, mut after) = (0, 0);
+    let mut out = Vec::new();
+    for at in [data.len() / 3, 2 * data.len() / 3] {
+        let at = at.min(data.len().saturating_sub(SAMPLE_BYTES));
+        let piece = &data[at..(at + SAMPLE_BYTES).min(data.len())];
+        let is_smaller = compressor.compress(codec, piece, piece.len(), &mut out);
+        before += piece.len();
+        after += if is_smaller { out.len() } else { piece.len() };
+    }
+    after as f64 / before.max(1) as f64
+}
+
+/// The directory with its segments compressed from now on. Those that are there are read whatever they have.
+pub fn compressing(directory: Arc<dyn Directory>, packing: Packing) -> Arc<dyn Directory> {
+    let packer = Packer { packing, read_rate: OnceLock::new() };
+    Arc::new(CompressingDirectory { inner: directory, packer })
+}
+
+/// A directory with the way it compresses.
+#[derive(Debug)]
+struct CompressingDirectory {
+    inner: Arc<dyn Directory>,
+    packer: Packer,
+}
+
+impl Directory for CompressingDirectory {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.inner.create(name)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.inner.open(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.inner.remove(name)
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.inner.names()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.inner.sync()
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    fn keys(&self) -> Option<&Keys> {
+        self.inner.keys()
+    }
+
+    fn packer(&self) -> Option<&Packer> {
+        Some(&self.packer)
+    }
+
+    fn read_rate(&self) -> Option<f64> {
+        self.inner.read_rate()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is chosen at a rate in MB/s, for the shares that Zstandard and LZ4 leave; and how many codecs were tried.
+    fn chosen(rate: f64, zstd: f64, lz4: f64) -> (Option<Codec>, usize) {
+        let mut tried = 0;
+        let codec = cheapest(rate * 1e6, &mut |codec| {
+            tried += 1;
+            if codec == Codec::Zstd { zstd } else { lz4 }
+        });
+        (codec, tried)
+    }
+
+    #[test]
+    fn the_codec_is_the_one_that_is_read_fastest() {
+        // A slow disk wants few bytes, a faster one few cycles, the fastest neither.
+        assert_eq!(chosen(100.0, 0.5, 0.6), (Some(Codec::Zstd), 2));
+        assert_eq!(chosen(700.0, 0.3, 0.4), (Some(Codec::Lz4), 2));
+        assert_eq!(chosen(1500.0, 0.1, 0.1), (Some(Codec::Lz4), 1));
+        assert_eq!(chosen(5000.0, 0.1, 0.1), (None, 0));
+        assert_eq!(chosen(f64::INFINITY, 0.1, 0.1), (None, 0));
+        // What is packed already is tried once.
+        assert_eq!(chosen(100.0, 1.0, 1.0), (None, 1));
+        assert_eq!(chosen(100.0, 0.95, 1.0), (None, 1));
+        assert_eq!(chosen(700.0, 0.8, 0.9), (None, 1));
+    }
+
+    #[test]
+    fn samples_are_of_all_lengths() {
+        let mut compressor = Compressor::new();
+        let text = b"of what repeats, much is saved. ".repeat(4000);
+        for bytes in [0, 1, 100, SAMPLE_BYTES, 2 * SAMPLE_BYTES + 1, text.len()] {
+            for codec in Codec::ALL {
+                let share = saved(&mut compressor, codec, &text[..bytes]);
+                assert!((0.0..=1.0).contains(&share) && (bytes < 1000 || share < 0.2), "{bytes}: {share}");
+            }
+        }
+    }
+
+    #[test]
+    fn ways_to_compress_have_names() {
+        let all = Codec::ALL.map(Packing::By);
+        for packing in [Packing::Auto, Packing::None].iter().chain(&all) {
+            assert_eq!(Packing::named(packing.name()), Some(*packing));
+        }
+        assert_eq!(Packing::named("gzip"), None);
+    }
+}

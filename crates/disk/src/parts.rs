@@ -1,0 +1,131 @@
+//! The directory of a segment: an entry for each part.
+//!
+//! Layout of an entry, all numbers little-endian: number, offset, plain bytes and, from the third format on, stored bytes, as
+//! `u64`; the checksum, or the place at which the part was added, `u32`; bytes of the head `u32`; from the third format on the
+//! codec `u8`; the tag of a part that is encrypted as a whole, or the table of one that is compressed; the head.
+//!
+//! Invariant: an entry that is decoded names bytes before the directory, and lengths that fit one another.
+
+use crate::blocks::{self, Blocks};
+use farpool_cipher::{TAG_BYTES, Tag};
+use farpool_codec::Codec;
+use farpool_model::cast::{u32_checked, usize_saturating};
+use std::collections::BTreeMap;
+
+/// What is written.
+pub(crate) const FORMAT: u32 = 3;
+pub(crate) const ENCRYPTED_FORMAT: u32 = 4;
+/// Formats that are still read: their parts are stored as they are.
+pub(crate) const WHOLE_FORMAT: u32 = 1;
+pub(crate) const ENCRYPTED_WHOLE_FORMAT: u32 = 2;
+
+/// Bytes of an entry without tag and head in the first formats: none is shorter.
+const ENTRY_BYTES: usize = 32;
+
+/// The codec of a part that is stored as it is.
+const NO_CODEC: u8 = 0;
+
+/// A part of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// What the part is, apart from its data.
+    pub head: Vec<u8>,
+    /// Bytes of its data.
+    pub bytes: u64,
+    /// Bytes that these take on disk: fewer where they are compressed.
+    pub bytes_stored: u64,
+    pub(crate) number: u64,
+    pub(crate) offset: u64,
+    pub(crate) form: Form,
+}
+
+/// How the data of a part are stored, and how damage to them is noticed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As they are, with a checksum.
+    Plain(u32),
+    /// Encrypted as a whole: the place at which the part was added, and the tag.
+    Encrypted(u32, Tag),
+    /// Compressed.
+    Blocks(Blocks),
+}
+
+impl Part {
+    /// Appends the entry of the directory.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        for number in [self.number, self.offset, self.bytes, self.bytes_stored] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        let (check, codec, rest) = match &self.form {
+            Form::Plain(checksum) => (*checksum, NO_CODEC, &[][..]),
+            Form::Encrypted(place, tag) => (*place, NO_CODEC, &tag[..]),
+            Form::Blocks(blocks) => (blocks.place, blocks.codec.code(), &blocks.table[..]),
+        };
+        out.extend_from_slice(&check.to_le_bytes());
+        out.extend_from_slice(&u32_checked(self.head.len()).to_le_bytes());
+        out.push(codec);
+        out.extend_from_slice(rest);
+        out.extend_from_slice(&self.head);
+    }
+
+    /// Takes an entry of the directory of a segment of this format, which begins at `end`.
+    fn decode(fields: &mut Fields<'_>, end: u64, format: u32) -> Option<Part> {
+        let is_encrypted = matches!(format, ENCRYPTED_FORMAT | ENCRYPTED_WHOLE_FORMAT);
+        let has_codecs = matches!(format, FORMAT | ENCRYPTED_FORMAT);
+        let (number, offset, bytes) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let bytes_stored = if has_codecs { fields.u64()? } else { bytes };
+        let (check, head_bytes) = (fields.u32()?, fields.u32()?);
+        let codec = if has_codecs { fields.take(1)?[0] } else { NO_CODEC };
+        let form = match (codec, is_encrypted) {
+            (NO_CODEC, false) => Form::Plain(check),
+            (NO_CODEC, true) => Form::Encrypted(check, fields.tag()?),
+            (codec, _) => {
+                let entries = blocks::count(usize_saturating(bytes));
+                let table = fields.take(entries.checked_mul(Blocks::entry_bytes(is_encrypted))?)?.to_vec();
+                let blocks = Blocks { codec: Codec::of_code(codec)?, place: check, table };
+                blocks.fit(bytes, bytes_stored, is_encrypted).then_some(Form::Blocks(blocks))?
+            }
+        };
+        let head = fields.take(head_bytes as usize)?.to_vec();
+        let is_whole = matches!(form, Form::Blocks(_)) || bytes == bytes_stored;
+        let is_within = offset.checked_add(bytes_stored)? <= end;
+        (is_whole && is_within).then_some(Part { head, bytes, bytes_stored, number, offset, form })
+    }
+}
+
+/// The entries of the directory at `end`, before which all data lie, of a segment of this format.
+pub(crate) fn parts(directory: &[u8], end: u64, format: u32) -> Option<BTreeMap<u64, Part>> {
+    let (mut fields, mut parts) = (Fields(directory), BTreeMap::new());
+    while fields.0.len() >= ENTRY_BYTES {
+        let part = Part::decode(&mut fields, end, format)?;
+        parts.insert(part.number, part);
+    }
+    fields.0.is_empty().then_some(parts)
+}
+
+/// Bytes that are taken apart from the front.
+pub(crate) struct Fields<'a>(pub &'a [u8]);
+
+impl<'a> Fields<'a> {
+    pub fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    pub fn u32(&mut self) -> Option<u32> {
+        self.take(4).map(u32_of)
+    }
+
+    pub fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    pub fn tag(&mut self) -> Option<Tag> {
+        self.take(TAG_BYTES)?.try_into().ok()
+    }
+}
+
+fn u32_of(bytes: &[u8]) -> u32 {
+    bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}

@@ -1,0 +1,4 @@
+//! The reader of segments under libFuzzer; see `farpool_fuzz`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| farpool_fuzz::segment_reader(data));
