@@ -22,10 +22,10 @@ pub struct Program {
 
 pub const PROGRAMS: [Program; 2] = [
     Program {
-        name: "openssl",
-        purpose: "OpenSSL",
-        effort: "a small program that links the system's libcrypto.so.3, on Debian of the package libssl3: seconds",
-        shared: &["bench/src/iopath/rounds.rs"],
+        name: "libraries",
+        purpose: "OpenSSL, zlib, zlib-ng and libdeflate",
+        effort: "links the system's libcrypto.so.3 (Debian's libssl3) and builds the others, with cmake: a minute",
+        shared: &["bench/src/iopath/packing.rs", "bench/src/iopath/rounds.rs"],
     },
     Program {
         name: "liquidcache",

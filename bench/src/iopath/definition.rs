@@ -1,5 +1,7 @@
 //! The suite as data: `bench/definitions/iopath.toml`, which explains the fields.
 
+use super::measure_packing::Library;
+use farpool_codec::Codec;
 use serde::Deserialize;
 
 /// The suite.
@@ -13,6 +15,8 @@ pub struct Definition {
     pub bytes: Vec<usize>,
     pub threads: Vec<usize>,
     pub chain_bytes: usize,
+    pub packing: PackingDefinition,
+    pub mix: Mix,
     quick: Quick,
     pub goals: Goals,
 }
@@ -24,6 +28,62 @@ struct Quick {
     runs: usize,
     round_bytes: usize,
     bytes_max: usize,
+    packed_data_bytes: usize,
+    mix_bytes: u64,
+}
+
+/// What is compressed, and how.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PackingDefinition {
+    pub data: Vec<String>,
+    pub data_bytes: usize,
+    pub codecs: Vec<String>,
+    pub libraries: Vec<Library>,
+    pub bits: Vec<usize>,
+    pub bytes: Vec<usize>,
+    pub block_bytes: usize,
+    pub chain_bytes: usize,
+    goals: Vec<PackingGoal>,
+}
+
+/// How many times as long a codec and a cipher may take as the codec alone.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PackingGoal {
+    codec: String,
+    pack: Option<f64>,
+    unpack: Option<f64>,
+}
+
+impl PackingDefinition {
+    /// The goal of a codec in a direction.
+    pub fn goal(&self, codec: Codec, packs: bool) -> Option<f64> {
+        let goal = self.goals.iter().find(|goal| goal.codec == codec.name())?;
+        if packs { goal.pack } else { goal.unpack }
+    }
+}
+
+/// The mix of blocks that is replayed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mix {
+    pub bytes: u64,
+    pub data: String,
+    pub codecs: Vec<String>,
+    pub bits: usize,
+    pub slots_bytes: u64,
+    pub seed: u64,
+    pub kinds: Vec<Kind>,
+}
+
+/// One kind of access: how many bytes of all, and blocks by their size with the share of the accesses.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kind {
+    pub name: String,
+    pub gigabytes: f64,
+    pub blocks: Vec<(u64, f64)>,
 }
 
 /// Shares of OpenSSL's rate, by the least size that they are for; and how many times as fast many chains are as one.
@@ -40,6 +100,9 @@ impl Definition {
         self.runs = self.quick.runs;
         self.round_bytes = self.quick.round_bytes;
         self.bytes.retain(|bytes| *bytes <= self.quick.bytes_max);
+        self.packing.bytes.retain(|bytes| *bytes <= self.quick.packed_data_bytes);
+        self.packing.data_bytes = self.quick.packed_data_bytes;
+        self.mix.bytes = self.quick.mix_bytes;
     }
 
     /// How often a cipher runs over so many bytes in one round.

@@ -28,6 +28,14 @@ pub fn mode(name: &str) -> Result<Mode> {
     found.with_context(|| format!("there is no mode {name:?}"))
 }
 
+impl Farpool {
+    /// Decrypts what was encrypted with this tag.
+    pub fn decrypt_with(&mut self, data: &mut [u8], tag: Option<Tag>) {
+        self.tag = tag;
+        self.decrypt(data);
+    }
+}
+
 impl InPlace for Farpool {
     fn encrypt(&mut self, data: &mut [u8]) {
         let encrypted = match self.chain_bytes {

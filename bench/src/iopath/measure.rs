@@ -2,6 +2,8 @@
 
 use super::definition::Definition;
 use super::farpool_side::{Farpool, mode};
+use super::measure_packing::{self, Share};
+use super::mix::{self, MixResult};
 use super::rounds::{self, Timed};
 use crate::machine::{self, Machine};
 use crate::rival::{Rival, RivalDefinition, RivalResult};
@@ -20,13 +22,16 @@ pub struct Results {
     pub runs: usize,
     pub rivals: Vec<RivalResult>,
     pub cases: Vec<CaseResult>,
+    /// What codecs leave of data.
+    pub shares: Vec<Share>,
+    pub mix: Vec<MixResult>,
 }
 
-/// A cipher in one direction, on so many threads, at all sizes.
+/// A cipher or a codec in one direction, on so many threads, at all sizes.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseResult {
     pub name: String,
-    pub encrypts: bool,
+    pub direction: String,
     pub threads: usize,
     /// What farpool is compared with.
     pub other: String,
@@ -44,13 +49,13 @@ pub struct SizeResult {
     pub goal: Option<f64>,
 }
 
-/// Runs the suite for the ciphers whose names contain `wanted`.
+/// Runs the parts of the suite whose names contain `wanted`.
 pub fn run(definition: &Definition, wanted: &str) -> Result<Results> {
-    let rival = RivalDefinition::named("OpenSSL")?;
+    let rival = RivalDefinition::named("Libraries")?;
     let (mut openssl, started) = match Rival::start(rival.clone(), 1) {
         Ok(rival) => {
             let version = rival.version.clone();
-            (Some(rival), RivalResult { name: "OpenSSL".into(), version, missing: None })
+            (Some(rival), RivalResult { name: "libraries:".into(), version, missing: None })
         }
         Err(why) => {
             let missing = Some(format!("{why:#}"));
@@ -78,6 +83,9 @@ pub fn run(definition: &Definition, wanted: &str) -> Result<Results> {
             }
         }
     }
+    let (packed, shares) = measure_packing::run(definition, wanted, openssl.as_mut())?;
+    cases.extend(packed);
+    let mix = if "mix".contains(wanted) { mix::run(definition)? } else { Vec::new() };
     text::progress("");
     Ok(Results {
         suite: "iopath".to_string(),
@@ -86,6 +94,8 @@ pub fn run(definition: &Definition, wanted: &str) -> Result<Results> {
         runs: definition.runs,
         rivals: vec![started],
         cases,
+        shares,
+        mix,
     })
 }
 
@@ -137,7 +147,8 @@ impl Case<'_> {
             }
             sizes.push(size(bytes, repeats, &times, ratios, definition.goals.at(bytes)));
         }
-        Ok(CaseResult { name: self.name.into(), encrypts, threads, other: "OpenSSL".into(), sizes })
+        let direction = if encrypts { "encrypt" } else { "decrypt" }.into();
+        Ok(CaseResult { name: self.name.into(), direction, threads, other: "OpenSSL".into(), sizes })
     }
 
     /// Many chains at once against one of as many bytes.
@@ -161,11 +172,17 @@ impl Case<'_> {
             sizes.push(size(bytes, repeats, &times, ratios, Some(definition.goals.chains)));
         }
         let (name, other) = (format!("{} chains", self.name), "one chain".to_string());
-        Ok(CaseResult { name, encrypts: true, threads, other, sizes })
+        Ok(CaseResult { name, direction: "encrypt".into(), threads, other, sizes })
     }
 }
 
-fn size(bytes: usize, repeats: usize, times: &[f64], ratios: Vec<f64>, goal: Option<f64>) -> SizeResult {
+pub(super) fn size(
+    bytes: usize,
+    repeats: usize,
+    times: &[f64],
+    ratios: Vec<f64>,
+    goal: Option<f64>,
+) -> SizeResult {
     let gb_per_second = (bytes * repeats) as f64 / stats::median(times);
     let ratio = (!ratios.is_empty()).then(|| stats::median(&ratios));
     SizeResult { bytes, gb_per_second, ratio, ratios, goal }

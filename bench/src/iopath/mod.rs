@@ -1,8 +1,13 @@
-//! The suite `iopath`: what stands between memory and disk, compared with OpenSSL.
+//! The suite `iopath`: what stands between memory and disk, compared with other libraries.
 
+mod data;
 mod definition;
+mod farpool_packing;
 mod farpool_side;
 mod measure;
+mod measure_packing;
+mod mix;
+mod packing;
 mod report;
 mod rounds;
 
@@ -15,9 +20,9 @@ use definition::Definition;
 pub struct Options {
     #[command(flatten)]
     common: suite::Options,
-    /// Only the ciphers whose names contain this, such as 128-GCM.
+    /// Only the parts whose names contain this, such as AES-128-GCM, lz4 or mix.
     #[arg(long, value_name = "TEXT")]
-    cipher: Option<String>,
+    only: Option<String>,
 }
 
 /// Runs the suite and prints its report.
@@ -27,7 +32,7 @@ pub fn run(options: &Options) -> Result<()> {
         definition.shrink_to_quick();
     }
     definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
-    let wanted = options.cipher.as_deref().unwrap_or_default();
+    let wanted = options.only.as_deref().unwrap_or_default();
     let results = measure::run(&definition, wanted)?;
     options.common.report(&results.date, "iopath", &results, &report::text(&results))
 }

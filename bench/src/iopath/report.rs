@@ -1,6 +1,7 @@
 //! Formats the results as a table: a line for each cipher, direction and number of threads.
 
 use super::measure::{CaseResult, Results, SizeResult};
+use super::measure_packing::Share;
 use crate::text;
 use std::collections::BTreeSet;
 
@@ -20,20 +21,21 @@ pub fn text(results: &Results) -> String {
         .collect();
     format!(
         "{} · {} · median of {} paired ratios · both sides encrypt to the same bytes\n{}\n{rivals}\n{}\n\n\
-         GB/s of one thread, and how many times as fast it is as what it stands beside; * misses the goal\n{}\n",
+         GB/s of one thread, and how many times as fast it is as what it stands beside; * misses the goal\n{}\n{}{}",
         results.suite,
         results.date,
         results.runs,
         text::machine(&results.machine),
         text::table(header, rows),
-        goals(results)
+        goals(results),
+        shares(&results.shares),
+        super::mix::text(&results.mix)
     )
 }
 
 fn row(case: &CaseResult, all: &BTreeSet<usize>) -> Vec<String> {
-    let direction = if case.encrypts { "encrypt" } else { "decrypt" };
     let mut row =
-        vec![case.name.clone(), direction.to_string(), case.threads.to_string(), case.other.clone()];
+        vec![case.name.clone(), case.direction.clone(), case.threads.to_string(), case.other.clone()];
     row.extend(all.iter().map(|bytes| {
         case.sizes.iter().find(|size| size.bytes == *bytes).map_or(String::new(), |size| {
             let ratio = size.ratio.map(|ratio| format!(" {ratio:.2}")).unwrap_or_default();
@@ -46,6 +48,12 @@ fn row(case: &CaseResult, all: &BTreeSet<usize>) -> Vec<String> {
 
 fn is_missed(size: &SizeResult) -> bool {
     size.ratio.zip(size.goal).is_some_and(|(ratio, goal)| ratio < goal)
+}
+
+fn shares(shares: &[Share]) -> String {
+    let line = |share: &Share| format!("{}, {}: {:.3}\n", share.data, share.library, share.share);
+    let lines: String = shares.iter().map(line).collect();
+    if lines.is_empty() { lines } else { format!("\nbytes that are left\n{lines}") }
 }
 
 fn goals(results: &Results) -> String {

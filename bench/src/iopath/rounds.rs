@@ -1,5 +1,6 @@
 //! What both sides of the suite `iopath` do alike: the data, the keys, and how an operation is timed. Farpool's side is in
-//! the runner, OpenSSL's in a program of its own (`bench/rivals/openssl/`), which is built from this file too.
+//! the runner, that of other libraries in a program of its own (`bench/rivals/libraries/`), which is built from this file
+//! too.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
