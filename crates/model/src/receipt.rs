@@ -21,7 +21,7 @@ pub struct Receipt {
     /// Encoded bytes of the table's column chunks that were not read: those of other columns and of skipped
     /// row groups.
     pub bytes_skipped: u64,
-    /// Encoded bytes of the column chunks that were read from disk because they were not in memory.
+    /// Bytes that were read from disk of column chunks that were not in memory: as they lie there, compressed or not.
     #[serde(default)]
     pub bytes_from_disk: u64,
     /// Bytes that crossed the network, both ways, frames included; 0 in-process.
