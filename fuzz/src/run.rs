@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use table::table_schema;
-use table::{ID, cut, whole};
+use table::{ID, cut, encrypted, whole};
 
 /// Memory for groups in bytes: a few sketches of each kind fit, many do not.
 const GROUP_BYTES_MAX: usize = 16 << 20;
@@ -52,11 +52,13 @@ pub fn prepare_and_run(data: &[u8]) {
         &run(&bound, Pace::Racing, true),
         "in small steps, row groups as they lie",
     );
-    if let Ok(cut) = bind(effective, cut())
-        && !cut.prepared().is_partial()
-        && cut.prepared().is_exact()
-    {
-        agree(effective, fails, &once, &run(&cut, Pace::Standing, false), "in other row groups");
+    for (table, how) in [(cut(), "in other row groups"), (encrypted(), "encrypted in memory")] {
+        if let Ok(other) = bind(effective, table)
+            && !other.prepared().is_partial()
+            && other.prepared().is_exact()
+        {
+            agree(effective, fails, &once, &run(&other, Pace::Standing, false), how);
+        }
     }
     if let Some(filter) = &effective.filter {
         added_later(effective, filter, &once);

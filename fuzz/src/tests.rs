@@ -245,8 +245,9 @@ fn data_seeds() -> Vec<Vec<u8>> {
     catalog.open(Arc::clone(&directory) as Arc<dyn Directory>, 1).unwrap();
     let name = |name: &str| TableName::new(name).unwrap();
     let load = |table: &str, mode, rows: &RecordBatch| {
-        let mut load =
-            catalog.begin_load(&TenantName::default(), &name(table), &rows.schema(), mode, None).unwrap();
+        let mut load = catalog
+            .begin_load(&TenantName::default(), &name(table), &rows.schema(), mode.into(), None)
+            .unwrap();
         load.push(rows).unwrap();
         load.commit().unwrap();
     };
@@ -537,7 +538,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
         Request::Table { name: name(), known: Some(Version(7)), or_view: true },
         Request::LoadBegin {
             table: name(),
-            mode: LoadMode::Append,
+            options: LoadMode::Append.into(),
             schema: schema.clone(),
             rows_hint: Some(1),
             id: None,
@@ -574,6 +575,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
         columns: columns.collect(),
         schema: schema.clone(),
         rows_profiled: None,
+        encryption: None,
     };
     let responses = [
         Response::Hello {
@@ -707,7 +709,8 @@ fn strings_that_share_bytes() -> RecordBatch {
 fn load_of(batches: &[RecordBatch], compression: Option<Compression>) -> Vec<u8> {
     let table = TableName::new("items").unwrap();
     let schema = batches[0].schema();
-    let begin = Request::LoadBegin { table, mode: LoadMode::Create, schema, rows_hint: Some(9), id: None };
+    let begin =
+        Request::LoadBegin { table, options: LoadMode::Create.into(), schema, rows_hint: Some(9), id: None };
     let batches = batches.iter().map(|batch| encode_batch(FrameKind::LoadBatch, batch, compression).unwrap());
     let messages = begin.encode().unwrap().into_iter().chain(batches.flat_map(|batch| batch.messages));
     // Each is a single frame.

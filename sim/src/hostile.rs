@@ -129,7 +129,8 @@ fn random_load(random: &mut Random, stream: u32, table: &str) -> Vec<u8> {
     let rows_hint = random.chance(20).then(|| random.next());
     // There are few ids, so that some are used twice.
     let id = random.chance(60).then(|| LoadId(random.below(8) as u128));
-    let begin = Request::LoadBegin { table, mode: random.pick(&modes), schema: schema(), rows_hint, id };
+    let begin =
+        Request::LoadBegin { table, options: random.pick(&modes).into(), schema: schema(), rows_hint, id };
     let mut bytes = frames(stream, &begin);
     for _ in 0..random.magnitude(6) {
         let count = random.magnitude(2000);

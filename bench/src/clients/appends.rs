@@ -84,7 +84,7 @@ async fn append_all(pools: Vec<Arc<dyn Pool>>, table: &TableName, rows: &RecordB
         tokio::spawn(async move {
             for row in (connection..rows.num_rows()).step_by(connections) {
                 let batches = Box::pin(stream::iter([Ok(rows.slice(row, 1))]));
-                pool.load(&table, LoadMode::Append, rows.schema(), Some(1), batches).await?;
+                pool.load(&table, LoadMode::Append.into(), rows.schema(), Some(1), batches).await?;
             }
             anyhow::Ok(())
         })

@@ -91,7 +91,7 @@ async fn load(farpool: &Farpool, folder: &Path) -> Result<usize> {
     let schema = batches.first().context("the table is empty")?.schema();
     let rows = batches.iter().map(|batch| batch.num_rows()).sum();
     let (name, batches) = (TableName::new(TABLE)?, Box::pin(stream::iter(batches.into_iter().map(Ok))));
-    farpool.embedded.load(&name, LoadMode::Create, schema, Some(rows as u64), batches).await?;
+    farpool.embedded.load(&name, LoadMode::Create.into(), schema, Some(rows as u64), batches).await?;
     crate::suite::await_profile(&*farpool.embedded, &name).await?;
     Ok(rows)
 }

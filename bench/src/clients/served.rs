@@ -64,7 +64,7 @@ impl Served {
     ) -> Result<()> {
         let batches = Box::pin(stream::iter(batches.into_iter().map(Ok)));
         let name = TableName::new(table)?;
-        self.own_pool(tenant)?.load(&name, LoadMode::Replace, schema, None, batches).await?;
+        self.own_pool(tenant)?.load(&name, LoadMode::Replace.into(), schema, None, batches).await?;
         Ok(())
     }
 

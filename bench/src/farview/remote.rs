@@ -50,7 +50,7 @@ impl Remote {
         let failed = |error: arrow::error::ArrowError| farpool::Error::internal(error.to_string());
         let batches = stream::iter(reader.map(move |batch| batch.map_err(failed)));
         let name = TableName::new(table)?;
-        let info = self.pool.load(&name, LoadMode::Replace, schema, None, Box::pin(batches)).await?;
+        let info = self.pool.load(&name, LoadMode::Replace.into(), schema, None, Box::pin(batches)).await?;
         suite::await_profile(&*self.pool, &name).await?;
         Ok(info)
     }

@@ -104,7 +104,7 @@ impl Side {
         let failed = |error: arrow::error::ArrowError| farpool::Error::invalid(error.to_string());
         let batches = Box::pin(stream::iter(reader.map(move |batch| batch.map_err(failed))));
         let name = TableName::new(table)?;
-        self.pool.load(&name, LoadMode::Replace, schema, u64::try_from(rows).ok(), batches).await?;
+        self.pool.load(&name, LoadMode::Replace.into(), schema, u64::try_from(rows).ok(), batches).await?;
         suite::await_profile(&*self.pool, &name).await
     }
 }

@@ -96,7 +96,7 @@ async fn prepare(definition: &Definition, pool: Arc<EmbeddedPool>) -> Result<(Sc
     let schema = batches.first().context("a table needs rows")?.schema();
     let name = TableName::new(&definition.table.name)?;
     let batches = Box::pin(stream::iter(batches.into_iter().map(Ok)));
-    let info = pool.load(&name, LoadMode::Replace, schema, Some(definition.rows), batches).await?;
+    let info = pool.load(&name, LoadMode::Replace.into(), schema, Some(definition.rows), batches).await?;
     suite::await_profile(&*pool, &name).await?;
     let mut sessions = Vec::new();
     for &threads in &definition.threads {

@@ -85,5 +85,5 @@ pub async fn load(pool: &dyn Pool, data: &Data) -> Result<TableInfo> {
     let schema = batches.first().context("a table needs rows")?.schema();
     let batches = Box::pin(stream::iter(batches.into_iter().map(Ok)));
     let name = TableName::new(TABLE)?;
-    Ok(pool.load(&name, LoadMode::Replace, schema, Some(data.rows() as u64), batches).await?)
+    Ok(pool.load(&name, LoadMode::Replace.into(), schema, Some(data.rows() as u64), batches).await?)
 }

@@ -73,7 +73,7 @@ async fn load_table(
     let batches = Box::pin(stream::iter(batches.into_iter().map(Ok)));
     let name = TableName::new(table)?;
     let (cpu, start) = (machine::cpu_seconds(), Instant::now());
-    let info = pool.load(&name, LoadMode::Replace, schema, Some(rows), batches).await?;
+    let info = pool.load(&name, LoadMode::Replace.into(), schema, Some(rows), batches).await?;
     let elapsed_s = start.elapsed().as_secs_f64();
     if profiled {
         suite::await_profile(pool, &name).await?;

@@ -3,7 +3,7 @@
 use crate::aes_blocks::BlockKey;
 use crate::keys::Secret;
 use crate::lc::{AesKey, GcmKey};
-use farpool_model::{Error, ErrorKind, Result};
+use farpool_model::{Error, ErrorKind, Result, Tier};
 use std::fmt;
 
 /// Bytes of a nonce of GCM.
@@ -36,6 +36,14 @@ impl Mode {
     /// All modes.
     pub const ALL: [Mode; 4] = [Mode::Gcm, Mode::Ctr, Mode::Cbc, Mode::Ecb];
 
+    /// The mode of a tier.
+    pub const fn of(tier: Tier) -> Mode {
+        match tier {
+            Tier::Fast => Mode::Ctr,
+            Tier::Standard | Tier::Strict => Mode::Gcm,
+        }
+    }
+
     /// Bytes of what must differ between messages.
     pub const fn start_bytes(self) -> usize {
         match self {
@@ -63,58 +71,6 @@ impl fmt::Display for Mode {
             Mode::Cbc => "CBC",
             Mode::Ecb => "ECB",
         })
-    }
-}
-
-/// What data are encrypted with, by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Tier {
-    /// AES-128-CTR: secret from who can only read, not safe from who can write. Does not authenticate.
-    Fast,
-    /// AES-128-GCM.
-    Standard,
-    /// AES-256-GCM; names and schemas are encrypted, too.
-    Strict,
-}
-
-impl Tier {
-    /// All tiers, the weakest first.
-    pub const ALL: [Tier; 3] = [Tier::Fast, Tier::Standard, Tier::Strict];
-
-    /// The mode of the tier.
-    pub const fn mode(self) -> Mode {
-        match self {
-            Tier::Fast => Mode::Ctr,
-            Tier::Standard | Tier::Strict => Mode::Gcm,
-        }
-    }
-
-    /// Bytes of its keys.
-    pub const fn key_bytes(self) -> usize {
-        match self {
-            Tier::Fast | Tier::Standard => 16,
-            Tier::Strict => 32,
-        }
-    }
-
-    /// The name that users write.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Tier::Fast => "fast",
-            Tier::Standard => "standard",
-            Tier::Strict => "strict",
-        }
-    }
-
-    /// What the tier promises, in a sentence.
-    pub const fn describe(self) -> &'static str {
-        match self {
-            Tier::Fast => {
-                "AES-128-CTR, which does not authenticate: who can write the bytes can change the data unnoticed"
-            }
-            Tier::Standard => "AES-128-GCM: encrypted and authenticated",
-            Tier::Strict => "AES-256-GCM: encrypted and authenticated, names and schemas too",
-        }
     }
 }
 
@@ -186,12 +142,7 @@ impl Cipher {
         match (&self.keys, tag) {
             (Keys::Gcm(key), Some(tag)) => match key.open(self.start(start)?, associated, data, tag) {
                 true => return Ok(()),
-                false => {
-                    return Err(Error::new(
-                        ErrorKind::Corrupt,
-                        "encrypted bytes were changed, or the key is wrong",
-                    ));
-                }
+                false => return Err(changed()),
             },
             (Keys::Gcm(_), None) | (Keys::Ctr(_) | Keys::Cbc { .. } | Keys::Ecb(_), Some(_)) => {
                 return Err(Error::invalid(format!("a tag belongs to GCM, and this is {}", self.mode)));
@@ -204,6 +155,38 @@ impl Cipher {
             }
         }
         Ok(())
+    }
+
+    /// Decrypts `encrypted` into `data`, which has its length, for the modes of tiers: GCM and CTR.
+    ///
+    /// # Errors
+    /// As [`Cipher::decrypt`]; `Invalid` for other modes and lengths.
+    pub fn decrypt_to(
+        &self,
+        start: &[u8],
+        associated: &[u8],
+        encrypted: &[u8],
+        data: &mut [u8],
+        tag: Option<&Tag>,
+    ) -> Result<()> {
+        self.check(associated, encrypted)?;
+        if encrypted.len() != data.len() {
+            let (from, to) = (encrypted.len(), data.len());
+            return Err(Error::invalid(format!("{from} encrypted bytes are not {to} bytes of data")));
+        }
+        match (&self.keys, tag) {
+            (Keys::Gcm(key), Some(tag)) => {
+                match key.open_to(self.start(start)?, associated, encrypted, data, tag) {
+                    true => Ok(()),
+                    false => Err(changed()),
+                }
+            }
+            (Keys::Ctr(key), None) => {
+                key.count_to(self.start(start)?, encrypted, data);
+                Ok(())
+            }
+            _ => Err(Error::invalid(format!("{} does not decrypt to other memory", self.mode))),
+        }
     }
 
     /// Encrypts many chains of CBC at once: `data` is one behind the other, as many as there are `starts`, all of one
@@ -245,4 +228,8 @@ impl Cipher {
             .try_into()
             .map_err(|_| Error::invalid(format!("a start of {} bytes: {} takes {N}", start.len(), self.mode)))
     }
+}
+
+fn changed() -> Error {
+    Error::new(ErrorKind::Corrupt, "encrypted bytes were changed, or the key is wrong")
 }

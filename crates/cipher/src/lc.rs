@@ -111,15 +111,41 @@ impl GcmKey {
         data: &mut [u8],
         tag: &[u8; TAG_BYTES],
     ) -> bool {
-        let pointer = data.as_mut_ptr();
-        // SAFETY: as for `seal`.
+        // SAFETY: input and output are the same slice, which the library allows.
+        unsafe { self.open_at(nonce, associated, data.as_ptr(), data, tag) }
+    }
+
+    /// As [`GcmKey::open`], from other memory of the same length.
+    pub fn open_to(
+        &self,
+        nonce: &[u8; GCM_NONCE_BYTES],
+        associated: &[u8],
+        encrypted: &[u8],
+        data: &mut [u8],
+        tag: &[u8; TAG_BYTES],
+    ) -> bool {
+        assert_eq!(encrypted.len(), data.len(), "a message of another length than its data");
+        // SAFETY: two slices of one length, of which nobody else has the second.
+        unsafe { self.open_at(nonce, associated, encrypted.as_ptr(), data, tag) }
+    }
+
+    /// SAFETY: `encrypted` must be `data` itself or as many bytes elsewhere.
+    unsafe fn open_at(
+        &self,
+        nonce: &[u8; GCM_NONCE_BYTES],
+        associated: &[u8],
+        encrypted: *const u8,
+        data: &mut [u8],
+        tag: &[u8; TAG_BYTES],
+    ) -> bool {
+        // SAFETY: the caller's promise for input and output; the others are slices.
         let opened = unsafe {
             lc::EVP_AEAD_CTX_open_gather(
                 self.pointer(),
-                pointer,
+                data.as_mut_ptr(),
                 nonce.as_ptr(),
                 GCM_NONCE_BYTES,
-                pointer,
+                encrypted,
                 data.len(),
                 tag.as_ptr(),
                 TAG_BYTES,
@@ -179,13 +205,25 @@ impl AesKey {
 
     /// Encrypts or decrypts `data` in place in counter mode, which is the same; the counter has all 128 bits.
     pub fn count(&self, start: &[u8; START_BYTES], data: &mut [u8]) {
+        // SAFETY: input and output are the same slice, which the library allows.
+        unsafe { self.count_at(start, data.as_ptr(), data) }
+    }
+
+    /// As [`AesKey::count`], from other memory of the same length.
+    pub fn count_to(&self, start: &[u8; START_BYTES], from: &[u8], data: &mut [u8]) {
+        assert_eq!(from.len(), data.len(), "a message of another length than its data");
+        // SAFETY: two slices of one length, of which nobody else has the second.
+        unsafe { self.count_at(start, from.as_ptr(), data) }
+    }
+
+    /// SAFETY: `from` must be `data` itself or as many bytes elsewhere.
+    unsafe fn count_at(&self, start: &[u8; START_BYTES], from: *const u8, data: &mut [u8]) {
         let (mut counter, mut rest, mut used) = (*start, [0_u8; START_BYTES], 0);
-        let pointer = data.as_mut_ptr();
-        // SAFETY: input and output are the same slice, which the library allows; counter and rest have a block each.
+        // SAFETY: the caller's promise for input and output; counter and rest have a block each.
         unsafe {
             lc::AES_ctr128_encrypt(
-                pointer,
-                pointer,
+                from,
+                data.as_mut_ptr(),
                 data.len(),
                 self.pointer(),
                 counter.as_mut_ptr(),

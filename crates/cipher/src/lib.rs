@@ -3,7 +3,7 @@
 //!
 //! AES itself is that of AWS-LC, called directly and not through `aws-lc-rs`, so that expanded keys lie in locked memory
 //! too and nothing is allocated for a message. Blocks that do not depend on one another (ECB, and CBC of many chains) are
-//! those of the `aes` crate, which works on many at once.
+//! those of the `aes` crate, which works on many at once. What was decrypted is overwritten when it is freed ([`Wiping`]).
 //!
 //! Invariants: bytes of a key, expanded or not, are in memory that is neither swapped out nor part of a core dump, and
 //! that is overwritten before it is used again; no `Debug` shows them. No nonce is used twice with one key: keys are
@@ -19,8 +19,11 @@ mod ring;
 mod sys;
 #[cfg(test)]
 mod tests;
+mod wiping;
 
-pub use cipher::{Cipher, GCM_NONCE_BYTES, Mode, START_BYTES, TAG_BYTES, Tag, Tier};
+pub use cipher::{Cipher, GCM_NONCE_BYTES, Mode, START_BYTES, TAG_BYTES, Tag};
+pub use farpool_model::Tier;
 pub use keys::{SALT_BYTES, Salt, Secret, random_salt};
 pub use master::{KeySource, MASTER_KEY_BYTES, MasterKey};
 pub use ring::{KeyKind, KeyRing, WrappedKeyId};
+pub use wiping::{Wiping, wipe_freed_memory};

@@ -11,11 +11,11 @@
 //! AES key wrap (RFC 5649), which needs no salt, authenticates no associated data: a key of one kind could be put in the
 //! place of one of another.
 
-use crate::cipher::{Cipher, GCM_NONCE_BYTES, Mode, TAG_BYTES, Tag, Tier};
+use crate::cipher::{Cipher, GCM_NONCE_BYTES, Mode, TAG_BYTES, Tag};
 use crate::keys::{SALT_BYTES, Salt, Secret, random_salt};
 use crate::master::{FINGERPRINT_BYTES, MASTER_KEY_BYTES, MasterKey, hex};
 use farpool_model::limits::WRAPPED_KEYS_MAX;
-use farpool_model::{Error, ErrorKind, Result};
+use farpool_model::{Error, ErrorKind, Result, Tier};
 
 const FORMAT: u32 = 1;
 const HEADER_BYTES: usize = 16;

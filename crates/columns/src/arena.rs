@@ -5,6 +5,7 @@
 //! of a small append next to nothing. An allocation is freed when its last chunk is dropped.
 
 use crate::chunk::{Chunk, is_large};
+use crate::encrypted::TableCipher;
 use arrow_buffer::Buffer;
 use bytes::Bytes;
 use farpool_memory::{Pool, Tenure};
@@ -24,13 +25,24 @@ pub(crate) const OWN_BYTES_MIN: usize = 8 << 10;
 pub(crate) struct Arena {
     pool: Arc<Pool>,
     tenant: TenantName,
+    /// What chunks are encrypted with, if they are.
+    cipher: Option<Arc<TableCipher>>,
     /// Bytes of all chunks that were placed.
     bytes_placed: AtomicU64,
 }
 
 impl Arena {
     pub fn new(pool: Arc<Pool>, tenant: TenantName) -> Self {
-        Arena { pool, tenant, bytes_placed: AtomicU64::new(0) }
+        Arena { pool, tenant, cipher: None, bytes_placed: AtomicU64::new(0) }
+    }
+
+    /// Returns an arena that encrypts what it places.
+    pub fn encrypting(&self, cipher: Option<Arc<TableCipher>>) -> Self {
+        Arena { cipher, ..Arena::new(self.pool.clone(), self.tenant.clone()) }
+    }
+
+    pub fn cipher(&self) -> Option<&Arc<TableCipher>> {
+        self.cipher.as_ref()
     }
 
     pub fn pool(&self) -> &Arc<Pool> {
@@ -46,11 +58,15 @@ impl Arena {
         self.bytes_placed.load(Ordering::Relaxed)
     }
 
-    /// Moves the chunks' buffers to the pool.
+    /// Moves the chunks' buffers to the pool, encrypted where they are to be.
     ///
     /// # Errors
     /// `OverLimit` when the pool or the tenant's quota has not enough memory left.
     pub fn place(&self, chunks: Vec<Chunk>) -> Result<Vec<Arc<Chunk>>> {
+        let chunks = match &self.cipher {
+            Some(cipher) => chunks.into_iter().map(|chunk| chunk.encrypted(cipher)).collect::<Result<_>>()?,
+            None => chunks,
+        };
         let rows = chunks.first().map_or(0, Chunk::rows);
         let may_leave = self.pool.reclaims() && is_large(rows, chunks.iter().map(Chunk::bytes_plain).sum());
         let tenure = if may_leave { Tenure::Passing } else { Tenure::Staying };
@@ -67,7 +83,7 @@ impl Arena {
         Ok(placed.into_iter().map(|(_, chunk)| chunk).collect())
     }
 
-    fn place_together(&self, chunks: Vec<Chunk>, tenure: Tenure) -> Result<Vec<Arc<Chunk>>> {
+    pub fn place_together(&self, chunks: Vec<Chunk>, tenure: Tenure) -> Result<Vec<Arc<Chunk>>> {
         let mut placer = Placer::default();
         let chunks: Vec<Chunk> =
             chunks.into_iter().map(|chunk| chunk.map_buffers(&mut |buffer| placer.add(buffer))).collect();

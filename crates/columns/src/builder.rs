@@ -7,6 +7,7 @@
 
 use crate::chunk::RowGroup;
 use crate::distinct::Distinct;
+use crate::encrypted::TableCipher;
 use crate::plain::{self, PlainGroup};
 use crate::row_groups::RowGroups;
 use crate::sums::Sums;
@@ -75,7 +76,7 @@ impl TableBuilder {
     ) -> Result<Self> {
         let schema = Arc::clone(&base.schema);
         Ok(TableBuilder {
-            encoder: Encoder::new(pool, tenant, Arc::clone(&schema)),
+            encoder: Encoder::new(pool, tenant, Arc::clone(&schema)).encrypting(base.cipher()),
             schema,
             rows_hint,
             row_groups: base.row_groups.clone(),
@@ -85,6 +86,12 @@ impl TableBuilder {
             waiting: PlainGroup::default(),
             full: VecDeque::new(),
         })
+    }
+
+    /// Returns the builder of a table whose chunks are encrypted with `cipher`, if there is one. No rows may have been added.
+    #[must_use]
+    pub fn encrypting(self, cipher: Option<&Arc<TableCipher>>) -> Self {
+        TableBuilder { encoder: self.encoder.encrypting(cipher), ..self }
     }
 
     /// The canonical schema.
@@ -253,7 +260,8 @@ impl TableBuilder {
         while let Some(group) = self.take_last_row_group() {
             self.add_row_group(Arc::new(self.encoder.encode(&group)?))?;
         }
-        Ok(Table::new(self.schema, self.row_groups, self.sums, self.distinct))
+        let cipher = self.encoder.arena().cipher().cloned();
+        Ok(Table::new(self.schema, self.row_groups, self.sums, self.distinct).encrypted(cipher))
     }
 }
 

@@ -1,6 +1,7 @@
 //! A chunk: one encoded column of one row group, and the operations on it.
 
 use crate::body::{Body, EncodingKind};
+use crate::encrypted::{Facts, Hidden, OpenFacts};
 use crate::floats::Floats;
 use crate::integers::Integers;
 use crate::residence::{Residence, copied_array, not_in_memory};
@@ -12,6 +13,7 @@ use arrow_schema::DataType;
 use farpool_model::limits::{LARGE_GROUP_BYTES, LARGE_GROUP_ROWS};
 use farpool_model::{Error, Result, schema};
 use std::any::Any;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -38,6 +40,9 @@ pub struct Chunk {
     damage: Option<Box<Error>>,
     /// Of a handle, whose values are in another chunk.
     residence: Option<Box<Residence>>,
+    /// Of a chunk whose values are encrypted: these, and the bounds.
+    hidden: Option<Box<Hidden>>,
+    facts: Option<Arc<Facts>>,
     /// Whether the chunk is in memory that is wanted back: arrays that leave it are then copies.
     is_passing: bool,
 }
@@ -54,6 +59,7 @@ impl Chunk {
         let validity_bytes = validity.as_ref().map_or(0, |bits| bits.inner().len());
         let bytes_encoded = body.bytes(&data_type) + validity_bytes;
         let (home, damage, residence, is_passing) = (OnceLock::new(), None, None, false);
+        let (hidden, facts) = (None, None);
         Chunk {
             data_type,
             rows,
@@ -65,6 +71,8 @@ impl Chunk {
             home,
             damage,
             residence,
+            hidden,
+            facts,
             is_passing,
         }
     }
@@ -91,6 +99,27 @@ impl Chunk {
     pub(crate) fn with_residence(self, residence: Residence) -> Chunk {
         let bytes_encoded = residence.bytes_encoded();
         Chunk { bytes_encoded, residence: Some(Box::new(residence)), ..self }
+    }
+
+    pub(crate) fn with_hidden(self, hidden: Hidden) -> Chunk {
+        Chunk { bytes_encoded: hidden.bytes.len(), hidden: Some(Box::new(hidden)), ..self }
+    }
+
+    pub(crate) fn with_facts(self, facts: Arc<Facts>) -> Chunk {
+        Chunk { facts: Some(facts), ..self }
+    }
+
+    pub(crate) fn hidden(&self) -> Option<&Hidden> {
+        self.hidden.as_deref()
+    }
+
+    pub(crate) fn facts(&self) -> Option<&Arc<Facts>> {
+        self.facts.as_ref()
+    }
+
+    /// What is known of an encrypted chunk beside its values: nothing, where its bytes were changed.
+    pub(crate) fn open_facts(&self) -> Option<OpenFacts> {
+        self.facts.as_ref().map(|facts| facts.open(&self.data_type).unwrap_or_default())
     }
 
     pub(crate) fn residence(&self) -> Option<&Residence> {
@@ -120,9 +149,9 @@ impl Chunk {
     /// does so itself.
     ///
     /// # Errors
-    /// `Corrupt` where the chunk's durable copy was damaged; `Internal` for a handle.
+    /// `Corrupt` where the chunk's durable copy was damaged; `Internal` for a handle, and while the values are encrypted.
     pub fn check_intact(&self) -> Result<()> {
-        if self.is_handle() {
+        if self.is_handle() || self.hidden.is_some() {
             return Err(not_in_memory());
         }
         self.damage.as_ref().map_or(Ok(()), |damage| Err(Error::clone(damage)))
@@ -149,13 +178,22 @@ impl Chunk {
     }
 
     /// The bounds of the values.
-    pub fn zone(&self) -> &ZoneMap {
+    pub fn zone(&self) -> Cow<'_, ZoneMap> {
+        match self.open_facts() {
+            Some(open) => Cow::Owned(ZoneMap { null_count: self.zone.null_count, ..open.zone }),
+            None => Cow::Borrowed(&self.zone),
+        }
+    }
+
+    /// The bounds that are in memory in the clear.
+    pub(crate) fn clear_zone(&self) -> &ZoneMap {
         &self.zone
     }
 
     /// The encoding of the values.
     pub fn encoding(&self) -> EncodingKind {
-        self.residence().map_or_else(|| self.body.kind(), Residence::kind)
+        let hidden = self.hidden().map(Hidden::kind);
+        hidden.or_else(|| self.residence().map(Residence::kind)).unwrap_or_else(|| self.body.kind())
     }
 
     /// Decodes the values of `rows` to an Arrow array of the chunk's type. Strings of a dictionary, of plain
@@ -283,7 +321,11 @@ impl Chunk {
 
     /// Returns the same chunk with `map` applied to each buffer; `map` must keep the bytes and their
     /// alignment.
-    pub(crate) fn map_buffers(self, map: &mut dyn FnMut(&Buffer) -> Buffer) -> Chunk {
+    pub(crate) fn map_buffers(mut self, map: &mut dyn FnMut(&Buffer) -> Buffer) -> Chunk {
+        if let Some(hidden) = &mut self.hidden {
+            hidden.bytes = map(&hidden.bytes);
+            return self;
+        }
         let validity = self.validity.map(|bits| BooleanBuffer::new(map(bits.inner()), 0, self.rows));
         let body = self.body.map_buffers(&self.data_type, map);
         Chunk { validity, body, ..self }
@@ -334,7 +376,11 @@ impl RowGroup {
     pub fn bytes_outside_pool(&self) -> usize {
         let of_handle =
             |chunk: &Chunk| chunk.residence().map_or(0, |held| held.bytes_held() + chunk.zone.bytes_held());
-        self.chunks.iter().map(|chunk| CHUNK_HEADER_BYTES + chunk.zone.bytes_held() + of_handle(chunk)).sum()
+        let of_facts =
+            |chunk: &Chunk| chunk.facts().map_or(0, |facts| facts.bytes_held() + size_of::<Hidden>());
+        let of_chunk =
+            |chunk: &Chunk| CHUNK_HEADER_BYTES + chunk.zone.bytes_held() + of_handle(chunk) + of_facts(chunk);
+        self.chunks.iter().map(|chunk| of_chunk(chunk)).sum()
     }
 
     /// Size of the chunks as plain Arrow arrays, in bytes.

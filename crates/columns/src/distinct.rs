@@ -37,11 +37,15 @@ pub(crate) struct Numbers {
 }
 
 impl Distinct {
-    /// Adds a chunk's values; they are not counted any more where these are not in memory.
+    /// Adds a chunk's values; they are not counted any more where these are not in memory, or encrypted there.
     pub fn observe(&mut self, chunk: &Arc<Chunk>) {
         let values = chunk.values();
         let chunk = values.as_ref().unwrap_or(chunk);
         if chunk.null_count() == chunk.rows() || matches!(self, Distinct::Unknown) {
+            return;
+        }
+        if chunk.is_encrypted() {
+            *self = Distinct::Unknown;
             return;
         }
         *self = match (std::mem::replace(self, Distinct::Unknown), chunk.integers(), chunk.dictionary()) {

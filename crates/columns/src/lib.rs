@@ -20,6 +20,7 @@ mod chunk;
 mod decode;
 mod distinct;
 mod encode;
+mod encrypted;
 mod ends;
 mod floats;
 #[expect(unsafe_code, reason = "the decoder writes into memory that is not initialised")]
@@ -57,6 +58,7 @@ pub use body::EncodingKind;
 pub use builder::{TableBuilder, to_canonical};
 pub use bytes::{Image, read_into_pool};
 pub use chunk::{Chunk, Dictionary, Home, RowGroup, is_large};
+pub use encrypted::{TableCipher, encrypt_into_pool};
 pub use farpool_memory::working;
 pub use floats::Floats;
 pub use integers::{IntegerSet, Integers};

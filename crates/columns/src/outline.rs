@@ -16,9 +16,9 @@ pub(crate) struct Outline {
     pub bytes_plain: usize,
     pub bytes_encoded: usize,
     pub kind: EncodingKind,
-    /// The least and the greatest integer of packed ones.
+    /// The least and the greatest integer of packed ones, unless they are encrypted.
     pub integers: Option<(i64, i64)>,
-    /// Number of values of a dictionary.
+    /// Number of values of a dictionary, unless they are encrypted.
     pub distinct: Option<usize>,
 }
 
@@ -30,8 +30,8 @@ impl Outline {
             bytes_plain: chunk.bytes_plain(),
             bytes_encoded: chunk.bytes_encoded(),
             kind: chunk.encoding(),
-            integers: chunk.integer_bounds(),
-            distinct: chunk.dictionary_len(),
+            integers: chunk.integer_bounds().filter(|_| !chunk.is_encrypted()),
+            distinct: chunk.dictionary_len().filter(|_| !chunk.is_encrypted()),
         }
     }
 

@@ -32,7 +32,7 @@ pub struct PlainGroup {
 
 impl PlainGroup {
     /// Creates a row group of these columns, which must have the same number of rows.
-    pub(crate) fn of(columns: &[ArrayRef]) -> PlainGroup {
+    pub fn of(columns: &[ArrayRef]) -> PlainGroup {
         PlainGroup {
             pieces: columns.iter().map(|column| vec![Arc::clone(column)]).collect(),
             rows: columns.first().map_or(0, |column| column.len()),

@@ -8,6 +8,7 @@
 use crate::arena::OWN_BYTES_MIN;
 use crate::body::{Body, EncodingKind};
 use crate::chunk::{Chunk, RowGroup};
+use crate::encrypted::{DICTIONARY_BYTES_MAX, Facts, OpenFacts, TableCipher};
 use crate::outline::Outline;
 use crate::views;
 use crate::zone::ZoneMap;
@@ -22,10 +23,6 @@ use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
-
-/// Bytes of the strings of a dictionary up to which a handle keeps it: plans are made from the dictionaries of all row
-/// groups.
-const DICTIONARY_BYTES_MAX: usize = 512;
 
 /// Uses of a handle's values are counted up to this.
 const USES_MAX: u8 = 3;
@@ -78,22 +75,42 @@ impl Chunk {
     /// small that it always stays.
     pub fn handle(chunk: Arc<Chunk>, source: &Arc<dyn Source>) -> Arc<Chunk> {
         let is_small = chunk.bytes_encoded() < OWN_BYTES_MIN || chunk.encoding() == EncodingKind::Constant;
-        if is_small || chunk.is_handle() || chunk.home().get().is_some() || chunk.check_intact().is_err() {
+        let is_lost = !chunk.is_encrypted() && chunk.check_intact().is_err();
+        if is_small || chunk.is_handle() || chunk.home().get().is_some() || is_lost {
             return chunk;
         }
-        let handle = Chunk::of_outline(Outline::of(&chunk), chunk.zone().clone(), source.clone());
+        let handle = Chunk::of_outline(Outline::of(&chunk), chunk.clear_zone().clone(), source.clone());
+        let handle = match chunk.facts() {
+            Some(facts) => handle.with_facts(facts.clone()),
+            None => handle,
+        };
         handle.put_values(chunk);
         Arc::new(handle)
     }
 
-    /// Returns a handle without values from the head of an image, if one that [`Chunk::handle`] would make.
+    /// Returns a handle without values from the head of an image, if one that [`Chunk::handle`] would make. Of a table that
+    /// is encrypted in memory, its bounds are, too.
     ///
     /// # Errors
     /// `Corrupt` when the head is not that of a chunk.
-    pub fn absent(head: &[u8], source: &Arc<dyn Source>) -> Result<Option<Chunk>> {
+    pub fn absent(
+        head: &[u8],
+        source: &Arc<dyn Source>,
+        cipher: Option<&Arc<TableCipher>>,
+    ) -> Result<Option<Chunk>> {
         let (outline, zone) = Outline::of_head(head)?;
-        let is_small = outline.bytes_encoded < OWN_BYTES_MIN || outline.kind == EncodingKind::Constant;
-        Ok((!is_small).then(|| Chunk::of_outline(outline, zone, source.clone())))
+        if outline.bytes_encoded < OWN_BYTES_MIN || outline.kind == EncodingKind::Constant {
+            return Ok(None);
+        }
+        let Some(cipher) = cipher else {
+            return Ok(Some(Chunk::of_outline(outline, zone, source.clone())));
+        };
+        let null_count = zone.null_count;
+        let (integers, distinct) = (outline.integers, outline.distinct);
+        let facts = Facts::new(cipher, &OpenFacts { zone, integers, distinct, dictionary: None })?;
+        let outline = Outline { integers: None, distinct: None, ..outline };
+        let zone = ZoneMap { null_count, ..ZoneMap::default() };
+        Ok(Some(Chunk::of_outline(outline, zone, source.clone()).with_facts(facts)))
     }
 
     fn of_outline(outline: Outline, zone: ZoneMap, source: Arc<dyn Source>) -> Chunk {
@@ -184,22 +201,29 @@ impl Chunk {
 
     /// The least and the greatest of the integers in their encoded form, as [`Chunk::integers`] has them.
     pub fn integer_bounds(&self) -> Option<(i64, i64)> {
-        match self.residence() {
-            Some(residence) => residence.outline.integers,
-            None => self.integers().map(|integers| (integers.min(), integers.max())),
+        match (self.open_facts(), self.residence()) {
+            (Some(open), _) => open.integers,
+            (None, Some(residence)) => residence.outline.integers,
+            (None, None) => self.integers().map(|integers| (integers.min(), integers.max())),
         }
     }
 
     /// Number of values of the dictionary; `None` for a chunk without one.
     pub fn dictionary_len(&self) -> Option<usize> {
-        match self.residence() {
-            Some(residence) => residence.outline.distinct,
-            None => self.dictionary().map(|dictionary| dictionary.values().len()),
+        match (self.open_facts(), self.residence()) {
+            (Some(open), _) => open.distinct,
+            (None, Some(residence)) => residence.outline.distinct,
+            (None, None) => self.dictionary().map(|dictionary| dictionary.values().len()),
         }
     }
 
-    /// The values of the dictionary; `None` for a chunk without one, and where they are not in memory.
+    /// The values of the dictionary; `None` for a chunk without one, where they are not in memory, and for large ones that
+    /// are encrypted.
     pub fn dictionary_values(self: &Arc<Self>) -> Option<ArrayRef> {
+        if self.is_encrypted() {
+            // A handle may have been made without its values.
+            return self.values()?.open_facts()?.dictionary;
+        }
         let kept = self.residence().and_then(|residence| residence.dictionary.get());
         kept.cloned().or_else(|| {
             let values = self.values()?;
@@ -235,7 +259,8 @@ impl Residence {
 }
 
 impl RowGroup {
-    /// The row group with the values of `columns` in memory: `None` where it is that itself.
+    /// The row group with the values of `columns` in memory, those that are encrypted in memory of their own: `None` where it
+    /// is that itself.
     ///
     /// # Errors
     /// The handles whose values are not in memory.
@@ -243,18 +268,23 @@ impl RowGroup {
         &self,
         columns: impl Iterator<Item = usize> + Clone,
     ) -> std::result::Result<Option<RowGroup>, Vec<Arc<Chunk>>> {
-        if !columns.clone().any(|column| self.chunks[column].is_handle()) {
+        let is_here = |chunk: &Chunk| !chunk.is_handle() && !chunk.is_encrypted();
+        if columns.clone().all(|column| is_here(&self.chunks[column])) {
             return Ok(None);
         }
-        let mut chunks = self.chunks.clone();
-        let mut absent = Vec::new();
-        for column in columns {
-            match self.chunks[column].values() {
-                Some(values) => chunks[column] = values,
-                None => absent.push(self.chunks[column].clone()),
-            }
+        let chunks_of = || columns.clone().map(|column| &self.chunks[column]);
+        // Decrypting some is in vain if others are missing.
+        let absent: Vec<Arc<Chunk>> = chunks_of().filter(|chunk| chunk.is_absent()).cloned().collect();
+        if !absent.is_empty() {
+            return Err(absent);
         }
-        if absent.is_empty() { Ok(Some(RowGroup { rows: self.rows, chunks })) } else { Err(absent) }
+        let mut chunks = self.chunks.clone();
+        for column in columns {
+            // They may have left memory since.
+            let values = self.chunks[column].values().ok_or_else(|| vec![self.chunks[column].clone()])?;
+            chunks[column] = values.opened().map_or(values, Arc::new);
+        }
+        Ok(Some(RowGroup { rows: self.rows, chunks }))
     }
 
     /// As [`RowGroup::with_values`] for all columns, with the values read where they are not in memory: for threads that may
@@ -288,7 +318,7 @@ impl Chunk {
         let copy = &mut |buffer: &Buffer| Buffer::from_slice_ref(buffer);
         let validity = self.validity_bits().map(|bits| BooleanBuffer::new(copy(bits.inner()), 0, rows));
         let body = self.body.clone().map_buffers(&data_type, copy);
-        Ok(Chunk::new(data_type, rows, validity, self.zone().clone(), body, self.bytes_plain()))
+        Ok(Chunk::new(data_type, rows, validity, self.zone().into_owned(), body, self.bytes_plain()))
     }
 }
 

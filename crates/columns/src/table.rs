@@ -3,6 +3,7 @@
 use crate::arena::Arena;
 use crate::chunk::{Chunk, RowGroup};
 use crate::distinct::Distinct;
+use crate::encrypted::TableCipher;
 use crate::plain::{PlainGroup, concatenate};
 use crate::row_groups::RowGroups;
 use crate::sums::Sums;
@@ -11,7 +12,7 @@ use arrow_schema::{DataType, FieldRef, Fields, Schema, SchemaRef};
 use bytes::Bytes;
 use farpool_memory::{Pool, Reservation};
 use farpool_model::cast::u64_from;
-use farpool_model::{ColumnStatistics, Error, Result, TenantName};
+use farpool_model::{ColumnStatistics, Error, Result, TenantName, Tier};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub struct Table {
     /// For each column, the size of its largest chunk as a plain Arrow array, in bytes; chunks of row groups
     /// that were merged since count as well.
     pub bytes_plain_most: Vec<usize>,
+    /// What the chunks are encrypted with in memory, if they are.
+    cipher: Option<Arc<TableCipher>>,
     /// Reserves the memory that the table takes outside the pool.
     held: Option<Reservation>,
     /// The sums over the row groups, which an append continues.
@@ -66,6 +69,7 @@ impl Table {
                 .zip(&distinct)
                 .map(|(sums, distinct)| sums.statistics(distinct))
                 .collect(),
+            cipher: None,
             held: None,
             schema,
             row_groups,
@@ -92,7 +96,8 @@ impl Table {
         row_groups.truncate(first);
         row_groups.push(merged);
         behind.into_iter().for_each(|group| row_groups.push(group));
-        Some(Table::new(self.schema.clone(), row_groups, sums, self.distinct.clone()))
+        let table = Table::new(self.schema.clone(), row_groups, sums, self.distinct.clone());
+        Some(table.encrypted(self.cipher.clone()))
     }
 
     /// Returns the same rows with other columns: for each column of `schema` the old one at the position that
@@ -134,7 +139,23 @@ impl Table {
             row_groups.push(group);
         }
         let old = |old: &Option<usize>| old.map_or_else(Distinct::default, |old| self.distinct[old].clone());
-        Ok(Table::new(schema, row_groups, sums, columns.iter().map(old).collect()))
+        let table = Table::new(schema, row_groups, sums, columns.iter().map(old).collect());
+        Ok(table.encrypted(self.cipher.clone()))
+    }
+
+    /// Returns the table, whose chunks are encrypted with `cipher`.
+    pub(crate) fn encrypted(self, cipher: Option<Arc<TableCipher>>) -> Table {
+        Table { cipher, ..self }
+    }
+
+    /// What the chunks are encrypted with in memory, if they are.
+    pub fn cipher(&self) -> Option<&Arc<TableCipher>> {
+        self.cipher.as_ref()
+    }
+
+    /// How strong the chunks are encrypted in memory, if they are.
+    pub fn tier(&self) -> Option<Tier> {
+        self.cipher.as_ref().map(|cipher| cipher.tier())
     }
 
     /// Returns the table, which keeps `reservation`, that for [`Table::bytes_outside_pool`], as long as it
@@ -158,6 +179,15 @@ impl Encoder {
     /// Creates an encoder for row groups of a table of `tenant` with this schema, which must be canonical.
     pub fn new(pool: Arc<Pool>, tenant: TenantName, schema: SchemaRef) -> Encoder {
         Encoder { schema, arena: Arc::new(Arena::new(pool, tenant)) }
+    }
+
+    /// Returns an encoder that encrypts what it places in the pool with `cipher`, if there is one: that of the table.
+    #[must_use]
+    pub fn encrypting(self, cipher: Option<&Arc<TableCipher>>) -> Encoder {
+        match cipher {
+            Some(_) => Encoder { arena: Arc::new(self.arena.encrypting(cipher.cloned())), ..self },
+            None => self,
+        }
     }
 
     pub(crate) fn schema(&self) -> &SchemaRef {
@@ -239,7 +269,10 @@ impl Encoder {
     /// As [`Encoder::encode_column`].
     pub fn merge_column(&self, groups: &[Arc<RowGroup>], column: usize) -> Result<Chunk> {
         let decode = |group: &Arc<RowGroup>| match group.chunks.get(column) {
-            Some(chunk) => chunk.decode(0..group.rows),
+            Some(chunk) => match chunk.opened() {
+                Some(opened) => opened.decode(0..group.rows),
+                None => chunk.decode(0..group.rows),
+            },
             None => {
                 Err(Error::invalid(format!("no column {column} in a row group of {}", group.chunks.len())))
             }

@@ -3,6 +3,7 @@
 pub(crate) mod arrays;
 mod bytes;
 mod chunks;
+mod encrypted;
 mod tables;
 
 use crate::{Chunk, encode_row_group};

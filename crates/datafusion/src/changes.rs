@@ -218,7 +218,7 @@ impl Change {
     pub async fn run(&self) -> farpool_model::Result<BatchStream> {
         let count = match self {
             Change::Create { pool, name, schema, mode, rows } => {
-                pool.load(name, *mode, Arc::clone(schema), None, rows.start()?).await?;
+                pool.load(name, (*mode).into(), Arc::clone(schema), None, rows.start()?).await?;
                 None
             }
             Change::Nothing => None,
@@ -245,7 +245,7 @@ async fn empty(table: &PoolTable) -> farpool_model::Result<u64> {
 /// Loads `rows` in place of a version of the table.
 async fn replace(table: &PoolTable, version: Version, rows: BatchStream) -> farpool_model::Result<()> {
     let (name, schema) = (&table.info().name, Arc::clone(&table.info().schema));
-    table.pool().load(name, LoadMode::ReplaceVersion(version), schema, None, rows).await.map(|_| ())
+    table.pool().load(name, LoadMode::ReplaceVersion(version).into(), schema, None, rows).await.map(|_| ())
 }
 
 impl Rewrite {

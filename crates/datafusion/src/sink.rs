@@ -40,7 +40,7 @@ impl DataSink for PoolSink {
             counted.fetch_add(farpool_model::cast::u64_from(batch.num_rows()), Ordering::Relaxed);
         });
         let (name, schema) = (&self.table.info().name, Arc::clone(self.schema()));
-        let loaded = self.table.pool().load(name, self.mode, schema, None, batches.boxed()).await;
+        let loaded = self.table.pool().load(name, self.mode.into(), schema, None, batches.boxed()).await;
         loaded.map_err(error::wrap)?;
         Ok(rows.load(Ordering::Relaxed))
     }

@@ -72,7 +72,7 @@ fn begin(directory: &dyn Directory, master: &MasterKey, new: Option<Tier>) -> Re
         return Err(Error::corrupt(message).advise("restore the directory from a backup"));
     }
     let Some(tier) = new.filter(|_| others.is_empty()) else { return Err(not_encrypted_at_all(directory)) };
-    if !tier.mode().authenticates() {
+    if !tier.authenticates() {
         let message = format!("a data directory cannot be {}: {}", tier.name(), tier.describe());
         return Err(Error::invalid(message).advise("choose standard or strict"));
     }

@@ -74,7 +74,7 @@ impl Keys {
     /// # Errors
     /// As [`KeyRing::unwrap`]; `Corrupt` where the ring has none.
     pub(crate) fn of(ring: &KeyRing, master: &MasterKey) -> Result<Keys> {
-        let first = ring.first(KeyKind::Directory).filter(|(_, tier)| tier.mode().authenticates());
+        let first = ring.first(KeyKind::Directory).filter(|(_, tier)| tier.authenticates());
         let (id, tier) = first.ok_or_else(|| Error::corrupt("there is no key for a directory"))?;
         Ok(Keys { tier, directory: ring.unwrap(master, id)? })
     }

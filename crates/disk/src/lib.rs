@@ -21,7 +21,7 @@ mod simulated;
 
 pub use compression::{Packer, Packing, compressing};
 pub use encrypted::{KEYS as KEYS_NAME, rotate_master_key, unlock};
-pub use farpool_cipher::{KeySource, MasterKey, Tier};
+pub use farpool_cipher::{KeySource, MasterKey, Tier, Wiping};
 pub use farpool_codec::Codec;
 pub use files::{Directory, File};
 pub use keys::Keys;

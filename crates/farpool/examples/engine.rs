@@ -33,7 +33,7 @@ async fn main() -> Result<()> {
     };
     let (table, rows) = (TableName::new("orders")?, orders());
     let batches = futures::stream::once(async { Ok(rows) }).boxed();
-    let info = pool.load(&table, LoadMode::Replace, schema(), None, batches).await?;
+    let info = pool.load(&table, LoadMode::Replace.into(), schema(), None, batches).await?;
     println!("{} orders at {}", info.rows, pool.url());
     let schema = info.schema;
 

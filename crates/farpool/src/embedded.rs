@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use farpool_columns::Table;
 use farpool_memory::WorkMemory;
 use farpool_model::{
-    Error, Expr, Listing, LoadMode, Program, QueryInfo, Relation, Result, Status, TableChange, TableInfo,
+    Error, Expr, Listing, LoadOptions, Program, QueryInfo, Relation, Result, Status, TableChange, TableInfo,
     TableName, TableStatistics, TenantName, Version, View, limits,
 };
 use farpool_node::{
@@ -225,12 +225,12 @@ impl Pool for EmbeddedPool {
     async fn load(
         &self,
         name: &TableName,
-        mode: LoadMode,
+        options: LoadOptions,
         schema: SchemaRef,
         rows_hint: Option<u64>,
         mut batches: BatchStream,
     ) -> Result<TableInfo> {
-        let mut load = self.caller.begin_load(name, &schema, mode, rows_hint)?;
+        let mut load = self.caller.begin_load(name, &schema, options, rows_hint)?;
         if !self.taps {
             load.without_tap();
         }

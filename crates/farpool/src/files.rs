@@ -6,7 +6,7 @@ use crate::ordered::{stream_tasks, threads};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use farpool_model::schema::canonical_type;
-use farpool_model::{Error, LoadMode, ReadOptions, Result, TableInfo, TableName, brief, cast};
+use farpool_model::{Error, LoadOptions, ReadOptions, Result, TableInfo, TableName, brief, cast};
 use farpool_store::source::{self, Batches, Source, Task, Tasks};
 use farpool_transfer::{BatchStream, Pool};
 use std::io::Read;
@@ -28,10 +28,10 @@ const COLUMNS_TOLD: usize = 10;
 pub async fn load_files(
     pool: &dyn Pool,
     table: &str,
-    mode: LoadMode,
+    options: impl Into<LoadOptions>,
     files: &[impl AsRef<Path>],
 ) -> Result<TableInfo> {
-    FileLoad::open(files)?.run(pool, &TableName::new(table)?, mode).await
+    FileLoad::open(files)?.run(pool, &TableName::new(table)?, options).await
 }
 
 /// Files that are about to be loaded, with counters of the progress.
@@ -129,7 +129,12 @@ impl FileLoad {
     ///
     /// # Errors
     /// When a file cannot be read, or when the pool refuses the load.
-    pub async fn run(self, pool: &dyn Pool, table: &TableName, mode: LoadMode) -> Result<TableInfo> {
+    pub async fn run(
+        self,
+        pool: &dyn Pool,
+        table: &TableName,
+        options: impl Into<LoadOptions>,
+    ) -> Result<TableInfo> {
         let schema = match &self.columns {
             Some(columns) => {
                 Arc::new(self.schema().project(columns).map_err(|e| Error::internal(e.to_string()))?)
@@ -138,7 +143,7 @@ impl FileLoad {
         };
         let rows_hint = self.rows_hint();
         let batches = self.stream();
-        pool.load(table, mode, schema, rows_hint, batches).await
+        pool.load(table, options.into(), schema, rows_hint, batches).await
     }
 
     /// Reads the files on as many threads as there are processors; the batches come in the order of the rows.
@@ -217,7 +222,12 @@ impl StreamLoad {
     ///
     /// # Errors
     /// When the stream cannot be read, or when the pool refuses the load.
-    pub async fn run(self, pool: &dyn Pool, table: &TableName, mode: LoadMode) -> Result<TableInfo> {
+    pub async fn run(
+        self,
+        pool: &dyn Pool,
+        table: &TableName,
+        options: impl Into<LoadOptions>,
+    ) -> Result<TableInfo> {
         let StreamLoad { stream, columns, rows_read } = self;
         let columns = columns.unwrap_or_else(|| (0..stream.schema.fields().len()).collect());
         let internal = |error: arrow::error::ArrowError| Error::internal(error.to_string());
@@ -228,7 +238,7 @@ impl StreamLoad {
             Box::new(move || Box::new(task().map(move |batch| batch?.project(&columns).map_err(internal))))
         };
         let batches = stream_tasks(move || Box::new(tasks.map(project)), threads());
-        pool.load(table, mode, schema, None, batches).await
+        pool.load(table, options.into(), schema, None, batches).await
     }
 }
 

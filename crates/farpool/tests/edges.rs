@@ -29,7 +29,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("codec", &["model"]),
     ("disk", &["cipher", "codec"]),
     ("memory", &["model"]),
-    ("columns", &["memory"]),
+    ("columns", &["cipher", "memory"]),
     ("statistics", &["model"]),
     ("operators", &["columns", "statistics"]),
     ("pipeline", &["operators"]),

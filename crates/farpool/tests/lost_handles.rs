@@ -34,7 +34,7 @@ fn texts(column: &str) -> RecordBatch {
 
 async fn load(pool: &dyn Pool, table: &str, mode: LoadMode, batch: RecordBatch) {
     let batches = futures::stream::iter([Ok(batch.clone())]).boxed();
-    pool.load(&name(table), mode, batch.schema(), None, batches).await.unwrap();
+    pool.load(&name(table), mode.into(), batch.schema(), None, batches).await.unwrap();
 }
 
 /// A node, and a connection to it that can be cut.

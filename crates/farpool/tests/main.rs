@@ -13,6 +13,7 @@ mod edges;
 mod encrypted;
 mod files;
 mod groups;
+mod hidden;
 mod joins;
 mod larger;
 mod lost_handles;

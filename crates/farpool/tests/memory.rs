@@ -62,7 +62,10 @@ fn dial(url: &str) -> std::io::Result<TcpStream> {
 
 fn begin_load(stream: u32, table: String, schema: &Schema) -> Vec<u8> {
     let (table, schema) = (TableName::new(table).unwrap(), canonical_schema(schema).unwrap());
-    frames(stream, &Request::LoadBegin { table, mode: LoadMode::Replace, schema, rows_hint: None, id: None })
+    frames(
+        stream,
+        &Request::LoadBegin { table, options: LoadMode::Replace.into(), schema, rows_hint: None, id: None },
+    )
 }
 
 /// Sends messages that are never finished, on all streams.

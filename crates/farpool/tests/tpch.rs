@@ -6,8 +6,8 @@
 use crate::support::answers::{self, Answer};
 use crate::support::pools::{self, Pools, Way};
 use crate::support::tpch;
-use farpool::Session;
 use farpool::model::{Answer as NodeAnswer, Operator};
+use farpool::{LoadMode, LoadOptions, Session, Tier};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_setting_gives_duckdbs_answers_at_scale_0_01() {
@@ -30,7 +30,14 @@ async fn several_row_groups_give_duckdbs_answers_at_scale_0_1() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_larger_than_memory_give_duckdbs_answers_at_scale_0_1() {
     let folder = tempfile::tempdir().expect("a folder");
-    let pools = filled(Pools::start_durable(16 << 20, folder.path()).await, 0.1).await;
+    let pools = filled(Pools::start_durable(16 << 20, folder.path()).await, 0.1, None).await;
+    check(&pools, "0.1", Way::Embedded, true).await;
+    check(&pools, "0.1", Way::Remote, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn encrypted_tables_give_duckdbs_answers_at_scale_0_1() {
+    let pools = filled(Pools::start(1 << 30).await, 0.1, Some(Tier::Standard)).await;
     check(&pools, "0.1", Way::Embedded, true).await;
     check(&pools, "0.1", Way::Remote, true).await;
 }
@@ -66,12 +73,13 @@ async fn without_pushdown_only_columns_are_asked_for() {
 }
 
 async fn loaded(scale: f64) -> Pools {
-    filled(Pools::start(1 << 30).await, scale).await
+    filled(Pools::start(1 << 30).await, scale, None).await
 }
 
-async fn filled(pools: Pools, scale: f64) -> Pools {
+async fn filled(pools: Pools, scale: f64, encryption: Option<Tier>) -> Pools {
     for (name, schema, batches) in tpch::tables(scale) {
-        pools::load(&*pools.embedded, name, schema, batches).await;
+        let options = LoadOptions { encryption, ..LoadMode::Replace.into() };
+        pools::load_with(&*pools.embedded, name, schema, batches, options).await;
     }
     pools
 }

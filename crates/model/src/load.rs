@@ -1,6 +1,43 @@
 //! Ids and outcomes of loads: with an id a client can ask for an outcome that did not reach it.
 
-use crate::{Error, Version};
+use crate::{Error, Tier, Version};
+
+/// What a load does if the table exists already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LoadMode {
+    /// Fail.
+    Create,
+    /// Add the rows to the table; the schemas must agree.
+    Append,
+    /// Replace the table.
+    Replace,
+    /// Replace the table if it is still at this version once all rows have arrived; otherwise fail as
+    /// `Stale`.
+    ReplaceVersion(Version),
+}
+
+/// How rows are loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LoadOptions {
+    /// What is done if the table exists already.
+    pub mode: LoadMode,
+    /// What the table's values are encrypted with in memory. `None` leaves that to the table: one that is replaced or
+    /// appended to keeps what it has, and a new one is not encrypted.
+    pub encryption: Option<Tier>,
+}
+
+impl From<LoadMode> for LoadOptions {
+    fn from(mode: LoadMode) -> LoadOptions {
+        LoadOptions { mode, encryption: None }
+    }
+}
+
+impl LoadOptions {
+    /// Whether more is asked for than a mode.
+    pub fn has_more(&self) -> bool {
+        *self != LoadOptions::from(self.mode)
+    }
+}
 
 /// Identifies one load: 128 bits that its client chooses at random, so that no two loads of a tenant share an
 /// id.

@@ -1,6 +1,6 @@
 //! Metadata and statistics of a table in the pool, available without reading its rows.
 
-use crate::{Literal, TableName, Version};
+use crate::{Literal, TableName, Tier, Version};
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub struct TableInfo {
     /// table is not profiled. The last rows of a table that grows by small appends are profiled once they are
     /// merged, or on request.
     pub rows_profiled: Option<u64>,
+    /// What the table's values are encrypted with in memory, if they are.
+    pub encryption: Option<Tier>,
 }
 
 /// Statistics of a column; every number is exact except the estimates.
@@ -112,18 +114,4 @@ pub struct MomentsState {
     pub columns: Vec<u32>,
     /// The state.
     pub state: Bytes,
-}
-
-/// What a load does if the table exists already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LoadMode {
-    /// Fail.
-    Create,
-    /// Add the rows to the table; the schemas must agree.
-    Append,
-    /// Replace the table.
-    Replace,
-    /// Replace the table if it is still at this version once all rows have arrived; otherwise fail as
-    /// `Stale`.
-    ReplaceVersion(Version),
 }

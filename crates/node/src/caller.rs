@@ -19,8 +19,8 @@ use arrow_schema::{Schema, SchemaRef};
 use farpool_columns::{Encoder, RowGroup, Table};
 use farpool_memory::Account;
 use farpool_model::{
-    Clock, ColumnStatistics, Error, ErrorKind, Expr, Listing, LoadId, LoadMode, LoadOutcome, LoadedVersion,
-    Program, QueryInfo, Receipt, Relation, Result, Status, TableChange, TableInfo, TableName,
+    Clock, ColumnStatistics, Error, ErrorKind, Expr, Listing, LoadId, LoadOptions, LoadOutcome,
+    LoadedVersion, Program, QueryInfo, Receipt, Relation, Result, Status, TableChange, TableInfo, TableName,
     TableStatistics, TenantName, Version, View, limits,
 };
 use farpool_pipeline::{BoundProgram, Cancel, Changed, Class, Region, Run, Sink, Task, TaskId};
@@ -308,11 +308,11 @@ impl Caller {
         &self,
         name: &TableName,
         schema: &Schema,
-        mode: LoadMode,
+        options: LoadOptions,
         rows_hint: Option<u64>,
     ) -> Result<Load> {
         self.check(Verb::Load)?;
-        self.node.catalog().begin_load(&self.tenant, name, schema, mode, rows_hint)
+        self.node.catalog().begin_load(&self.tenant, name, schema, options, rows_hint)
     }
 
     /// Registers the id of a load that begins, unless the id is known already. `end` is called to end the
@@ -354,6 +354,7 @@ impl Caller {
             bytes_encoded: made.bytes_encoded,
             columns: vec![ColumnStatistics::default(); schema.fields().len()],
             rows_profiled: None,
+            encryption: None,
         })
     }
 
@@ -375,7 +376,9 @@ impl Caller {
     pub fn start_change(&self, program: &BoundProgram) -> Result<Arc<Run>> {
         self.check(Verb::Change)?;
         let pool = self.node.catalog().pool().clone();
-        Run::start_changing(program, |schema| Encoder::new(pool, self.tenant.clone(), schema))
+        Run::start_changing(program, |schema| {
+            Encoder::new(pool, self.tenant.clone(), schema).encrypting(program.table().cipher())
+        })
     }
 
     /// Publishes the result of a run of [`Caller::start_change`] as the table's new version, if it has

@@ -29,7 +29,7 @@ mod turns;
 pub use access::{Access, TenantLimits};
 pub use caller::{Caller, Shape};
 pub use farpool_disk::{
-    Codec, Directory, KeySource, Keys, LocalDirectory, MasterKey, Packing, Tier, compressing,
+    Codec, Directory, KeySource, Keys, LocalDirectory, MasterKey, Packing, Tier, Wiping, compressing,
     rotate_master_key, unlock,
 };
 pub use farpool_store::{Backup, Made, Recovery, adopt_backup, check_data};

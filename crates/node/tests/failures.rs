@@ -55,7 +55,7 @@ async fn a_load_that_breaks_off_leaves_nothing_behind() {
     let mut parts = batches(300_000);
     parts.push(Err(Error::invalid("line 7 is wrong")));
     let schema = batch(0, 0).schema();
-    let broken = pool.load(&name("u"), LoadMode::Create, schema.clone(), None, stream(parts)).await;
+    let broken = pool.load(&name("u"), LoadMode::Create.into(), schema.clone(), None, stream(parts)).await;
     assert_eq!(broken.unwrap_err().message, "line 7 is wrong");
     eventually("the pages come back", || server.memory_used() == before).await;
     assert_eq!(pool.table(&name("u")).await.unwrap_err().kind, ErrorKind::NotFound);
@@ -64,7 +64,7 @@ async fn a_load_that_breaks_off_leaves_nothing_behind() {
     let other = server.connect().await;
     let (sender, receiver) = futures_channel();
     let loading = tokio::spawn(async move {
-        other.load(&name("t"), LoadMode::Replace, schema, None, Box::pin(receiver)).await.map(drop)
+        other.load(&name("t"), LoadMode::Replace.into(), schema, None, Box::pin(receiver)).await.map(drop)
     });
     for part in batches(300_000) {
         sender.send(part).await.unwrap();
@@ -91,7 +91,7 @@ async fn a_client_that_dies_in_the_middle_of_a_change_leaves_the_table_as_it_was
     let (sender, receiver) = futures_channel();
     let (change, schema) = (LoadMode::ReplaceVersion(version), batch(0, 0).schema());
     let changing = tokio::spawn(async move {
-        other.load(&name("t"), change, schema, None, Box::pin(receiver)).await.map(drop)
+        other.load(&name("t"), change.into(), schema, None, Box::pin(receiver)).await.map(drop)
     });
     for part in batches(300_000) {
         sender.send(part).await.unwrap();
@@ -144,7 +144,7 @@ async fn what_takes_longer_than_its_client_allows_is_ended() {
     // A load that receives no rows.
     let (_sender, rows) = futures_channel();
     let table = name("u");
-    let loading = hasty.load(&table, LoadMode::Create, batch(0, 0).schema(), None, Box::pin(rows));
+    let loading = hasty.load(&table, LoadMode::Create.into(), batch(0, 0).schema(), None, Box::pin(rows));
     let error = tokio::time::timeout(PATIENCE, loading).await.expect("hangs").unwrap_err();
     assert_eq!(error.kind, ErrorKind::TimedOut, "{error}");
     eventually("the pages come back", || server.memory_used() == before).await;
@@ -163,7 +163,7 @@ async fn a_load_beyond_the_memory_is_refused_with_the_sizes() {
     let endless = futures::stream::iter(0..).map(|part: i64| Ok(batch(part * 50_000, (part + 1) * 50_000)));
     let schema = batch(0, 0).schema();
     let big = name("big");
-    let load = pool.load(&big, LoadMode::Create, schema, None, Box::pin(endless));
+    let load = pool.load(&big, LoadMode::Create.into(), schema, None, Box::pin(endless));
     let error = tokio::time::timeout(PATIENCE, load).await.expect("hangs").unwrap_err();
     assert_eq!(error.kind, ErrorKind::OverLimit, "{error}");
     assert!(error.message.contains("MiB"), "{error}");

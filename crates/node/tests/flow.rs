@@ -151,8 +151,13 @@ async fn rows_beyond_the_credit_of_a_load_are_not_taken() {
     let server = Server::start().await;
     let mut raw = Raw::connect(&server).await;
     let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
-    let begin =
-        Request::LoadBegin { table: name("t"), mode: LoadMode::Create, schema, rows_hint: None, id: None };
+    let begin = Request::LoadBegin {
+        table: name("t"),
+        options: LoadMode::Create.into(),
+        schema,
+        rows_hint: None,
+        id: None,
+    };
     raw.send(1, &begin).await;
     let part = frames(1, &Request::LoadBatch(canonical_batch(0, 50_000)));
     // Far more than a window, without reading answers; the node may disconnect in the middle.

@@ -70,7 +70,7 @@ async fn a_table_with_other_columns_is_another_table() {
     load(&pool, "t", LoadMode::Create, 1000).await.unwrap();
     let schema = std::sync::Arc::new(batch(0, 0).schema().project(&[0, 1]).unwrap());
     let rows = vec![Ok(batch(0, 10).project(&[0, 1]).unwrap())];
-    pool.load(&name("t"), LoadMode::Replace, schema, None, stream(rows)).await.unwrap();
+    pool.load(&name("t"), LoadMode::Replace.into(), schema, None, stream(rows)).await.unwrap();
     let narrow = Program::scan(name("t"), &batch(0, 0).schema(), &[0]);
     assert_eq!(prepare(&pool, &narrow).await.unwrap_err().kind, ErrorKind::Stale);
 }
@@ -87,7 +87,7 @@ async fn a_held_version_is_prepared_for_its_own_columns() {
             "replaced" => {
                 let schema = std::sync::Arc::new(batch(0, 0).schema().project(&[1, 0]).unwrap());
                 let rows = vec![Ok(batch(0, 10).project(&[1, 0]).unwrap())];
-                pool.load(&name("t"), LoadMode::Replace, schema, None, stream(rows)).await.unwrap();
+                pool.load(&name("t"), LoadMode::Replace.into(), schema, None, stream(rows)).await.unwrap();
             }
             _ => pool.drop_table(&name("t")).await.unwrap(),
         }

@@ -192,8 +192,13 @@ async fn a_load_that_falls_silent_makes_way_when_others_wait() {
     let local = Local::fast();
     let mut raw = local.connect().await;
     let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
-    let begin =
-        Request::LoadBegin { table: name("t"), mode: LoadMode::Create, schema, rows_hint: None, id: None };
+    let begin = Request::LoadBegin {
+        table: name("t"),
+        options: LoadMode::Create.into(),
+        schema,
+        rows_hint: None,
+        id: None,
+    };
     raw.send(1, &begin).await;
     raw.send(1, &Request::LoadBatch(canonical_batch(0, 1000))).await;
     let work = local.node.work();
@@ -214,8 +219,13 @@ async fn half_a_message_makes_way_when_others_wait() {
     let local = Local::fast();
     let mut raw = local.connect().await;
     let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
-    let begin =
-        Request::LoadBegin { table: name("t"), mode: LoadMode::Create, schema, rows_hint: None, id: None };
+    let begin = Request::LoadBegin {
+        table: name("t"),
+        options: LoadMode::Create.into(),
+        schema,
+        rows_hint: None,
+        id: None,
+    };
     raw.send(1, &begin).await;
     let header = FrameHeader { length: 200 << 10, kind: FrameKind::LoadBatch, more: true, stream: 1 };
     raw.socket.write_all(&[&header.encode()[..], &[7; 200 << 10]].concat()).await.unwrap();

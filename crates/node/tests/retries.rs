@@ -190,7 +190,9 @@ async fn more_rows_than_a_client_keeps_are_not_sent_again_and_the_error_says_so(
     let loading = {
         let pool = pool.clone();
         let schema = batch(0, 0).schema();
-        tokio::spawn(async move { pool.load(&name("t"), LoadMode::Create, schema, None, batches).await })
+        tokio::spawn(
+            async move { pool.load(&name("t"), LoadMode::Create.into(), schema, None, batches).await },
+        )
     };
     for part in batches_of(2 * limits::LOAD_REPEAT_BYTES_MAX) {
         sender.send(part).await.unwrap();
@@ -234,7 +236,13 @@ async fn another_process_does_not_know_what_became_of_a_load() {
 
 fn begin_with(id: u128, table: &str, mode: LoadMode) -> Request {
     let schema = canonical_batch(0, 0).schema();
-    Request::LoadBegin { table: name(table), mode, schema, rows_hint: None, id: Some(LoadId(id)) }
+    Request::LoadBegin {
+        table: name(table),
+        options: mode.into(),
+        schema,
+        rows_hint: None,
+        id: Some(LoadId(id)),
+    }
 }
 
 async fn send_load(raw: &mut Raw, stream: u32, id: u128, table: &str, mode: LoadMode) {

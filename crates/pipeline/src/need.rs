@@ -12,6 +12,9 @@ use farpool_operators::Plan;
 /// Copies that a thread holds of the rows that it takes from a row group: as values, and as a message.
 const COPIES: usize = 2;
 
+/// Copies that it holds of a row group that is encrypted.
+const OPEN_COPIES: usize = 1;
+
 /// Copies that a thread holds of a column that it encodes again.
 const FORMS: usize = 3;
 
@@ -47,6 +50,7 @@ impl Need {
         let (prepared, table, budget) = (program.prepared(), program.table(), program.budget());
         let columns = program.columns();
         let plain: usize = columns.iter().map(|column| table.bytes_plain_most[*column]).sum();
+        let copies = if table.cipher().is_some() { COPIES + OPEN_COPIES } else { COPIES };
         let parts = program.parts() + columns.len() + 1;
         // The result of groups that leave whole is no larger than the groups.
         let results = match &prepared.effective.output {
@@ -67,7 +71,7 @@ impl Need {
         Need {
             program: program.bytes(),
             results: results.min(limits::STREAM_WINDOW_BYTES),
-            thread: COPIES * plain + parts.min(limits::LANES_MAX) * LANE_BYTES,
+            thread: copies * plain + parts.min(limits::LANES_MAX) * LANE_BYTES,
             threads: budget.workers.min(table.row_groups.len()).max(1),
             groups,
             groups_least,

@@ -123,6 +123,8 @@ struct Morsel {
     begun: Option<Box<Begun>>,
     /// What was read for it.
     read: Option<Read>,
+    /// The values of one that is encrypted, from when it is begun until it is done.
+    opened: Option<Arc<RowGroup>>,
 }
 
 enum Phase {
@@ -340,7 +342,7 @@ impl Run {
                 }
             };
             let is_filled = filled.is_some();
-            let group = filled.as_ref().unwrap_or(group);
+            let group = filled.as_deref().unwrap_or(group);
             match verdict {
                 Verdict::All if self.ships(group, &morsel) => return self.ship(group, is_filled, &table),
                 Verdict::Some | Verdict::All if let Some(changing) = self.changing() => {
@@ -390,7 +392,7 @@ impl Run {
                 Form::Change(_) => Progress::marking(),
                 Form::Batches | Form::Shipped(_) => Progress::default(),
             };
-            Some(Morsel { place, progress, begun: None, read: None })
+            Some(Morsel { place, progress, begun: None, read: None, opened: None })
         })
     }
 

@@ -46,6 +46,7 @@ fn info() -> TableInfo {
             column(text("a"), text("m"), 0, Some(4)),
         ],
         rows_profiled: None,
+        encryption: None,
     }
 }
 

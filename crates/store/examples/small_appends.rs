@@ -114,7 +114,8 @@ fn rows(rows: std::ops::Range<i64>) -> RecordBatch {
 fn load(catalog: &Arc<Catalog>, table: &str, mode: LoadMode, all: std::ops::Range<i64>) {
     let name = TableName::new(table).expect("a name");
     let schema = rows(0..0).schema();
-    let mut load = catalog.begin_load(&TenantName::default(), &name, &schema, mode, None).expect("begins");
+    let mut load =
+        catalog.begin_load(&TenantName::default(), &name, &schema, mode.into(), None).expect("begins");
     let mut start = all.start;
     while start < all.end {
         let end = all.end.min(start + 100_000);

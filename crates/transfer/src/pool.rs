@@ -6,8 +6,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use farpool_model::{
-    Expr, Listing, LoadMode, Prepared, Program, QueryInfo, Relation, Result, Status, TableChange, TableInfo,
-    TableName, TableStatistics, TenantName, View,
+    Expr, Listing, LoadOptions, Prepared, Program, QueryInfo, Relation, Result, Status, TableChange,
+    TableInfo, TableName, TableStatistics, TenantName, View,
 };
 use futures::Stream;
 use std::fmt;
@@ -72,7 +72,7 @@ pub trait Pool: Send + Sync + fmt::Debug {
     async fn load(
         &self,
         name: &TableName,
-        mode: LoadMode,
+        options: LoadOptions,
         schema: SchemaRef,
         rows_hint: Option<u64>,
         batches: BatchStream,

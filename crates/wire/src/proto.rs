@@ -175,6 +175,25 @@ pub enum LoadMode {
     Replace = 3,
 }
 
+/// What a table's values are encrypted with in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
+#[repr(i32)]
+pub enum Tier {
+    None = 0,
+    Fast = 1,
+    Standard = 2,
+    Strict = 3,
+}
+
+/// `LoadOptions`
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct LoadOptions {
+    #[prost(enumeration = "LoadMode", tag = "1")]
+    pub mode: i32,
+    #[prost(enumeration = "Tier", tag = "2")]
+    pub encryption: i32,
+}
+
 /// `LoadBegin`
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct LoadBegin {
@@ -190,6 +209,8 @@ pub struct LoadBegin {
     pub version: Option<u64>,
     #[prost(bytes = "bytes", optional, tag = "6")]
     pub id: Option<Bytes>,
+    #[prost(message, optional, tag = "7")]
+    pub options: Option<LoadOptions>,
 }
 
 /// `ChangeRows`
@@ -389,6 +410,8 @@ pub struct TableInfo {
     pub columns: Vec<Bytes>,
     #[prost(uint64, optional, tag = "8")]
     pub rows_profiled: Option<u64>,
+    #[prost(enumeration = "Tier", tag = "9")]
+    pub encryption: i32,
 }
 
 /// `TableList`

@@ -7,8 +7,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use farpool_model::{
-    Compression, Error, LoadId, LoadMode, Result, ResultForm, SchemaFingerprint, TableChange, TableName,
-    TenantName, Version, View, limits,
+    Compression, Error, LoadId, LoadMode, LoadOptions, Result, ResultForm, SchemaFingerprint, TableChange,
+    TableName, TenantName, Version, View, limits,
 };
 use std::fmt;
 
@@ -79,8 +79,8 @@ pub enum Request {
     LoadBegin {
         /// Name of the table.
         table: TableName,
-        /// What to do when the table exists.
-        mode: LoadMode,
+        /// What to do when the table exists, and how to keep the rows.
+        options: LoadOptions,
         /// The schema of the batches; canonical.
         schema: SchemaRef,
         /// Approximate number of rows to come.
@@ -240,11 +240,17 @@ impl Request {
             }
             Request::CreateView { view, replace } => view::write_create(view, *replace),
             Request::Statistics { table, columns } => write_statistics_request(table, columns.as_deref())?,
-            Request::LoadBegin { table, mode, schema, rows_hint, id } => {
-                let (mode, version) = write_mode(*mode);
+            Request::LoadBegin { table, options, schema, rows_hint, id } => {
+                let (mode, version) = write_mode(options.mode);
+                // A node that knows no options knows no load without a mode either, and refuses it.
+                let (mode, options) = match options.has_more() {
+                    false => (mode, None),
+                    true => (proto::LoadMode::Unspecified, Some(write_options(mode, options))),
+                };
                 body(&proto::LoadBegin {
                     table: table.as_str().to_string(),
                     mode: mode.into(),
+                    options,
                     schema: batch::encode_schema(schema)?.to_vec(),
                     rows_hint: *rows_hint,
                     version,
@@ -462,19 +468,24 @@ fn check_columns(columns: &[u32]) -> Result<()> {
 
 fn read_load_begin(body: &Bytes) -> Result<Request> {
     let begin: proto::LoadBegin = read(body)?;
-    let mode = match (begin.mode(), begin.version) {
+    let mode = begin.options.map_or(begin.mode, |options| options.mode);
+    let known = proto::LoadMode::try_from(mode).unwrap_or(proto::LoadMode::Unspecified);
+    let mode = match (known, begin.version) {
         (proto::LoadMode::Create, None) => LoadMode::Create,
         (proto::LoadMode::Append, None) => LoadMode::Append,
         (proto::LoadMode::Replace, None) => LoadMode::Replace,
         (proto::LoadMode::Replace, Some(version)) => LoadMode::ReplaceVersion(Version(version)),
         (proto::LoadMode::Unspecified, _) => {
-            return Err(Error::invalid(format!("load mode {} does not exist", begin.mode)));
+            return Err(Error::invalid(format!("load mode {mode} does not exist")));
         }
         (_, Some(_)) => return Err(Error::invalid("only a load that replaces a table names its version")),
     };
     Ok(Request::LoadBegin {
         table: TableName::new(begin.table)?,
-        mode,
+        options: LoadOptions {
+            mode,
+            encryption: begin.options.map_or(Ok(None), |options| read_tier(options.encryption))?,
+        },
         schema: batch::decode_schema(&begin.schema)?,
         rows_hint: begin.rows_hint,
         id: begin.id.as_ref().map(read_id).transpose()?,
@@ -490,6 +501,10 @@ fn read_id(id: &Bytes) -> Result<LoadId> {
         .try_into()
         .map_err(|_| Error::invalid(format!("the id of a load has 16 bytes, not {}", id.len())))?;
     Ok(LoadId(u128::from_le_bytes(bytes)))
+}
+
+fn write_options(mode: proto::LoadMode, options: &LoadOptions) -> proto::LoadOptions {
+    proto::LoadOptions { mode: mode.into(), encryption: write_tier(options.encryption).into() }
 }
 
 /// Returns the number of a mode, and the version that it names.

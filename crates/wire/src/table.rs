@@ -9,7 +9,7 @@ use arrow_schema::DataType;
 use bytes::Bytes;
 use farpool_model::{
     ColumnStates, ColumnStatistics, Error, Literal, MomentsState, Result, Spread, TableInfo, TableName,
-    TableStatistics, Value, Version, limits,
+    TableStatistics, Tier, Value, Version, limits,
 };
 use std::sync::Arc;
 
@@ -32,6 +32,7 @@ pub(crate) fn write_table(table: &TableInfo) -> Result<proto::TableInfo> {
         bytes_encoded: table.bytes_encoded,
         columns: table.columns.iter().map(|column| body(&write_column(column))).collect(),
         rows_profiled: table.rows_profiled,
+        encryption: write_tier(table.encryption).into(),
     })
 }
 
@@ -74,7 +75,32 @@ pub(crate) fn read_table(table: proto::TableInfo) -> Result<TableInfo> {
         bytes_encoded: table.bytes_encoded,
         columns,
         rows_profiled: table.rows_profiled,
+        encryption: read_tier(table.encryption)?,
     })
+}
+
+/// The number of a tier.
+pub(crate) fn write_tier(tier: Option<Tier>) -> proto::Tier {
+    match tier {
+        None => proto::Tier::None,
+        Some(Tier::Fast) => proto::Tier::Fast,
+        Some(Tier::Standard) => proto::Tier::Standard,
+        Some(Tier::Strict) => proto::Tier::Strict,
+    }
+}
+
+/// The tier of a number.
+///
+/// # Errors
+/// `Invalid` where there is none.
+pub(crate) fn read_tier(number: i32) -> Result<Option<Tier>> {
+    match proto::Tier::try_from(number) {
+        Ok(proto::Tier::None) => Ok(None),
+        Ok(proto::Tier::Fast) => Ok(Some(Tier::Fast)),
+        Ok(proto::Tier::Standard) => Ok(Some(Tier::Standard)),
+        Ok(proto::Tier::Strict) => Ok(Some(Tier::Strict)),
+        Err(_) => Err(Error::invalid(format!("tier {number} of encryption does not exist"))),
+    }
 }
 
 fn write_spread(spread: &Spread) -> proto::Spread {

@@ -92,14 +92,14 @@ fn every_request_round_trips() {
         Request::Table { name: name("t"), known: Some(Version(7)), or_view: false },
         Request::LoadBegin {
             table: name("ü"),
-            mode: LoadMode::Append,
+            options: LoadMode::Append.into(),
             schema: schema(),
             rows_hint: Some(0),
             id: None,
         },
         Request::LoadBegin {
             table: name("t"),
-            mode: LoadMode::ReplaceVersion(Version(u64::MAX)),
+            options: LoadMode::ReplaceVersion(Version(u64::MAX)).into(),
             schema: schema(),
             rows_hint: None,
             id: Some(LoadId(u128::MAX - 7)),
@@ -226,6 +226,7 @@ fn table_info() -> TableInfo {
             ColumnStatistics::default(),
         ],
         rows_profiled: Some(9),
+        encryption: Some(Tier::Strict),
     }
 }
 

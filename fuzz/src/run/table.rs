@@ -3,9 +3,9 @@
 use crate::plan;
 use arrow_array::*;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use farpool_columns::{Table, TableBuilder, encode_row_group};
+use farpool_columns::{PlainGroup, Table, TableBuilder, TableCipher};
 use farpool_memory::{Pool, PoolConfig};
-use farpool_model::TenantName;
+use farpool_model::{TenantName, Tier};
 use std::sync::{Arc, LazyLock};
 
 /// More than a block of packed values.
@@ -49,14 +49,29 @@ pub(super) fn cut() -> &'static Arc<Table> {
     &TABLE
 }
 
+/// The same, encrypted in memory.
+pub(super) fn encrypted() -> &'static Arc<Table> {
+    static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| {
+        let cipher = TableCipher::new(Tier::Standard).expect("memory can be locked");
+        table_with(&[1, 9, 70, 1100, ROWS as usize - 1180], Some(&cipher))
+    });
+    &TABLE
+}
+
 fn table(row_groups: &[usize]) -> Arc<Table> {
+    table_with(row_groups, None)
+}
+
+fn table_with(row_groups: &[usize], cipher: Option<&Arc<TableCipher>>) -> Arc<Table> {
     let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).expect("a small pool can be made");
     let (tenant, schema) = (TenantName::default(), table_schema());
-    let mut builder = TableBuilder::new(pool.clone(), tenant.clone(), schema, None).expect("a sound schema");
+    let builder = TableBuilder::new(pool, tenant, schema, None).expect("a sound schema");
+    let mut builder = builder.encrypting(cipher);
     let (columns, mut start) = (columns(), 0);
     for rows in row_groups {
         let columns: Vec<ArrayRef> = columns.iter().map(|column| column.slice(start, *rows)).collect();
-        let group = encode_row_group(&pool, &tenant, schema, &columns).expect("rows can be encoded");
+        let group = PlainGroup::of(&columns);
+        let group = builder.encoder().encode(&group).expect("rows can be encoded");
         builder.add_row_group(Arc::new(group)).expect("there is room");
         start += rows;
     }

@@ -90,7 +90,7 @@ impl Engine {
         let rows = Vec::new();
         let cuts = self.cuts.clone();
         let source = Source { shared, cuts, tenant, id, random, rows_max, batches_left, fails, rows };
-        let outcome = self.pool.load(&name(table), mode, schema(), hint, source.into_stream()).await;
+        let outcome = self.pool.load(&name(table), mode.into(), schema(), hint, source.into_stream()).await;
         let has_source_failed = |error: &Error| fails && error.message == SOURCE_FAILS;
         // After a failure of the source, the node may not know of it yet and still claim the table's name.
         if self.is_known_of_load(&outcome) && !outcome.as_ref().is_err_and(has_source_failed) {

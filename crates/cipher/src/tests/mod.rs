@@ -267,7 +267,8 @@ fn derived_keys() {
 #[test]
 fn tiers_say_what_they_do_not_promise() {
     for tier in Tier::ALL {
-        assert_eq!(tier.mode().authenticates(), !tier.describe().contains("does not authenticate"));
-        assert!(tier.describe().contains(&format!("AES-{}-{}", 8 * tier.key_bytes(), tier.mode())));
+        assert_eq!(Mode::of(tier).authenticates(), tier.authenticates());
+        assert_eq!(Mode::of(tier).authenticates(), !tier.describe().contains("does not authenticate"));
+        assert!(tier.describe().contains(&format!("AES-{}-{}", 8 * tier.key_bytes(), Mode::of(tier))));
     }
 }

@@ -13,9 +13,9 @@ use datafusion::logical_expr::{Expr as Logical, ExprFunctionExt, Operator, binar
 use datafusion::prelude::SessionContext;
 use farpool_model::{
     AggregateFunction, Answer, ArithmeticOp, ColumnStates, ColumnStatistics, CompareOp, Error, Expr, Listing,
-    Literal, LoadMode, OperatorAnswer, Output, Prepared, Program, QueryInfo, Receipt, Relation, Result,
-    Spread, StateFunction, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName, Value,
-    Version, View, Weakened, schema, weaken,
+    Literal, LoadMode, LoadOptions, OperatorAnswer, Output, Prepared, Program, QueryInfo, Receipt, Relation,
+    Result, Spread, StateFunction, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName,
+    Value, Version, View, Weakened, schema, weaken,
 };
 use farpool_statistics::Profile;
 use farpool_transfer::{BatchStream, Execution, Handle, Pool, ReceiptHandle};
@@ -58,7 +58,9 @@ impl Fake {
     pub(super) async fn with(self, name: &str, batches: Vec<RecordBatch>) -> Self {
         let schema = batches[0].schema();
         let stream = futures::stream::iter(batches.into_iter().map(Ok)).boxed();
-        self.load(&TableName::new(name).unwrap(), LoadMode::Replace, schema, None, stream).await.unwrap();
+        self.load(&TableName::new(name).unwrap(), LoadMode::Replace.into(), schema, None, stream)
+            .await
+            .unwrap();
         self
     }
 
@@ -136,6 +138,7 @@ impl Fake {
             bytes_encoded: 1000,
             columns,
             rows_profiled: None,
+            encryption: None,
         })
     }
 }
@@ -262,7 +265,7 @@ impl Pool for Fake {
     async fn load(
         &self,
         name: &TableName,
-        mode: LoadMode,
+        options: LoadOptions,
         schema: SchemaRef,
         _rows_hint: Option<u64>,
         batches: BatchStream,
@@ -277,7 +280,7 @@ impl Pool for Fake {
         {
             let mut tables = self.tables.lock();
             let version = Version(1 + tables.values().map(|(v, ..)| v.0).max().unwrap_or(0));
-            let before = match (mode, tables.remove(name)) {
+            let before = match (options.mode, tables.remove(name)) {
                 (LoadMode::Append, Some((_, _, batches))) => batches,
                 _ => Vec::new(),
             };

@@ -82,7 +82,7 @@ async fn tables_are_found_with_and_without_a_qualifier_and_when_they_change() {
     let batch = rows_of_t(0, 5);
     let load = |mode| {
         let stream = futures::stream::iter([Ok(batch.clone())]).boxed();
-        pool.load(&name, mode, batch.schema(), None, stream)
+        pool.load(&name, mode.into(), batch.schema(), None, stream)
     };
     load(LoadMode::Create).await.unwrap();
     assert_eq!(rows(&session, "SELECT count(*) FROM late").await.unwrap(), ["5"]);
@@ -194,7 +194,7 @@ impl FileOpener for Files {
         let batch: RecordBatch = rows_of_t(0, 5).project(columns).unwrap();
         let (name, schema) = (TableName::new(files.paths[0].clone()).unwrap(), batch.schema());
         let stream = futures::stream::iter([Ok(batch)]).boxed();
-        let info = self.pool.load(&name, LoadMode::Replace, schema, None, stream).await?;
+        let info = self.pool.load(&name, LoadMode::Replace.into(), schema, None, stream).await?;
         Ok(Arc::new(PoolTable::new(Arc::clone(&self.pool) as _, info)))
     }
 }
@@ -253,7 +253,7 @@ async fn a_remote_pool_describes_a_table_once_for_each_version() {
     let load = async |sql: &str, mode| {
         let query = session.sql(sql).await.unwrap();
         let (schema, rows) = (query.schema().clone(), query.execute().await.unwrap());
-        pool.load(&dim, mode, schema, None, rows).await.unwrap();
+        pool.load(&dim, mode.into(), schema, None, rows).await.unwrap();
     };
     let answer = async |sql: &str| rows(&session, sql).await.unwrap();
 

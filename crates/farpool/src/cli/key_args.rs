@@ -102,7 +102,7 @@ fn compression(text: &str) -> Result<Packing, String> {
 fn tier(text: &str) -> Result<Tier, String> {
     let named = Tier::ALL.into_iter().find(|tier| tier.name() == text);
     let tier = named.ok_or("write standard or strict")?;
-    match tier.mode().authenticates() {
+    match tier.authenticates() {
         true => Ok(tier),
         false => Err(format!("it is {}: write standard or strict", tier.describe())),
     }

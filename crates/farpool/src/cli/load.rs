@@ -10,7 +10,8 @@ use super::terminal::printable;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use farpool::{
-    Error, FileLoad, LoadMode, Pool, QueryFiles, Session, SessionOptions, StreamLoad, TableInfo, TableName,
+    Error, FileLoad, LoadMode, LoadOptions, Pool, QueryFiles, Session, SessionOptions, StreamLoad, TableInfo,
+    TableName, Tier,
 };
 use futures::StreamExt;
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ Examples:
   farpool load events events.json --nested json
   producer | farpool load trips -
   farpool load big --query \"select * from 'trips.json' where fare > 100\"
+  farpool load --encrypt standard patients patients.parquet
   farpool load --replace --pool farpool://node7:9797 trips trips.arrow
 
 The table belongs to the node (see 'farpool serve'): without --pool, to the one at
@@ -66,6 +68,11 @@ pub struct Args {
     #[arg(long, value_name = "FORM", value_enum, conflicts_with = "query")]
     nested: Option<Nested>,
 
+    /// Keep the values encrypted in the node's memory, too: fast is AES-128-CTR (which does not authenticate), standard
+    /// AES-128-GCM, strict AES-256-GCM. Queries decrypt what they read; such a table has no profile
+    #[arg(long, value_name = "TIER")]
+    encrypt: Option<Tier>,
+
     #[command(flatten)]
     pool: PoolArgs,
 
@@ -81,12 +88,13 @@ enum Nested {
 }
 
 impl Args {
-    fn mode(&self) -> LoadMode {
-        match (self.append, self.replace) {
+    fn options(&self) -> LoadOptions {
+        let mode = match (self.append, self.replace) {
             (true, _) => LoadMode::Append,
             (_, true) => LoadMode::Replace,
             _ => LoadMode::Create,
-        }
+        };
+        LoadOptions { encryption: self.encrypt, ..mode.into() }
     }
 }
 
@@ -123,7 +131,7 @@ async fn of_files(args: &Args, name: &TableName) -> Outcome<(TableInfo, u64)> {
     }
     let rows_read = load.rows_read();
     let bar = watch(format!("loading {name}"), &load);
-    let info = load.run(&*pool, name, args.mode()).await?;
+    let info = load.run(&*pool, name, args.options()).await?;
     drop(bar);
     Ok((info, rows_read.load(Ordering::Relaxed)))
 }
@@ -142,7 +150,7 @@ async fn of_stream(args: &Args, name: &TableName) -> Outcome<(TableInfo, u64)> {
     let pool = args.pool.connect().await?;
     let rows_read = load.rows_read();
     let bar = Progress::follow(format!("loading {name}"), Unit::Stream, 0, rows_read.clone(), None);
-    let info = load.run(&*pool, name, args.mode()).await?;
+    let info = load.run(&*pool, name, args.options()).await?;
     drop(bar);
     Ok((info, rows_read.load(Ordering::Relaxed)))
 }
@@ -161,7 +169,7 @@ async fn of_query(args: &Args, name: &TableName, query: &str) -> Outcome<(TableI
         count.fetch_add(farpool::model::cast::u64_from(rows), Ordering::Relaxed);
     });
     let bar = Progress::follow(format!("loading {name}"), Unit::Rows, 0, rows_read.clone(), None);
-    let info = pool.load(name, args.mode(), query.schema().clone(), None, batches.boxed()).await?;
+    let info = pool.load(name, args.options(), query.schema().clone(), None, batches.boxed()).await?;
     drop(bar);
     Ok((info, rows_read.load(Ordering::Relaxed)))
 }
@@ -222,12 +230,13 @@ fn summary(info: &TableInfo, rows_read: u64, time: Duration) -> String {
         false => format!(", {} in all", size::counted(info.rows, "row")),
     };
     format!(
-        "{}: {} in {}{total}; {} plain, {} encoded, {} smaller\n",
+        "{}: {} in {}{total}; {} plain, {} encoded, {} smaller{}\n",
         info.name,
         size::counted(rows_read, "row"),
         size::duration(time),
         size::bytes(info.bytes_plain),
         size::bytes(info.bytes_encoded),
         size::factor(info.bytes_plain, info.bytes_encoded),
+        info.encryption.map_or_else(String::new, |tier| format!("; encrypted in memory: {tier}")),
     )
 }

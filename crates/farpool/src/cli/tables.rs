@@ -8,7 +8,7 @@ use super::size;
 use super::stop::Outcome;
 use super::terminal::printable_lines;
 use farpool::model::{Listing, Relation, View, sql_name};
-use farpool::{TableInfo, TableName, TenantName};
+use farpool::{TableInfo, TableName, TenantName, Tier};
 use serde_json::{Value, json};
 
 /// List the tables and views of a memory node, or the columns of a table or the query of a view
@@ -127,6 +127,10 @@ fn columns(table: &TableInfo) -> String {
         size::bytes(table.bytes_encoded),
         size::factor(table.bytes_plain, table.bytes_encoded)
     );
+    let title = match table.encryption {
+        Some(tier) => format!("{}, encrypted in memory: {tier}\n", title.trim_end()),
+        None => title,
+    };
     title + &grid.to_string()
 }
 
@@ -167,6 +171,7 @@ fn table_json(table: &TableInfo) -> Value {
         "rows": table.rows,
         "bytes_plain": table.bytes_plain,
         "bytes_encoded": table.bytes_encoded,
+        "encryption": table.encryption.map(Tier::name),
         "columns": columns.collect::<Vec<_>>(),
     })
 }

@@ -22,7 +22,7 @@ async fn pool() -> Arc<EmbeddedPool> {
     let pool = EmbeddedPool::open(64 << 20).unwrap();
     let batches = stream_blocking(|| std::iter::once(Ok(numbers())));
     let table = TableName::new("numbers").unwrap();
-    pool.load(&table, LoadMode::Create, numbers().schema(), None, batches).await.unwrap();
+    pool.load(&table, LoadMode::Create.into(), numbers().schema(), None, batches).await.unwrap();
     pool
 }
 

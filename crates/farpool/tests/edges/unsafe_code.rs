@@ -13,6 +13,7 @@ pub const MODULES: &[(&str, &str)] = &[
     ("crates/cipher/src/lc.rs", "functions of a C library are called"),
     ("crates/cipher/src/locked.rs", "locked memory is handed out in slots"),
     ("crates/cipher/src/sys.rs", "memory is locked, and commands are ended, by system calls"),
+    ("crates/cipher/src/wiping.rs", "an allocator is wrapped"),
     ("crates/columns/src/arch", "instructions that not every processor has"),
     ("crates/columns/src/bytes.rs", "string views are made without checking the strings again"),
     ("crates/columns/src/decode.rs", "string views are made without checking the strings again"),

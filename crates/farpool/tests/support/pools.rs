@@ -3,8 +3,8 @@
 use farpool::model::{TenantName, limits};
 use farpool::node::{Codec, Directory, LocalDirectory, Node, NodeConfig, Packing, compressing, server};
 use farpool::{
-    ClientOptions, EmbeddedPool, LoadMode, Pool, Rates, ResultForm, Session, SessionOptions, TableInfo,
-    TableName,
+    ClientOptions, EmbeddedPool, LoadMode, LoadOptions, Pool, Rates, ResultForm, Session, SessionOptions,
+    TableInfo, TableName,
 };
 use futures::stream;
 use std::path::Path;
@@ -98,9 +98,20 @@ pub enum Way {
 
 /// Loads batches as a table, replacing an existing one.
 pub async fn load(pool: &dyn Pool, name: &str, schema: SchemaRef, batches: Vec<RecordBatch>) -> TableInfo {
+    load_with(pool, name, schema, batches, LoadMode::Replace.into()).await
+}
+
+/// As [`load`], with options.
+pub async fn load_with(
+    pool: &dyn Pool,
+    name: &str,
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+    options: LoadOptions,
+) -> TableInfo {
     let name = TableName::new(name).expect("a name");
     let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
     let batches = Box::pin(stream::iter(batches.into_iter().map(Ok)));
-    let loaded = pool.load(&name, LoadMode::Replace, schema, Some(rows), batches).await;
+    let loaded = pool.load(&name, options, schema, Some(rows), batches).await;
     loaded.unwrap_or_else(|error| panic!("loading {name}: {error}"))
 }

@@ -122,7 +122,7 @@ fn count(name: &TableName) -> Program {
 fn load(caller: &Caller, name: &TableName, mode: LoadMode) -> Result<()> {
     let rows: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
     let rows = RecordBatch::try_from_iter([("a", rows)]).unwrap();
-    let mut load = caller.begin_load(name, &rows.schema(), mode, None)?;
+    let mut load = caller.begin_load(name, &rows.schema(), mode.into(), None)?;
     load.push(&rows)?;
     load.commit().map(drop)
 }

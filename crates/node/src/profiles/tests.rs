@@ -64,7 +64,7 @@ fn load(caller: &Caller, table: &str, mode: LoadMode, columns: usize) {
     };
     let columns = (1..=columns).map(|factor| (format!("c{factor}"), column(factor)));
     let rows = RecordBatch::try_from_iter(columns).unwrap();
-    let mut load = caller.begin_load(&name(table), &rows.schema(), mode, None).unwrap();
+    let mut load = caller.begin_load(&name(table), &rows.schema(), mode.into(), None).unwrap();
     load.push(&rows).unwrap();
     load.commit().unwrap();
 }

@@ -297,7 +297,7 @@ impl LoadTask {
     }
 
     fn open(&self, message: &Message) -> Result<()> {
-        let Request::LoadBegin { table, mode, schema, rows_hint, id } = Request::decode(message, None)?
+        let Request::LoadBegin { table, options, schema, rows_hint, id } = Request::decode(message, None)?
         else {
             return Err(Error::invalid("not the beginning of a load"));
         };
@@ -310,7 +310,7 @@ impl LoadTask {
             let wake = self.connection.caller.waker();
             return first.wait(Box::new(move |_| wake()));
         }
-        let mut load = self.connection.caller.begin_load(&table, &schema, mode, rows_hint)?;
+        let mut load = self.connection.caller.begin_load(&table, &schema, options, rows_hint)?;
         id.into_iter().for_each(|id| load.set_id(id));
         load.claim().into_iter().for_each(|claim| self.inbox.set_claim(claim));
         let open = Open { load, schema, is_decoding: false, unread: None, is_complete: false };

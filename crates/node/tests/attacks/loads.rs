@@ -27,7 +27,7 @@ async fn loaded(server: &Server, what: &str, schema: SchemaRef, body: Vec<u8>) -
         let mut raw = Raw::connect(server).await;
         let begin = Request::LoadBegin {
             table: name("x"),
-            mode: LoadMode::Replace,
+            options: LoadMode::Replace.into(),
             schema,
             rows_hint: None,
             id: None,

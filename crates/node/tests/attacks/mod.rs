@@ -271,7 +271,7 @@ async fn a_number_that_is_used_again_leaves_nothing_behind() {
         let mut raw = Raw::connect(&server).await;
         let begin = Request::LoadBegin {
             table: name("t"),
-            mode: LoadMode::Replace,
+            options: LoadMode::Replace.into(),
             schema: canonical_schema(),
             rows_hint: None,
             id: None,

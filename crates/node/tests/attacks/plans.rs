@@ -136,7 +136,7 @@ async fn ranges_in_thousands_give_the_right_rows() {
     let column: ArrayRef = Arc::new(UInt64Array::from(vec![0, 5, u64::MAX]));
     let rows = RecordBatch::try_from_iter_with_nullable([("c", column, true)]).unwrap();
     let batches = stream(vec![Ok(rows.clone())]);
-    pool.load(&name("wide"), LoadMode::Create, rows.schema(), None, batches).await.unwrap();
+    pool.load(&name("wide"), LoadMode::Create.into(), rows.schema(), None, batches).await.unwrap();
     let bound = |value: i128| Expr::Literal(Literal::new(Value::Int(value), DataType::UInt64).unwrap());
     let at_least = |value| Expr::compare(CompareOp::GtEq, Expr::Column(0), bound(value));
     let filter = Expr::And((0..20_000).map(at_least).collect());
@@ -209,7 +209,7 @@ async fn keys_that_collide_elsewhere_do_not_here() {
     let column: ArrayRef = Arc::new(Int64Array::from_iter_values((0..200_000_i64).map(|key| key << 44)));
     let rows = RecordBatch::try_from_iter_with_nullable([("key", column, true)]).unwrap();
     let batches = stream(vec![Ok(rows.clone())]);
-    pool.load(&name("keys"), LoadMode::Create, rows.schema(), None, batches).await.unwrap();
+    pool.load(&name("keys"), LoadMode::Create.into(), rows.schema(), None, batches).await.unwrap();
     let keys = vec![NamedExpr { name: "key".into(), expr: Expr::Column(0) }];
     let program = Program {
         output: Output::Aggregate { keys, aggregates: Vec::new() },

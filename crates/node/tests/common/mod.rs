@@ -167,7 +167,7 @@ pub fn stream(batches: Vec<Result<RecordBatch>>) -> BatchStream {
 
 pub async fn load(pool: &dyn Pool, table: &str, mode: LoadMode, rows: i64) -> Result<TableInfo> {
     let rows_hint = u64::try_from(rows).ok();
-    pool.load(&name(table), mode, batch(0, 0).schema(), rows_hint, stream(batches(rows))).await
+    pool.load(&name(table), mode.into(), batch(0, 0).schema(), rows_hint, stream(batches(rows))).await
 }
 
 /// A program that returns all columns of all rows.

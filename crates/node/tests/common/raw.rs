@@ -62,7 +62,8 @@ impl Raw {
     pub async fn load(&mut self, stream: u32, table: &str, rows: i64) {
         let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
         let table = TableName::new(table).unwrap();
-        let begin = Request::LoadBegin { table, mode: LoadMode::Create, schema, rows_hint: None, id: None };
+        let begin =
+            Request::LoadBegin { table, options: LoadMode::Create.into(), schema, rows_hint: None, id: None };
         self.send(stream, &begin).await;
         let mut window = Window::new();
         for start in (0..rows).step_by(50_000) {

@@ -44,7 +44,7 @@ pub struct ChosenWay {
 
 /// The way chosen for a row group, with the data that it needs to run.
 pub(crate) enum Choice<'a> {
-    Zones(Vec<Known<'a>>),
+    Zones(Vec<Known>),
     /// The worker's table already has every group, so no row can change it.
     Complete,
     Whole(DenseRows<'a>),

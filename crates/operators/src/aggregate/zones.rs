@@ -3,19 +3,19 @@
 
 use super::aggregation::{Accumulator, Aggregation, Kind};
 use super::store::Store;
-use farpool_columns::RowGroup;
+use farpool_columns::{RowGroup, ZoneMap};
 use farpool_model::{Fold, Literal, Pick};
 
 /// The value of an accumulator over a row group, from its zone maps.
-pub(crate) enum Known<'g> {
+pub(crate) enum Known {
     Count(i64),
     /// The picked value; `None` if there are no values.
-    Pick(Option<&'g Literal>),
+    Pick(Option<Literal>),
 }
 
 /// Returns the value of each accumulator over all rows of `group`; `None` when zone maps do not tell all of
 /// them.
-pub(super) fn known<'g>(aggregation: &Aggregation, group: &'g RowGroup) -> Option<Vec<Known<'g>>> {
+pub(super) fn known(aggregation: &Aggregation, group: &RowGroup) -> Option<Vec<Known>> {
     if !aggregation.keys.is_empty() {
         return None;
     }
@@ -23,35 +23,31 @@ pub(super) fn known<'g>(aggregation: &Aggregation, group: &'g RowGroup) -> Optio
 }
 
 /// Adds the values of a row group to the accumulators of group 0.
-pub(super) fn add(known: Vec<Known<'_>>, stores: &mut [Store]) {
+pub(super) fn add(known: Vec<Known>, stores: &mut [Store]) {
     for (store, known) in stores.iter_mut().zip(known) {
         match known {
             Known::Count(count) => store.add_partial(0, count),
-            Known::Pick(Some(value)) => store.keep(0, value),
+            Known::Pick(Some(value)) => store.keep(0, &value),
             Known::Pick(None) => {}
         }
     }
 }
 
-fn known_of<'g>(
-    aggregation: &Aggregation,
-    accumulator: &Accumulator,
-    group: &'g RowGroup,
-) -> Option<Known<'g>> {
+fn known_of(aggregation: &Aggregation, accumulator: &Accumulator, group: &RowGroup) -> Option<Known> {
     let Accumulator { kind, argument, condition: None } = accumulator else { return None };
     let Some(argument) = argument else {
         return (*kind == Kind::Count).then_some(Known::Count(group.rows as i64));
     };
     let chunk = &group.chunks[aggregation.arguments[*argument].compiled.as_column()?];
     let values = group.rows - chunk.null_count();
-    let pick = |bound: &'g Option<Literal>| match bound {
-        _ if values == 0 => Some(Known::Pick(None)),
-        bound => bound.as_ref().map(|bound| Known::Pick(Some(bound))),
+    let pick = |bound: fn(ZoneMap) -> Option<Literal>| match values {
+        0 => Some(Known::Pick(None)),
+        _ => bound(chunk.zone().into_owned()).map(|bound| Known::Pick(Some(bound))),
     };
     match kind {
         Kind::Count => Some(Known::Count(values as i64)),
         Kind::Sum | Kind::Fold(Fold::Bits(_)) | Kind::State(_) => None,
-        Kind::Fold(Fold::Pick(Pick::Least | Pick::Any)) => pick(&chunk.zone().min),
-        Kind::Fold(Fold::Pick(Pick::Greatest)) => pick(&chunk.zone().max),
+        Kind::Fold(Fold::Pick(Pick::Least | Pick::Any)) => pick(|zone| zone.min),
+        Kind::Fold(Fold::Pick(Pick::Greatest)) => pick(|zone| zone.max),
     }
 }

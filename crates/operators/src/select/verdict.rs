@@ -67,7 +67,7 @@ fn outcomes(predicate: &Predicate, group: &RowGroup) -> Outcomes {
 fn of_leaf(leaf: &Leaf, group: &RowGroup) -> Outcomes {
     if let Form::Range { column, low, high } = leaf.form {
         let zone = group.chunks[column].zone();
-        return on_values(zone, group.rows, |min, max| {
+        return on_values(&zone, group.rows, |min, max| {
             let (min, max) = (min.as_int()?, max.as_int()?);
             Some((low <= high && low <= max && min <= high, !(low <= min && max <= high)))
         });
@@ -75,11 +75,11 @@ fn of_leaf(leaf: &Leaf, group: &RowGroup) -> Outcomes {
     match &leaf.zone {
         Some(ZoneTest::Compare { column, op, literal }) => {
             let zone = group.chunks[*column].zone();
-            on_values(zone, group.rows, |min, max| compare(*op, min, max, literal))
+            on_values(&zone, group.rows, |min, max| compare(*op, min, max, literal))
         }
         Some(ZoneTest::Members { column, min: least, max: greatest }) => {
             let zone = group.chunks[*column].zone();
-            on_values(zone, group.rows, |min, max| {
+            on_values(&zone, group.rows, |min, max| {
                 let apart = max.compare(least)? == Ordering::Less || greatest.compare(min)? == Ordering::Less;
                 let one = min.compare(max)? == Ordering::Equal && least.compare(greatest)? == Ordering::Equal;
                 Some((!apart, apart || !one))

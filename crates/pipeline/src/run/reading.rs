@@ -13,6 +13,7 @@ use crate::pace::StepPace;
 use farpool_columns::{Chunk, Kept, Reader, RowGroup, Table};
 use farpool_model::{Error, ErrorKind, Result, cast, limits};
 use farpool_operators::Verdict;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -52,8 +53,8 @@ pub(super) struct Read {
 
 /// A row group that is about to be worked on.
 pub(super) enum Filled {
-    /// All values that are needed are in memory: in this row group, if the table's has handles.
-    Here(Option<RowGroup>),
+    /// All values that are needed are in memory: in this row group, if the table's has handles, or is encrypted.
+    Here(Option<Arc<RowGroup>>),
     /// Some of these are not; all of them are wanted at once.
     Absent(Vec<Arc<Chunk>>),
     /// None are needed: no row passes.
@@ -152,13 +153,24 @@ impl Run {
         if are_unneeded {
             return Ok(Filled::Here(None));
         }
-        let filled = match group.with_values(self.columns.iter().copied()) {
-            Ok(filled) => filled,
-            Err(_) => match self.filter_first(group, verdict, morsel, table, pace)? {
-                Some(before) => return Ok(before),
-                None => return Ok(Filled::Absent(handles(group, &self.columns))),
+        if let Some(opened) = &morsel.opened {
+            return Ok(Filled::Here(Some(opened.clone())));
+        }
+        let is_encrypted = table.cipher().is_some();
+        let is_absent = || self.columns.iter().any(|column| group.chunks[*column].is_absent());
+        let judged = match is_encrypted || is_absent() {
+            true => match self.filter_first(group, verdict, morsel, table, pace)? {
+                ControlFlow::Break(filled) => return Ok(filled),
+                ControlFlow::Continue(judged) => judged,
             },
+            false => None,
         };
+        // What was decrypted for the filter is not decrypted again.
+        let Ok(filled) = judged.as_ref().unwrap_or(group).with_values(self.columns.iter().copied()) else {
+            return Ok(Filled::Absent(handles(group, &self.columns)));
+        };
+        let filled = filled.or(judged).map(Arc::new);
+        morsel.opened = filled.clone().filter(|_| is_encrypted);
         if let Some(filled) = &filled {
             self.check_intact(filled, morsel.place, table, &self.columns)?;
             if !is_begun {
@@ -170,7 +182,8 @@ impl Run {
         Ok(Filled::Here(filled))
     }
 
-    /// What comes before the columns of a row group that are not of the filter are read, if anything does.
+    /// What comes before the columns of a row group that are not of the filter are read, or decrypted, if anything does:
+    /// `Break`. Otherwise the row group with the values of the filter's columns, if these were looked at.
     fn filter_first(
         &self,
         group: &RowGroup,
@@ -178,7 +191,7 @@ impl Run {
         morsel: &mut Morsel,
         table: &Table,
         pace: &mut StepPace<'_>,
-    ) -> Result<Option<Filled>> {
+    ) -> Result<ControlFlow<Filled, Option<RowGroup>>> {
         let of_filter = self.plan.filter_columns();
         let is_wanted = morsel.read.as_ref().is_some_and(|read| read.is_wanted);
         let is_asked = verdict == Verdict::Some && !is_wanted && morsel.progress.rows() == 0;
@@ -187,11 +200,11 @@ impl Run {
             || morsel.begun.is_some()
             || self.columns.len() <= of_filter.len()
         {
-            return Ok(None);
+            return Ok(ControlFlow::Continue(None));
         }
         let filled = match group.with_values(of_filter.iter().copied()) {
             Ok(filled) => filled,
-            Err(_) => return Ok(Some(Filled::Absent(handles(group, of_filter)))),
+            Err(_) => return Ok(ControlFlow::Break(Filled::Absent(handles(group, of_filter)))),
         };
         let judged = filled.as_ref().unwrap_or(group);
         self.check_intact(judged, morsel.place, table, of_filter)?;
@@ -199,13 +212,13 @@ impl Run {
         pace.next_group();
         if may_pass {
             morsel.read.get_or_insert_default().is_wanted = true;
-            return Ok(None);
+            return Ok(ControlFlow::Continue(filled));
         }
         let bytes: usize = of_filter.iter().map(|column| group.chunks[*column].bytes_encoded()).sum();
         let (rows, bytes) = (cast::u64_from(group.rows), cast::u64_from(bytes));
         self.tally.scanned(rows, bytes);
         self.tally.left(group, rows, bytes);
-        Ok(Some(Filled::Unneeded))
+        Ok(ControlFlow::Break(Filled::Unneeded))
     }
 
     /// Checks that the values of columns are those that were written.

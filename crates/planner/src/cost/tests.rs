@@ -30,6 +30,7 @@ fn info() -> TableInfo {
         bytes_encoded: 200_000_000,
         columns: vec![column(0, 9_999_999, None, 30_000_000), column(0, 9, Some(10), 5_000_000), text],
         rows_profiled: None,
+        encryption: None,
     }
 }
 

@@ -53,6 +53,7 @@ fn info() -> TableInfo {
             column(int(0), int(1299), 1000, bins(&[77, 77, 77, 77, 77, 77, 77, 77, 77, 77, 77, 77, 76])),
         ],
         rows_profiled: None,
+        encryption: None,
     }
 }
 

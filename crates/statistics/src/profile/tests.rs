@@ -51,6 +51,7 @@ fn statistics(profile: &Profile) -> TableStatistics {
         bytes_encoded: 0,
         columns: Vec::new(),
         rows_profiled: None,
+        encryption: None,
     };
     TableStatistics { table, columns, moments }
 }

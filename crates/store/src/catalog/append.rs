@@ -17,7 +17,7 @@ use super::{Catalog, Current, Made};
 use arrow_schema::SchemaRef;
 use farpool_columns::{PlainGroup, RowGroup, TableBuilder};
 use farpool_memory::Reservation;
-use farpool_model::{Error, LoadId, Result, TableInfo, TableName, TenantName, limits};
+use farpool_model::{Error, ErrorKind, LoadId, Result, TableInfo, TableName, TenantName, limits};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::fmt;
@@ -354,6 +354,12 @@ impl Rows {
     /// Checks that the rows fit the table's columns and their nullability.
     fn check(&self, name: &TableName, current: &Current) -> Result<()> {
         check_agree(name, &current.table.schema, &self.schema)?;
+        let mut chunks = self.groups.iter().flat_map(|group| &group.chunks);
+        if current.table.cipher().is_some() && !chunks.all(|chunk| chunk.is_encrypted()) {
+            let message =
+                format!("table {:?} has become an encrypted one since the load began", name.as_str());
+            return Err(Error::new(ErrorKind::Stale, message).advise("load the rows again"));
+        }
         check_nulls(name, &current.table.schema, |column| {
             let encoded = self.groups.iter().any(|group| group.chunks[column].null_count() > 0);
             encoded || self.small.as_ref().is_some_and(|small| small.has_nulls(column))

@@ -56,7 +56,8 @@ impl Catalog {
         groups: &RowGroupsAt,
         newest: &Table,
     ) -> Result<Table> {
-        let mut builder = TableBuilder::new(self.pool.clone(), tenant.clone(), &newest.schema, None)?;
+        let builder = TableBuilder::new(self.pool.clone(), tenant.clone(), &newest.schema, None)?;
+        let mut builder = builder.encrypting(newest.cipher());
         let mut end = 0;
         for group in &newest.row_groups {
             // The range of base row groups that this one is, or was merged from.

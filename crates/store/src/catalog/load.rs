@@ -25,7 +25,7 @@ use super::tap::{AwaitedProfile, Tap};
 use super::{Catalog, Made, Tapped};
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
-use farpool_columns::{Encoder, PlainGroup, RowGroup, Table, TableBuilder};
+use farpool_columns::{Encoder, PlainGroup, RowGroup, Table, TableBuilder, TableCipher};
 use farpool_memory::{Reservation, size_text};
 use farpool_model::cast::u64_from;
 use farpool_model::{
@@ -75,9 +75,8 @@ impl Load {
         catalog: Arc<Catalog>,
         tenant: TenantName,
         name: TableName,
-        rows_schema: &Schema,
         mode: LoadMode,
-        rows_hint: Option<u64>,
+        (rows_schema, cipher, rows_hint): (&Schema, Option<Arc<TableCipher>>, Option<u64>),
         base: Option<Arc<Table>>,
     ) -> Result<Self> {
         let canonical = schema::canonical_schema(rows_schema)?;
@@ -85,9 +84,12 @@ impl Load {
             check_agree(&name, &base.schema, &canonical)?;
         }
         let builder = TableBuilder::new(catalog.pool().clone(), tenant.clone(), &canonical, rows_hint)?;
+        let builder = builder.encrypting(cipher.as_ref());
         let encoder = builder.encoder();
         let closed = catalog.taps_closed.load(Ordering::Relaxed);
-        let tap = (!closed && mode != LoadMode::Append).then(|| catalog.tap(&tenant, builder.schema()));
+        // A profile would have values in the clear.
+        let is_tapped = !closed && cipher.is_none() && mode != LoadMode::Append;
+        let tap = is_tapped.then(|| catalog.tap(&tenant, builder.schema()));
         let workers = catalog.helpers.threads_max().clamp(1, WORKERS_DEFAULT_MAX);
         Ok(Load {
             outside: catalog.outside(&tenant),

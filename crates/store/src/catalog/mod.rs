@@ -39,12 +39,12 @@ pub use tap::{AwaitedProfile, Stepped};
 use append::Line;
 use arrow_schema::Schema;
 use durable::{Change, Durable, Prepared};
-use farpool_columns::{Encoder, Table};
+use farpool_columns::{Encoder, Table, TableCipher};
 use farpool_memory::{Pool, Reservation, WorkMemory};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{
-    ColumnStates, Error, LoadId, LoadMode, LoadedVersion, Result, TableInfo, TableName, TableStatistics,
-    TenantName, Version,
+    ColumnStates, Error, LoadId, LoadMode, LoadOptions, LoadedVersion, Result, TableInfo, TableName,
+    TableStatistics, TenantName, Version,
 };
 use merge::Merges;
 use parking_lot::RwLock;
@@ -252,21 +252,58 @@ impl Catalog {
         tenant: &TenantName,
         name: &TableName,
         schema: &Schema,
-        mode: LoadMode,
+        options: LoadOptions,
         rows_hint: Option<u64>,
     ) -> Result<Load> {
         let check = |expected| self.state.read().check(tenant, name, expected);
         let (mut base, mut claim) = (None, None);
-        match mode {
+        match options.mode {
             LoadMode::Append => base = Some(self.newest(tenant, name)?.table),
             LoadMode::Create => claim = Some(Claim::new(self, tenant, name)?),
             LoadMode::Replace => check(Expected::Anything)?,
             LoadMode::ReplaceVersion(version) => check(Expected::Version(version))?,
         }
-        let load = Load::begin(self.clone(), tenant.clone(), name.clone(), schema, mode, rows_hint, base)?;
-        let is_replacement = matches!(mode, LoadMode::Replace | LoadMode::ReplaceVersion(_));
+        let is_replacement = matches!(options.mode, LoadMode::Replace | LoadMode::ReplaceVersion(_));
         let before = is_replacement.then(|| self.get(tenant, name).ok()).flatten();
-        Ok(load.under(claim).replacing(before.map(|(_, table)| table.bytes_encoded)))
+        let before = before.map(|(_, table)| table);
+        let cipher = self.cipher(name, &options, base.as_deref(), before.as_deref())?;
+        let rows = (schema, cipher, rows_hint);
+        let load = Load::begin(self.clone(), tenant.clone(), name.clone(), options.mode, rows, base)?;
+        Ok(load.under(claim).replacing(before.map(|table| table.bytes_encoded)))
+    }
+
+    /// What the rows of a load are encrypted with in memory: an append with what its table has, and any other with a key of
+    /// its own.
+    fn cipher(
+        &self,
+        name: &TableName,
+        options: &LoadOptions,
+        base: Option<&Table>,
+        before: Option<&Table>,
+    ) -> Result<Option<Arc<TableCipher>>> {
+        if let Some(base) = base {
+            return match options.encryption {
+                Some(tier) if base.tier() != Some(tier) => {
+                    let has = base.tier().map_or_else(|| "not".to_string(), |tier| tier.to_string());
+                    let message = format!(
+                        "table {:?} is encrypted in memory: {has}; an append cannot make that {tier}",
+                        name.as_str()
+                    );
+                    Err(Error::invalid(message).advise("load the table anew, to take the place of this one"))
+                }
+                _ => Ok(base.cipher().cloned()),
+            };
+        }
+        let Some(tier) = options.encryption.or_else(|| before.and_then(Table::tier)) else { return Ok(None) };
+        if self.durable.get().is_some_and(|durable| !durable.is_encrypted()) {
+            let message = format!(
+                "table {:?} is to be encrypted, and the node's data directory is not: its rows would lie there in the clear",
+                name.as_str()
+            );
+            return Err(Error::invalid(message)
+                .advise("start the node on a new data directory with a master key (farpool serve --help)"));
+        }
+        TableCipher::new(tier).map(Some)
     }
 
     /// Makes `table`, a new one, the newest version if the newest state is as `expected`. The first `settled` of its row
@@ -369,7 +406,8 @@ impl Catalog {
     ) -> Result<Option<Made<TableInfo>>> {
         let fresh = || table.row_groups.iter().take(settled);
         let rows_settled = fresh().map(|group| u64_from(group.rows)).sum();
-        let tapped = (!self.taps_closed.load(Ordering::Relaxed)).then(|| {
+        let is_tapped = table.tier().is_none() && !self.taps_closed.load(Ordering::Relaxed);
+        let tapped = is_tapped.then(|| {
             let tap = self.tap(tenant, &table.schema);
             fresh().for_each(|group| tap.add(group.clone()));
             let encoder = Encoder::new(self.pool.clone(), tenant.clone(), table.schema.clone());
@@ -582,6 +620,7 @@ impl Current {
             bytes_encoded: self.table.bytes_encoded,
             columns,
             rows_profiled: found.rows_profiled,
+            encryption: self.table.tier(),
         }
     }
 }

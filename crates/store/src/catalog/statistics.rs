@@ -38,7 +38,7 @@ impl Catalog {
     /// others wait for.
     ///
     /// # Errors
-    /// `NotFound`, with the names of existing tables; `OverLimit` when the pool has no room for the profile,
+    /// `NotFound`, with the names of existing tables; `Invalid` for one that is encrypted in memory; `OverLimit` when the pool has no room for the profile,
     /// or memory for computing it was short for too long.
     pub fn statistics(&self, tenant: &TenantName, name: &TableName) -> Result<TableStatistics> {
         let awaited = self.await_statistics(tenant, name, Box::new(|| {}))?;
@@ -50,7 +50,7 @@ impl Catalog {
     /// ready, or the profile is complete.
     ///
     /// # Errors
-    /// `NotFound`, with the names of existing tables.
+    /// `NotFound`, with the names of existing tables; `Invalid` for one that is encrypted in memory.
     pub fn await_statistics(
         &self,
         tenant: &TenantName,
@@ -96,6 +96,9 @@ impl Catalog {
             return Ok((current, tap));
         }
         let table = current.table.clone();
+        if table.tier().is_some() {
+            return Err(no_profile(name));
+        }
         let encoder = Encoder::new(self.pool.clone(), tenant.clone(), table.schema.clone());
         let tap = self.tap(tenant, &table.schema);
         // If the first rows have a tap, the new one covers only the rows behind them.
@@ -123,6 +126,12 @@ impl Catalog {
         tap.complete(before, encoder);
         Ok((current, tap))
     }
+}
+
+/// The error for whoever asks for the profile of a table that is encrypted in memory: it would have values of it.
+fn no_profile(name: &TableName) -> Error {
+    let message = format!("table {:?} is encrypted in memory, and has no profile", name.as_str());
+    Error::invalid(message).advise("ask for what you need by a query")
 }
 
 impl Current {

@@ -95,7 +95,7 @@ pub(super) fn batch(rows: std::ops::Range<i64>) -> RecordBatch {
 }
 
 fn begin(catalog: &Arc<Catalog>, table: &str, mode: LoadMode) -> Result<Load> {
-    catalog.begin_load(&tenant(), &name(table), &batch(0..0).schema(), mode, None)
+    catalog.begin_load(&tenant(), &name(table), &batch(0..0).schema(), mode.into(), None)
 }
 
 fn load(
@@ -285,7 +285,7 @@ fn a_table_that_does_not_fit_is_refused_and_leaves_nothing() {
     for rows_hint in [None, Some(40 * ROW_GROUP_ROWS as u64)] {
         let schema = noise(0, 1).schema();
         let mut load =
-            catalog.begin_load(&tenant(), &name("t"), &schema, LoadMode::Create, rows_hint).unwrap();
+            catalog.begin_load(&tenant(), &name("t"), &schema, LoadMode::Create.into(), rows_hint).unwrap();
         let outcome = (0..40).try_for_each(|seed| load.push(&noise(ROW_GROUP_ROWS, seed)));
         let outcome = outcome.and_then(|()| load.commit().map(|_| ()));
         let error = outcome.unwrap_err();
@@ -331,9 +331,9 @@ fn of_two_replacements_the_last_to_commit_stays() {
 #[test]
 fn a_replacement_without_room_says_what_both_versions_take() {
     let catalog = catalog(8 << 20);
-    let replace = |mode, rows_hint, parts: u64| {
+    let replace = |mode: LoadMode, rows_hint, parts: u64| {
         let schema = noise(1, 1).schema();
-        let mut load = catalog.begin_load(&tenant(), &name("t"), &schema, mode, rows_hint)?;
+        let mut load = catalog.begin_load(&tenant(), &name("t"), &schema, mode.into(), rows_hint)?;
         for part in 0..parts {
             load.push(&noise(100_000, part + 1))?;
         }
@@ -367,7 +367,7 @@ fn an_append_whose_table_changed_its_columns_or_went_is_refused() {
     late.push(&batch(10..20)).unwrap();
     let other = noise(5, 1);
     let mut replace =
-        catalog.begin_load(&tenant(), &name("t"), &other.schema(), LoadMode::Replace, None).unwrap();
+        catalog.begin_load(&tenant(), &name("t"), &other.schema(), LoadMode::Replace.into(), None).unwrap();
     replace.push(&other).unwrap();
     replace.commit().unwrap();
     assert_eq!(late.commit().unwrap_err().kind, ErrorKind::Invalid);
@@ -383,7 +383,8 @@ fn rows_that_do_not_fit_a_table_are_refused_with_the_column() {
     let catalog = roomy();
     load(&catalog, "t", LoadMode::Create, 0..10).unwrap();
     let refuse = |fields: Vec<Field>| {
-        let begun = catalog.begin_load(&tenant(), &name("t"), &Schema::new(fields), LoadMode::Append, None);
+        let begun =
+            catalog.begin_load(&tenant(), &name("t"), &Schema::new(fields), LoadMode::Append.into(), None);
         let error = begun.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Invalid);
         error.message
@@ -403,7 +404,8 @@ fn an_append_may_not_bring_nulls_where_the_table_has_none() {
     let ids: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None]));
     let texts: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
     let rows = RecordBatch::try_from_iter_with_nullable([("id", ids, true), ("text", texts, false)]).unwrap();
-    let mut load = catalog.begin_load(&tenant(), &name("t"), &rows.schema(), LoadMode::Append, None).unwrap();
+    let mut load =
+        catalog.begin_load(&tenant(), &name("t"), &rows.schema(), LoadMode::Append.into(), None).unwrap();
     load.push(&rows).unwrap();
     let error = load.commit().unwrap_err();
     assert!(error.kind == ErrorKind::Invalid && error.message.contains("\"id\""), "{error}");

@@ -16,8 +16,8 @@ use arrow_array::RecordBatch;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, SchemaRef};
 use farpool_model::{
-    ColumnStatistics, Error, ErrorKind, LoadId, LoadMode, LoadOutcome, LoadedVersion, Relation, Result,
-    TableInfo, TableName, Version, cast, limits,
+    ColumnStatistics, Error, ErrorKind, LoadId, LoadMode, LoadOptions, LoadOutcome, LoadedVersion, Relation,
+    Result, TableInfo, TableName, Version, cast, limits,
 };
 use farpool_wire::{Outgoing, Request, Response};
 use futures::StreamExt;
@@ -58,7 +58,7 @@ impl LoadIds {
 /// The parameters of a load.
 pub(super) struct Task<'a> {
     pub table: &'a TableName,
-    pub mode: LoadMode,
+    pub options: LoadOptions,
     /// The canonical schema.
     pub schema: SchemaRef,
     pub rows_hint: Option<u64>,
@@ -95,10 +95,10 @@ impl RemotePool {
         loop {
             let (connection, id) = (self.connection().await?, self.load_ids.next());
             let before = connection.node();
-            let Task { table, mode, schema, rows_hint } = &task;
+            let Task { table, options, schema, rows_hint } = &task;
             let request = Request::LoadBegin {
                 table: (*table).clone(),
-                mode: *mode,
+                options: *options,
                 schema: schema.clone(),
                 rows_hint: *rows_hint,
                 id: Some(id),
@@ -139,8 +139,12 @@ impl RemotePool {
     /// changed; `Unavailable` when it is not known whether rows were changed.
     pub(super) async fn change_once(&self, handle: &Handle, kept: &Kept, rows: u64) -> Result<TableInfo> {
         let (name, schema) = (&handle.effective.table, kept.schema.clone());
-        let task =
-            Task { table: name, mode: LoadMode::ReplaceVersion(handle.version), schema, rows_hint: None };
+        let task = Task {
+            table: name,
+            options: LoadMode::ReplaceVersion(handle.version).into(),
+            schema,
+            rows_hint: None,
+        };
         let before = kept.connection.node();
         let mut comebacks = 0;
         loop {
@@ -254,6 +258,7 @@ impl RemotePool {
                 bytes_encoded: made.bytes_encoded,
                 columns: vec![ColumnStatistics::default(); task.schema.fields().len()],
                 rows_profiled: None,
+                encryption: task.options.encryption,
             },
         }
     }

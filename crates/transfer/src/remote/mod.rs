@@ -26,7 +26,7 @@ use connection::{Channel, Connection};
 use connector::Tcp;
 use dial::Dialer;
 use farpool_model::{
-    Error, ErrorKind, Expr, Listing, LoadMode, Output, Prepared, Program, QueryInfo, Relation, Result,
+    Error, ErrorKind, Expr, Listing, LoadOptions, Output, Prepared, Program, QueryInfo, Relation, Result,
     ResultForm, SchemaFingerprint, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName,
     View, limits, schema,
 };
@@ -432,13 +432,13 @@ impl Pool for RemotePool {
     async fn load(
         &self,
         name: &TableName,
-        mode: LoadMode,
+        options: LoadOptions,
         schema: SchemaRef,
         rows_hint: Option<u64>,
         batches: BatchStream,
     ) -> Result<TableInfo> {
         let schema = schema::canonical_schema(&schema)?;
-        let task = Task { table: name, mode, schema, rows_hint };
+        let task = Task { table: name, options, schema, rows_hint };
         let table = self.load_once(task, batches).await?;
         self.learn(&table);
         Ok(table)

@@ -53,5 +53,5 @@ async fn load_table(pool: &dyn Pool, name: &str, rows: u64, reader: Reader) -> O
         done.fetch_add(farpool::model::cast::u64_from(rows), Ordering::Relaxed);
     });
     let table = TableName::new(name)?;
-    Ok(pool.load(&table, LoadMode::Replace, schema, Some(rows), Box::pin(counted)).await?)
+    Ok(pool.load(&table, LoadMode::Replace.into(), schema, Some(rows), Box::pin(counted)).await?)
 }

@@ -92,7 +92,8 @@ fn a_request_that_waits_for_a_profile_ends_with_its_stream_or_is_answered() {
     let (connection, client) = connect(&node, TenantName::default());
     let rows = RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(vec![1, 2])) as _)]).unwrap();
     let table = TableName::new("t").unwrap();
-    let mut load = connection.caller.begin_load(&table, &rows.schema(), LoadMode::Create, None).unwrap();
+    let mut load =
+        connection.caller.begin_load(&table, &rows.schema(), LoadMode::Create.into(), None).unwrap();
     load.push(&rows).unwrap();
     load.commit().unwrap();
     let step = || node.scheduler().try_work(Class::Foreground) == Attempt::Worked;

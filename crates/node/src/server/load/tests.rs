@@ -56,7 +56,7 @@ fn begin_load(connection: &Arc<Connection>, stream: u32, table: &str) {
     send(
         connection,
         stream,
-        &Request::LoadBegin { table, mode: LoadMode::Replace, schema, rows_hint: None, id: None },
+        &Request::LoadBegin { table, options: LoadMode::Replace.into(), schema, rows_hint: None, id: None },
     );
 }
 
@@ -185,7 +185,11 @@ fn an_append_too_far_ahead_of_profiles_works_on_them_before_it_is_published() {
     let profiled = || connection.caller.table(&table, None).unwrap().unwrap().rows_profiled;
     let append = |stream, mode| {
         let (table, schema) = (table.clone(), rows(0).schema());
-        send(&connection, stream, &Request::LoadBegin { table, mode, schema, rows_hint: None, id: None });
+        send(
+            &connection,
+            stream,
+            &Request::LoadBegin { table, options: mode.into(), schema, rows_hint: None, id: None },
+        );
         // Fewer rows would not be profiled before they are merged.
         send(&connection, stream, &Request::LoadBatch(rows(limits::LARGE_GROUP_ROWS)));
         send(&connection, stream, &Request::LoadEnd);
@@ -253,7 +257,11 @@ fn a_create_that_is_cancelled_gives_its_name_back_before_a_worker_sees_it() {
     let create = |stream| {
         let (table, schema) = (TableName::new("t").unwrap(), rows(0).schema());
         let mode = LoadMode::Create;
-        send(&connection, stream, &Request::LoadBegin { table, mode, schema, rows_hint: None, id: None });
+        send(
+            &connection,
+            stream,
+            &Request::LoadBegin { table, options: mode.into(), schema, rows_hint: None, id: None },
+        );
     };
     create(1);
     create(3);
@@ -275,7 +283,7 @@ fn a_create_that_is_cancelled_gives_its_name_back_before_a_worker_sees_it() {
     send(
         &connection,
         1,
-        &Request::LoadBegin { table, mode: LoadMode::Create, schema, rows_hint: None, id: None },
+        &Request::LoadBegin { table, options: LoadMode::Create.into(), schema, rows_hint: None, id: None },
     );
     send(&connection, 1, &Request::LoadEnd);
     work(&node);

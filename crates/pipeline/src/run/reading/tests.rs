@@ -7,10 +7,10 @@ use crate::run::tests::{Ticking, bound, id_compares, int, sum_and_count_by_k, ta
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch};
-use farpool_columns::{Encoder, Source, TableBuilder};
+use farpool_columns::{Encoder, PlainGroup, Source, TableBuilder, TableCipher};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{
-    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, NamedExpr, Output, TenantName,
+    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, NamedExpr, Output, TenantName, Tier,
 };
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -79,12 +79,14 @@ impl Shelf {
     }
 }
 
-/// The same table with handles, whose values are on the shelf.
-fn on_shelf(table: &Table) -> (Arc<Table>, Arc<Shelf>) {
+/// The same table with handles, whose values are on the shelf, encrypted by a tier if one is given.
+fn on_shelf(table: &Table, tier: Option<Tier>) -> (Arc<Table>, Arc<Shelf>) {
+    let cipher = tier.map(|tier| TableCipher::new(tier).unwrap());
     let shelf = Arc::new(Shelf::default());
     let source: Arc<dyn Source> = shelf.clone();
     let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
-    let mut builder = TableBuilder::new(pool, TenantName::default(), &table.schema, None).unwrap();
+    let builder = TableBuilder::new(pool, TenantName::default(), &table.schema, None).unwrap();
+    let mut builder = builder.encrypting(cipher.as_ref());
     for group in &table.row_groups {
         let handle = |chunk: &Arc<Chunk>| {
             let handle = Chunk::handle(chunk.clone(), &source);
@@ -94,7 +96,10 @@ fn on_shelf(table: &Table) -> (Arc<Table>, Arc<Shelf>) {
             }
             handle
         };
-        let chunks = group.chunks.iter().map(handle).collect();
+        let columns: Vec<_> = group.chunks.iter().map(|chunk| chunk.decode(0..group.rows).unwrap()).collect();
+        let copy = builder.encoder().encode(&PlainGroup::of(&columns)).unwrap();
+        let chunks = if cipher.is_some() { &copy.chunks } else { &group.chunks };
+        let chunks = chunks.iter().map(handle).collect();
         builder.add_row_group(Arc::new(RowGroup { rows: group.rows, chunks })).unwrap();
     }
     shelf.handles.lock().iter().for_each(|handle| drop(handle.take_values()));
@@ -172,10 +177,11 @@ proptest! {
         form in 0..3_usize,
         filters in any::<bool>(),
         limit in prop_oneof![3 => Just(None), 1 => (1..30_000_u64).prop_map(Some)],
+        tier in prop_oneof![2 => Just(None), 1 => Just(Some(Tier::Fast)), 1 => Just(Some(Tier::Strict))],
         seed in any::<u64>(),
     ) {
         let plain = table_of(groups, GROUP_ROWS);
-        let (shelved, shelf) = on_shelf(&plain);
+        let (shelved, shelf) = on_shelf(&plain, tier);
         let mut state = seed | 1;
         let mut random = || {
             state ^= state << 13;
@@ -212,7 +218,7 @@ proptest! {
 
 #[test]
 fn other_columns_are_read_only_where_a_row_passes() {
-    let (table, shelf) = on_shelf(&table_of(6, GROUP_ROWS));
+    let (table, shelf) = on_shelf(&table_of(6, GROUP_ROWS), None);
     // Zone maps do not tell where the square of an id is so large.
     let squared = Expr::arithmetic(ArithmeticOp::Multiply, Expr::Column(0), Expr::Column(0));
     let last = Expr::compare(CompareOp::GtEq, squared, int(25 * GROUP_ROWS * GROUP_ROWS));
@@ -242,22 +248,31 @@ fn drive_plainly(run: &Run, shelf: &Shelf) -> Vec<RecordBatch> {
 #[test]
 fn rows_are_deleted_from_row_groups_that_were_not_in_memory() {
     let plain = table_of(4, GROUP_ROWS);
-    let (shelved, shelf) = on_shelf(&plain);
+    for tier in [None, Some(Tier::Standard)] {
+        rows_are_deleted(&plain, tier);
+    }
+}
+
+fn rows_are_deleted(plain: &Arc<Table>, tier: Option<Tier>) {
+    let (shelved, shelf) = on_shelf(plain, tier);
     let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
     let changed = |table: &Arc<Table>| {
         let filter = id_compares(CompareOp::Lt, GROUP_ROWS + 500);
         let program = bound(table, filter, Output::Rows(vec![]), None, Budget::default());
-        let run =
-            Run::start_changing(&program, |schema| Encoder::new(pool.clone(), TenantName::default(), schema));
+        let run = Run::start_changing(&program, |schema| {
+            Encoder::new(pool.clone(), TenantName::default(), schema).encrypting(table.cipher())
+        });
         let run = run.unwrap();
         drive_plainly(&run, &shelf);
         run.take_changed()
     };
-    let (expected, found) = (changed(&plain), changed(&shelved));
+    let (expected, found) = (changed(plain), changed(&shelved));
     assert_eq!((found.rows, found.rows), (expected.rows, (GROUP_ROWS + 500) as u64));
     assert!(found.groups[&0].is_none());
     let decode = |changed: &crate::Changed, column: usize| {
         let group = changed.groups[&1].clone().unwrap();
+        let opened = group.with_values(0..3).unwrap();
+        let group = opened.as_ref().unwrap_or(&group);
         group.chunks[column].decode(0..group.rows).unwrap()
     };
     for column in 0..3 {
@@ -267,7 +282,7 @@ fn rows_are_deleted_from_row_groups_that_were_not_in_memory() {
 
 #[test]
 fn what_is_cancelled_waits_for_nothing() {
-    let (table, shelf) = on_shelf(&table_of(3, GROUP_ROWS));
+    let (table, shelf) = on_shelf(&table_of(3, GROUP_ROWS), None);
     let run = Run::start(&bound(&table, None, sum_and_count_by_k(), None, Budget::default())).unwrap();
     let clock = Ticking::default();
     while !matches!(run.step(&clock).unwrap(), Step::Busy) {}

@@ -2,7 +2,7 @@
 
 use super::homes::Home;
 use super::keeper::Keeper;
-use super::prepare::{distinct, encoded, fields, group_bytes};
+use super::prepare::{distinct, encoded, fields, group_bytes, tier_number};
 use super::{Durable, proto};
 use crate::catalog::state::{Loads, Names};
 use crate::catalog::tap::Gathered;
@@ -146,6 +146,7 @@ impl Durable {
                     groups: groups.map(|group| group_bytes(group, u64::MAX, self)).collect(),
                     profile: profile.unwrap_or_default(),
                     distinct: distinct(&current.table),
+                    tier: tier_number(current.table.tier()),
                 }));
             }
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use farpool_cipher::Secret;
-use farpool_disk::{Codec, MasterKey, Packing, Tier, compressing, rotate_master_key, unlock};
+use farpool_disk::{Codec, MasterKey, Packing, compressing, rotate_master_key, unlock};
 
 /// The bytes of the master keys that the tests have.
 const KEY: [u8; 32] = *b"the master key of the tests, 32b";

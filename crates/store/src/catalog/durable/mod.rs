@@ -76,6 +76,11 @@ struct Latest {
 }
 
 impl Durable {
+    /// Whether everything in the directory is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.directory.keys().is_some()
+    }
+
     fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Relaxed)
     }

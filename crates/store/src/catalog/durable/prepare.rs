@@ -8,7 +8,7 @@ use bytes::Bytes;
 use farpool_columns::{Chunk, RowGroup, Table, type_to_bytes};
 use farpool_disk::Urgency;
 use farpool_model::cast::{u32_checked, u64_from};
-use farpool_model::{Error, LoadId, Result, TableName, TenantName, Version, View};
+use farpool_model::{Error, LoadId, Result, TableName, TenantName, Tier, Version, View};
 use prost::Message;
 use proto::What;
 use std::collections::{HashMap, HashSet};
@@ -113,7 +113,8 @@ impl Prepared {
                 self.homes = keep(durable, self.floor, &groups, &mut record)?;
                 let groups =
                     groups.into_iter().map(|group| group_bytes(group, self.floor, durable)).collect();
-                (tenant, name, What::Put(proto::Put { fields: fields(&table.schema), groups }))
+                let (fields, tier) = (fields(&table.schema), tier_number(table.tier()));
+                (tenant, name, What::Put(proto::Put { fields, groups, tier }))
             }
             Change::Rows { tenant, name, before, after, same, loads } => {
                 made_by(&mut record, loads, after);
@@ -264,6 +265,12 @@ fn made_by(record: &mut proto::Record, loads: &[LoadId], table: &Table) {
     let Table { rows, bytes_plain, bytes_encoded, .. } = *table;
     (record.rows, record.bytes_plain, record.bytes_encoded) = (rows, bytes_plain, bytes_encoded);
     record.distinct = distinct(table);
+}
+
+/// The number that stands for what a table is encrypted with in memory.
+pub(super) fn tier_number(tier: Option<Tier>) -> u32 {
+    let place = tier.and_then(|tier| Tier::ALL.iter().position(|one| *one == tier));
+    place.map_or(0, |place| u32_checked(place + 1))
 }
 
 /// For each column one more than the number of its distinct values; 0 where that is not known.

@@ -65,6 +65,9 @@ pub struct Put {
     /// [`Group`]s.
     #[prost(bytes = "bytes", repeated, tag = "2")]
     pub groups: Vec<Bytes>,
+    /// One more than the place in [`farpool_model::Tier::ALL`] of what it is encrypted with in memory; 0 where it is not.
+    #[prost(uint32, tag = "3")]
+    pub tier: u32,
 }
 
 /// Rows of a table are replaced, removed or added.
@@ -183,6 +186,9 @@ pub struct Table {
     /// As [`Record::distinct`].
     #[prost(uint64, repeated, tag = "7")]
     pub distinct: Vec<u64>,
+    /// As [`Put::tier`].
+    #[prost(uint32, tag = "8")]
+    pub tier: u32,
 }
 
 /// The head of a profile.

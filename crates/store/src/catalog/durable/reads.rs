@@ -8,7 +8,8 @@
 use super::cache::Cache;
 use super::homes::Home;
 use crate::catalog::Background;
-use farpool_columns::{Chunk, Kept, Reader, Source, read_into_pool};
+use arrow_buffer::Buffer;
+use farpool_columns::{Chunk, Kept, Reader, Source, encrypt_into_pool, read_into_pool};
 use farpool_memory::{Pool, Reclaim, Tenure};
 use farpool_model::cast::usize_saturating;
 use farpool_model::{Error, ErrorKind, Result, TenantName};
@@ -185,19 +186,29 @@ impl Reads {
         let read = || {
             let bytes = usize_saturating(part.bytes);
             let fill = |memory: &mut [u8]| file.segment.read(part, memory);
-            let (data, ()) = read_into_pool(&self.pool, tenant, bytes, Tenure::Passing, fill)?;
-            let chunk = Chunk::from_image(&part.head, &data)?.passing();
-            match chunk.data_type() == handle.data_type() && chunk.rows() == handle.rows() {
+            let fitting = |chunk: Chunk| match chunk.data_type() == handle.data_type()
+                && chunk.rows() == handle.rows()
+            {
                 true => Ok(chunk),
                 false => Err(Error::corrupt("a chunk of another column")),
-            }
+            };
+            let Some(cipher) = handle.cipher() else {
+                let (data, ()) = read_into_pool(&self.pool, tenant, bytes, Tenure::Passing, fill)?;
+                return Ok(Arc::new(fitting(Chunk::from_image(&part.head, &data)?.passing())?));
+            };
+            // In the clear they are never in the pool.
+            let mut data = vec![0; bytes];
+            fill(&mut data)?;
+            let chunk = fitting(Chunk::from_image(&part.head, &Buffer::from(data))?)?;
+            encrypt_into_pool(&self.pool, tenant, Tenure::Passing, cipher, chunk)
         };
-        let chunk = match read() {
+        let values = match read() {
             // Everybody who wants these values is told so.
-            Err(damage) if damage.kind == ErrorKind::Corrupt => Chunk::from_head(&part.head, damage)?,
-            chunk => chunk?,
+            Err(damage) if damage.kind == ErrorKind::Corrupt => {
+                Arc::new(Chunk::from_head(&part.head, damage)?)
+            }
+            values => values?,
         };
-        let values = Arc::new(chunk);
         handle.put_values(values.clone());
         self.cache.add(handle, home.number);
         Ok(values)

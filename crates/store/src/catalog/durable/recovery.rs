@@ -127,7 +127,8 @@ impl Catalog {
         let mut read = wanted.iter().zip(read.into_iter().map(OnceLock::into_inner)).peekable();
         for (tenant, tables) in &sources.replay.tables {
             for (name, kept) in tables {
-                let mut builder = TableBuilder::new(self.pool.clone(), tenant.clone(), &kept.schema, None)?;
+                let builder = TableBuilder::new(self.pool.clone(), tenant.clone(), &kept.schema, None)?;
+                let mut builder = builder.encrypting(kept.cipher.as_ref());
                 while let Some((_, groups)) = read.next_if(|(wanted, _)| std::ptr::eq(wanted.table, kept)) {
                     for (group, damaged) in
                         groups.unwrap_or_else(|| Err(Error::internal("a row group was not read")))?

@@ -5,12 +5,13 @@ use super::proto::{self, What};
 use crate::catalog::state::Loads;
 use arrow_schema::{Field, Schema, SchemaRef};
 use bytes::Bytes;
-use farpool_columns::type_from_bytes;
+use farpool_columns::{TableCipher, type_from_bytes};
 use farpool_model::{
-    Error, LoadId, LoadedVersion, Result, TableName, TenantName, Version, View, limits, schema,
+    Error, LoadId, LoadedVersion, Result, TableName, TenantName, Tier, Version, View, limits, schema,
 };
 use prost::Message;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// The state of a catalog, without data.
 #[derive(Debug, Default)]
@@ -37,6 +38,10 @@ pub(super) struct KeptTable {
     /// Number of rows.
     rows: u64,
     pub profile: Option<KeptProfile>,
+    /// What it is encrypted with in memory, if it is.
+    pub tier: Option<Tier>,
+    /// A key of that tier, once the table's row groups are read.
+    pub cipher: Option<Arc<TableCipher>>,
     /// Number of distinct values of each column; there are as many as columns, or none.
     pub distinct: Vec<Option<u64>>,
 }
@@ -50,9 +55,16 @@ pub(super) struct KeptProfile {
 }
 
 impl KeptTable {
-    fn new(schema: SchemaRef, version: Version, groups: Vec<KeptGroup>, distinct: &[u64]) -> KeptTable {
-        let rows = rows_of(&groups);
-        let mut table = KeptTable { schema, version, groups, rows, profile: None, distinct: Vec::new() };
+    fn new(
+        schema: SchemaRef,
+        version: Version,
+        groups: Vec<KeptGroup>,
+        tier: Option<Tier>,
+        distinct: &[u64],
+    ) -> KeptTable {
+        let (rows, profile, cipher) = (rows_of(&groups), None, None);
+        let mut table =
+            KeptTable { schema, version, groups, rows, profile, tier, cipher, distinct: Vec::new() };
         table.set_distinct(distinct);
         table
     }
@@ -102,11 +114,12 @@ impl Replay {
             ..Replay::default()
         };
         for table in &manifest.tables {
-            let proto::Table { tenant, name, version, fields, groups, profile, distinct } = decoded(table)?;
+            let proto::Table { tenant, name, version, fields, groups, profile, distinct, tier } =
+                decoded(table)?;
             let (tenant, name) = names(tenant, name)?;
             let schema = schema_of(&fields)?;
             let groups = replay.groups(&groups, schema.fields().len())?;
-            let mut table = KeptTable::new(schema, Version(version), groups, &distinct);
+            let mut table = KeptTable::new(schema, Version(version), groups, tier_of(tier)?, &distinct);
             if let [segment, number, rows] = profile[..] {
                 table.profile = Some(KeptProfile { segment, number, rows });
                 replay.next_chunk = replay.next_chunk.max(number.saturating_add(1));
@@ -162,7 +175,7 @@ impl Replay {
             What::Put(put) => {
                 let schema = schema_of(&put.fields)?;
                 let groups = self.groups(&put.groups, schema.fields().len())?;
-                let table = KeptTable::new(schema, version, groups, &record.distinct);
+                let table = KeptTable::new(schema, version, groups, tier_of(put.tier)?, &record.distinct);
                 self.tables.entry(tenant.clone()).or_default().insert(name, table);
             }
             What::Rows(rows) => {
@@ -323,6 +336,13 @@ fn ids(bytes: &[u8]) -> Result<Vec<LoadId>> {
         (ids, []) => Ok(ids.iter().map(|id| LoadId(u128::from_le_bytes(*id))).collect()),
         _ => Err(Error::corrupt("ids of loads that are cut off")),
     }
+}
+
+/// The tier that a number stands for.
+fn tier_of(number: u32) -> Result<Option<Tier>> {
+    let Some(place) = number.checked_sub(1) else { return Ok(None) };
+    let tier = Tier::ALL.get(place as usize).copied();
+    tier.map(Some).ok_or_else(|| Error::corrupt(format!("tier {number} of encryption is not known")))
 }
 
 fn schema_of(fields: &[Bytes]) -> Result<SchemaRef> {

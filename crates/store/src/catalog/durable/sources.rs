@@ -7,7 +7,7 @@ use crate::catalog::Catalog;
 use crate::catalog::tap::Gathered;
 use arrow_buffer::Buffer;
 use bytes::Bytes;
-use farpool_columns::{Chunk, Encoder, RowGroup, is_large, read_into_pool};
+use farpool_columns::{Chunk, Encoder, RowGroup, TableCipher, encrypt_into_pool, is_large, read_into_pool};
 use farpool_disk::{Directory, Part, Segment, segment_name};
 use farpool_memory::Tenure;
 use farpool_model::cast::{u64_from, usize_saturating};
@@ -44,7 +44,10 @@ const JOINED_ROWS: u32 = 32 << 10;
 
 impl Sources {
     /// Opens the segments that the tables need.
-    pub fn open(directory: &dyn Directory, replay: Replay, sweep: &Arc<Sweep>) -> Result<Sources> {
+    pub fn open(directory: &dyn Directory, mut replay: Replay, sweep: &Arc<Sweep>) -> Result<Sources> {
+        for table in replay.tables.values_mut().flat_map(BTreeMap::values_mut) {
+            table.cipher = table.tier.map(TableCipher::new).transpose()?;
+        }
         let tables = replay.tables.values().flat_map(BTreeMap::values);
         let groups = tables.flat_map(|table| &table.groups);
         let chunks = groups.flat_map(|group| group.chunks.iter().flatten());
@@ -197,9 +200,9 @@ impl Sources {
     ) -> Result<Read> {
         let find = |number: &Option<u64>| number.map(|number| Ok((number, self.find(number)?))).transpose();
         let sources = group.chunks.iter().map(find).collect::<Result<Vec<_>>>()?;
-        let handles = durable.reads.source(wanted.tenant);
+        let (handles, cipher) = (durable.reads.source(wanted.tenant), wanted.table.cipher.as_ref());
         let absent = |source: &Option<(u64, Source<'_>)>| match source {
-            Some((_, source @ Source::Segment(..))) => Chunk::absent(source.head(), &handles),
+            Some((_, source @ Source::Segment(..))) => Chunk::absent(source.head(), &handles, cipher),
             _ => Ok(None),
         };
         let mut absent = sources.iter().map(absent).collect::<Result<Vec<_>>>()?;
@@ -224,7 +227,15 @@ impl Sources {
             }
             Ok(damages)
         };
-        let (data, damages) = read_into_pool(&catalog.pool, wanted.tenant, total, Tenure::Staying, fill)?;
+        let (data, damages) = match cipher {
+            None => read_into_pool(&catalog.pool, wanted.tenant, total, Tenure::Staying, fill)?,
+            // In the clear they are never in the pool.
+            Some(_) => {
+                let mut memory = vec![0; total];
+                let damages = fill(&mut memory)?;
+                (Buffer::from(memory), damages)
+            }
+        };
         let encoder = wanted.encoder(catalog);
         let (mut chunks, mut damaged, mut at) = (Vec::with_capacity(sources.len()), Vec::new(), 0);
         for (column, ((found, absent), damage)) in sources.into_iter().zip(damages).enumerate() {
@@ -254,7 +265,13 @@ impl Sources {
                     Chunk::from_head(source.head(), damage)?
                 }
             };
-            let chunk = if is_large { Chunk::handle(Arc::new(chunk), &handles) } else { Arc::new(chunk) };
+            let chunk = match cipher.filter(|_| chunk.check_intact().is_ok()) {
+                Some(cipher) => {
+                    encrypt_into_pool(&catalog.pool, wanted.tenant, Tenure::Staying, cipher, chunk)?
+                }
+                None => Arc::new(chunk),
+            };
+            let chunk = if is_large { Chunk::handle(chunk, &handles) } else { chunk };
             source.give_home(&chunk, number);
             chunks.push(chunk);
         }
@@ -330,7 +347,8 @@ impl Source<'_> {
 
 impl Wanted<'_> {
     pub fn encoder(&self, catalog: &Catalog) -> Encoder {
-        Encoder::new(catalog.pool.clone(), self.tenant.clone(), self.table.schema.clone())
+        let encoder = Encoder::new(catalog.pool.clone(), self.tenant.clone(), self.table.schema.clone());
+        encoder.encrypting(self.table.cipher.as_ref())
     }
 
     /// Reads the chunk of a column.

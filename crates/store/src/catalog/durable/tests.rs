@@ -12,13 +12,16 @@ use crate::catalog::tests::{Two, batch, name, tenant};
 use crate::catalog::{Background, Chore, Load, Stepped};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, RecordBatch};
-use farpool_columns::{Table, encode_row_group};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use farpool_columns::{Encoder, PlainGroup, Table};
 use farpool_disk::{Faults, LocalDirectory, SimulatedDirectory};
 use farpool_memory::{Pool, PoolConfig, Reclaim};
-use farpool_model::{ErrorKind, LoadId, LoadMode, TableChange, TableInfo, TableName, Version, View, limits};
+use farpool_model::{
+    ErrorKind, LoadId, LoadMode, LoadOptions, TableChange, TableInfo, TableName, Tier, Version, View, limits,
+};
 use proptest::prelude::*;
 
+mod hidden;
 mod larger;
 
 /// Merges small row groups when it is told to, and does all else at once.
@@ -75,6 +78,12 @@ fn filled(group: &Arc<RowGroup>) -> Arc<RowGroup> {
     group.read_values().unwrap().map_or_else(|| group.clone(), Arc::new)
 }
 
+/// A row group of these columns for a table.
+fn encoded(catalog: &Catalog, table: &Table, columns: &[ArrayRef]) -> RowGroup {
+    let encoder = Encoder::new(catalog.pool().clone(), tenant(), table.schema.clone());
+    encoder.encrypting(table.cipher()).encode(&PlainGroup::of(columns)).unwrap()
+}
+
 /// The values of the first column, in order.
 fn values(table: &Table) -> Vec<Option<i64>> {
     let mut all = Vec::new();
@@ -121,7 +130,13 @@ impl Bench {
     }
 
     fn begin(&self, table: &TableName, mode: LoadMode, rows: &RecordBatch) -> Result<Load> {
-        self.catalog.begin_load(&tenant(), table, &rows.schema(), mode, None)
+        // In an encrypted directory most tables are encrypted in memory, too.
+        let is_hidden = mode != LoadMode::Append
+            && *table != named(0)
+            && self.catalog.durable.get().is_some_and(|durable| durable.is_encrypted());
+        let encryption = is_hidden.then_some(Tier::Standard);
+        let options = LoadOptions { encryption, ..mode.into() };
+        self.catalog.begin_load(&tenant(), table, &rows.schema(), options, None)
     }
 
     /// Replaces the row groups of a table at even places by their negative values, or removes them.
@@ -145,8 +160,7 @@ impl Bench {
                     let mut columns = columns.clone();
                     columns[0] = Arc::new(new);
                     columns[1] = Arc::new(texts);
-                    let pool = self.catalog.pool();
-                    let group = encode_row_group(pool, &tenant(), &base.schema, &columns).unwrap();
+                    let group = encoded(&self.catalog, &base, &columns);
                     changed.insert(place, Some(Arc::new(group)));
                 }
                 _ => expected.extend(old),

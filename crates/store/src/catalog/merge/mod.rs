@@ -219,6 +219,7 @@ impl Job {
             None => None,
         };
         let encoder = Encoder::new(catalog.pool.clone(), tenant.clone(), table.schema.clone());
+        let encoder = encoder.encrypting(table.cipher());
         Ok(Some(Job { first, groups, encoder, chunks: Vec::new(), _memory: memory }))
     }
 

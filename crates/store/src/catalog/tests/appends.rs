@@ -70,8 +70,8 @@ fn one_that_fails_fails_alone() {
     };
     let nulls: ArrayRef = Arc::new(Int64Array::from(vec![None, Some(1)]));
     let nulls = RecordBatch::try_from_iter_with_nullable([("id", nulls, true)]).unwrap();
-    let begin = |mode, rows: &RecordBatch| {
-        let mut load = catalog.begin_load(&tenant(), &name("t"), &rows.schema(), mode, None).unwrap();
+    let begin = |mode: LoadMode, rows: &RecordBatch| {
+        let mut load = catalog.begin_load(&tenant(), &name("t"), &rows.schema(), mode.into(), None).unwrap();
         load.push(rows).unwrap();
         load.complete();
         load
@@ -270,7 +270,7 @@ fn a_merge_that_found_the_pool_full_is_tried_again_when_there_is_more_room() {
     load(&catalog, "t", LoadMode::Create, 0..10).unwrap();
     let large = noise(600_000, 1);
     let mut other =
-        catalog.begin_load(&tenant(), &name("u"), &large.schema(), LoadMode::Create, None).unwrap();
+        catalog.begin_load(&tenant(), &name("u"), &large.schema(), LoadMode::Create.into(), None).unwrap();
     other.push(&large).unwrap();
     other.commit().unwrap();
     for i in 0..=limits::SMALL_GROUPS_MAX as i64 {

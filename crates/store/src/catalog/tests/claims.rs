@@ -17,7 +17,7 @@ fn a_second_create_is_refused_at_its_beginning_until_the_first_has_ended() {
     begin(&catalog, "u", LoadMode::Create).unwrap();
     let other = TenantName::new("other").unwrap();
     let schema = batch(0..0).schema();
-    catalog.begin_load(&other, &name("t"), &schema, LoadMode::Create, None).unwrap();
+    catalog.begin_load(&other, &name("t"), &schema, LoadMode::Create.into(), None).unwrap();
     drop(first);
     let mut failing = begin(&catalog, "t", LoadMode::Create).unwrap();
     failing.push(&noise(5, 1)).unwrap_err();
@@ -29,7 +29,7 @@ fn a_second_create_is_refused_at_its_beginning_until_the_first_has_ended() {
     // A load refused for its schema leaves no claim.
     let twice =
         Schema::new(vec![Field::new("a", DataType::Int64, true), Field::new("a", DataType::Int64, true)]);
-    catalog.begin_load(&tenant(), &name("t"), &twice, LoadMode::Create, None).unwrap_err();
+    catalog.begin_load(&tenant(), &name("t"), &twice, LoadMode::Create.into(), None).unwrap_err();
     load(&catalog, "t", LoadMode::Create, 0..4).unwrap();
     assert_eq!(catalog.state.read().claims.len(), 0);
 }

@@ -136,7 +136,8 @@ fn appends_do_not_wait_without_end_for_profiles_that_lack_memory() {
     let bench = Bench::new();
     let append = || {
         let rows = mixed(APPENDED, 1, 0);
-        let begun = bench.catalog.begin_load(&tenant(), &name("t"), &rows.schema(), LoadMode::Append, None);
+        let begun =
+            bench.catalog.begin_load(&tenant(), &name("t"), &rows.schema(), LoadMode::Append.into(), None);
         let mut load = begun.unwrap();
         load.push(&rows).unwrap();
         load

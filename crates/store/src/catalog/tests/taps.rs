@@ -64,7 +64,7 @@ pub(super) fn mixed(rows: usize, spread: i64, seed: i64) -> RecordBatch {
 }
 
 pub(super) fn load_batch(catalog: &Arc<Catalog>, mode: LoadMode, rows: &RecordBatch) {
-    let mut load = catalog.begin_load(&tenant(), &name("t"), &rows.schema(), mode, None).unwrap();
+    let mut load = catalog.begin_load(&tenant(), &name("t"), &rows.schema(), mode.into(), None).unwrap();
     load.push(rows).unwrap();
     load.commit().unwrap();
 }
@@ -258,7 +258,7 @@ fn an_append_too_far_ahead_has_profiles_made_first() {
     load_batch(&catalog, LoadMode::Create, &rows);
     let append = || {
         let mut load =
-            catalog.begin_load(&tenant(), &name("t"), &rows.schema(), LoadMode::Append, None).unwrap();
+            catalog.begin_load(&tenant(), &name("t"), &rows.schema(), LoadMode::Append.into(), None).unwrap();
         load.buffer(&rows).unwrap();
         load.complete();
         while let Some(piece) = load.next_piece() {

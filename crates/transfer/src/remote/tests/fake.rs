@@ -177,6 +177,7 @@ pub fn table() -> TableInfo {
         bytes_encoded: 80,
         columns: vec![Default::default()],
         rows_profiled: None,
+        encryption: None,
     }
 }
 

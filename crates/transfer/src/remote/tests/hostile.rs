@@ -40,7 +40,7 @@ async fn ask(pool: &RemotePool, request: FrameKind) -> farpool_model::Result<()>
         FrameKind::Drop => pool.drop_table(&table_name()).await,
         FrameKind::LoadBegin => {
             let never = futures::stream::pending();
-            pool.load(&table_name(), LoadMode::Create, schema(), None, Box::pin(never)).await.map(drop)
+            pool.load(&table_name(), LoadMode::Create.into(), schema(), None, Box::pin(never)).await.map(drop)
         }
         other => panic!("{other:?}"),
     }
@@ -192,7 +192,7 @@ async fn a_load_stops_where_the_credit_of_the_node_ends() {
     .await;
     let endless = Box::pin(futures::stream::repeat_with(|| Ok(rows(60_000))));
     let table = table_name();
-    let load = pool.load(&table, LoadMode::Create, schema(), None, endless);
+    let load = pool.load(&table, LoadMode::Create.into(), schema(), None, endless);
     let error = timeout(PATIENCE, load).await.expect("hangs").unwrap_err();
     assert_eq!(error.message, "enough");
     assert!(!told.await.unwrap(), "rows came beyond the credit");

@@ -6,21 +6,21 @@ use farpool_columns::{Chunk, Kept, Reader};
 /// Rows of the tables here: some forty row groups, of about 20 MiB.
 const ROWS: i64 = 2_600_000;
 
-fn small_catalog(directory: &Arc<SimulatedDirectory>, pages: usize) -> (Arc<Catalog>, Recovery) {
+pub(super) fn small_catalog(directory: &Arc<SimulatedDirectory>, pages: usize) -> (Arc<Catalog>, Recovery) {
     let pool = Pool::new(PoolConfig { bytes_limit: pages * limits::PAGE_BYTES }).unwrap();
     let catalog = Arc::new(Catalog::new(pool, Arc::new(Two), Arc::new(Deferred::default())));
     catalog.close_taps();
-    let recovery = catalog.open(directory.clone(), 7).unwrap();
+    let recovery = catalog.open(encrypted::opened(directory).unwrap(), 7).unwrap();
     (catalog, recovery)
 }
 
-fn load(
+pub(super) fn load(
     catalog: &Arc<Catalog>,
     table: &TableName,
-    mode: LoadMode,
+    options: impl Into<LoadOptions>,
     rows: std::ops::Range<i64>,
 ) -> Result<TableInfo> {
-    let mut load = catalog.begin_load(&tenant(), table, &batch(0..0).schema(), mode, None)?;
+    let mut load = catalog.begin_load(&tenant(), table, &batch(0..0).schema(), options.into(), None)?;
     for first in rows.clone().step_by(100_000) {
         load.push(&batch(first..rows.end.min(first + 100_000)))?;
     }
@@ -46,10 +46,20 @@ fn bytes_absent(catalog: &Catalog, table: &TableName) -> usize {
 
 #[test]
 fn a_table_larger_than_the_pool_is_loaded_read_changed_and_found_again() {
-    let directory = SimulatedDirectory::new();
+    larger_than_the_pool(None);
+}
+
+#[test]
+fn an_encrypted_table_larger_than_the_pool_is_too() {
+    larger_than_the_pool(Some(Tier::Standard));
+}
+
+fn larger_than_the_pool(encryption: Option<Tier>) {
+    let directory = encrypted::new_directory(encryption.is_some());
     let t = name("t");
     let (mut catalog, _) = small_catalog(&directory, 4);
-    let made = load(&catalog, &t, LoadMode::Create, 0..ROWS).unwrap();
+    let create = LoadOptions { encryption, ..LoadMode::Create.into() };
+    let made = load(&catalog, &t, create, 0..ROWS).unwrap();
     assert!(made.bytes_encoded > 2 * 4 * limits::PAGE_BYTES as u64, "{}", made.bytes_encoded);
     assert!(bytes_absent(&catalog, &t) > 0);
     let expected = ROWS * (ROWS - 1) / 2;
@@ -64,7 +74,7 @@ fn a_table_larger_than_the_pool_is_loaded_read_changed_and_found_again() {
     let first = 7 * limits::ROW_GROUP_ROWS as i64;
     let columns: Vec<_> =
         replaced.chunks.iter().map(|chunk| chunk.decode(0..replaced.rows).unwrap()).collect();
-    let same = encode_row_group(catalog.pool(), &tenant(), &base.schema, &columns).unwrap();
+    let same = encoded(&catalog, &base, &columns);
     let changed = BTreeMap::from([(3, Some(Arc::new(same))), (7, None)]);
     drop((group, replaced, columns));
     catalog.replace_row_groups(&tenant(), &t, (version, &base), &changed, None).unwrap().wait().unwrap();
@@ -85,6 +95,7 @@ fn a_table_larger_than_the_pool_is_loaded_read_changed_and_found_again() {
         // Only what is small was read.
         assert!(catalog.pool().usage().bytes_used <= limits::PAGE_BYTES as u64);
         assert_eq!(sum(&catalog, &t), expected);
+        assert_eq!(catalog.info(&tenant(), &t).unwrap().encryption, encryption);
     }
 }
 
@@ -218,7 +229,8 @@ fn a_tenant_that_scans_leaves_others_what_they_have() {
     let other = TenantName::new("other").unwrap();
     let (catalog, _) = small_catalog(&directory, 16);
     let fill = |tenant: &TenantName, rows: i64| {
-        let mut load = catalog.begin_load(tenant, &t, &batch(0..0).schema(), LoadMode::Create, None).unwrap();
+        let mut load =
+            catalog.begin_load(tenant, &t, &batch(0..0).schema(), LoadMode::Create.into(), None).unwrap();
         for first in (0..rows).step_by(100_000) {
             load.push(&batch(first..rows.min(first + 100_000))).unwrap();
         }

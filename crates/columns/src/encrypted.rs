@@ -1,0 +1,297 @@
+//! Chunks whose values are encrypted in memory.
+//!
+//! Of an encrypted chunk there are in the clear its type, its sizes and its number of NULLs, and nothing else. Its values,
+//! with the dictionary and the table of symbols that they may have, are one message under the key of the table
+//! ([`TableCipher`]); its bounds, of which plans are made and by which row groups are skipped, are another, which is short
+//! and is opened whenever somebody asks. Whoever works on the values has them decrypted into memory of its own
+//! ([`RowGroup::with_values`](crate::RowGroup::with_values)), from the pool into the cache of its processor, and gives that
+//! back when it is done with the row group.
+
+use crate::arena::{ALIGNMENT, Arena};
+use crate::body::{Body, EncodingKind};
+use crate::bytes::{Image, Reader};
+use crate::chunk::Chunk;
+use crate::zone::ZoneMap;
+use arrow_array::{Array, ArrayRef, BinaryViewArray, StringViewArray};
+use arrow_buffer::{Buffer, MutableBuffer};
+use arrow_schema::DataType;
+use farpool_cipher::{Cipher, Mode, START_BYTES, Secret, Tag, wipe_freed_memory};
+use farpool_memory::{Pool, Tenure};
+use farpool_model::cast::{u64_from, usize_saturating};
+use farpool_model::{Error, Result, TenantName, Tier};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of the strings of a dictionary up to which it lies with the bounds, too: plans are made from the dictionaries of
+/// all row groups.
+pub(crate) const DICTIONARY_BYTES_MAX: usize = 512;
+
+/// What the chunks of one table are encrypted with. The key is drawn when the table comes into memory, and is never stored.
+#[derive(Debug)]
+pub struct TableCipher {
+    tier: Tier,
+    cipher: Cipher,
+    /// Number of messages so far: their nonces count, so that none is used twice.
+    messages: AtomicU64,
+}
+
+/// What tells a message from all others under its key, and whether it was changed.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    number: u64,
+    tag: Option<Tag>,
+}
+
+/// The bounds of an encrypted chunk and what else plans are made of, encrypted.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    cipher: Arc<TableCipher>,
+    mark: Mark,
+    bytes: Box<[u8]>,
+}
+
+/// The same, open.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpenFacts {
+    /// Without NULLs, the number of which is no secret.
+    pub zone: ZoneMap,
+    /// The least and the greatest integer of packed ones.
+    pub integers: Option<(i64, i64)>,
+    /// Number of values of a dictionary.
+    pub distinct: Option<usize>,
+    /// The values of a small one.
+    pub dictionary: Option<ArrayRef>,
+}
+
+/// The values of an encrypted chunk: its image, the data behind the head at a multiple of [`ALIGNMENT`], encrypted.
+#[derive(Debug)]
+pub(crate) struct Hidden {
+    mark: Mark,
+    kind: EncodingKind,
+    head_bytes: usize,
+    pub bytes: Buffer,
+}
+
+impl TableCipher {
+    /// Draws a key for the chunks of a table. From then on the process overwrites memory that is freed: decrypted values lie
+    /// there.
+    ///
+    /// # Errors
+    /// `OverLimit` where the process may not lock more memory.
+    pub fn new(tier: Tier) -> Result<Arc<TableCipher>> {
+        wipe_freed_memory();
+        let cipher = Cipher::new(Mode::of(tier), &Secret::random(tier.key_bytes())?)?;
+        Ok(Arc::new(TableCipher { tier, cipher, messages: AtomicU64::new(0) }))
+    }
+
+    /// How strong the chunks are encrypted.
+    pub fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    fn encrypt(&self, data: &mut [u8]) -> Result<Mark> {
+        let number = self.messages.fetch_add(1, Ordering::Relaxed);
+        let tag = self.cipher.encrypt(self.start(number).as_ref(), &[], data)?;
+        Ok(Mark { number, tag })
+    }
+
+    fn decrypt(&self, mark: &Mark, encrypted: &[u8], data: &mut [u8]) -> Result<()> {
+        self.cipher.decrypt_to(self.start(mark.number).as_ref(), &[], encrypted, data, mark.tag.as_ref())
+    }
+
+    /// The nonce of a message, or the first value of its counter, which counts blocks in the second half.
+    fn start(&self, number: u64) -> impl AsRef<[u8]> + use<> {
+        let mut start = [0; START_BYTES];
+        start[..8].copy_from_slice(&number.to_be_bytes());
+        let bytes = Mode::of(self.tier).start_bytes();
+        Start { start, bytes }
+    }
+}
+
+/// The first bytes of an array.
+struct Start {
+    start: [u8; START_BYTES],
+    bytes: usize,
+}
+
+impl AsRef<[u8]> for Start {
+    fn as_ref(&self) -> &[u8] {
+        &self.start[..self.bytes]
+    }
+}
+
+impl Facts {
+    /// Encrypts what is known of a chunk.
+    pub fn new(cipher: &Arc<TableCipher>, open: &OpenFacts) -> Result<Arc<Facts>> {
+        let mut out = Image::default();
+        out.bound(open.zone.min.as_ref());
+        out.bound(open.zone.max.as_ref());
+        let mut number = |number: Option<u64>| match number {
+            Some(number) => {
+                out.head.push(1);
+                out.head.extend_from_slice(&number.to_le_bytes());
+            }
+            None => out.head.push(0),
+        };
+        number(open.integers.map(|(min, _)| min.cast_unsigned()));
+        number(open.integers.map(|(_, max)| max.cast_unsigned()));
+        number(open.distinct.map(u64_from));
+        number(open.dictionary.as_ref().map(|dictionary| u64_from(dictionary.len())));
+        for value in open.dictionary.iter().flat_map(|dictionary| crate::views::slices(dictionary)) {
+            out.text(value);
+        }
+        let mut bytes = out.head.into_boxed_slice();
+        let mark = cipher.encrypt(&mut bytes)?;
+        Ok(Arc::new(Facts { cipher: cipher.clone(), mark, bytes }))
+    }
+
+    /// Decrypts the facts of a chunk of a type.
+    pub fn open(&self, data_type: &DataType) -> Result<OpenFacts> {
+        let mut bytes = vec![0; self.bytes.len()];
+        self.cipher.decrypt(&self.mark, &self.bytes, &mut bytes)?;
+        let mut reader = Reader::new(&bytes);
+        let (min, max) = (reader.bound(data_type)?, reader.bound(data_type)?);
+        let mut number = || match reader.byte()? {
+            0 => Ok(None),
+            _ => Ok(Some(u64::from_le_bytes(reader.array()?))),
+        };
+        let (least, greatest) = (number()?, number()?);
+        let (distinct, count) = (number()?, number()?);
+        let texts = (0..count.unwrap_or(0)).map(|_| reader.text()).collect::<Result<Vec<_>>>()?;
+        let dictionary = count.map(|_| array_of(&texts, data_type)).transpose()?;
+        Ok(OpenFacts {
+            zone: ZoneMap { min, max, null_count: 0 },
+            integers: least.zip(greatest).map(|(min, max)| (min.cast_signed(), max.cast_signed())),
+            distinct: distinct.map(usize_saturating),
+            dictionary,
+        })
+    }
+
+    /// What the chunk is encrypted with.
+    pub fn cipher(&self) -> &Arc<TableCipher> {
+        &self.cipher
+    }
+
+    /// Heap bytes.
+    pub fn bytes_held(&self) -> usize {
+        size_of::<Facts>() + self.bytes.len()
+    }
+}
+
+impl OpenFacts {
+    fn of(chunk: &Chunk) -> OpenFacts {
+        let dictionary = chunk.dictionary().map(|dictionary| dictionary.values());
+        let is_small = |values: &&ArrayRef| values.get_buffer_memory_size() <= DICTIONARY_BYTES_MAX;
+        OpenFacts {
+            zone: chunk.zone().into_owned(),
+            integers: chunk.integer_bounds(),
+            distinct: chunk.dictionary_len(),
+            dictionary: dictionary.filter(is_small).cloned(),
+        }
+    }
+}
+
+/// The strings or binaries of a dictionary as an array.
+fn array_of(values: &[&[u8]], data_type: &DataType) -> Result<ArrayRef> {
+    if *data_type != DataType::Utf8View {
+        return Ok(Arc::new(BinaryViewArray::from_iter_values(values)));
+    }
+    let texts =
+        values.iter().map(|value| std::str::from_utf8(value)).collect::<std::result::Result<Vec<_>, _>>();
+    let texts = texts.map_err(|_| Error::corrupt("a dictionary with a string that is not UTF-8"))?;
+    Ok(Arc::new(StringViewArray::from_iter_values(texts)))
+}
+
+impl Hidden {
+    pub fn kind(&self) -> EncodingKind {
+        self.kind
+    }
+}
+
+impl Chunk {
+    /// Returns the chunk encrypted, on the heap.
+    ///
+    /// # Errors
+    /// As [`Chunk::check_intact`]; `Invalid` where it is encrypted already.
+    pub(crate) fn encrypted(self, cipher: &Arc<TableCipher>) -> Result<Chunk> {
+        if self.is_encrypted() {
+            return Err(Error::internal("a chunk is encrypted twice"));
+        }
+        let facts = Facts::new(cipher, &OpenFacts::of(&self))?;
+        let image = self.to_image()?;
+        let head_bytes = image.head.len();
+        let mut bytes = Vec::with_capacity(head_bytes.next_multiple_of(ALIGNMENT) + image.data_bytes());
+        bytes.extend_from_slice(&image.head);
+        bytes.resize(head_bytes.next_multiple_of(ALIGNMENT), 0);
+        image.write_data(&mut bytes);
+        let mark = cipher.encrypt(&mut bytes)?;
+        let hidden = Hidden { mark, kind: self.encoding(), head_bytes, bytes: Buffer::from(bytes) };
+        let zone = ZoneMap { null_count: self.null_count(), ..ZoneMap::default() };
+        let body = Body::Constant { value: arrow_array::new_null_array(self.data_type(), 1), number: None };
+        let chunk = Chunk::new(self.data_type().clone(), self.rows(), None, zone, body, self.bytes_plain());
+        Ok(chunk.with_hidden(hidden).with_facts(facts))
+    }
+
+    /// Returns an encrypted chunk with its values in the clear, in memory of its own; `None` for one that is not
+    /// encrypted. Where the bytes were changed, that is what whoever works on the values is told.
+    pub(crate) fn opened(&self) -> Option<Chunk> {
+        let (hidden, facts) = (self.hidden()?, self.facts()?);
+        let opened = hidden.open(facts.cipher());
+        Some(opened.unwrap_or_else(|error| {
+            let zone = ZoneMap { null_count: self.null_count(), ..ZoneMap::default() };
+            let body =
+                Body::Constant { value: arrow_array::new_null_array(self.data_type(), 1), number: None };
+            Chunk::new(self.data_type().clone(), self.rows(), None, zone, body, self.bytes_plain())
+                .with_damage(error)
+        }))
+    }
+
+    /// The same chunk with other encrypted bytes.
+    #[cfg(test)]
+    pub(crate) fn with_other_bytes(&self, bytes: Buffer) -> Chunk {
+        let (hidden, facts) = (self.hidden().unwrap(), self.facts().unwrap());
+        let zone = ZoneMap { null_count: self.null_count(), ..ZoneMap::default() };
+        let body = Body::Constant { value: arrow_array::new_null_array(self.data_type(), 1), number: None };
+        let Hidden { mark, kind, head_bytes, .. } = *hidden;
+        Chunk::new(self.data_type().clone(), self.rows(), None, zone, body, self.bytes_plain())
+            .with_hidden(Hidden { mark, kind, head_bytes, bytes })
+            .with_facts(facts.clone())
+    }
+
+    /// Whether the values are encrypted in memory; of a handle, whether those that it may have are.
+    pub fn is_encrypted(&self) -> bool {
+        self.facts().is_some()
+    }
+
+    /// What the values are encrypted with.
+    pub fn cipher(&self) -> Option<&Arc<TableCipher>> {
+        self.facts().map(|facts| facts.cipher())
+    }
+}
+
+impl Hidden {
+    fn open(&self, cipher: &TableCipher) -> Result<Chunk> {
+        let mut data = MutableBuffer::from_len_zeroed(self.bytes.len());
+        cipher.decrypt(&self.mark, &self.bytes, &mut data)?;
+        let bytes: Buffer = data.into();
+        let start = self.head_bytes.next_multiple_of(ALIGNMENT);
+        let data = bytes.slice_with_length(start, bytes.len() - start);
+        Chunk::from_own_image(&bytes[..self.head_bytes], &data).map(Chunk::passing)
+    }
+}
+
+/// Encrypts a chunk and places it in the pool for `tenant`.
+///
+/// # Errors
+/// `OverLimit` when memory is short; as [`Chunk::check_intact`].
+pub fn encrypt_into_pool(
+    pool: &Arc<Pool>,
+    tenant: &TenantName,
+    tenure: Tenure,
+    cipher: &Arc<TableCipher>,
+    chunk: Chunk,
+) -> Result<Arc<Chunk>> {
+    let arena = Arena::new(Arc::clone(pool), tenant.clone());
+    let placed = arena.place_together(vec![chunk.encrypted(cipher)?], tenure)?;
+    placed.into_iter().next().ok_or_else(|| Error::internal("a chunk that was not placed"))
+}
