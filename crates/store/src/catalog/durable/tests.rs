@@ -558,6 +558,7 @@ fn check_lost(catalog: &Catalog, tables: &BTreeMap<TableName, Vec<Option<i64>>>)
         let (_, found) = catalog.get(&tenant(), table).unwrap();
         let mut first = 0;
         for group in &found.row_groups {
+            let group = filled(group);
             for (column, chunk) in group.chunks.iter().enumerate() {
                 match chunk.decode(0..group.rows) {
                     Err(error) => {
