@@ -70,7 +70,7 @@ impl NodeProcess {
     }
 
     /// Starts a node that speaks TLS.
-    pub fn start_encrypted(threads: usize) -> Result<NodeProcess> {
+    pub fn start_with_tls(threads: usize) -> Result<NodeProcess> {
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new(["127.0.0.1".to_string()])?.self_signed(&key)?.pem();
         let folder = tempfile::tempdir()?;

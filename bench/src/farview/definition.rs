@@ -14,6 +14,8 @@ pub struct Definition {
     pub rows: u64,
     pub rivals: Vec<String>,
     pub quick: Quick,
+    /// Goal: most time that a table which is encrypted in memory takes more, as a multiple of OpenSSL's time for its bytes.
+    pub decryption_at_most: f64,
     /// Goals against single rivals, which apply to every case.
     pub goals: BTreeMap<String, f64>,
     pub tables: Vec<TableDefinition>,
@@ -54,6 +56,11 @@ pub struct Case {
     pub alone: Option<String>,
     /// Goal: most time of the clients together, as a multiple of running them one after the other.
     pub alone_at_most: Option<f64>,
+    /// Whether the case also runs on a table that is encrypted in memory.
+    #[serde(default)]
+    pub hidden: bool,
+    /// The same, and the goal: how many times faster than the fastest local engine.
+    pub hidden_faster: Option<f64>,
     /// Goal: most time with TLS, as a multiple of the time without; if there is none, the case is not run
     /// with TLS.
     pub tls_at_most: Option<f64>,
@@ -85,6 +92,11 @@ impl Definition {
 }
 
 impl Case {
+    /// Whether it runs on a table that is encrypted in memory.
+    pub fn is_hidden(&self) -> bool {
+        self.hidden || self.hidden_faster.is_some()
+    }
+
     /// Returns the statement for a rival, if the rival takes part.
     pub fn statement(&self, rival: &RivalDefinition) -> Option<&str> {
         if self.without.contains(&rival.name) {

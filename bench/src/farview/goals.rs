@@ -1,7 +1,7 @@
 //! Compares results with goals. A missed goal is reported and does not fail the run.
 
 use super::definition::{Case, Definition};
-use super::results::{CaseResult, FARPOOL, FARPOOL_TLS, Results, RivalInfo};
+use super::results::{CaseResult, FARPOOL, FARPOOL_HIDDEN, FARPOOL_TLS, Results, RivalInfo};
 use serde::Serialize;
 
 /// A goal and its outcome.
@@ -19,13 +19,14 @@ pub struct Checked {
     pub met: Option<bool>,
 }
 
-/// Checks the goals of a case; `earlier` has the cases that it may compare with.
+/// Checks the goals of a case; `earlier` has the cases that it may compare with. `openssl_bytes_per_s` is how fast OpenSSL
+/// decrypts on as many threads.
 pub fn check(
     definition: &Definition,
     case: &Case,
     result: &CaseResult,
-    earlier: &[CaseResult],
-    rivals: &[RivalInfo],
+    (earlier, rivals): (&[CaseResult], &[RivalInfo]),
+    openssl_bytes_per_s: Option<f64>,
 ) -> Vec<Checked> {
     let mut checked = Vec::new();
     if let Some(goal) = case.faster {
@@ -44,6 +45,20 @@ pub fn check(
     }
     if let Some(goal) = case.tls_at_most {
         checked.push(at_most(format!("{FARPOOL_TLS}, of without"), goal, result.ratio(FARPOOL_TLS)));
+    }
+    if let Some(goal) = case.hidden_faster {
+        let fastest = Results::fastest_local(rivals, result);
+        let against = fastest.map_or("fastest local".to_string(), |name| format!("fastest local ({name})"));
+        let measured = fastest.and_then(|name| Some(result.median(name)? / result.median(FARPOOL_HIDDEN)?));
+        checked.push(at_least(format!("{FARPOOL_HIDDEN}: {against}"), goal, measured));
+    }
+    if case.is_hidden() {
+        let more =
+            result.median(FARPOOL_HIDDEN).zip(result.median(FARPOOL)).map(|(with, without)| with - without);
+        let openssl = openssl_bytes_per_s.map(|rate| result.receipt.bytes_scanned as f64 / rate * 1e3);
+        let measured = more.zip(openssl).map(|(more, openssl)| more / openssl);
+        let against = format!("{FARPOOL_HIDDEN}: more, of OpenSSL's time");
+        checked.push(at_most(against, definition.decryption_at_most, measured));
     }
     checked
 }

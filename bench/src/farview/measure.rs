@@ -4,22 +4,27 @@ use super::bound::Bound;
 use super::definition::{Case, Definition};
 use super::goals;
 use super::remote::{self, Remote, Sample};
-use super::results::{CaseResult, FARPOOL, FARPOOL_TLS, Results, RivalInfo, SideResult, TableResult};
+use super::results::{
+    CaseResult, FARPOOL, FARPOOL_HIDDEN, FARPOOL_TLS, Results, RivalInfo, SideResult, TableResult,
+};
 use crate::digest::Digest;
 use crate::node::NodeProcess;
 use crate::rival::{Rival, RivalDefinition, Statement};
 use crate::tables::{self, TableDefinition};
 use crate::{limits, machine, stats, text};
 use anyhow::{Context, Result, bail};
+use farpool::Tier;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 
 /// A run in progress.
 struct Run<'a> {
     definition: &'a Definition,
     remote: Remote,
-    /// The connection to a node with TLS.
-    encrypted: Remote,
+    /// The connection to a node with TLS, and to one whose tables are encrypted in memory.
+    tls: Remote,
+    hidden: Remote,
     rivals: Vec<Rival>,
     results: Results,
 }
@@ -43,14 +48,16 @@ pub async fn run(definition: &Definition) -> Result<Results> {
         threads: definition.threads,
         rivals: rivals.iter().map(info).collect(),
         limits: limits::measure()?,
+        openssl_bytes_per_s: openssl(definition.threads, &mut notes),
         tables: Vec::new(),
         cases: Vec::new(),
         notes,
     };
     let threads = definition.threads;
     let remote = Remote::over(NodeProcess::start(threads)?, threads).await?;
-    let encrypted = Remote::over(NodeProcess::start_encrypted(threads)?, threads).await?;
-    let mut run = Run { definition, remote, encrypted, rivals, results };
+    let tls = Remote::over(NodeProcess::start_with_tls(threads)?, threads).await?;
+    let hidden = Remote::over(NodeProcess::start(threads)?, threads).await?;
+    let mut run = Run { definition, remote, tls, hidden, rivals, results };
     for table in &definition.tables {
         for &rows in &table.sizes {
             run.table(table, rows).await.with_context(|| format!("table {}, {rows} rows", table.name))?;
@@ -58,6 +65,22 @@ pub async fn run(definition: &Definition) -> Result<Results> {
     }
     text::progress("");
     Ok(run.results)
+}
+
+/// Bytes a second that OpenSSL decrypts with AES-128-GCM, in blocks of 64 KiB.
+fn openssl(threads: usize, notes: &mut Vec<String>) -> Option<f64> {
+    let (threads, seconds) = (threads.to_string(), "2");
+    let args = ["speed", "-mr", "-seconds", seconds, "-bytes", "65536", "-evp", "aes-128-gcm", "-decrypt"];
+    let output = Command::new("openssl").args(args).args(["-multi", &threads]).output();
+    let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    // The line of all processes together: `+F:25:AES-128-GCM:5284823040.00`.
+    let line =
+        said.ok().and_then(|said| said.lines().rfind(|line| line.starts_with("+F:")).map(str::to_string));
+    let rate = line.and_then(|line| line.rsplit(':').next()?.parse().ok());
+    if rate.is_none() {
+        notes.push("the time of decryption is not compared: the program openssl was not found".to_string());
+    }
+    rate
 }
 
 fn start_rivals(definition: &Definition, notes: &mut Vec<String>) -> Result<Vec<Rival>> {
@@ -81,10 +104,14 @@ impl Run<'_> {
             return Ok(());
         }
         let file = tables::file(table, rows)?;
-        let info = self.remote.load(&table.name, &file).await?;
+        let info = self.remote.load(&table.name, &file, None).await?;
         let with_tls = cases.iter().any(|case| case.tls_at_most.is_some());
         if with_tls {
-            self.encrypted.load(&table.name, &file).await?;
+            self.tls.load(&table.name, &file, None).await?;
+        }
+        let is_hidden = cases.iter().any(|case| case.is_hidden());
+        if is_hidden {
+            self.hidden.load(&table.name, &file, Some(Tier::Standard)).await?;
         }
         self.results.tables.push(TableResult {
             name: table.name.clone(),
@@ -103,7 +130,10 @@ impl Run<'_> {
         }
         self.remote.drop_table(&table.name).await?;
         if with_tls {
-            self.encrypted.drop_table(&table.name).await?;
+            self.tls.drop_table(&table.name).await?;
+        }
+        if is_hidden {
+            self.hidden.drop_table(&table.name).await?;
         }
         for rival in &mut taking_part {
             rival.drop_table(&table.name)?;
@@ -134,9 +164,13 @@ impl Run<'_> {
         rivals: &mut [Rival],
     ) -> Result<CaseResult> {
         let clients = self.remote.clients(case.clients).await?;
-        let encrypted = match case.tls_at_most {
-            Some(_) => self.encrypted.clients(case.clients).await?,
+        let tls = match case.tls_at_most {
+            Some(_) => self.tls.clients(case.clients).await?,
             None => Vec::new(),
+        };
+        let hidden = match case.is_hidden() {
+            true => self.hidden.clients(case.clients).await?,
+            false => Vec::new(),
         };
         let mut expected: Option<(String, Digest)> = None;
         if !rivals.iter().any(|rival| case.statement(&rival.definition).is_some()) {
@@ -154,11 +188,14 @@ impl Run<'_> {
                 sides.entry(FARPOOL.to_string()).or_default().add(sample.ms);
                 samples.push(sample);
             }
-            if !encrypted.is_empty() {
-                let sample = remote::run(&encrypted, &case.sql).await.context(FARPOOL_TLS)?;
-                compare(&mut expected, FARPOOL_TLS, &sample.digest)?;
+            for (name, clients) in [(FARPOOL_TLS, &tls), (FARPOOL_HIDDEN, &hidden)] {
+                if clients.is_empty() {
+                    continue;
+                }
+                let sample = remote::run(clients, &case.sql).await.context(name)?;
+                compare(&mut expected, name, &sample.digest)?;
                 if round > 0 {
-                    sides.entry(FARPOOL_TLS.to_string()).or_default().add(sample.ms);
+                    sides.entry(name.to_string()).or_default().add(sample.ms);
                 }
             }
             for rival in rivals.iter_mut() {
@@ -220,7 +257,8 @@ impl Run<'_> {
         };
         if largest {
             let (earlier, rivals) = (&self.results.cases, &self.results.rivals);
-            result.goals = goals::check(self.definition, case, &result, earlier, rivals);
+            let openssl = self.results.openssl_bytes_per_s;
+            result.goals = goals::check(self.definition, case, &result, (earlier, rivals), openssl);
         }
         Ok(result)
     }

@@ -1,4 +1,5 @@
-//! Farpool's sides: a node in a process of its own, over loopback TCP, in plain text or with TLS.
+//! Farpool's sides: a node in a process of its own, over loopback TCP, in plain text or with TLS, its tables in the clear or
+//! encrypted in memory.
 
 use crate::digest::Digest;
 use crate::machine;
@@ -6,7 +7,7 @@ use crate::node::NodeProcess;
 use crate::{suite, tables};
 use anyhow::{Context, Result, bail};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use farpool::{LoadMode, Pool, Receipt, Session, SessionOptions, TableInfo, TableName};
+use farpool::{LoadMode, LoadOptions, Pool, Receipt, Session, SessionOptions, TableInfo, TableName, Tier};
 use futures::future::try_join_all;
 use futures::stream;
 use std::path::Path;
@@ -43,15 +44,18 @@ impl Remote {
         Ok(Remote { node, threads, pool })
     }
 
-    /// Loads a file.
-    pub async fn load(&self, table: &str, file: &Path) -> Result<TableInfo> {
+    /// Loads a file, and has the node encrypt its values in memory if a tier is given.
+    pub async fn load(&self, table: &str, file: &Path, encryption: Option<Tier>) -> Result<TableInfo> {
         let reader = tables::read(file)?;
         let schema = reader.schema();
         let failed = |error: arrow::error::ArrowError| farpool::Error::internal(error.to_string());
         let batches = stream::iter(reader.map(move |batch| batch.map_err(failed)));
         let name = TableName::new(table)?;
-        let info = self.pool.load(&name, LoadMode::Replace.into(), schema, None, Box::pin(batches)).await?;
-        suite::await_profile(&*self.pool, &name).await?;
+        let options = LoadOptions { encryption, ..LoadMode::Replace.into() };
+        let info = self.pool.load(&name, options, schema, None, Box::pin(batches)).await?;
+        if encryption.is_none() {
+            suite::await_profile(&*self.pool, &name).await?;
+        }
         Ok(info)
     }
 

@@ -1,6 +1,6 @@
 //! Formats the results as tables.
 
-use super::results::{CaseResult, FARPOOL, FARPOOL_TLS, Results};
+use super::results::{CaseResult, FARPOOL, FARPOOL_HIDDEN, FARPOOL_TLS, Results};
 use crate::text;
 
 /// Returns the whole report.
@@ -26,6 +26,9 @@ pub fn text(results: &Results) -> String {
         ));
     }
     line(&text::limits(&results.limits));
+    if let Some(rate) = results.openssl_bytes_per_s {
+        line(&format!("OpenSSL decrypts {:.1} GB/s with AES-128-GCM on all threads", rate / 1e9));
+    }
     line("\nmilliseconds, and in brackets how many times as long as farpool");
     line(&times(results));
     line(
@@ -55,8 +58,11 @@ fn heading(results: &Results) -> String {
 fn times(results: &Results) -> String {
     let mut header =
         vec!["case".to_string(), "of rows".to_string(), "result".to_string(), FARPOOL.to_string()];
-    let others =
-        || std::iter::once(FARPOOL_TLS).chain(results.rivals.iter().map(|rival| rival.name.as_str()));
+    let others = || {
+        [FARPOOL_TLS, FARPOOL_HIDDEN]
+            .into_iter()
+            .chain(results.rivals.iter().map(|rival| rival.name.as_str()))
+    };
     header.extend(others().map(str::to_string));
     let rows = results.cases.iter().map(|case| {
         let mut row = start_of_row(case);

@@ -16,6 +16,9 @@ pub const FARPOOL: &str = "farpool";
 /// The name of farpool's side with TLS, in the cases that have a goal for it.
 pub const FARPOOL_TLS: &str = "farpool, TLS";
 
+/// The name of farpool's side whose table is encrypted in memory.
+pub const FARPOOL_HIDDEN: &str = "farpool, encrypted";
+
 /// A run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
@@ -29,6 +32,8 @@ pub struct Results {
     /// The rivals that took part.
     pub rivals: Vec<RivalInfo>,
     pub limits: Limits,
+    /// Bytes a second that OpenSSL decrypts with AES-128-GCM on all threads; `None` where it could not be asked.
+    pub openssl_bytes_per_s: Option<f64>,
     pub tables: Vec<TableResult>,
     pub cases: Vec<CaseResult>,
     pub notes: Vec<String>,
