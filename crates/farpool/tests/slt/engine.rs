@@ -12,20 +12,37 @@ use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::datasource::MemTable;
 use farpool::model::schema::canonical_type;
-use farpool::{EmbeddedPool, Pool, PoolTable, Session, SessionOptions};
+use farpool::node::{KeySource, MasterKey};
+use farpool::{
+    EmbeddedPool, LoadMode, LoadOptions, Pool, PoolTable, Session, SessionOptions, Tier, WorkMemory,
+};
 use sqllogictest::{AsyncDB, DBOutput};
 use std::any::Any;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema};
 
+/// How a file is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// With push-down, on tables in memory.
+    Pushed,
+    /// Without.
+    Plain,
+    /// With push-down, on tables that are encrypted in a pool of a few pages, over an encrypted data directory.
+    Kept,
+}
+
 /// Number of tables moved into a pool, over all files: a test run that moves none tests nothing.
 pub static TABLES_MOVED: AtomicUsize = AtomicUsize::new(0);
 
-/// Memory of the pool of one file.
+/// Memory of the pool of one file, and of one over a data directory.
 const POOL_BYTES: usize = 512 << 20;
+const KEPT_POOL_BYTES: usize = 16 << 20;
 
 /// Number of partitions with which the expected results were made.
 const PARTITIONS: usize = 4;
@@ -35,6 +52,8 @@ pub struct Engine {
     session: Session,
     pool: Arc<EmbeddedPool>,
     moved: Vec<Moved>,
+    encryption: Option<Tier>,
+    _folder: Option<tempfile::TempDir>,
 }
 
 struct Moved {
@@ -54,11 +73,19 @@ fn failure(error: impl std::fmt::Display) -> Failure {
 
 impl Engine {
     /// Makes an empty database.
-    pub fn new(pushdown: bool) -> Engine {
-        let options =
-            SessionOptions { pushdown, target_partitions: Some(PARTITIONS), ..SessionOptions::default() };
-        let pool = EmbeddedPool::open(POOL_BYTES).expect("a pool opens");
-        Engine { session: Session::new(options), pool, moved: Vec::new() }
+    pub fn new(setting: Setting) -> Engine {
+        let options = SessionOptions {
+            pushdown: setting != Setting::Plain,
+            target_partitions: Some(PARTITIONS),
+            ..SessionOptions::default()
+        };
+        let folder = (setting == Setting::Kept).then(|| tempfile::tempdir().expect("a folder"));
+        let pool = match &folder {
+            None => EmbeddedPool::open(POOL_BYTES).expect("a pool opens"),
+            Some(folder) => kept(folder.path()),
+        };
+        let encryption = folder.is_some().then_some(Tier::Standard);
+        Engine { session: Session::new(options), pool, moved: Vec::new(), encryption, _folder: folder }
     }
 
     /// Returns the rows of a query.
@@ -137,12 +164,29 @@ impl Engine {
             batches.extend(partition.read().await.iter().cloned());
         }
         let pool: Arc<dyn Pool> = self.pool.clone();
-        let info = pools::load(&*pool, name, table.schema(), batches).await;
+        let options = LoadOptions { encryption: self.encryption, ..LoadMode::Replace.into() };
+        let info = pools::load_with(&*pool, name, table.schema(), batches, options).await;
         replace(schema, name, Arc::new(PoolTable::new(pool, info)));
         TABLES_MOVED.fetch_add(1, Ordering::Relaxed);
         self.moved.push(Moved { schema: schema.clone(), name: name.to_string(), original });
         Ok(())
     }
+}
+
+/// A pool over a new encrypted data directory.
+fn kept(folder: &Path) -> Arc<EmbeddedPool> {
+    let key = folder.join("key");
+    std::fs::write(&key, [7; 32]).expect("a file");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("a file of ours");
+    let master = MasterKey::load(&KeySource::File(key)).expect("a key");
+    let work = WorkMemory::new(farpool::model::limits::WORK_BYTES_DEFAULT);
+    let opened = EmbeddedPool::open_durable_with(
+        KEPT_POOL_BYTES,
+        work,
+        &folder.join("d"),
+        Some((&master, Tier::Standard)),
+    );
+    opened.expect("a data directory opens")
 }
 
 fn replace(schema: &Arc<dyn SchemaProvider>, name: &str, table: Arc<dyn TableProvider>) {

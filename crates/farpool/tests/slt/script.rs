@@ -1,6 +1,6 @@
 //! Runs one test file record by record.
 
-use super::engine::Engine;
+use super::engine::{Engine, Setting};
 use super::format::Kind;
 use super::skip::Skip;
 use futures::FutureExt;
@@ -41,20 +41,20 @@ pub struct Outcome {
     pub passed: usize,
     pub left_out: usize,
     pub failures: Vec<String>,
-    /// Listed records that failed in at least one of the two runs.
+    /// Listed records that failed in at least one of the runs.
     pub known: BTreeSet<(String, u32)>,
-    /// Listed records that passed in at least one of the two runs.
+    /// Listed records that passed in at least one of the runs.
     pub passed_though_listed: BTreeSet<(String, u32)>,
 }
 
 impl Outcome {
-    /// Adds the results of a file that was run with and without push-down.
-    pub fn add(&mut self, path: &str, on: Ran, off: Ran) {
+    /// Adds the results of a file, by how it was run.
+    pub fn add(&mut self, path: &str, runs: Vec<(Setting, Ran)>) {
         self.files += 1;
-        self.passed += on.passed.min(off.passed);
-        self.left_out += on.left_out;
-        for (ran, pushdown) in [(on, "with"), (off, "without")] {
-            let describe = |(line, text)| format!("{path}:{line} ({pushdown} push-down): {text}");
+        self.passed += runs.iter().map(|(_, ran)| ran.passed).min().unwrap_or(0);
+        self.left_out += runs.first().map_or(0, |(_, ran)| ran.left_out);
+        for (setting, ran) in runs {
+            let describe = |(line, text)| format!("{path}:{line} ({setting:?}): {text}");
             self.failures.extend(ran.failures.into_iter().map(describe));
             let named = |lines: BTreeSet<u32>| lines.into_iter().map(|line| (path.to_string(), line));
             self.known.extend(named(ran.known));
@@ -82,8 +82,8 @@ impl Script {
     }
 
     /// Runs the file on an empty pool.
-    pub async fn run(&self, skip: &Skip, pushdown: bool) -> Ran {
-        let mut runner = Runner::new(|| async { Ok(Engine::new(pushdown)) });
+    pub async fn run(&self, skip: &Skip, setting: Setting) -> Ran {
+        let mut runner = Runner::new(|| async { Ok(Engine::new(setting)) });
         runner.add_label("Datafusion");
         runner.with_normalizer(trim_end);
         runner.with_column_validator(strict_column_validator);

@@ -5,7 +5,7 @@
 //! `testdata/slt/sqlite.toml` names the files of each category and the records that are known to differ, with
 //! reasons.
 
-use super::engine::Engine;
+use super::engine::{Engine, Setting};
 use super::format::Kind;
 use super::package;
 use arrow::array::{Array, AsArray, RecordBatch};
@@ -116,7 +116,7 @@ impl Category {
             std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let records = sqllogictest::parse::<Kind>(&without_remarks(&text));
         let records = records.unwrap_or_else(|error| panic!("{file} cannot be parsed: {error}"));
-        let mut engine = Engine::new(pushdown);
+        let mut engine = Engine::new(if pushdown { Setting::Pushed } else { Setting::Plain });
         // SQLite orders NULL before all values.
         let order = engine.run("SET datafusion.sql_parser.default_null_ordering = 'nulls_min'").await;
         order.expect("the engine has this setting");
