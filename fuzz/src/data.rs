@@ -178,8 +178,12 @@ pub(crate) mod seeds {
             let segment = Segment::open(directory, number)?;
             for (number, part) in segment.parts() {
                 let mut bytes = number.to_le_bytes().to_vec();
-                bytes.extend_from_slice(&u16::try_from(part.head.len()).expect("a short head").to_le_bytes());
-                bytes.extend_from_slice(&part.head);
+                bytes.extend_from_slice(
+                    &u16::try_from(part.head().expect("nobody changes it").len())
+                        .expect("a short head")
+                        .to_le_bytes(),
+                );
+                bytes.extend_from_slice(&part.head().expect("nobody changes it"));
                 let mut data = vec![0; part.bytes as usize];
                 segment.read(part, &mut data)?;
                 bytes.extend_from_slice(&data);

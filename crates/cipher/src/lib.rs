@@ -1,4 +1,5 @@
-//! Ciphers and keys: AES in four modes behind one interface ([`Cipher`]), keys that lie in locked memory ([`Secret`]),
+//! Ciphers and keys: AES in four modes behind one interface ([`Cipher`]), data that are encrypted in memory
+//! ([`MemoryCipher`]), keys that lie in locked memory ([`Secret`]),
 //! where the master key comes from ([`MasterKey`]), and the keys that it wraps ([`KeyRing`]).
 //!
 //! AES itself is that of AWS-LC, called directly and not through `aws-lc-rs`, so that expanded keys lie in locked memory
@@ -15,6 +16,7 @@ mod keys;
 mod lc;
 mod locked;
 mod master;
+mod memory;
 mod ring;
 mod sys;
 #[cfg(test)]
@@ -25,5 +27,6 @@ pub use cipher::{Cipher, GCM_NONCE_BYTES, Mode, START_BYTES, TAG_BYTES, Tag};
 pub use farpool_model::Tier;
 pub use keys::{SALT_BYTES, Salt, Secret, random_salt};
 pub use master::{KeySource, MASTER_KEY_BYTES, MasterKey};
+pub use memory::{Mark, MemoryCipher};
 pub use ring::{KeyKind, KeyRing, WrappedKeyId};
 pub use wiping::{Wiping, wipe_freed_memory};

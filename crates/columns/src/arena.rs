@@ -5,9 +5,9 @@
 //! of a small append next to nothing. An allocation is freed when its last chunk is dropped.
 
 use crate::chunk::{Chunk, is_large};
-use crate::encrypted::TableCipher;
 use arrow_buffer::Buffer;
 use bytes::Bytes;
+use farpool_cipher::MemoryCipher;
 use farpool_memory::{Pool, Tenure};
 use farpool_model::cast::u64_from;
 use farpool_model::{Result, TenantName};
@@ -26,7 +26,7 @@ pub(crate) struct Arena {
     pool: Arc<Pool>,
     tenant: TenantName,
     /// What chunks are encrypted with, if they are.
-    cipher: Option<Arc<TableCipher>>,
+    cipher: Option<Arc<MemoryCipher>>,
     /// Bytes of all chunks that were placed.
     bytes_placed: AtomicU64,
 }
@@ -37,11 +37,11 @@ impl Arena {
     }
 
     /// Returns an arena that encrypts what it places.
-    pub fn encrypting(&self, cipher: Option<Arc<TableCipher>>) -> Self {
+    pub fn encrypting(&self, cipher: Option<Arc<MemoryCipher>>) -> Self {
         Arena { cipher, ..Arena::new(self.pool.clone(), self.tenant.clone()) }
     }
 
-    pub fn cipher(&self) -> Option<&Arc<TableCipher>> {
+    pub fn cipher(&self) -> Option<&Arc<MemoryCipher>> {
         self.cipher.as_ref()
     }
 

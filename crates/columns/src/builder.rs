@@ -7,7 +7,6 @@
 
 use crate::chunk::RowGroup;
 use crate::distinct::Distinct;
-use crate::encrypted::TableCipher;
 use crate::plain::{self, PlainGroup};
 use crate::row_groups::RowGroups;
 use crate::sums::Sums;
@@ -17,6 +16,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_cast::CastOptions;
 use arrow_schema::{DataType, Schema, SchemaRef};
+use farpool_cipher::MemoryCipher;
 use farpool_memory::{Pool, size_text};
 use farpool_model::cast::u64_from;
 use farpool_model::limits::ROW_GROUP_ROWS;
@@ -90,7 +90,7 @@ impl TableBuilder {
 
     /// Returns the builder of a table whose chunks are encrypted with `cipher`, if there is one. No rows may have been added.
     #[must_use]
-    pub fn encrypting(self, cipher: Option<&Arc<TableCipher>>) -> Self {
+    pub fn encrypting(self, cipher: Option<&Arc<MemoryCipher>>) -> Self {
         TableBuilder { encoder: self.encoder.encrypting(cipher), ..self }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Of an encrypted chunk there are in the clear its type, its sizes and its number of NULLs, and nothing else. Its values,
 //! with the dictionary and the table of symbols that they may have, are one message under the key of the table
-//! ([`TableCipher`]); its bounds, of which plans are made and by which row groups are skipped, are another, which is short
+//! ([`MemoryCipher`]); its bounds, of which plans are made and by which row groups are skipped, are another, which is short
 //! and is opened whenever somebody asks. Whoever works on the values has them decrypted into memory of its own
 //! ([`RowGroup::with_values`](crate::RowGroup::with_values)), from the pool into the cache of its processor, and gives that
 //! back when it is done with the row group.
@@ -15,37 +15,20 @@ use crate::zone::ZoneMap;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, StringViewArray};
 use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_schema::DataType;
-use farpool_cipher::{Cipher, Mode, START_BYTES, Secret, Tag, wipe_freed_memory};
+use farpool_cipher::{Mark, MemoryCipher, wipe_freed_memory};
 use farpool_memory::{Pool, Tenure};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, Result, TenantName, Tier};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of the strings of a dictionary up to which it lies with the bounds, too: plans are made from the dictionaries of
 /// all row groups.
 pub(crate) const DICTIONARY_BYTES_MAX: usize = 512;
 
-/// What the chunks of one table are encrypted with. The key is drawn when the table comes into memory, and is never stored.
-#[derive(Debug)]
-pub struct TableCipher {
-    tier: Tier,
-    cipher: Cipher,
-    /// Number of messages so far: their nonces count, so that none is used twice.
-    messages: AtomicU64,
-}
-
-/// What tells a message from all others under its key, and whether it was changed.
-#[derive(Clone, Copy, Debug)]
-struct Mark {
-    number: u64,
-    tag: Option<Tag>,
-}
-
 /// The bounds of an encrypted chunk and what else plans are made of, encrypted.
 #[derive(Debug)]
 pub(crate) struct Facts {
-    cipher: Arc<TableCipher>,
+    cipher: Arc<MemoryCipher>,
     mark: Mark,
     bytes: Box<[u8]>,
 }
@@ -72,57 +55,19 @@ pub(crate) struct Hidden {
     pub bytes: Buffer,
 }
 
-impl TableCipher {
-    /// Draws a key for the chunks of a table. From then on the process overwrites memory that is freed: decrypted values lie
-    /// there.
-    ///
-    /// # Errors
-    /// `OverLimit` where the process may not lock more memory.
-    pub fn new(tier: Tier) -> Result<Arc<TableCipher>> {
-        wipe_freed_memory();
-        let cipher = Cipher::new(Mode::of(tier), &Secret::random(tier.key_bytes())?)?;
-        Ok(Arc::new(TableCipher { tier, cipher, messages: AtomicU64::new(0) }))
-    }
-
-    /// How strong the chunks are encrypted.
-    pub fn tier(&self) -> Tier {
-        self.tier
-    }
-
-    fn encrypt(&self, data: &mut [u8]) -> Result<Mark> {
-        let number = self.messages.fetch_add(1, Ordering::Relaxed);
-        let tag = self.cipher.encrypt(self.start(number).as_ref(), &[], data)?;
-        Ok(Mark { number, tag })
-    }
-
-    fn decrypt(&self, mark: &Mark, encrypted: &[u8], data: &mut [u8]) -> Result<()> {
-        self.cipher.decrypt_to(self.start(mark.number).as_ref(), &[], encrypted, data, mark.tag.as_ref())
-    }
-
-    /// The nonce of a message, or the first value of its counter, which counts blocks in the second half.
-    fn start(&self, number: u64) -> impl AsRef<[u8]> + use<> {
-        let mut start = [0; START_BYTES];
-        start[..8].copy_from_slice(&number.to_be_bytes());
-        let bytes = Mode::of(self.tier).start_bytes();
-        Start { start, bytes }
-    }
-}
-
-/// The first bytes of an array.
-struct Start {
-    start: [u8; START_BYTES],
-    bytes: usize,
-}
-
-impl AsRef<[u8]> for Start {
-    fn as_ref(&self) -> &[u8] {
-        &self.start[..self.bytes]
-    }
+/// Returns what the chunks of a table are encrypted with in memory. From then on the process overwrites what it frees:
+/// decrypted values lie there.
+///
+/// # Errors
+/// As [`MemoryCipher::new`].
+pub fn table_cipher(tier: Tier) -> Result<Arc<MemoryCipher>> {
+    wipe_freed_memory();
+    MemoryCipher::new(tier)
 }
 
 impl Facts {
     /// Encrypts what is known of a chunk.
-    pub fn new(cipher: &Arc<TableCipher>, open: &OpenFacts) -> Result<Arc<Facts>> {
+    pub fn new(cipher: &Arc<MemoryCipher>, open: &OpenFacts) -> Result<Arc<Facts>> {
         let mut out = Image::default();
         out.bound(open.zone.min.as_ref());
         out.bound(open.zone.max.as_ref());
@@ -168,7 +113,7 @@ impl Facts {
     }
 
     /// What the chunk is encrypted with.
-    pub fn cipher(&self) -> &Arc<TableCipher> {
+    pub fn cipher(&self) -> &Arc<MemoryCipher> {
         &self.cipher
     }
 
@@ -213,7 +158,7 @@ impl Chunk {
     ///
     /// # Errors
     /// As [`Chunk::check_intact`]; `Invalid` where it is encrypted already.
-    pub(crate) fn encrypted(self, cipher: &Arc<TableCipher>) -> Result<Chunk> {
+    pub(crate) fn encrypted(self, cipher: &Arc<MemoryCipher>) -> Result<Chunk> {
         if self.is_encrypted() {
             return Err(Error::internal("a chunk is encrypted twice"));
         }
@@ -264,13 +209,13 @@ impl Chunk {
     }
 
     /// What the values are encrypted with.
-    pub fn cipher(&self) -> Option<&Arc<TableCipher>> {
+    pub fn cipher(&self) -> Option<&Arc<MemoryCipher>> {
         self.facts().map(|facts| facts.cipher())
     }
 }
 
 impl Hidden {
-    fn open(&self, cipher: &TableCipher) -> Result<Chunk> {
+    fn open(&self, cipher: &MemoryCipher) -> Result<Chunk> {
         let mut data = MutableBuffer::from_len_zeroed(self.bytes.len());
         cipher.decrypt(&self.mark, &self.bytes, &mut data)?;
         let bytes: Buffer = data.into();
@@ -288,7 +233,7 @@ pub fn encrypt_into_pool(
     pool: &Arc<Pool>,
     tenant: &TenantName,
     tenure: Tenure,
-    cipher: &Arc<TableCipher>,
+    cipher: &Arc<MemoryCipher>,
     chunk: Chunk,
 ) -> Result<Arc<Chunk>> {
     let arena = Arena::new(Arc::clone(pool), tenant.clone());

@@ -8,7 +8,7 @@
 use crate::arena::OWN_BYTES_MIN;
 use crate::body::{Body, EncodingKind};
 use crate::chunk::{Chunk, RowGroup};
-use crate::encrypted::{DICTIONARY_BYTES_MAX, Facts, OpenFacts, TableCipher};
+use crate::encrypted::{DICTIONARY_BYTES_MAX, Facts, OpenFacts};
 use crate::outline::Outline;
 use crate::views;
 use crate::zone::ZoneMap;
@@ -17,6 +17,7 @@ use arrow_array::{Array, ArrayRef, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer};
 use arrow_data::transform::MutableArrayData;
 use arrow_schema::DataType;
+use farpool_cipher::MemoryCipher;
 use farpool_model::{Error, Result, TenantName};
 use parking_lot::Mutex;
 use std::any::Any;
@@ -96,7 +97,7 @@ impl Chunk {
     pub fn absent(
         head: &[u8],
         source: &Arc<dyn Source>,
-        cipher: Option<&Arc<TableCipher>>,
+        cipher: Option<&Arc<MemoryCipher>>,
     ) -> Result<Option<Chunk>> {
         let (outline, zone) = Outline::of_head(head)?;
         if outline.bytes_encoded < OWN_BYTES_MIN || outline.kind == EncodingKind::Constant {

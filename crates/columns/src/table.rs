@@ -3,13 +3,13 @@
 use crate::arena::Arena;
 use crate::chunk::{Chunk, RowGroup};
 use crate::distinct::Distinct;
-use crate::encrypted::TableCipher;
 use crate::plain::{PlainGroup, concatenate};
 use crate::row_groups::RowGroups;
 use crate::sums::Sums;
 use arrow_array::{Array, ArrayRef, new_null_array};
 use arrow_schema::{DataType, FieldRef, Fields, Schema, SchemaRef};
 use bytes::Bytes;
+use farpool_cipher::MemoryCipher;
 use farpool_memory::{Pool, Reservation};
 use farpool_model::cast::u64_from;
 use farpool_model::{ColumnStatistics, Error, Result, TenantName, Tier};
@@ -40,7 +40,7 @@ pub struct Table {
     /// that were merged since count as well.
     pub bytes_plain_most: Vec<usize>,
     /// What the chunks are encrypted with in memory, if they are.
-    cipher: Option<Arc<TableCipher>>,
+    cipher: Option<Arc<MemoryCipher>>,
     /// Reserves the memory that the table takes outside the pool.
     held: Option<Reservation>,
     /// The sums over the row groups, which an append continues.
@@ -144,12 +144,12 @@ impl Table {
     }
 
     /// Returns the table, whose chunks are encrypted with `cipher`.
-    pub(crate) fn encrypted(self, cipher: Option<Arc<TableCipher>>) -> Table {
+    pub(crate) fn encrypted(self, cipher: Option<Arc<MemoryCipher>>) -> Table {
         Table { cipher, ..self }
     }
 
     /// What the chunks are encrypted with in memory, if they are.
-    pub fn cipher(&self) -> Option<&Arc<TableCipher>> {
+    pub fn cipher(&self) -> Option<&Arc<MemoryCipher>> {
         self.cipher.as_ref()
     }
 
@@ -183,7 +183,7 @@ impl Encoder {
 
     /// Returns an encoder that encrypts what it places in the pool with `cipher`, if there is one: that of the table.
     #[must_use]
-    pub fn encrypting(self, cipher: Option<&Arc<TableCipher>>) -> Encoder {
+    pub fn encrypting(self, cipher: Option<&Arc<MemoryCipher>>) -> Encoder {
         match cipher {
             Some(_) => Encoder { arena: Arc::new(self.arena.encrypting(cipher.cloned())), ..self },
             None => self,

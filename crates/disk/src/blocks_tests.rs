@@ -192,7 +192,7 @@ fn lengths_that_are_lies_are_refused() {
         let good = segment.part(0).unwrap().clone();
         let decoded = |part: &Part, end: u64| {
             let mut bytes = Vec::new();
-            part.encode(&mut bytes);
+            part.encode(&mut bytes).unwrap();
             parts(&bytes, end, format)
         };
         let end = good.offset + good.bytes_stored;

@@ -9,11 +9,12 @@
 //! batch. Neither can be put in the place of another.
 
 use farpool_cipher::{
-    Cipher, GCM_NONCE_BYTES, KeyKind, KeyRing, MasterKey, Mode, SALT_BYTES, Salt, Secret, TAG_BYTES, Tag,
-    Tier, random_salt,
+    Cipher, GCM_NONCE_BYTES, KeyKind, KeyRing, MasterKey, MemoryCipher, Mode, SALT_BYTES, Salt, Secret,
+    TAG_BYTES, Tag, Tier, random_salt,
 };
 use farpool_model::cast::u64_from;
 use farpool_model::{Error, Result};
+use std::sync::Arc;
 
 /// Bytes that a message takes beside its data: its salt and its tag.
 pub(crate) const SEAL_BYTES: usize = SALT_BYTES + TAG_BYTES;
@@ -43,6 +44,7 @@ impl Purpose {
 pub struct Keys {
     tier: Tier,
     directory: Secret,
+    heads: Arc<MemoryCipher>,
 }
 
 /// What is known of one encrypted message beside its bytes.
@@ -76,7 +78,12 @@ impl Keys {
     pub(crate) fn of(ring: &KeyRing, master: &MasterKey) -> Result<Keys> {
         let first = ring.first(KeyKind::Directory).filter(|(_, tier)| tier.authenticates());
         let (id, tier) = first.ok_or_else(|| Error::corrupt("there is no key for a directory"))?;
-        Ok(Keys { tier, directory: ring.unwrap(master, id)? })
+        Ok(Keys { tier, directory: ring.unwrap(master, id)?, heads: MemoryCipher::new(tier)? })
+    }
+
+    /// What heads of parts are encrypted with in memory.
+    pub(crate) fn heads(&self) -> &Arc<MemoryCipher> {
+        &self.heads
     }
 
     /// What the files are encrypted with.

@@ -11,6 +11,7 @@ mod blocks;
 mod compression;
 mod encrypted;
 mod files;
+mod heads;
 mod keys;
 mod local;
 mod log;

@@ -7,9 +7,12 @@
 //! Invariant: an entry that is decoded names bytes before the directory, and lengths that fit one another.
 
 use crate::blocks::{self, Blocks};
+use crate::heads::Head;
 use farpool_cipher::{TAG_BYTES, Tag};
 use farpool_codec::Codec;
+use farpool_model::Result;
 use farpool_model::cast::{u32_checked, usize_saturating};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// What is written.
@@ -28,8 +31,7 @@ const NO_CODEC: u8 = 0;
 /// A part of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// What the part is, apart from its data.
-    pub head: Vec<u8>,
+    pub(crate) head: Head,
     /// Bytes of its data.
     pub bytes: u64,
     /// Bytes that these take on disk: fewer where they are compressed.
@@ -51,8 +53,17 @@ pub(crate) enum Form {
 }
 
 impl Part {
+    /// What the part is, apart from its data.
+    ///
+    /// # Errors
+    /// `Corrupt` where its bytes in memory were changed.
+    pub fn head(&self) -> Result<Cow<'_, [u8]>> {
+        self.head.open()
+    }
+
     /// Appends the entry of the directory.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) -> Result<()> {
+        let head = self.head()?;
         for number in [self.number, self.offset, self.bytes, self.bytes_stored] {
             out.extend_from_slice(&number.to_le_bytes());
         }
@@ -62,10 +73,11 @@ impl Part {
             Form::Blocks(blocks) => (blocks.place, blocks.codec.code(), &blocks.table[..]),
         };
         out.extend_from_slice(&check.to_le_bytes());
-        out.extend_from_slice(&u32_checked(self.head.len()).to_le_bytes());
+        out.extend_from_slice(&u32_checked(head.len()).to_le_bytes());
         out.push(codec);
         out.extend_from_slice(rest);
-        out.extend_from_slice(&self.head);
+        out.extend_from_slice(&head);
+        Ok(())
     }
 
     /// Takes an entry of the directory of a segment of this format, which begins at `end`.
@@ -86,7 +98,7 @@ impl Part {
                 blocks.fit(bytes, bytes_stored, is_encrypted).then_some(Form::Blocks(blocks))?
             }
         };
-        let head = fields.take(head_bytes as usize)?.to_vec();
+        let head = Head::Clear(fields.take(head_bytes as usize)?.to_vec());
         let is_whole = matches!(form, Form::Blocks(_)) || bytes == bytes_stored;
         let is_within = offset.checked_add(bytes_stored)? <= end;
         (is_whole && is_within).then_some(Part { head, bytes, bytes_stored, number, offset, form })

@@ -19,6 +19,7 @@ use crate::blocks::{self, Blocks, Failure, Guard, with_tools};
 use crate::compression::Packer;
 use crate::encrypted::{changed, needs_key, not_encrypted};
 use crate::files::{Directory, File, failed};
+use crate::heads::Head;
 use crate::keys::{Nonce, Purpose, associated, cipher, decrypt, encrypt};
 use crate::parts::{
     ENCRYPTED_FORMAT, ENCRYPTED_WHOLE_FORMAT, FORMAT, Fields, Form, Part, WHOLE_FORMAT, parts,
@@ -159,6 +160,10 @@ impl SegmentWriter {
         self.parts_added += 1;
         let (offset, bytes, bytes_stored) =
             (self.written + u64_from(start), u64_from(bytes), u64_from(stored));
+        let head = match self.directory.keys() {
+            Some(keys) => Head::Clear(head).hidden(keys.heads())?,
+            None => Head::Clear(head),
+        };
         self.parts.insert(number, Part { head, bytes, bytes_stored, number, offset, form });
         if self.waiting.len() >= WRITE_BYTES {
             self.waiting.resize(self.waiting.len().next_multiple_of(ALIGNMENT), 0);
@@ -194,7 +199,7 @@ impl SegmentWriter {
     pub fn finish(mut self) -> Result<Segment> {
         self.waiting.resize(self.waiting.len().next_multiple_of(SMALL_ALIGNMENT), 0);
         let (offset, start) = (self.bytes(), self.waiting.len());
-        self.parts.values().for_each(|part| part.encode(&mut self.waiting));
+        self.parts.values().try_for_each(|part| part.encode(&mut self.waiting))?;
         let directory = &mut self.waiting[start..];
         let bytes = u64_from(directory.len());
         let seal = |cipher: &Cipher| {
@@ -295,7 +300,13 @@ impl Segment {
             decrypt(&cipher(key)?, Nonce::Directory, &associated, &mut contents, &tag)
                 .map_err(|error| changed(directory, &name, error))?;
         }
-        let parts = parts(&contents, offset, format).ok_or_else(at_directory)?;
+        let mut parts = parts(&contents, offset, format).ok_or_else(at_directory)?;
+        if let Some(keys) = directory.keys() {
+            for part in parts.values_mut() {
+                let head = std::mem::replace(&mut part.head, Head::Clear(Vec::new()));
+                part.head = head.hidden(keys.heads())?;
+            }
+        }
         Ok(Segment { name: name.clone(), place: directory.describe(), file, number, parts, key, bytes })
     }
 

@@ -44,7 +44,7 @@ fn read(directory: &dyn Directory, parts: usize) -> Result<()> {
     let segment = Segment::open(directory, 7)?;
     assert_eq!(segment.parts().count(), parts);
     for (number, part) in segment.parts() {
-        assert_eq!(part.head, vec![number as u8; 3 * number as usize]);
+        assert_eq!(*part.head().unwrap(), vec![number as u8; 3 * number as usize]);
         let mut bytes = vec![0; part.bytes as usize];
         segment.read(part, &mut bytes)?;
         assert!(bytes == data(number), "part {number}");

@@ -3,7 +3,7 @@
 use crate::plan;
 use arrow_array::*;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use farpool_columns::{PlainGroup, Table, TableBuilder, TableCipher};
+use farpool_columns::{MemoryCipher, PlainGroup, Table, TableBuilder, table_cipher};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{TenantName, Tier};
 use std::sync::{Arc, LazyLock};
@@ -52,7 +52,7 @@ pub(super) fn cut() -> &'static Arc<Table> {
 /// The same, encrypted in memory.
 pub(super) fn encrypted() -> &'static Arc<Table> {
     static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| {
-        let cipher = TableCipher::new(Tier::Standard).expect("memory can be locked");
+        let cipher = table_cipher(Tier::Standard).expect("memory can be locked");
         table_with(&[1, 9, 70, 1100, ROWS as usize - 1180], Some(&cipher))
     });
     &TABLE
@@ -62,7 +62,7 @@ fn table(row_groups: &[usize]) -> Arc<Table> {
     table_with(row_groups, None)
 }
 
-fn table_with(row_groups: &[usize], cipher: Option<&Arc<TableCipher>>) -> Arc<Table> {
+fn table_with(row_groups: &[usize], cipher: Option<&Arc<MemoryCipher>>) -> Arc<Table> {
     let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).expect("a small pool can be made");
     let (tenant, schema) = (TenantName::default(), table_schema());
     let builder = TableBuilder::new(pool, tenant, schema, None).expect("a sound schema");

@@ -3,14 +3,15 @@
 use super::arrays::{Random, SHAPES, TYPES, array};
 use super::chunks::check;
 use super::{encoded, pool, schema_of};
-use crate::{Chunk, Encoder, PlainGroup, RowGroup, TableBuilder, TableCipher};
+use crate::{Chunk, Encoder, PlainGroup, RowGroup, TableBuilder, table_cipher};
 use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
 use arrow_buffer::Buffer;
+use farpool_cipher::MemoryCipher;
 use farpool_memory::Pool;
 use farpool_model::{ErrorKind, TenantName, Tier};
 use std::sync::Arc;
 
-fn encrypted(pool: &Arc<Pool>, cipher: &Arc<TableCipher>, array: &ArrayRef) -> RowGroup {
+fn encrypted(pool: &Arc<Pool>, cipher: &Arc<MemoryCipher>, array: &ArrayRef) -> RowGroup {
     let columns = [array.clone()];
     let encoder = Encoder::new(pool.clone(), TenantName::default(), schema_of(&columns));
     encoder.encrypting(Some(cipher)).encode(&PlainGroup::of(&columns)).unwrap()
@@ -27,7 +28,7 @@ fn image(chunk: &Chunk) -> (Vec<u8>, Vec<u8>) {
 fn encrypted_chunks_are_what_they_were_made_of() {
     let mut random = Random(11);
     for tier in Tier::ALL {
-        let cipher = TableCipher::new(tier).unwrap();
+        let cipher = table_cipher(tier).unwrap();
         for data_type in &TYPES {
             for shape in SHAPES {
                 for (rows, nulls) in [(0, 0), (1, 100), (1500, 0), (2100, 30)] {
@@ -61,7 +62,7 @@ fn nothing_of_a_table_is_in_the_clear() {
     let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..70_000).map(secret)));
     let few: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..70_000).map(|row| secret(row % 3))));
     let batch = RecordBatch::try_from_iter([("texts", texts), ("few", few)]).unwrap();
-    let build = |cipher: Option<&Arc<TableCipher>>| {
+    let build = |cipher: Option<&Arc<MemoryCipher>>| {
         let builder = TableBuilder::new(pool.clone(), TenantName::default(), &batch.schema(), None).unwrap();
         let mut builder = builder.encrypting(cipher);
         builder.push(&batch).unwrap();
@@ -70,7 +71,7 @@ fn nothing_of_a_table_is_in_the_clear() {
     let tells = |table: &crate::Table| format!("{table:?}").contains("a secret of");
     assert!(tells(&build(None)));
     for tier in Tier::ALL {
-        let table = build(Some(&TableCipher::new(tier).unwrap()));
+        let table = build(Some(&table_cipher(tier).unwrap()));
         assert_eq!(table.tier(), Some(tier));
         // What the structures show is all that is in memory: bytes of the pool are shown as numbers.
         assert!(!tells(&table));
@@ -90,7 +91,7 @@ fn changed_bytes_are_an_error_for_whoever_wants_the_values() {
     let array: ArrayRef =
         Arc::new(StringViewArray::from_iter_values((0..300).map(|row| format!("row {row}"))));
     for tier in [Tier::Standard, Tier::Strict] {
-        let group = encrypted(&pool(8), &TableCipher::new(tier).unwrap(), &array);
+        let group = encrypted(&pool(8), &table_cipher(tier).unwrap(), &array);
         let bytes = group.chunks[0].hidden().unwrap().bytes.clone();
         for place in (0..bytes.len()).step_by(7) {
             let mut changed = bytes.to_vec();

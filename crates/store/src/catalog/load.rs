@@ -25,7 +25,7 @@ use super::tap::{AwaitedProfile, Tap};
 use super::{Catalog, Made, Tapped};
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
-use farpool_columns::{Encoder, PlainGroup, RowGroup, Table, TableBuilder, TableCipher};
+use farpool_columns::{Encoder, MemoryCipher, PlainGroup, RowGroup, Table, TableBuilder};
 use farpool_memory::{Reservation, size_text};
 use farpool_model::cast::u64_from;
 use farpool_model::{
@@ -76,7 +76,7 @@ impl Load {
         tenant: TenantName,
         name: TableName,
         mode: LoadMode,
-        (rows_schema, cipher, rows_hint): (&Schema, Option<Arc<TableCipher>>, Option<u64>),
+        (rows_schema, cipher, rows_hint): (&Schema, Option<Arc<MemoryCipher>>, Option<u64>),
         base: Option<Arc<Table>>,
     ) -> Result<Self> {
         let canonical = schema::canonical_schema(rows_schema)?;

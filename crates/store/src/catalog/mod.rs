@@ -39,7 +39,7 @@ pub use tap::{AwaitedProfile, Stepped};
 use append::Line;
 use arrow_schema::Schema;
 use durable::{Change, Durable, Prepared};
-use farpool_columns::{Encoder, Table, TableCipher};
+use farpool_columns::{Encoder, MemoryCipher, Table, table_cipher};
 use farpool_memory::{Pool, Reservation, WorkMemory};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{
@@ -280,7 +280,7 @@ impl Catalog {
         options: &LoadOptions,
         base: Option<&Table>,
         before: Option<&Table>,
-    ) -> Result<Option<Arc<TableCipher>>> {
+    ) -> Result<Option<Arc<MemoryCipher>>> {
         if let Some(base) = base {
             return match options.encryption {
                 Some(tier) if base.tier() != Some(tier) => {
@@ -303,7 +303,7 @@ impl Catalog {
             return Err(Error::invalid(message)
                 .advise("start the node on a new data directory with a master key (farpool serve --help)"));
         }
-        TableCipher::new(tier).map(Some)
+        table_cipher(tier).map(Some)
     }
 
     /// Makes `table`, a new one, the newest version if the newest state is as `expected`. The first `settled` of its row

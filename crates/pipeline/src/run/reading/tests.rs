@@ -7,7 +7,7 @@ use crate::run::tests::{Ticking, bound, id_compares, int, sum_and_count_by_k, ta
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch};
-use farpool_columns::{Encoder, PlainGroup, Source, TableBuilder, TableCipher};
+use farpool_columns::{Encoder, PlainGroup, Source, TableBuilder, table_cipher};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, NamedExpr, Output, TenantName, Tier,
@@ -81,7 +81,7 @@ impl Shelf {
 
 /// The same table with handles, whose values are on the shelf, encrypted by a tier if one is given.
 fn on_shelf(table: &Table, tier: Option<Tier>) -> (Arc<Table>, Arc<Shelf>) {
-    let cipher = tier.map(|tier| TableCipher::new(tier).unwrap());
+    let cipher = tier.map(|tier| table_cipher(tier).unwrap());
     let shelf = Arc::new(Shelf::default());
     let source: Arc<dyn Source> = shelf.clone();
     let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();

@@ -194,18 +194,18 @@ impl Reads {
             };
             let Some(cipher) = handle.cipher() else {
                 let (data, ()) = read_into_pool(&self.pool, tenant, bytes, Tenure::Passing, fill)?;
-                return Ok(Arc::new(fitting(Chunk::from_image(&part.head, &data)?.passing())?));
+                return Ok(Arc::new(fitting(Chunk::from_image(&part.head()?, &data)?.passing())?));
             };
             // In the clear they are never in the pool.
             let mut data = vec![0; bytes];
             fill(&mut data)?;
-            let chunk = fitting(Chunk::from_image(&part.head, &Buffer::from(data))?)?;
+            let chunk = fitting(Chunk::from_image(&part.head()?, &Buffer::from(data))?)?;
             encrypt_into_pool(&self.pool, tenant, Tenure::Passing, cipher, chunk)
         };
         let values = match read() {
             // Everybody who wants these values is told so.
             Err(damage) if damage.kind == ErrorKind::Corrupt => {
-                Arc::new(Chunk::from_head(&part.head, damage)?)
+                Arc::new(Chunk::from_head(&part.head()?, damage)?)
             }
             values => values?,
         };

@@ -236,7 +236,8 @@ pub fn check_data(directory: &dyn Directory) -> Result<Recovery> {
                 recovery.bytes += u64_from(source.bytes());
                 let mut data = vec![0; source.bytes()];
                 let read = source.read(&mut data);
-                let read = read.and_then(|()| one.chunk(column, group, source.head(), &Buffer::from(data)));
+                let read =
+                    read.and_then(|()| one.chunk(column, group, &*source.head()?, &Buffer::from(data)));
                 recovery.damaged.extend(read.err().map(|damage| one.lost(column, group, &damage)));
             }
             first_row += u64::from(group.rows);

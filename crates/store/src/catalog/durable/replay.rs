@@ -5,7 +5,7 @@ use super::proto::{self, What};
 use crate::catalog::state::Loads;
 use arrow_schema::{Field, Schema, SchemaRef};
 use bytes::Bytes;
-use farpool_columns::{TableCipher, type_from_bytes};
+use farpool_columns::{MemoryCipher, type_from_bytes};
 use farpool_model::{
     Error, LoadId, LoadedVersion, Result, TableName, TenantName, Tier, Version, View, limits, schema,
 };
@@ -41,7 +41,7 @@ pub(super) struct KeptTable {
     /// What it is encrypted with in memory, if it is.
     pub tier: Option<Tier>,
     /// A key of that tier, once the table's row groups are read.
-    pub cipher: Option<Arc<TableCipher>>,
+    pub cipher: Option<Arc<MemoryCipher>>,
     /// Number of distinct values of each column; there are as many as columns, or none.
     pub distinct: Vec<Option<u64>>,
 }

@@ -7,12 +7,13 @@ use crate::catalog::Catalog;
 use crate::catalog::tap::Gathered;
 use arrow_buffer::Buffer;
 use bytes::Bytes;
-use farpool_columns::{Chunk, Encoder, RowGroup, TableCipher, encrypt_into_pool, is_large, read_into_pool};
+use farpool_columns::{Chunk, Encoder, RowGroup, encrypt_into_pool, is_large, read_into_pool, table_cipher};
 use farpool_disk::{Directory, Part, Segment, segment_name};
 use farpool_memory::Tenure;
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, Result, TableName, TenantName};
 use prost::Message;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -46,7 +47,7 @@ impl Sources {
     /// Opens the segments that the tables need.
     pub fn open(directory: &dyn Directory, mut replay: Replay, sweep: &Arc<Sweep>) -> Result<Sources> {
         for table in replay.tables.values_mut().flat_map(BTreeMap::values_mut) {
-            table.cipher = table.tier.map(TableCipher::new).transpose()?;
+            table.cipher = table.tier.map(table_cipher).transpose()?;
         }
         let tables = replay.tables.values().flat_map(BTreeMap::values);
         let groups = tables.flat_map(|table| &table.groups);
@@ -103,7 +104,7 @@ impl Sources {
         let mut data = vec![0; usize_saturating(part.bytes)];
         file.segment.read(part, &mut data).ok()?;
         let mut data = Bytes::from(data);
-        let lengths = proto::Profile::decode(&part.head[..]).ok()?.lengths;
+        let lengths = proto::Profile::decode(&part.head().ok()?[..]).ok()?.lengths;
         let mut state =
             |length: u64| (length <= u64_from(data.len())).then(|| data.split_to(usize_saturating(length)));
         let states = lengths.into_iter().map(&mut state).collect::<Option<Vec<_>>>()?;
@@ -176,7 +177,7 @@ impl Sources {
                 let source = self.find(*number)?;
                 let mut data = vec![0; source.bytes()];
                 source.read(&mut data)?;
-                let chunk = wanted.chunk(column, group, source.head(), &Buffer::from(data))?;
+                let chunk = wanted.chunk(column, group, &source.head()?, &Buffer::from(data))?;
                 source.give_home(&chunk, *number);
                 Ok(Arc::new(chunk))
             };
@@ -202,7 +203,7 @@ impl Sources {
         let sources = group.chunks.iter().map(find).collect::<Result<Vec<_>>>()?;
         let (handles, cipher) = (durable.reads.source(wanted.tenant), wanted.table.cipher.as_ref());
         let absent = |source: &Option<(u64, Source<'_>)>| match source {
-            Some((_, source @ Source::Segment(..))) => Chunk::absent(source.head(), &handles, cipher),
+            Some((_, source @ Source::Segment(..))) => Chunk::absent(&source.head()?, &handles, cipher),
             _ => Ok(None),
         };
         let mut absent = sources.iter().map(absent).collect::<Result<Vec<_>>>()?;
@@ -252,7 +253,7 @@ impl Sources {
             let data = data.slice_with_length(at, source.bytes());
             at += source.bytes();
             let chunk = match damage {
-                None => wanted.chunk(column, group, source.head(), &data),
+                None => wanted.chunk(column, group, &source.head()?, &data),
                 Some(damage) => Err(damage),
             };
             let chunk = match chunk {
@@ -262,7 +263,7 @@ impl Sources {
                 Err(damage) => {
                     let damage = wanted.lost(column, group, &damage);
                     damaged.push(damage.clone());
-                    Chunk::from_head(source.head(), damage)?
+                    Chunk::from_head(&source.head()?, damage)?
                 }
             };
             let chunk = match cipher.filter(|_| chunk.check_intact().is_ok()) {
@@ -313,10 +314,10 @@ impl Source<'_> {
         }
     }
 
-    pub fn head(&self) -> &[u8] {
+    pub fn head(&self) -> Result<Cow<'_, [u8]>> {
         match self {
-            Source::Log(_, image) => &image.head,
-            Source::Segment(_, part) => &part.head,
+            Source::Log(_, image) => Ok(Cow::Borrowed(&image.head)),
+            Source::Segment(_, part) => part.head(),
         }
     }
 

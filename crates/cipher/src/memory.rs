@@ -1,0 +1,98 @@
+//! Data that are encrypted while they lie in the memory of a process.
+
+use crate::cipher::{Cipher, Mode, START_BYTES, Tag};
+use crate::keys::Secret;
+use farpool_model::{Result, Tier};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A cipher under a key that was drawn for this process and is never stored. Its messages are numbered, so that no nonce is
+/// used twice.
+#[derive(Debug)]
+pub struct MemoryCipher {
+    tier: Tier,
+    cipher: Cipher,
+    messages: AtomicU64,
+}
+
+/// What tells a message from all others under its key, and whether it was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    number: u64,
+    tag: Option<Tag>,
+}
+
+impl MemoryCipher {
+    /// Draws a key.
+    ///
+    /// # Errors
+    /// `OverLimit` where the process may not lock more memory.
+    pub fn new(tier: Tier) -> Result<Arc<MemoryCipher>> {
+        let cipher = Cipher::new(Mode::of(tier), &Secret::random(tier.key_bytes())?)?;
+        Ok(Arc::new(MemoryCipher { tier, cipher, messages: AtomicU64::new(0) }))
+    }
+
+    /// How strong it is.
+    pub fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    /// Encrypts `data` in place.
+    ///
+    /// # Errors
+    /// `Internal` where the cipher library refuses.
+    pub fn encrypt(&self, data: &mut [u8]) -> Result<Mark> {
+        let number = self.messages.fetch_add(1, Ordering::Relaxed);
+        let tag = self.cipher.encrypt(self.start(number, &mut [0; START_BYTES]), &[], data)?;
+        Ok(Mark { number, tag })
+    }
+
+    /// Decrypts the message of `mark` into `data`, which has its length.
+    ///
+    /// # Errors
+    /// `Corrupt` where it was changed and the tier notices that.
+    pub fn decrypt(&self, mark: &Mark, encrypted: &[u8], data: &mut [u8]) -> Result<()> {
+        let start = &mut [0; START_BYTES];
+        self.cipher.decrypt_to(self.start(mark.number, start), &[], encrypted, data, mark.tag.as_ref())
+    }
+
+    /// The nonce of a message or, in CTR, the first value of its counter, which counts blocks in the second half.
+    fn start<'a>(&self, number: u64, start: &'a mut [u8; START_BYTES]) -> &'a [u8] {
+        start[..8].copy_from_slice(&number.to_be_bytes());
+        &start[..Mode::of(self.tier).start_bytes()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farpool_model::ErrorKind;
+
+    #[test]
+    fn messages_come_back_and_no_two_are_alike() {
+        for tier in Tier::ALL {
+            let cipher = MemoryCipher::new(tier).unwrap();
+            let plain = vec![7; 4096];
+            let messages: Vec<(Mark, Vec<u8>)> = (0..50)
+                .map(|_| {
+                    let mut data = plain.clone();
+                    (cipher.encrypt(&mut data).unwrap(), data)
+                })
+                .collect();
+            // Blocks of AES, of all messages: a counter that two share would show.
+            let blocks = messages.iter().flat_map(|(_, data)| data.chunks(16));
+            assert_eq!(blocks.collect::<std::collections::HashSet<_>>().len(), 50 * 4096 / 16);
+            for (mark, data) in &messages {
+                let mut opened = vec![0; 4096];
+                cipher.decrypt(mark, data, &mut opened).unwrap();
+                assert_eq!(opened, plain);
+                let other = &messages[7].1;
+                let swapped = cipher.decrypt(mark, other, &mut opened);
+                match tier.authenticates() && other != data {
+                    true => assert_eq!(swapped.unwrap_err().kind, ErrorKind::Corrupt),
+                    false => assert_eq!(opened == plain, other == data),
+                }
+            }
+        }
+    }
+}

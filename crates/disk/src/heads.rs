@@ -1,0 +1,43 @@
+//! Heads of parts in memory. They have bounds and dictionaries of tables, and those of all segments are in memory: in an
+//! encrypted directory they are encrypted there, too.
+
+use farpool_cipher::{Mark, MemoryCipher};
+use farpool_model::Result;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// What a part is, apart from its data.
+#[derive(Clone, Debug)]
+pub(crate) enum Head {
+    Clear(Vec<u8>),
+    Hidden { cipher: Arc<MemoryCipher>, mark: Mark, bytes: Box<[u8]> },
+}
+
+impl Head {
+    /// Returns the head encrypted with `cipher`.
+    pub fn hidden(self, cipher: &Arc<MemoryCipher>) -> Result<Head> {
+        let Head::Clear(bytes) = self else { return Ok(self) };
+        let mut bytes = bytes.into_boxed_slice();
+        let mark = cipher.encrypt(&mut bytes)?;
+        Ok(Head::Hidden { cipher: cipher.clone(), mark, bytes })
+    }
+
+    pub fn open(&self) -> Result<Cow<'_, [u8]>> {
+        match self {
+            Head::Clear(bytes) => Ok(Cow::Borrowed(bytes)),
+            Head::Hidden { cipher, mark, bytes } => {
+                let mut open = vec![0; bytes.len()];
+                cipher.decrypt(mark, bytes, &mut open)?;
+                Ok(Cow::Owned(open))
+            }
+        }
+    }
+}
+
+impl PartialEq for Head {
+    fn eq(&self, other: &Head) -> bool {
+        self.open().ok() == other.open().ok()
+    }
+}
+
+impl Eq for Head {}
