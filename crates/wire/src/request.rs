@@ -2,6 +2,7 @@
 
 use crate::frame::FrameKind;
 use crate::message::{Message, Outgoing};
+use crate::table::{read_tier, write_tier};
 use crate::{alter, backup, batch, proto, view};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
