@@ -23,7 +23,7 @@ fn read(bytes: &[u8]) -> Result<Chunk> {
         Ok(())
     };
     let (data, ()) = read_into_pool(pool(), &TenantName::default(), data.len(), Tenure::Staying, fill)?;
-    let handle = Chunk::absent(head, &source());
+    let handle = Chunk::absent(head, &source(), None);
     let chunk = Chunk::from_image(head, &data)?;
     check_handle(handle, &chunk);
     Ok(chunk)

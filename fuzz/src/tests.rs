@@ -244,7 +244,7 @@ fn data_seeds() -> Vec<Vec<u8>> {
     let catalog = crate::data::catalog();
     catalog.open(Arc::clone(&directory) as Arc<dyn Directory>, 1).unwrap();
     let name = |name: &str| TableName::new(name).unwrap();
-    let load = |table: &str, mode, rows: &RecordBatch| {
+    let load = |table: &str, mode: LoadMode, rows: &RecordBatch| {
         let mut load = catalog
             .begin_load(&TenantName::default(), &name(table), &rows.schema(), mode.into(), None)
             .unwrap();
@@ -596,7 +596,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
         Response::Error(Error::invalid("m").advise("a")),
         Response::View(View::new(name(), "select 1").unwrap()),
     ];
-    let compressed = [Compression::Lz4, Compression::Zstd]
+    let compressed = [farpool_model::Compression::Lz4, farpool_model::Compression::Zstd]
         .map(|form| Ok(encode_batch(FrameKind::Batch, &rows(), Some(form))?.messages));
     let frames: Vec<Vec<u8>> = requests
         .iter()
@@ -687,7 +687,7 @@ fn parcel_seeds() -> Vec<Vec<u8>> {
 fn load_seeds() -> Vec<Vec<u8>> {
     let (few, many) = (rows(), more_rows());
     let text = strings_that_share_bytes();
-    let forms = [None, Some(Compression::Lz4), Some(Compression::Zstd)];
+    let forms = [None, Some(farpool_model::Compression::Lz4), Some(farpool_model::Compression::Zstd)];
     vec![
         load_of(&[few.clone(), few.slice(1, 1), few.slice(0, 0), few.clone()], None),
         load_of(std::slice::from_ref(&few), forms[1]),

@@ -83,7 +83,7 @@ mod tests {
         let name = TableName::new("t").unwrap();
         let column = arrow_schema::Field::new("a", arrow_schema::DataType::Int64, true);
         let schema = arrow_schema::Schema::new(vec![column]);
-        caller.begin_load(&name, &schema, LoadMode::Create, None).unwrap().commit().unwrap();
+        caller.begin_load(&name, &schema, LoadMode::Create.into(), None).unwrap().commit().unwrap();
         let (_, table) = caller.source(&name).unwrap();
         let program = Program::scan(name, &schema, &[]);
         move |version, bytes| {

@@ -183,7 +183,7 @@ impl World {
         for owner in &self.owners {
             for table in TABLES {
                 let name = TableName::new(table).map_err(|error| error.to_string())?;
-                let load = owner.begin_load(&name, &schema(), LoadMode::Create, None);
+                let load = owner.begin_load(&name, &schema(), LoadMode::Create.into(), None);
                 load.map_err(|error| format!("a name is not free when everybody is gone: {error}"))?;
             }
         }

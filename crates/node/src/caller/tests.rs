@@ -7,7 +7,7 @@ use crate::rights::{Reach, VERBS};
 use crate::{Access, NodeConfig};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field};
-use farpool_model::{Aggregate, AggregateFunction, ErrorKind, Output};
+use farpool_model::{Aggregate, AggregateFunction, ErrorKind, LoadMode, Output};
 
 /// Performs a verb on the table `name`; an error means that it was refused or nothing was found.
 fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {

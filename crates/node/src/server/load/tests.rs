@@ -183,7 +183,7 @@ fn an_append_too_far_ahead_of_profiles_works_on_them_before_it_is_published() {
     let (connection, client) = connect(&node, "ann");
     let table = TableName::new("t").unwrap();
     let profiled = || connection.caller.table(&table, None).unwrap().unwrap().rows_profiled;
-    let append = |stream, mode| {
+    let append = |stream, mode: LoadMode| {
         let (table, schema) = (table.clone(), rows(0).schema());
         send(
             &connection,
