@@ -706,7 +706,7 @@ fn strings_that_share_bytes() -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable([("s", text, true)]).unwrap()
 }
 
-fn load_of(batches: &[RecordBatch], compression: Option<Compression>) -> Vec<u8> {
+fn load_of(batches: &[RecordBatch], compression: Option<farpool_model::Compression>) -> Vec<u8> {
     let table = TableName::new("items").unwrap();
     let schema = batches[0].schema();
     let begin =

@@ -15,7 +15,7 @@ fn rows(range: std::ops::Range<i64>) -> RecordBatch {
 
 async fn load(pool: &dyn Pool, mode: LoadMode, batch: RecordBatch) {
     let batches = futures::stream::iter([Ok(batch.clone())]).boxed();
-    pool.load(&TableName::new("t").unwrap(), mode, batch.schema(), None, batches).await.unwrap();
+    pool.load(&TableName::new("t").unwrap(), mode.into(), batch.schema(), None, batches).await.unwrap();
 }
 
 /// Runs joins of two scans of a table, while `writer` appends to it all the time.

@@ -80,7 +80,7 @@ async fn tables_are_found_with_and_without_a_qualifier_and_when_they_change() {
     assert_eq!(rows(&session, "SELECT count(*) FROM t").await.unwrap(), ["2100"]);
     let name = TableName::new("late").unwrap();
     let batch = rows_of_t(0, 5);
-    let load = |mode| {
+    let load = |mode: LoadMode| {
         let stream = futures::stream::iter([Ok(batch.clone())]).boxed();
         pool.load(&name, mode.into(), batch.schema(), None, stream)
     };
@@ -250,7 +250,7 @@ async fn a_remote_pool_describes_a_table_once_for_each_version() {
     let session = session(&pool, true).await;
     let described = || pool.described.load(Ordering::Relaxed);
     let dim = TableName::new("dim").unwrap();
-    let load = async |sql: &str, mode| {
+    let load = async |sql: &str, mode: LoadMode| {
         let query = session.sql(sql).await.unwrap();
         let (schema, rows) = (query.schema().clone(), query.execute().await.unwrap());
         pool.load(&dim, mode.into(), schema, None, rows).await.unwrap();

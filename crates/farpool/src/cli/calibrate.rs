@@ -141,7 +141,7 @@ async fn load(pool: &EmbeddedPool, done: &AtomicU64) -> Outcome<TableInfo> {
     done.store(0, Ordering::Relaxed);
     let batches: Vec<_> = (0..ROWS).step_by(ROW_GROUP_ROWS).map(batch).collect();
     let batches = futures::stream::iter(batches).boxed();
-    Ok(pool.load(&TableName::new("t")?, LoadMode::Create, schema, Some(ROWS), batches).await?)
+    Ok(pool.load(&TableName::new("t")?, LoadMode::Create.into(), schema, Some(ROWS), batches).await?)
 }
 
 fn less_than_half() -> Outcome<Expr> {

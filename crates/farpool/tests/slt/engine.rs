@@ -180,12 +180,9 @@ fn kept(folder: &Path) -> Arc<EmbeddedPool> {
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("a file of ours");
     let master = MasterKey::load(&KeySource::File(key)).expect("a key");
     let work = WorkMemory::new(farpool::model::limits::WORK_BYTES_DEFAULT);
-    let opened = EmbeddedPool::open_durable_with(
-        KEPT_POOL_BYTES,
-        work,
-        &folder.join("d"),
-        Some((&master, Tier::Standard)),
-    );
+    let key = Some((&master, Tier::Standard));
+    let opened =
+        EmbeddedPool::open_durable_with(KEPT_POOL_BYTES, work, &folder.join("d"), key, Default::default());
     opened.expect("a data directory opens")
 }
 
