@@ -211,6 +211,7 @@ impl Node {
         for tenant in tenants {
             let limits = access.limits(tenant);
             self.pool.set_quota(tenant, limits.pool_bytes_max);
+            self.catalog.set_disk_quota(tenant, limits.disk_bytes_max);
             self.work.set_tenant_limit(tenant, limits.work_bytes_max);
             self.shares.set_limits(tenant, limits);
         }

@@ -36,6 +36,7 @@ tokens' tenant, role and sha256 may be left out:
   [tenant.sales]
   weight = 2               # times the share of others in the node's time
   pool_memory = \"8GiB\"    # of its tables
+  disk = \"50GiB\"          # of the same in a data directory, encoded
   work_memory = \"1GiB\"    # of everything else
   programs = 4             # at once; more wait, 30 seconds at most
   programs_waiting = 16    # more are told to come back later

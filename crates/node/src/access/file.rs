@@ -36,6 +36,7 @@ struct File {
 struct TenantTable {
     weight: Option<NonZero<u32>>,
     pool_memory: Option<Size>,
+    disk: Option<Size>,
     work_memory: Option<Size>,
     programs: Option<NonZero<usize>>,
     programs_waiting: Option<usize>,
@@ -142,6 +143,7 @@ fn tenants(tables: BTreeMap<TenantName, TenantTable>) -> BTreeMap<TenantName, Te
         TenantLimits {
             weight: table.weight.map_or(default.weight, NonZero::get),
             pool_bytes_max: table.pool_memory.map(|size| size.0),
+            disk_bytes_max: table.disk.map(|size| cast::u64_from(size.0)),
             work_bytes_max: table.work_memory.map(|size| size.0),
             programs_max: table.programs,
             programs_waiting_max: table.programs_waiting.unwrap_or(default.programs_waiting_max),

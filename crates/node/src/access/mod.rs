@@ -47,6 +47,8 @@ pub struct TenantLimits {
     pub weight: u32,
     /// Maximum bytes of its tables in the pool.
     pub pool_bytes_max: Option<usize>,
+    /// Maximum encoded bytes of its tables in a data directory.
+    pub disk_bytes_max: Option<u64>,
     /// Maximum bytes that it may have reserved of the memory for work.
     pub work_bytes_max: Option<usize>,
     /// Maximum number of programs that run at the same time.
@@ -65,6 +67,7 @@ impl Default for TenantLimits {
         TenantLimits {
             weight: 1,
             pool_bytes_max: None,
+            disk_bytes_max: None,
             work_bytes_max: None,
             programs_max: None,
             programs_waiting_max: limits::PROGRAMS_WAITING_DEFAULT,

@@ -7,6 +7,7 @@ const FILE: &str = r#"
 [tenant.ann]
 weight = 2
 pool_memory = "8GiB"
+disk = "50GiB"
 work_memory = "512 MiB"
 programs = 4
 programs_waiting = 0
@@ -54,6 +55,7 @@ fn limits_are_those_of_the_tenant() {
     let expected = TenantLimits {
         weight: 2,
         pool_bytes_max: Some(8 << 30),
+        disk_bytes_max: Some(50 << 30),
         work_bytes_max: Some(512 << 20),
         programs_max: NonZero::new(4),
         programs_waiting_max: 0,

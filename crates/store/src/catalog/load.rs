@@ -372,6 +372,7 @@ impl Load {
             }
             let added = self.builder.add_row_group(group.clone());
             added.map_err(|error| self.with_both_versions(error))?;
+            self.catalog.check_disk(&self.tenant, &self.name, self.builder.bytes_added())?;
             if let Some(keeper) = &mut self.keeper {
                 keeper.add(group.clone())?;
             }

@@ -19,6 +19,7 @@ mod made;
 mod merge;
 mod names;
 mod pieces;
+mod quota;
 mod state;
 mod statistics;
 mod tap;
@@ -48,6 +49,7 @@ use farpool_model::{
 };
 use merge::Merges;
 use parking_lot::RwLock;
+use quota::DiskQuotas;
 use state::{Effect, Expected, State};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -63,6 +65,7 @@ pub struct Catalog {
     state: RwLock<State>,
     /// Where changes are recorded; empty for a catalog in memory.
     durable: OnceLock<Arc<Durable>>,
+    disk_quotas: RwLock<DiskQuotas>,
     taps_closed: AtomicBool,
     /// Number of taps and merges made; the source of their numbers.
     chores_made: AtomicU64,
@@ -111,7 +114,18 @@ impl Catalog {
     pub fn new(pool: Arc<Pool>, helpers: Arc<dyn Helpers>, background: Arc<dyn Background>) -> Self {
         let (taps_closed, chores_made) = (AtomicBool::new(false), AtomicU64::new(0));
         let (state, durable) = (RwLock::default(), OnceLock::new());
-        Catalog { pool, work: None, state, durable, taps_closed, chores_made, background, helpers }
+        let disk_quotas = RwLock::default();
+        Catalog {
+            pool,
+            work: None,
+            state,
+            durable,
+            disk_quotas,
+            taps_closed,
+            chores_made,
+            background,
+            helpers,
+        }
     }
 
     /// Makes the tables reserve from `work` what they take outside the pool.
@@ -317,6 +331,7 @@ impl Catalog {
         expected: Expected,
         load: Option<LoadId>,
     ) -> Result<Made<TableInfo>> {
+        self.check_disk(tenant, name, table.bytes_encoded)?;
         let merges = Merges::new(self, self.next_chore(), tenant, name);
         let rows_settled = table.row_groups.iter().take(settled).map(|group| u64_from(group.rows)).sum();
         let table = Arc::new(table);
@@ -348,6 +363,7 @@ impl Catalog {
         table: Table,
         loads: &[LoadId],
     ) -> Result<Option<Made<TableInfo>>> {
+        self.check_disk(tenant, name, table.bytes_encoded)?;
         let table = Arc::new(table);
         let record = self.prepare(|| Change::Rows {
             tenant: tenant.clone(),
@@ -404,6 +420,7 @@ impl Catalog {
         columns: Option<&[Option<usize>]>,
         load: Option<LoadId>,
     ) -> Result<Option<Made<TableInfo>>> {
+        self.check_disk(tenant, name, table.bytes_encoded)?;
         let fresh = || table.row_groups.iter().take(settled);
         let rows_settled = fresh().map(|group| u64_from(group.rows)).sum();
         let is_tapped = table.tier().is_none() && !self.taps_closed.load(Ordering::Relaxed);

@@ -251,6 +251,33 @@ fn a_tenant_that_scans_leaves_others_what_they_have() {
 }
 
 #[test]
+fn a_tenant_has_no_more_on_disk_than_its_quota() {
+    let directory = SimulatedDirectory::new();
+    let (t, u) = (name("t"), name("u"));
+    let (catalog, _) = small_catalog(&directory, 16);
+    let made = load(&catalog, &t, LoadMode::Create, 0..200_000).unwrap();
+    catalog.set_disk_quota(&tenant(), Some(made.bytes_encoded * 3 / 2));
+    // A load ends when it is over, and leaves nothing; an append too.
+    let mut begun =
+        catalog.begin_load(&tenant(), &u, &batch(0..0).schema(), LoadMode::Create.into(), None).unwrap();
+    let pushed = (0..40).try_for_each(|part| begun.push(&batch(part * 100_000..(part + 1) * 100_000)));
+    let error = pushed.unwrap_err();
+    assert!(error.kind == ErrorKind::OverLimit && error.message.contains("on disk"), "{error}");
+    drop(begun);
+    let append = load(&catalog, &t, LoadMode::Append, 0..150_000).unwrap_err();
+    assert_eq!(append.kind, ErrorKind::OverLimit);
+    let info = catalog.info(&tenant(), &t).unwrap();
+    assert_eq!((info.rows, info.bytes_encoded), (200_000, made.bytes_encoded));
+    // What fits is loaded, what becomes less is, too, and so is what another tenant loads.
+    load(&catalog, &u, LoadMode::Create, 0..50_000).unwrap();
+    catalog.set_disk_quota(&tenant(), Some(1));
+    load(&catalog, &t, LoadMode::Replace, 0..100).unwrap();
+    load(&catalog, &t, LoadMode::Append, 0..100_000).unwrap_err();
+    catalog.set_disk_quota(&tenant(), None);
+    load(&catalog, &t, LoadMode::Append, 0..100_000).unwrap();
+}
+
+#[test]
 fn handles_that_are_gone_are_forgotten() {
     let directory = SimulatedDirectory::new();
     let t = name("t");
