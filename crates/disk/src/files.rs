@@ -102,6 +102,9 @@ pub trait File: fmt::Debug + Send + Sync {
     /// succeeds does not mean that they are durable (A. Rebello et al., *Can Applications Recover from fsync Failures?*,
     /// USENIX ATC 2020).
     fn sync(&self) -> io::Result<()>;
+
+    /// Tells the system that what it has of the file in memory will not be read again soon.
+    fn release(&self) {}
 }
 
 /// An error of the file system, with what was done to which file of the directory.

@@ -5,11 +5,12 @@ use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, ErrorKind, Result};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::cell::RefCell;
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// What addresses and lengths of reads past the system's cache are multiples of, or more.
@@ -81,12 +82,12 @@ impl Directory for LocalDirectory {
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let file =
             fs::OpenOptions::new().create_new(true).read(true).write(true).open(self.path.join(name))?;
-        Ok(Arc::new(LocalFile(file)))
+        Ok(Arc::new(LocalFile::new(file, self.path.join(name))))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let file = fs::OpenOptions::new().read(true).write(true).open(self.path.join(name))?;
-        Ok(Arc::new(LocalFile(file)))
+        Ok(Arc::new(LocalFile::new(file, self.path.join(name))))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -162,10 +163,38 @@ fn now() -> Instant {
     Instant::now()
 }
 
+/// Reads of so many bytes and more go past the system's cache: what they bring lies in the pool, and would be in memory
+/// twice. Smaller ones gain from what the system reads ahead.
+const DIRECT_BYTES_MIN: usize = 64 << 10;
+
+/// Bytes of the memory that such reads go through: what the pool gives does not begin at a page.
+const BOUNCE_BYTES: usize = 1 << 20;
+
+thread_local! {
+    static BOUNCE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
 #[derive(Debug)]
-struct LocalFile(fs::File);
+struct LocalFile {
+    file: fs::File,
+    path: PathBuf,
+    /// The same file for reads past the system's cache, once there was one; `None` inside where that is not possible.
+    direct: OnceLock<Option<fs::File>>,
+}
 
 impl LocalFile {
+    fn new(file: fs::File, path: PathBuf) -> LocalFile {
+        LocalFile { file, path, direct: OnceLock::new() }
+    }
+
+    fn direct(&self) -> Option<&fs::File> {
+        let open = || {
+            let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+            rustix::fs::open(&self.path, flags, Mode::empty()).ok().map(fs::File::from)
+        };
+        self.direct.get_or_init(open).as_ref()
+    }
+
     /// Writes zeros behind the end until the file has so many bytes.
     fn fill(&self, bytes: u64) -> io::Result<()> {
         let zeros = vec![0; 1 << 20];
@@ -181,19 +210,28 @@ impl LocalFile {
 
 impl File for LocalFile {
     fn bytes(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.0.read_exact_at(buffer, offset)
+        if buffer.len() >= DIRECT_BYTES_MIN
+            && let Some(direct) = self.direct()
+        {
+            match BOUNCE.with_borrow_mut(|bounce| read_direct(direct, buffer, offset, bounce)) {
+                // A file system that takes the flag and not the read.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                read => return read,
+            }
+        }
+        self.file.read_exact_at(buffer, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_all_at(bytes, offset)
+        self.file.write_all_at(bytes, offset)
     }
 
     fn reserve(&self, bytes: u64) -> io::Result<()> {
-        match rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+        match rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
             // A file system without reservations, such as NFS.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => self.fill(bytes),
             reserved => reserved.map_err(io::Error::from),
@@ -201,8 +239,34 @@ impl File for LocalFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
+
+    fn release(&self) {
+        // The system frees the memory when it needs it, otherwise.
+        let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed);
+    }
+}
+
+/// Reads from a file that was opened for reads past the system's cache: whole pages, through `bounce`.
+fn read_direct(file: &fs::File, buffer: &mut [u8], offset: u64, bounce: &mut Vec<u8>) -> io::Result<()> {
+    bounce.resize(BOUNCE_BYTES + PAGE_BYTES, 0);
+    let start = bounce.as_ptr().align_offset(PAGE_BYTES);
+    let pages = bounce.get_mut(start..start + BOUNCE_BYTES).ok_or(io::ErrorKind::InvalidInput)?;
+    let mut rest = buffer;
+    let mut at = offset;
+    while !rest.is_empty() {
+        let before = usize_saturating(at % u64_from(PAGE_BYTES));
+        let wanted = (before + rest.len()).next_multiple_of(PAGE_BYTES).min(pages.len());
+        let read = file.read_at(&mut pages[..wanted], at - u64_from(before))?;
+        let piece = pages[..read].get(before..).filter(|piece| !piece.is_empty());
+        let piece = piece.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let (to, behind) = rest.split_at_mut(piece.len().min(rest.len()));
+        to.copy_from_slice(&piece[..to.len()]);
+        at += u64_from(to.len());
+        rest = behind;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -229,8 +293,8 @@ mod tests {
         let directory = LocalDirectory::open(folder.path()).unwrap();
         let file = directory.create("a").unwrap();
         file.write_at(b"abc", 0).unwrap();
-        let local =
-            LocalFile(fs::OpenOptions::new().read(true).write(true).open(folder.path().join("a")).unwrap());
+        let path = folder.path().join("a");
+        let local = LocalFile::new(fs::OpenOptions::new().read(true).write(true).open(&path).unwrap(), path);
         for bytes in [(3 << 20) + 5, 3, 4 << 20] {
             let before = file.bytes().unwrap();
             local.fill(bytes).unwrap();
@@ -241,6 +305,32 @@ mod tests {
         let mut start = [1; 5];
         file.read_at(&mut start, 0).unwrap();
         assert_eq!(&start, b"abc\0\0");
+    }
+
+    #[test]
+    fn reads_past_the_cache_bring_what_was_written() {
+        // The folder of tests may be in memory, where there are no such reads.
+        let program = std::env::current_exe().unwrap();
+        let folder = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
+        let directory = LocalDirectory::open(folder.path()).unwrap();
+        let file = directory.create("a").unwrap();
+        let bytes: Vec<u8> = (0..3_000_011_u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
+        file.write_at(&bytes, 0).unwrap();
+        for (start, length) in
+            [(0, 65_536), (1, 100_000), (4096, 2_500_000), (77, 2_999_000), (2_900_011, 100_000)]
+        {
+            let mut read = vec![0; length];
+            file.read_at(&mut read, start).unwrap();
+            assert!(read == bytes[start as usize..][..length], "{length} bytes at {start}");
+            file.sync().unwrap();
+            file.release();
+        }
+        let mut beyond = vec![0; 200_000];
+        assert_eq!(file.read_at(&mut beyond, 2_900_011).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        file.write_at(&[9; 100_000], 5).unwrap();
+        let mut read = vec![0; 100_000];
+        file.read_at(&mut read, 5).unwrap();
+        assert_eq!(read, [9; 100_000], "what was just written");
     }
 
     #[test]

@@ -143,6 +143,31 @@ impl SegmentWriter {
         bytes: usize,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<()> {
+        self.add_part(number, head, bytes, true, write)
+    }
+
+    /// As [`SegmentWriter::add`], of data that are not to be compressed: codecs keep copies of parts of what they work on.
+    ///
+    /// # Errors
+    /// As [`SegmentWriter::add`].
+    pub fn add_secret(
+        &mut self,
+        number: u64,
+        head: Vec<u8>,
+        bytes: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<()> {
+        self.add_part(number, head, bytes, false, write)
+    }
+
+    fn add_part(
+        &mut self,
+        number: u64,
+        head: Vec<u8>,
+        bytes: usize,
+        may_be_packed: bool,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<()> {
         // What was written ends at a multiple of the larger alignment.
         let small_start = self.waiting.len().next_multiple_of(SMALL_ALIGNMENT);
         let alignment = if bytes < SMALL_BYTES { SMALL_ALIGNMENT } else { ALIGNMENT };
@@ -150,7 +175,7 @@ impl SegmentWriter {
         let mut start = self.waiting.len();
         write(&mut self.waiting);
         let bytes = self.waiting.len() - start;
-        let form = self.store(number, start)?;
+        let form = self.store(number, start, may_be_packed)?;
         let stored = self.waiting.len() - start;
         if bytes >= SMALL_BYTES && stored < SMALL_BYTES {
             self.waiting.copy_within(start.., small_start);
@@ -173,10 +198,10 @@ impl SegmentWriter {
     }
 
     /// Makes the data of a part, which wait from `start` on, what is stored of them.
-    fn store(&mut self, number: u64, start: usize) -> Result<Form> {
+    fn store(&mut self, number: u64, start: usize, may_be_packed: bool) -> Result<Form> {
         let (place, bytes) = (self.parts_added, self.waiting.len() - start);
         with_tools(|tools| {
-            let packer = self.directory.packer().filter(|_| blocks::may_be_packed(bytes));
+            let packer = self.directory.packer().filter(|_| may_be_packed && blocks::may_be_packed(bytes));
             let choose = |packer: &Packer| {
                 packer.choose(&*self.directory, &mut tools.compressor, &self.waiting[start..])
             };
@@ -222,6 +247,7 @@ impl SegmentWriter {
         self.write()?;
         self.file.sync().map_err(|error| self.failed(&error))?;
         self.directory.sync().map_err(|error| self.failed(&error))?;
+        self.file.release();
         let place = self.directory.describe();
         let (number, parts, key, bytes) = (self.number, self.parts, self.key, self.written);
         Ok(Segment { name: segment_name(number), place, file: self.file, number, parts, key, bytes })

@@ -7,6 +7,7 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use farpool::{LoadMode, LoadOptions, Tier};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -113,8 +114,13 @@ fn found(process: u32, text: &str) -> usize {
 fn nothing_of_an_encrypted_table_is_in_the_memory_of_the_node() {
     let folder = tempfile::tempdir().unwrap();
     let file = file(folder.path());
-    let serve = |more: &[&str]| {
-        let server = Server::start(&[]);
+    let key = folder.path().join("key");
+    std::fs::write(&key, [7; 32]).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let data = folder.path().join("d");
+    let kept = ["--data-dir", text(&data), "--master-key-file", text(&key), "--memory", "8MiB"];
+    let serve = |options: &[&str], more: &[&str]| {
+        let server = Server::start(options);
         let load = [&["load", "--pool", &server.url], more, &["t", text(&file)]].concat();
         let said = program(&load).ok();
         (server, said)
@@ -128,15 +134,28 @@ fn nothing_of_an_encrypted_table_is_in_the_memory_of_the_node() {
         server.csv("select few, count(*) from t group by few order by 2 desc limit 3");
     };
     // Only where it is to be found can it be missing.
-    let (clear, _) = serve(&[]);
+    let (clear, _) = serve(&[], &[]);
     ask(&clear);
     assert!(found(clear.child.id(), SECRET) > 0);
     drop(clear);
-    let (hidden, said) = serve(&["--encrypt", "standard"]);
-    assert!(said.contains("encrypted in memory: standard"), "{said}");
-    ask(&hidden);
     // What the last clients have left is given back when the node has noticed that they are gone.
-    until("nothing to be left", || found(hidden.child.id(), SECRET) == 0);
+    let nothing_is_left =
+        |server: &Server| until("nothing to be left", || found(server.child.id(), SECRET) == 0);
+    for options in [&[][..], &kept] {
+        let (hidden, said) = serve(options, &["--encrypt", "standard"]);
+        assert!(said.contains("encrypted in memory: standard"), "{said}");
+        ask(&hidden);
+        nothing_is_left(&hidden);
+        hidden.stop("KILL");
+    }
+    // Nor after a start, from the log and from segments.
+    let hidden = Server::start(&kept);
+    ask(&hidden);
+    nothing_is_left(&hidden);
+    hidden.stop("TERM");
+    let hidden = Server::start(&kept);
+    ask(&hidden);
+    nothing_is_left(&hidden);
     let described = hidden.run(&["tables", "t"]).ok();
     assert!(described.contains("encrypted in memory: standard"), "{described}");
 }

@@ -78,7 +78,8 @@ impl Keeper {
             chunk.values().ok_or_else(|| Error::internal("values left memory before they were kept"))?;
         let image = values.to_image()?;
         let (head, bytes) = (image.head.clone(), image.data_bytes());
-        self.put(home, chunk.is_handle().then(|| chunk.clone()), (head, bytes), |out| image.write_data(out))
+        let handle = chunk.is_handle().then(|| chunk.clone());
+        self.put(home, handle, chunk.is_encrypted(), (head, bytes), |out| image.write_data(out))
     }
 
     /// Writes the states of a profile, unless they are in a segment already.
@@ -93,7 +94,7 @@ impl Keeper {
         let states = gathered.states();
         let head = proto::Profile { lengths: states.iter().map(|state| u64_from(state.len())).collect() };
         let bytes = states.iter().map(|state| state.len()).sum();
-        self.put(home, None, (head.encode_to_vec(), bytes), |out| {
+        self.put(home, None, false, (head.encode_to_vec(), bytes), |out| {
             states.iter().for_each(|state| out.extend_from_slice(state));
         })
     }
@@ -102,6 +103,7 @@ impl Keeper {
         &mut self,
         home: Arc<Home>,
         handle: Option<Arc<Chunk>>,
+        is_secret: bool,
         (head, bytes): (Vec<u8>, usize),
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<()> {
@@ -112,7 +114,10 @@ impl Keeper {
                 self.open.insert(Open { writer, homes: Vec::new() })
             }
         };
-        open.writer.add(home.number, head, bytes, write)?;
+        match is_secret {
+            true => open.writer.add_secret(home.number, head, bytes, write)?,
+            false => open.writer.add(home.number, head, bytes, write)?,
+        }
         open.homes.push((home, handle));
         if open.writer.bytes() >= self.segment_bytes { self.finish_segment() } else { Ok(()) }
     }
