@@ -211,7 +211,7 @@ impl TableBuilder {
     /// be counted because values were not in memory.
     pub fn set_distinct(&mut self, counts: &[Option<u64>]) {
         for (distinct, count) in self.distinct.iter_mut().zip(counts) {
-            distinct.set_count(*count);
+            distinct.set_count(*count, self.encoder.arena().cipher().is_some());
         }
     }
 

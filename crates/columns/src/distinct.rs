@@ -12,7 +12,9 @@ use farpool_model::cast::u64_from;
 use farpool_model::limits::{
     BLOCK_ROWS, DISTINCT_TRACKED_BYTES_MAX, DISTINCT_TRACKED_MAX, TABLE_DISTINCT_BYTES_MAX,
 };
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, LazyLock};
 
 /// The distinct values of the chunks seen so far.
 #[derive(Clone, Debug, Default)]
@@ -22,8 +24,11 @@ pub(crate) enum Distinct {
     Empty,
     Numbers(Arc<Numbers>),
     Strings(StringSet),
-    /// A number of values that were counted before.
+    /// Of a table that is encrypted: hashes of the values, under a key of this process.
+    Hashes(Arc<HashSet<u64>>),
+    /// A number of values that were counted before, or of their hashes.
     Counted(u64),
+    Estimated(u64),
     /// Too many values, or too expensive to count.
     Unknown,
 }
@@ -37,15 +42,20 @@ pub(crate) struct Numbers {
 }
 
 impl Distinct {
-    /// Adds a chunk's values; they are not counted any more where these are not in memory, or encrypted there.
+    /// Adds a chunk's values; they are not counted any more where these are not in memory. Of those that are encrypted there,
+    /// only hashes are kept.
     pub fn observe(&mut self, chunk: &Arc<Chunk>) {
         let values = chunk.values();
         let chunk = values.as_ref().unwrap_or(chunk);
         if chunk.null_count() == chunk.rows() || matches!(self, Distinct::Unknown) {
             return;
         }
-        if chunk.is_encrypted() {
-            *self = Distinct::Unknown;
+        if let Some(opened) = chunk.opened() {
+            *self = match std::mem::replace(self, Distinct::Unknown) {
+                Distinct::Empty => with_hashes(Arc::default(), &opened),
+                Distinct::Hashes(hashes) => with_hashes(hashes, &opened),
+                _ => Distinct::Unknown,
+            };
             return;
         }
         *self = match (std::mem::replace(self, Distinct::Unknown), chunk.integers(), chunk.dictionary()) {
@@ -73,21 +83,31 @@ impl Distinct {
             }
             Distinct::Strings(strings) => Some(u64_from(strings.len())),
             Distinct::Counted(count) => Some(*count),
-            Distinct::Unknown => None,
+            Distinct::Hashes(_) | Distinct::Estimated(_) | Distinct::Unknown => None,
         }
     }
 
-    /// Sets the number of values, where it is known and these are not.
-    pub fn set_count(&mut self, count: Option<u64>) {
+    /// Returns the number of different hashes, where these were counted in place of values.
+    pub fn estimate(&self) -> Option<u64> {
+        match self {
+            Distinct::Hashes(hashes) => Some(u64_from(hashes.len())),
+            Distinct::Estimated(count) => Some(*count),
+            _ => None,
+        }
+    }
+
+    /// Sets the number of values, where it is known and these are not; of a table that is encrypted, that of their hashes.
+    pub fn set_count(&mut self, count: Option<u64>, is_encrypted: bool) {
         if let (Distinct::Unknown, Some(count)) = (&self, count) {
-            *self = Distinct::Counted(count);
+            *self = if is_encrypted { Distinct::Estimated(count) } else { Distinct::Counted(count) };
         }
     }
 
     /// Size of the values that are kept, in bytes; shared values count in full.
     pub fn bytes(&self) -> usize {
         match self {
-            Distinct::Empty | Distinct::Counted(_) | Distinct::Unknown => 0,
+            Distinct::Empty | Distinct::Counted(_) | Distinct::Estimated(_) | Distinct::Unknown => 0,
+            Distinct::Hashes(hashes) => hashes.capacity() * size_of::<u64>(),
             Distinct::Numbers(numbers) => numbers.words.len() * size_of::<u64>(),
             Distinct::Strings(strings) => strings.bytes(),
         }
@@ -103,6 +123,25 @@ impl Distinct {
             *largest = Distinct::Unknown;
         }
     }
+}
+
+/// Adds the values of a chunk to hashes, if they are as easily told as those of a chunk in the clear.
+fn with_hashes(mut hashes: Arc<HashSet<u64>>, chunk: &Chunk) -> Distinct {
+    static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    let own = Arc::make_mut(&mut hashes);
+    if let Some(integers) = chunk.integers() {
+        let mut numbers = Numbers { base: integers.min() & !63, words: Vec::new() };
+        if !numbers.cover(integers.min(), integers.max()) {
+            return Distinct::Unknown;
+        }
+        numbers.set_values(chunk, integers);
+        own.extend(numbers.iter().map(|number| HASHER.hash_one(number)));
+    } else if let Some(dictionary) = chunk.dictionary() {
+        own.extend(slices(dictionary.values()).iter().map(|value| HASHER.hash_one(value)));
+    } else {
+        return Distinct::Unknown;
+    }
+    if own.len() > DISTINCT_TRACKED_MAX { Distinct::Unknown } else { Distinct::Hashes(hashes) }
 }
 
 fn with_strings(mut strings: StringSet, values: &[&[u8]]) -> Distinct {
@@ -133,6 +172,13 @@ impl Numbers {
         bits.is_some_and(|(first, last)| {
             (first..last + 1).all(|bit| self.words[bit / 64] >> (bit % 64) & 1 == 1)
         })
+    }
+
+    /// The integers in the set.
+    fn iter(&self) -> impl Iterator<Item = i64> {
+        let bits = |word: u64| (0..64).filter(move |bit| word >> bit & 1 == 1);
+        let words = self.words.iter().enumerate();
+        words.flat_map(move |(place, word)| bits(*word).map(move |bit| self.base + 64 * place as i64 + bit))
     }
 
     /// Extends the bitmap to the integers from `min` to `max`; false when the range gets too long.

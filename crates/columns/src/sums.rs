@@ -113,7 +113,7 @@ impl ColumnSums {
             min: min.cloned(),
             max: max.cloned(),
             distinct_count: boolean.or_else(|| distinct.count()),
-            distinct_estimate: None,
+            distinct_estimate: distinct.estimate(),
             spread: None,
             bytes_encoded: self.bytes_encoded,
         }

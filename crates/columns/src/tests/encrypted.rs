@@ -78,6 +78,8 @@ fn nothing_of_a_table_is_in_the_clear() {
         for column in &table.statistics {
             assert_eq!((&column.min, &column.max, column.distinct_count), (&None, &None, None));
         }
+        // How many values there are is counted by their hashes.
+        assert_eq!(table.statistics[1].distinct_estimate, Some(3));
         for chunk in table.row_groups.iter().flat_map(|group| &group.chunks) {
             let bytes = &chunk.hidden().unwrap().bytes;
             let has = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);

@@ -273,9 +273,9 @@ pub(super) fn tier_number(tier: Option<Tier>) -> u32 {
     place.map_or(0, |place| u32_checked(place + 1))
 }
 
-/// For each column one more than the number of its distinct values; 0 where that is not known.
+/// For each column one more than the number of its distinct values, of an encrypted table about that; 0 where it is not known.
 pub(super) fn distinct(table: &Table) -> Vec<u64> {
-    let counts = table.statistics.iter().map(|column| column.distinct_count);
+    let counts = table.statistics.iter().map(|column| column.distinct_count.or(column.distinct_estimate));
     counts.map(|count| count.map_or(0, |count| count.saturating_add(1))).collect()
 }
 
