@@ -596,7 +596,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
         Response::Error(Error::invalid("m").advise("a")),
         Response::View(View::new(name(), "select 1").unwrap()),
     ];
-    let compressed = [farpool_model::Compression::Lz4, farpool_model::Compression::Zstd]
+    let compressed = [Compression::Lz4, Compression::Zstd]
         .map(|form| Ok(encode_batch(FrameKind::Batch, &rows(), Some(form))?.messages));
     let frames: Vec<Vec<u8>> = requests
         .iter()
@@ -687,7 +687,7 @@ fn parcel_seeds() -> Vec<Vec<u8>> {
 fn load_seeds() -> Vec<Vec<u8>> {
     let (few, many) = (rows(), more_rows());
     let text = strings_that_share_bytes();
-    let forms = [None, Some(farpool_model::Compression::Lz4), Some(farpool_model::Compression::Zstd)];
+    let forms = [None, Some(Compression::Lz4), Some(Compression::Zstd)];
     vec![
         load_of(&[few.clone(), few.slice(1, 1), few.slice(0, 0), few.clone()], None),
         load_of(std::slice::from_ref(&few), forms[1]),
@@ -706,7 +706,7 @@ fn strings_that_share_bytes() -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable([("s", text, true)]).unwrap()
 }
 
-fn load_of(batches: &[RecordBatch], compression: Option<farpool_model::Compression>) -> Vec<u8> {
+fn load_of(batches: &[RecordBatch], compression: Option<Compression>) -> Vec<u8> {
     let table = TableName::new("items").unwrap();
     let schema = batches[0].schema();
     let begin =

@@ -31,7 +31,7 @@ fn filled(directory: &Arc<SimulatedDirectory>) {
         let batch = rows(first);
         let table = name(codec.name());
         let mut load =
-            catalog.begin_load(&tenant(), &table, &batch.schema(), LoadMode::Create, None).unwrap();
+            catalog.begin_load(&tenant(), &table, &batch.schema(), LoadMode::Create.into(), None).unwrap();
         load.push(&batch).unwrap();
         load.commit().unwrap();
         catalog.close().unwrap();
@@ -83,7 +83,7 @@ fn handles_tell_what_is_read_from_disk() {
     let batch = arrow_select::concat::concat_batches(&batch.schema(), [&batch, &batch, &batch]).unwrap();
     let (catalog, _) = opened(directory.clone(), Packing::By(Codec::Zstd));
     let mut load =
-        catalog.begin_load(&tenant(), &name("t"), &batch.schema(), LoadMode::Create, None).unwrap();
+        catalog.begin_load(&tenant(), &name("t"), &batch.schema(), LoadMode::Create.into(), None).unwrap();
     load.push(&batch).unwrap();
     load.commit().unwrap();
     catalog.close().unwrap();
