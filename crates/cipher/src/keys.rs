@@ -22,6 +22,11 @@ pub fn random_salt() -> Result<Salt> {
     Ok(salt)
 }
 
+/// The SHA-256 (FIPS 180-4) of some bytes.
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    lc::sha256(bytes)
+}
+
 /// Bytes of a key. Lies in locked memory, is wiped when dropped, and is not shown by `Debug`.
 pub struct Secret {
     slot: Slot,
@@ -57,6 +62,16 @@ impl Secret {
         let mut derived = Secret::zero(bytes)?;
         lc::hkdf_sha256(self.bytes(), salt, purpose, &mut derived.slot)?;
         Ok(derived)
+    }
+
+    /// What tells the key from others, and nothing about it: may be shown to anybody if nobody can guess the key.
+    ///
+    /// # Errors
+    /// Fails only on a bug.
+    pub fn name(&self, purpose: &[u8]) -> Result<[u8; 16]> {
+        let mut name = [0; 16];
+        lc::hkdf_sha256(self.bytes(), b"", purpose, &mut name)?;
+        Ok(name)
     }
 
     pub(crate) fn zero(bytes: usize) -> Result<Secret> {

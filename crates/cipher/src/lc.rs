@@ -42,6 +42,68 @@ pub(crate) fn hkdf_sha256(secret: &[u8], salt: &[u8], info: &[u8], out: &mut [u8
     if derived == OK { Ok(()) } else { Err(refused("deriving a key")) }
 }
 
+/// The SHA-256 of some bytes.
+pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut digest = [0; 32];
+    // SAFETY: reads the slice and writes the 32 bytes of a digest.
+    unsafe { lc::SHA256(bytes.as_ptr(), bytes.len(), digest.as_mut_ptr()) };
+    digest
+}
+
+/// The first half of HKDF (RFC 5869) with SHA-256: makes `out` a key of what `secret` has of randomness.
+pub(crate) fn hkdf_extract(salt: &[u8], secret: &[u8], out: &mut [u8; 32]) -> Result<()> {
+    let mut bytes = 0;
+    // SAFETY: pointers and lengths are those of slices; the output is as long as the digest, which is static.
+    let extracted = unsafe {
+        lc::HKDF_extract(
+            out.as_mut_ptr(),
+            &mut bytes,
+            lc::EVP_sha256(),
+            secret.as_ptr(),
+            secret.len(),
+            salt.as_ptr(),
+            salt.len(),
+        )
+    };
+    if extracted == OK && bytes == out.len() { Ok(()) } else { Err(refused("deriving a key")) }
+}
+
+/// The second half of HKDF with SHA-256: fills `out` with bytes that depend on `key` and `info`.
+pub(crate) fn hkdf_expand(key: &[u8], info: &[u8], out: &mut [u8]) -> Result<()> {
+    // SAFETY: pointers and lengths are those of slices; the digest is static.
+    let expanded = unsafe {
+        lc::HKDF_expand(
+            out.as_mut_ptr(),
+            out.len(),
+            lc::EVP_sha256(),
+            key.as_ptr(),
+            key.len(),
+            info.as_ptr(),
+            info.len(),
+        )
+    };
+    if expanded == OK { Ok(()) } else { Err(refused("deriving a key")) }
+}
+
+/// The public key of a private one for X25519 (RFC 7748).
+pub(crate) fn x25519_public(private: &[u8; 32]) -> [u8; 32] {
+    let mut public = [0; 32];
+    // SAFETY: both have the 32 bytes of a key.
+    unsafe { lc::X25519_public_from_private(public.as_mut_ptr(), private.as_ptr()) };
+    public
+}
+
+/// Writes to `out` what a private and a public key for X25519 agree on; `false` where the public key is one of those with
+/// which every private key agrees on zeros.
+pub(crate) fn x25519(private: &[u8; 32], public: &[u8; 32], out: &mut [u8; 32]) -> bool {
+    // SAFETY: all have the 32 bytes of a key.
+    let agreed = unsafe { lc::X25519(out.as_mut_ptr(), private.as_ptr(), public.as_ptr()) };
+    // Otherwise the thread's list of errors grows.
+    // SAFETY: has no conditions.
+    unsafe { lc::ERR_clear_error() };
+    agreed == OK
+}
+
 /// A key for AES-GCM with a nonce of 96 bits and a tag of 128.
 #[derive(Debug)]
 pub(crate) struct GcmKey {

@@ -68,7 +68,7 @@ impl MasterKey {
         // Nothing else holds the bytes on their way, and one more shows that there are too many.
         let mut text = Slot::new(TEXT_BYTES + 1)?;
         let read = match source {
-            KeySource::File(path) => read_file(path, &mut text)?,
+            KeySource::File(path) => read_file(path, "master key", &mut text)?,
             KeySource::Variable(name) => read_variable(name, &mut text)?,
             KeySource::Command(command) => read_command(command, &mut text, wait)?,
         };
@@ -157,14 +157,25 @@ fn read_all(mut from: impl Read, text: &mut [u8]) -> io::Result<usize> {
     Ok(read)
 }
 
-fn read_file(path: &Path, text: &mut [u8]) -> Result<usize> {
+/// Reads a key of 32 bytes, or of 64 hexadecimal digits, from a file that only its owner may read. `what` names it in
+/// messages.
+pub(crate) fn read_key_file(path: &Path, what: &str) -> Result<Secret> {
+    let mut text = Slot::new(TEXT_BYTES + 1)?;
+    let read = read_file(path, what, &mut text)?;
+    key_of(&text[..read], true)?.ok_or_else(|| {
+        Error::invalid(format!("{what} file {} has no key in it", path.display()))
+            .advise(format!("a key is {FORMS}"))
+    })
+}
+
+fn read_file(path: &Path, what: &str, text: &mut [u8]) -> Result<usize> {
     let failed = |error: &io::Error| {
         let kind = match error.kind() {
             io::ErrorKind::NotFound => ErrorKind::NotFound,
             io::ErrorKind::PermissionDenied => ErrorKind::Denied,
             _ => ErrorKind::Unavailable,
         };
-        Error::new(kind, format!("cannot read master key file {}: {error}", path.display()))
+        Error::new(kind, format!("cannot read {what} file {}: {error}", path.display()))
             .advise(format!("name a file with a key: {FORMS}"))
     };
     // A named pipe without a writer would keep the open waiting for ever.
@@ -172,12 +183,12 @@ fn read_file(path: &Path, text: &mut [u8]) -> Result<usize> {
     let file = opened.map_err(|error| failed(&error))?;
     let metadata = file.metadata().map_err(|error| failed(&error))?;
     if !metadata.is_file() {
-        return Err(Error::invalid(format!("master key file {} is not a file", path.display()))
+        return Err(Error::invalid(format!("{what} file {} is not a file", path.display()))
             .advise("name a file, or have a command write the key"));
     }
     if metadata.mode() & 0o077 != 0 {
         let mode = metadata.mode() & 0o777;
-        let message = format!("master key file {} may be read by others (mode {mode:o})", path.display());
+        let message = format!("{what} file {} may be read by others (mode {mode:o})", path.display());
         return Err(Error::new(ErrorKind::Denied, message).advise(format!("chmod 600 {}", path.display())));
     }
     read_all(file, text).map_err(|error| failed(&error))

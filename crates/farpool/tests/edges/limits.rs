@@ -32,6 +32,7 @@ const NO_LIMITS: &[(&str, &str, &str)] = &[
     ("crates/store/src/catalog/load.rs", "WORKERS_DEFAULT_MAX", "how many threads encode"),
     ("crates/store/src/catalog/names.rs", "NAMES_MAX", "the length of a message"),
     ("crates/transfer/src/remote/connection.rs", "STREAMS_MAX", "when a client opens another connection"),
+    ("crates/cipher/src/hpke.rs", "INFO_BYTES_MAX", "what we write ourselves fits locked memory"),
     ("crates/wire/src/batch/compact.rs", "INLINE_BYTES_MAX", "a number of Arrow's format"),
     ("crates/wire/src/lib.rs", "VERSION_MAX", "a number of the protocol"),
     ("crates/wire/src/message.rs", "COPIED_BYTES_MAX", "whether bytes are copied"),

@@ -1,0 +1,315 @@
+//! Hybrid public key encryption (RFC 9180) of the suite DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM, in all four
+//! modes: with and without a key that the sender proves to have, and with and without a secret that both know.
+//!
+//! A [`Context`] is not a counter, as that of the RFC is: its messages have numbers, which the caller gives out, each once.
+//! Thus threads encrypt messages of one stream at once, and several streams of numbers need no second context.
+//!
+//! Rejected: `rustls::crypto::hpke` has the mode without authentication only, encrypts in order and copies each message;
+//! the crate `hpke` has all modes, encrypts in order and by an AES of its own. AWS-LC's own HPKE lacks pre-shared keys and
+//! is not in `aws-lc-sys`. What is below is the key schedule of the RFC, sections 4.1 and 5.1, over AWS-LC's functions.
+//!
+//! Invariant: what two keys agree on, and everything that is derived from it, is in locked memory; no `Debug` shows it.
+
+use crate::cipher::{Cipher, GCM_NONCE_BYTES, Mode, Tag};
+use crate::keys::Secret;
+use crate::lc;
+use crate::locked::Slot;
+use crate::master::{hex, read_key_file};
+use farpool_model::{Error, ErrorKind, Result};
+use std::fmt;
+use std::path::Path;
+
+/// Bytes of keys, private and public ones, and of what goes with messages so that their receiver can decrypt them.
+pub const KEY_BYTES: usize = 32;
+
+/// The longest `info`, and name of a shared secret.
+pub const INFO_BYTES_MAX: usize = 256;
+
+/// Bytes of the keys of AES.
+const AES_KEY_BYTES: usize = 16;
+
+/// Bytes of what HKDF makes of a secret.
+const DIGEST_BYTES: usize = 32;
+
+/// DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-128-GCM in the registry of the RFC.
+const KEM: [u8; 2] = [0x00, 0x20];
+const KDF: [u8; 2] = [0x00, 0x01];
+const AEAD: [u8; 2] = [0x00, 0x01];
+
+/// The public half of a key, which may be shown to anybody.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PublicKey(pub [u8; KEY_BYTES]);
+
+impl PublicKey {
+    /// Reads 64 hexadecimal digits, as [`PublicKey`] is shown; `None` where it is something else.
+    pub fn from_hex(text: &str) -> Option<PublicKey> {
+        let mut bytes = [0; KEY_BYTES];
+        let digits = text.as_bytes();
+        if digits.len() != 2 * KEY_BYTES {
+            return None;
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let digit = |place: usize| char::from(pair[place]).to_digit(16);
+            *byte = (digit(0)? << 4 | digit(1)?) as u8;
+        }
+        Some(PublicKey(bytes))
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicKey({self})")
+    }
+}
+
+/// A private key, and the public one that belongs to it.
+pub struct PrivateKey {
+    secret: Secret,
+    public: PublicKey,
+}
+
+impl PrivateKey {
+    /// Draws a key.
+    ///
+    /// # Errors
+    /// As [`Secret::random`].
+    pub fn random() -> Result<PrivateKey> {
+        PrivateKey::new(Secret::random(KEY_BYTES)?)
+    }
+
+    /// Takes 32 bytes as a key: every such secret is one.
+    ///
+    /// # Errors
+    /// `Invalid` where there are more or fewer.
+    pub fn new(secret: Secret) -> Result<PrivateKey> {
+        let bytes = secret.bytes();
+        let key = bytes.try_into().map_err(|_| {
+            Error::invalid(format!("a private key of {} bytes: it has {KEY_BYTES}", bytes.len()))
+        })?;
+        let public = PublicKey(lc::x25519_public(key));
+        Ok(PrivateKey { secret, public })
+    }
+
+    /// Reads a key from a file that only its owner may read: 32 bytes, or 64 hexadecimal digits.
+    ///
+    /// # Errors
+    /// `Invalid`, `NotFound` or `Denied` with what is wrong with the file; `OverLimit` where the process may not lock more
+    /// memory.
+    pub fn read_file(path: &Path) -> Result<PrivateKey> {
+        PrivateKey::new(read_key_file(path, "node key")?)
+    }
+
+    /// The public half.
+    pub fn public(&self) -> PublicKey {
+        self.public
+    }
+
+    /// The key itself, to be put into a file that only its owner may read.
+    pub fn bytes(&self) -> &[u8] {
+        self.secret.bytes()
+    }
+
+    /// Writes what this key and `public` agree on to `out`, at `at`.
+    fn agree(&self, public: &PublicKey, out: &mut Secret, at: usize) -> Result<()> {
+        let key = self.secret.bytes().try_into().map_err(|_| Error::internal("a key of another length"))?;
+        let room = out.bytes_mut().get_mut(at..at + KEY_BYTES).and_then(|room| room.try_into().ok());
+        let room = room.ok_or_else(|| Error::internal("no room for what was agreed on"))?;
+        match lc::x25519(key, &public.0, room) {
+            true => Ok(()),
+            false => Err(Error::invalid("a public key with which nothing can be agreed on")),
+        }
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrivateKey(of {})", self.public)
+    }
+}
+
+/// How the sender is authenticated. `K` is its private key at the sender, the public one at the receiver.
+#[derive(Debug)]
+pub struct Authentication<'a, K> {
+    /// A key that the sender has.
+    pub key: Option<&'a K>,
+    /// A secret that both have, of at least 32 bytes that nobody can guess (RFC 9180, section 9.5), and its name.
+    pub shared: Option<(&'a Secret, &'a [u8])>,
+}
+
+impl<K> Authentication<'_, K> {
+    /// The number of the mode.
+    fn mode(&self) -> u8 {
+        u8::from(self.shared.is_some()) | u8::from(self.key.is_some()) << 1
+    }
+}
+
+/// The keys of one sender's messages to one receiver.
+#[derive(Debug)]
+pub struct Context {
+    key: Secret,
+    base_nonce: [u8; GCM_NONCE_BYTES],
+}
+
+impl Context {
+    /// Sets up a sender of messages for whoever has the private key of `receiver`. `info`, of at most [`INFO_BYTES_MAX`],
+    /// must be the same at both. Returns what the receiver needs, too.
+    ///
+    /// # Errors
+    /// `Invalid` where `receiver` is no key that can be encrypted for; `OverLimit` where the process may not lock more
+    /// memory.
+    pub fn sender(
+        receiver: &PublicKey,
+        info: &[u8],
+        by: &Authentication<'_, PrivateKey>,
+    ) -> Result<(PublicKey, Context)> {
+        Context::sender_with(receiver, info, by, &PrivateKey::random()?)
+    }
+
+    fn sender_with(
+        receiver: &PublicKey,
+        info: &[u8],
+        by: &Authentication<'_, PrivateKey>,
+        ephemeral: &PrivateKey,
+    ) -> Result<(PublicKey, Context)> {
+        let mut agreed = Secret::zero(KEY_BYTES * (1 + usize::from(by.key.is_some())))?;
+        ephemeral.agree(receiver, &mut agreed, 0)?;
+        let mut parties = vec![ephemeral.public, *receiver];
+        if let Some(key) = by.key {
+            key.agree(receiver, &mut agreed, KEY_BYTES)?;
+            parties.push(key.public);
+        }
+        Ok((ephemeral.public, Context::schedule(by.mode(), &agreed, &parties, info, by.shared)?))
+    }
+
+    /// Sets up the receiver of messages of a sender that [`Context::sender`] has set up, with what that has returned.
+    ///
+    /// # Errors
+    /// As [`Context::sender`]. Where the sender is another, only its messages tell that.
+    pub fn receiver(
+        receiver: &PrivateKey,
+        encapsulated: &PublicKey,
+        info: &[u8],
+        by: &Authentication<'_, PublicKey>,
+    ) -> Result<Context> {
+        let mut agreed = Secret::zero(KEY_BYTES * (1 + usize::from(by.key.is_some())))?;
+        receiver.agree(encapsulated, &mut agreed, 0)?;
+        let mut parties = vec![*encapsulated, receiver.public];
+        if let Some(key) = by.key {
+            receiver.agree(key, &mut agreed, KEY_BYTES)?;
+            parties.push(*key);
+        }
+        Context::schedule(by.mode(), &agreed, &parties, info, by.shared)
+    }
+
+    /// The key schedule: section 4.1 for what was agreed on, section 5.1 for the rest.
+    fn schedule(
+        mode: u8,
+        agreed: &Secret,
+        parties: &[PublicKey],
+        info: &[u8],
+        shared: Option<(&Secret, &[u8])>,
+    ) -> Result<Context> {
+        if info.len().max(shared.map_or(0, |(_, id)| id.len())) > INFO_BYTES_MAX {
+            return Err(Error::internal(format!("more than {INFO_BYTES_MAX} bytes of info")));
+        }
+        let kem = [b"KEM".as_slice(), &KEM].concat();
+        let parties: Vec<u8> = parties.iter().flat_map(|party| party.0).collect();
+        let extracted = extract(&kem, b"", b"eae_prk", agreed.bytes())?;
+        let encapsulated = expand(&kem, &extracted, b"shared_secret", &parties, DIGEST_BYTES)?;
+
+        let suite = [b"HPKE".as_slice(), &KEM, &KDF, &AEAD].concat();
+        let (secret, id) = shared.map_or((&[][..], &[][..]), |(secret, id)| (secret.bytes(), id));
+        let mut context = vec![mode];
+        context.extend_from_slice(extract(&suite, b"", b"psk_id_hash", id)?.bytes());
+        context.extend_from_slice(extract(&suite, b"", b"info_hash", info)?.bytes());
+        let secret = extract(&suite, encapsulated.bytes(), b"secret", secret)?;
+        let key = expand(&suite, &secret, b"key", &context, AES_KEY_BYTES)?;
+        let nonce = expand(&suite, &secret, b"base_nonce", &context, GCM_NONCE_BYTES)?;
+        let mut base_nonce = [0; GCM_NONCE_BYTES];
+        base_nonce.copy_from_slice(nonce.bytes());
+        Ok(Context { key, base_nonce })
+    }
+
+    /// Expands the key, which then takes a kilobyte of locked memory in place of 64 bytes.
+    ///
+    /// # Errors
+    /// `OverLimit` where the process may not lock more memory.
+    pub fn expand(&self) -> Result<Messages> {
+        Ok(Messages { cipher: Cipher::new(Mode::Gcm, &self.key)?, base_nonce: self.base_nonce })
+    }
+}
+
+/// Encrypts and decrypts the messages of a [`Context`]. Threads share it.
+#[derive(Debug)]
+pub struct Messages {
+    cipher: Cipher,
+    base_nonce: [u8; GCM_NONCE_BYTES],
+}
+
+impl Messages {
+    /// Encrypts `data` in place as the message of this number, which no other message of the context may have, and returns
+    /// the tag of it and of `associated`.
+    ///
+    /// # Errors
+    /// Fails only on a bug.
+    pub fn seal(&self, number: u64, associated: &[u8], data: &mut [u8]) -> Result<Tag> {
+        let tag = self.cipher.encrypt(&self.nonce(number), associated, data)?;
+        tag.ok_or_else(|| Error::internal("messages are authenticated"))
+    }
+
+    /// Decrypts the message of this number in place.
+    ///
+    /// # Errors
+    /// `Corrupt`, and zeros in `data`, where it was changed, has another number or other associated data, or is of another
+    /// sender.
+    pub fn open(&self, number: u64, associated: &[u8], data: &mut [u8], tag: &Tag) -> Result<()> {
+        self.cipher.decrypt(&self.nonce(number), associated, data, Some(tag))
+    }
+
+    /// Section 5.2.
+    fn nonce(&self, number: u64) -> [u8; GCM_NONCE_BYTES] {
+        let mut nonce = self.base_nonce;
+        let last = &mut nonce[GCM_NONCE_BYTES - 8..];
+        last.iter_mut().zip(number.to_be_bytes()).for_each(|(byte, of_number)| *byte ^= of_number);
+        nonce
+    }
+}
+
+/// A name in front of all labels.
+const VERSION: &[u8] = b"HPKE-v1";
+
+/// `LabeledExtract` of section 4.
+fn extract(suite: &[u8], salt: &[u8], label: &[u8], secret: &[u8]) -> Result<Secret> {
+    let parts = [VERSION, suite, label, secret];
+    let mut labeled = Slot::new(parts.iter().map(|part| part.len()).sum())?;
+    let mut at = 0;
+    for part in parts {
+        labeled[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    let mut extracted = Secret::zero(DIGEST_BYTES)?;
+    match extracted.bytes_mut().try_into() {
+        Ok(out) => lc::hkdf_extract(salt, &labeled, out)?,
+        Err(_) => return Err(Error::new(ErrorKind::Internal, "a digest of another length")),
+    }
+    Ok(extracted)
+}
+
+/// `LabeledExpand` of section 4.
+fn expand(suite: &[u8], key: &Secret, label: &[u8], info: &[u8], bytes: usize) -> Result<Secret> {
+    let length = (bytes as u16).to_be_bytes();
+    let labeled = [&length[..], VERSION, suite, label, info].concat();
+    let mut expanded = Secret::zero(bytes)?;
+    lc::hkdf_expand(key.bytes(), &labeled, expanded.bytes_mut())?;
+    Ok(expanded)
+}
+
+#[cfg(test)]
+#[path = "hpke_tests.rs"]
+mod tests;
