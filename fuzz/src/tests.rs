@@ -3,6 +3,7 @@
 use super::*;
 use arrow_array::*;
 use arrow_schema::DataType;
+use bytes::Bytes;
 use farpool_cipher::{KeyKind, KeyRing, Tier};
 use farpool_codec::{Codec, Compressor};
 use farpool_columns::{encode_row_group, pack_array, pack_chunks};
@@ -10,7 +11,11 @@ use farpool_disk::{Directory, Log, Packing, SegmentWriter, SimulatedDirectory, U
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::*;
 use farpool_statistics::{Histogram, Sketch};
-use farpool_wire::{FRAME_HEADER_BYTES, FrameKind, PREFACE, Request, Response, encode_batch, substrait};
+use farpool_wire::sealed::{NodeProof, Opener, PrivateKey, Proof, SealedRequest, Sealer};
+use farpool_wire::{
+    FRAME_HEADER_BYTES, FrameKind, Message, Outgoing, PREFACE, Request, Response, Sealing, encode_batch,
+    substrait,
+};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -34,6 +39,12 @@ fn runs() {
 #[test]
 fn messages() {
     run("native_messages", native_messages);
+}
+
+#[test]
+fn sealed_answers() {
+    // A key agreement costs as much as a hundred mutations of anything else.
+    run_mutations("sealed_messages", sealed_messages, MUTATIONS / 10);
 }
 
 #[test]
@@ -194,6 +205,7 @@ fn write_the_seeds() {
         ("plan_decoder", plan_seeds()),
         ("prepare_and_run", run_seeds()),
         ("native_messages", message_seeds()),
+        ("sealed_messages", sealed_seeds()),
         ("block_decoder", block_seeds()),
         ("segment_reader", segment_seeds()),
         ("chunk_decoder", chunk_seeds()),
@@ -319,6 +331,38 @@ fn key_ring_seeds() -> Vec<Vec<u8>> {
         parent = Some(ring.add(&master, parent, kind, Tier::Standard).unwrap());
         seeds.push(ring.to_bytes());
     }
+    seeds
+}
+
+/// Requests for sealed answers, and answers of several sizes that were sealed for nobody in particular.
+fn sealed_seeds() -> Vec<Vec<u8>> {
+    let seed = |outgoing: Outgoing| {
+        let kind = outgoing.kind().number();
+        let frames = outgoing.frames(1).concat();
+        // One frame each.
+        [&[kind], &frames[FRAME_HEADER_BYTES..]].concat()
+    };
+    let key = PrivateKey::random().unwrap();
+    let results = ResultForm::default();
+    let requests = [
+        Request::Status,
+        Request::Execute { plan: plan_seeds().swap_remove(0), schema: None, results },
+        Request::ExecutePrepared { handle: 5, conditions: None, results },
+        Request::ChangeRows { handle: 6, rows: 1, id: LoadId(3) },
+    ];
+    let sealed = requests.map(|request| {
+        let plain = request.encode().unwrap().pop().unwrap();
+        Opener::new(plain, &Proof::NodeKey(key.public()), [0; 32], None).unwrap().0
+    });
+    let mut seeds: Vec<Vec<u8>> = sealed.into_iter().map(seed).collect();
+    let body = Bytes::copy_from_slice(&seeds[0][1..]);
+    let message = Message { kind: FrameKind::Sealed, stream: 1, bytes_on_wire: 0, body };
+    let request = SealedRequest::read(&message).unwrap();
+    let sealer = Sealer::new(&request, None, NodeProof { key: Some(&key), ..NodeProof::default() }).unwrap();
+    let error = Response::Error(Error::invalid("no")).encode().unwrap().pop().unwrap();
+    let parcel = |bytes| Outgoing::new(FrameKind::Parcel, vec![vec![5; bytes].into()]).unwrap();
+    seeds.push(seed(sealer.seal_error(error).unwrap()));
+    seeds.extend([0, 100, 150_000].map(|bytes| seed(sealer.seal_alone(parcel(bytes)).unwrap())));
     seeds
 }
 
@@ -584,6 +628,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
             tenant: TenantName::default(),
             instance: 7,
             newest: Version(9),
+            sealing: Some(Sealing { node_key: None }),
         },
         Response::Prepared { prepared, table_schema: schema },
         Response::Batch(rows()),

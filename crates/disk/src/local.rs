@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::cell::RefCell;
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -18,6 +18,9 @@ const PAGE_BYTES: usize = 4096;
 
 /// Name of the file whose lock keeps other processes out.
 const LOCK: &str = "lock";
+
+/// Name of a file that only its owner may read, whatever the process' mask says.
+pub(crate) const PRIVATE: &str = "node-key";
 
 /// A directory that no other process has open through this type.
 #[derive(Debug)]
@@ -80,8 +83,12 @@ fn allow_many_files() {
 
 impl Directory for LocalDirectory {
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let file =
-            fs::OpenOptions::new().create_new(true).read(true).write(true).open(self.path.join(name))?;
+        let mut options = fs::OpenOptions::new();
+        // Until it is complete, its name has a suffix.
+        if name.starts_with(PRIVATE) {
+            options.mode(0o600);
+        }
+        let file = options.create_new(true).read(true).write(true).open(self.path.join(name))?;
         Ok(Arc::new(LocalFile::new(file, self.path.join(name))))
     }
 

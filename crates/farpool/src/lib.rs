@@ -65,7 +65,9 @@ pub use farpool_model::{
 };
 pub use farpool_node as node;
 pub use farpool_statistics as statistics;
-pub use farpool_transfer::{BatchStream, ClientOptions, ClientTls, Execution, Pool, PoolUrl, RemotePool};
+pub use farpool_transfer::{
+    BatchStream, ClientOptions, ClientTls, Execution, Pool, PoolUrl, Proof, PublicKey, RemotePool, TokenKey,
+};
 pub use files::{FileLoad, StreamLoad, held_columns, load_files, stream_blocking};
 pub use machine::{memory_bytes_default, processors, work_bytes_default};
 pub use profile::{Profiling, TableProfile, column_positions, profile_table};

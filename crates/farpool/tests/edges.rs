@@ -34,7 +34,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("operators", &["columns", "statistics"]),
     ("pipeline", &["operators"]),
     ("store", &["columns", "disk", "statistics"]),
-    ("wire", &["model"]),
+    ("wire", &["cipher"]),
     ("node", &["disk", "pipeline", "store", "wire"]),
     ("planner", &["statistics"]),
     ("transfer", &["wire", "columns"]),

@@ -11,6 +11,7 @@ mod compressed;
 mod durable;
 mod edges;
 mod encrypted;
+mod encrypted_results;
 mod files;
 mod groups;
 mod hidden;

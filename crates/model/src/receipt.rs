@@ -30,6 +30,9 @@ pub struct Receipt {
     pub bytes_plain: u64,
     /// The encoding of the rows that crossed the network.
     pub encoding: Encoding,
+    /// Whether the rows and this receipt crossed the network encrypted to the client (`--encrypt-results`), beside TLS.
+    #[serde(default)]
+    pub encrypted: bool,
     /// CPU time of the node's workers, in nanoseconds.
     pub cpu_ns: u64,
     /// Time in nanoseconds during which the program was ready to run but no worker was free: the delay caused
@@ -55,6 +58,7 @@ impl Receipt {
         self.bytes_on_wire += other.bytes_on_wire;
         self.bytes_plain += other.bytes_plain;
         self.encoding = self.encoding.and(other.encoding);
+        self.encrypted |= other.encrypted;
         self.cpu_ns += other.cpu_ns;
         self.waited_ns += other.waited_ns;
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);

@@ -8,6 +8,7 @@ use farpool_columns::Table;
 use farpool_memory::Reservation;
 use farpool_model::{TableName, Version, limits};
 use farpool_pipeline::BoundProgram;
+use farpool_wire::sealed::Digest;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -24,14 +25,16 @@ struct Entry {
     program: Arc<BoundProgram>,
     /// Memory reserved for the program and the plan that it was made from.
     held: Reservation,
+    /// What sealed answers of its runs are bound to, where the answer to its client was sealed.
+    bound: Option<Digest>,
 }
 
 impl Shelf {
     /// Stores a prepared program, with the memory `held` for it.
-    pub fn put(&mut self, handle: u32, program: BoundProgram, held: Reservation) {
+    pub fn put(&mut self, handle: u32, program: BoundProgram, held: Reservation, bound: Option<Digest>) {
         self.remove(handle);
         self.bytes += held.bytes();
-        self.entries.push_back(Entry { handle, program: Arc::new(program), held });
+        self.entries.push_back(Entry { handle, program: Arc::new(program), held, bound });
         while self.entries.len() > limits::HANDLES_PER_CONNECTION_MAX || self.bytes > limits::HANDLE_BYTES_MAX
         {
             let Some(oldest) = self.entries.pop_front() else { return };
@@ -45,6 +48,11 @@ impl Shelf {
         let program = entry.program.clone();
         self.entries.push_back(entry);
         Some(program)
+    }
+
+    /// Returns what sealed answers of runs of a handle are bound to.
+    pub fn bound(&self, handle: u32) -> Option<Digest> {
+        self.entries.iter().find(|entry| entry.handle == handle)?.bound
     }
 
     /// Returns a version of a table that one of the stored programs reads and `wanted` accepts.
@@ -98,7 +106,7 @@ mod tests {
         let mut shelf = Shelf::default();
         let put = |shelf: &mut Shelf, handle: u32, bytes| {
             let (program, held) = make(handle.into(), bytes);
-            shelf.put(handle, program, held);
+            shelf.put(handle, program, held, None);
         };
         let most = u32::try_from(limits::HANDLES_PER_CONNECTION_MAX).unwrap();
         (0..most).for_each(|handle| put(&mut shelf, handle, 1));

@@ -30,10 +30,11 @@ pub use access::{Access, TenantLimits};
 pub use caller::{Caller, Shape};
 pub use farpool_disk::{
     Codec, Directory, KeySource, Keys, LocalDirectory, MasterKey, Packing, Tier, Wiping, compressing,
-    rotate_master_key, unlock,
+    node_key, rotate_master_key, unlock,
 };
 pub use farpool_store::{Backup, Made, Recovery, adopt_backup, check_data};
 pub use farpool_wire::ServerTls;
+pub use farpool_wire::sealed::{PrivateKey, PublicKey};
 pub use follow::Followed;
 pub use node::{Environment, Node, NodeConfig};
 pub use rights::{Reach, Right, VERBS, Verb};

@@ -21,6 +21,7 @@ use farpool_model::{Clock, Error, Result, Status, TenantName, cast, limits, stat
 use farpool_pipeline::{Budget, HashKey, Scheduler, WorkerThread};
 use farpool_store::{Catalog, Recovery};
 use farpool_wire::ServerTls;
+use farpool_wire::sealed::PrivateKey;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
@@ -111,6 +112,7 @@ pub struct Node {
     budget: Budget,
     access: watch::Sender<Arc<Access>>,
     tls: Mutex<Option<ServerTls>>,
+    node_key: Mutex<Option<Arc<PrivateKey>>>,
     shares: Arc<Shares>,
     totals: Totals,
     queries: Arc<Queries>,
@@ -188,6 +190,7 @@ impl Node {
             budget: Budget { state_bytes_max, workers: workers_expected, hash_key: HashKey::new(hash_seed) },
             access: watch::Sender::new(Arc::new(Access::of_nobody())),
             tls: Mutex::default(),
+            node_key: Mutex::default(),
             shares,
             totals: Totals::default(),
             queries: Arc::default(),
@@ -379,6 +382,16 @@ impl Node {
         if let Some(disk) = disk {
             disk.stop();
         }
+    }
+
+    /// Sets the key that proves to clients who the node is, where they have results encrypted.
+    pub fn set_node_key(&self, key: PrivateKey) {
+        *self.node_key.lock() = Some(Arc::new(key));
+    }
+
+    /// The node's key.
+    pub(crate) fn node_key(&self) -> Option<Arc<PrivateKey>> {
+        self.node_key.lock().clone()
     }
 
     /// Counts a connection of `tenant` for as long as the guard lives.

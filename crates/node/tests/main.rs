@@ -12,5 +12,6 @@ mod handles;
 mod memory;
 mod retries;
 mod rights;
+mod sealed;
 mod tables;
 mod tls;

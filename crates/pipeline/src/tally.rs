@@ -79,6 +79,7 @@ impl Tally {
             bytes_on_wire: 0,
             bytes_plain: 0,
             encoding: Encoding::None,
+            encrypted: false,
             cpu_ns: self.cpu_ns.load(Relaxed),
             waited_ns: self.waited_ns.load(Relaxed),
             elapsed_ns: 0,

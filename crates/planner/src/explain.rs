@@ -61,11 +61,12 @@ pub fn outcome(
         None => format!("{:.0} rows expected", crate::estimate::rows(program, info)),
     };
     Some(format!(
-        "{} at {place}: {expected}; {:.1} ms, {} rows, {} on the wire seen\n{added}",
+        "{} at {place}: {expected}; {:.1} ms, {} rows, {} on the wire seen{}\n{added}",
         program.table,
         receipt.elapsed_ns as f64 / 1e6,
         receipt.rows_returned,
-        bytes_shown(receipt.bytes_on_wire as f64)
+        bytes_shown(receipt.bytes_on_wire as f64),
+        if receipt.encrypted { ", encrypted for this client" } else { "" }
     ))
 }
 

@@ -14,6 +14,7 @@ pub mod remote;
 pub mod url;
 
 pub use farpool_wire::ClientTls;
+pub use farpool_wire::sealed::{Proof, PublicKey, TokenKey};
 pub use handle::Handle;
 pub use link::{LinkMeter, LinkSpeed};
 pub use pool::{BatchStream, Execution, Pool};

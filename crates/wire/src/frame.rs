@@ -148,6 +148,8 @@ frame_kinds! {
     Backup = 23,
     /// Reads a part of a file of the connection's backup.
     BackupRead = 24,
+    /// Another request, whose answers are to be sealed.
+    Sealed = 25,
     /// Identifies the node; answers `Hello`.
     Welcome = 129,
     /// The answers to a plan; answers `Prepare`, and comes first after `Execute`.
@@ -222,7 +224,30 @@ impl FrameKind {
         self.number() >= 128 || matches!(self, FrameKind::Credit | FrameKind::Ping)
     }
 
-    /// Maximum bytes of an assembled message of this kind.
+    /// Whether a request of this kind may come within `Sealed`. Rows of a load go to the node, not from it.
+    pub fn may_be_sealed(self) -> bool {
+        use FrameKind::*;
+        match self {
+            Prepare | Execute | Tables | Table | Drop | Status | Statistics | Queries | CancelQuery
+            | LoadOutcome | AlterTable | CreateView | DropView | ChangeRows | Backup | BackupRead => true,
+            Hello | Cancel | Credit | LoadBegin | LoadBatch | LoadEnd | Ping | Sealed | Welcome
+            | Prepared | Batch | Receipt | TableList | TableInfo | Loaded | Dropped | StatusInfo | Error
+            | Parcel | TableStatistics | Unchanged | Pong | QueryList | QueryCancelled | LoadEnded
+            | ViewInfo | BackupFiles | BackupBytes => false,
+        }
+    }
+
+    /// Maximum bytes of an assembled message of this kind, sealed or not.
+    pub fn body_bytes_max(self) -> usize {
+        let plain = self.message_bytes_max();
+        if self.is_from_node() && !self.is_keepalive() && !self.is_control() {
+            plain + crate::sealed::added_bytes(plain)
+        } else {
+            plain
+        }
+    }
+
+    /// Maximum bytes of a message of this kind that is not sealed.
     pub fn message_bytes_max(self) -> usize {
         match self {
             FrameKind::Hello | FrameKind::Welcome | FrameKind::LoadEnded => 64 << 10,
@@ -243,6 +268,7 @@ impl FrameKind {
             FrameKind::Prepare | FrameKind::Execute | FrameKind::LoadBegin => {
                 limits::PLAN_BYTES_MAX + (64 << 10)
             }
+            FrameKind::Sealed => limits::PLAN_BYTES_MAX + (65 << 10),
             FrameKind::Receipt => 1 << 20,
             // A plan and two schemas, or a schema and a few numbers for each column.
             FrameKind::Prepared | FrameKind::TableInfo | FrameKind::Loaded | FrameKind::StatusInfo => {

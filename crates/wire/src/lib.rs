@@ -19,6 +19,7 @@ pub mod preface;
 pub mod proto;
 pub mod request;
 pub mod response;
+pub mod sealed;
 pub mod socket;
 pub mod split;
 pub mod substrait;
@@ -32,7 +33,7 @@ pub use intake::Intake;
 pub use message::{Assembler, Message, Outgoing};
 pub use preface::{NO_ENCRYPTION, Opening, PREFACE, check_preface, opening, reply_to_stranger};
 pub use request::Request;
-pub use response::Response;
+pub use response::{Response, Sealing};
 pub use socket::{ClientTls, Interest, ServerTls, Socket, Tls};
 pub use split::split_frame;
 

@@ -46,6 +46,21 @@ impl Outgoing {
         Ok(Outgoing { kind, pieces, bytes })
     }
 
+    /// Creates a message of a body that was sealed, whose plain form was not too large.
+    pub(crate) fn sealed(kind: FrameKind, body: Bytes) -> Self {
+        Outgoing { kind, bytes: body.len(), pieces: vec![body] }
+    }
+
+    /// The pieces of the body.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces.iter().map(|piece| &piece[..])
+    }
+
+    /// The kind, the pieces of the body, and their bytes together.
+    pub(crate) fn into_parts(self) -> (FrameKind, Vec<Bytes>, usize) {
+        (self.kind, self.pieces, self.bytes)
+    }
+
     /// The kind of the message.
     pub fn kind(&self) -> FrameKind {
         self.kind
@@ -152,7 +167,7 @@ impl Assembler {
                 message.kind.name()
             )));
         }
-        if message.body.len() + length as usize > kind.message_bytes_max() {
+        if message.body.len() + length as usize > kind.body_bytes_max() {
             return Err(too_large(kind));
         }
         Ok(message)
@@ -177,7 +192,7 @@ impl Assembler {
     }
 
     fn whole(&self, kind: FrameKind, stream: u32, body: Bytes) -> Result<Message> {
-        if body.len() > kind.message_bytes_max() {
+        if body.len() > kind.body_bytes_max() {
             return Err(too_large(kind));
         }
         let body = if body.len() < COPIED_BYTES_MAX { Bytes::copy_from_slice(&body) } else { body };

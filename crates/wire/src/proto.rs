@@ -47,6 +47,34 @@ pub struct Welcome {
     pub instance: u64,
     #[prost(uint64, tag = "5")]
     pub newest: u64,
+    #[prost(uint32, repeated, tag = "6")]
+    pub suites: Vec<u32>,
+    #[prost(bytes = "bytes", tag = "7")]
+    pub node_key: Bytes,
+}
+
+/// `Sealed`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Sealed {
+    #[prost(uint32, tag = "1")]
+    pub suite: u32,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub key: Bytes,
+    #[prost(uint32, tag = "3")]
+    pub proof: u32,
+    #[prost(bytes = "bytes", tag = "4")]
+    pub proof_id: Bytes,
+    #[prost(uint32, tag = "5")]
+    pub kind: u32,
+    #[prost(bytes = "bytes", tag = "6")]
+    pub request: Bytes,
+}
+
+/// What of a [`PlanRequest`] names a prepared program.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct PlanHandle {
+    #[prost(uint32, optional, tag = "3")]
+    pub handle: Option<u32>,
 }
 
 /// The form in which a client wants rows.

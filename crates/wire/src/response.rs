@@ -3,6 +3,7 @@
 use crate::frame::FrameKind;
 use crate::message::{Message, Outgoing};
 use crate::request::{body, read};
+use crate::sealed::{PublicKey, SUITE};
 use crate::table::{read_statistics, read_table, write_statistics, write_table};
 use crate::{backup, batch, proto, substrait, view};
 use arrow_array::RecordBatch;
@@ -15,6 +16,13 @@ use farpool_model::{
     TableStatistics, TenantName, Version, View, limits,
 };
 use std::sync::Arc;
+
+/// What a node seals answers with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealing {
+    /// The public half of the node's key, if it has one.
+    pub node_key: Option<PublicKey>,
+}
 
 /// A message from a node to a client.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +39,8 @@ pub enum Response {
         instance: u64,
         /// The newest version of any table.
         newest: Version,
+        /// What the node needs to seal answers; `None` if it cannot.
+        sealing: Option<Sealing>,
     },
     /// How the node will carry out the plan; the only answer to `Prepare`, the first one to `Execute` of a
     /// plan.
@@ -131,12 +141,16 @@ impl Response {
                 return Ok(batch::encode_batch(FrameKind::Batch, rows, None)?.messages);
             }
             Response::Parcel(parcel) => parcel.clone(),
-            Response::Hello { version, server, tenant, instance, newest } => body(&proto::Welcome {
+            Response::Hello { version, server, tenant, instance, newest, sealing } => body(&proto::Welcome {
                 version: *version,
                 server: server.clone(),
                 tenant: tenant.as_str().to_string(),
                 instance: *instance,
                 newest: newest.0,
+                suites: sealing.map_or_else(Vec::new, |_| vec![SUITE]),
+                node_key: sealing
+                    .and_then(|sealing| sealing.node_key)
+                    .map_or_else(Bytes::new, |key| Bytes::copy_from_slice(&key.0)),
             }),
             Response::Prepared { prepared, table_schema } => body(&write_prepared(prepared, table_schema)?),
             Response::Receipt(receipt) => body(&write_receipt(receipt)),
@@ -181,9 +195,13 @@ impl Response {
         let body = &message.body;
         Ok(match message.kind {
             FrameKind::Welcome => {
-                let proto::Welcome { version, server, tenant, instance, newest } = read(body)?;
+                let proto::Welcome { version, server, tenant, instance, newest, suites, node_key } =
+                    read(body)?;
                 let (tenant, newest) = (TenantName::new(tenant)?, Version(newest));
-                Response::Hello { version, server, tenant, instance, newest }
+                // A node that knows other suites only, or has a key of another form, is of a later version.
+                let node_key = node_key[..].try_into().ok().map(PublicKey);
+                let sealing = suites.contains(&SUITE).then_some(Sealing { node_key });
+                Response::Hello { version, server, tenant, instance, newest, sealing }
             }
             FrameKind::Prepared => read_prepared(read(body)?)?,
             FrameKind::Batch => {
@@ -401,6 +419,8 @@ fn read_receipt(receipt: proto::Receipt) -> Result<Receipt> {
         operators: read_answers(&receipt.operators)?,
         bytes_plain: receipt.bytes_plain,
         encoding: Encoding::ALL.get(receipt.encoding as usize).copied().unwrap_or_default(),
+        // Whoever has opened it knows.
+        encrypted: false,
     })
 }
 

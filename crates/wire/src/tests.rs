@@ -336,6 +336,7 @@ fn every_response_round_trips() {
         waited_ns: 9,
         bytes_plain: 8,
         encoding: Encoding::Mixed,
+        encrypted: false,
         operators: prepared().answers,
     };
     let tenant = TenantStatus {
@@ -379,6 +380,23 @@ fn every_response_round_trips() {
             tenant: TenantName::default(),
             instance: u64::MAX,
             newest: Version(3),
+            sealing: None,
+        },
+        Response::Hello {
+            version: 1,
+            server: String::new(),
+            tenant: TenantName::default(),
+            instance: 0,
+            newest: Version(0),
+            sealing: Some(Sealing { node_key: None }),
+        },
+        Response::Hello {
+            version: 1,
+            server: String::new(),
+            tenant: TenantName::default(),
+            instance: 0,
+            newest: Version(0),
+            sealing: Some(Sealing { node_key: Some(sealed::PublicKey([7; 32])) }),
         },
         Response::Prepared { prepared: prepared(), table_schema: schema() },
         Response::Batch(rows()),

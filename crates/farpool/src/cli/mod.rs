@@ -14,6 +14,7 @@ mod export;
 mod key_args;
 mod literals;
 mod load;
+mod node_key;
 mod output;
 mod pool_args;
 mod profile;
@@ -79,6 +80,7 @@ enum Command {
     Queries(queries::Args),
     Cancel(cancel::Args),
     Token(token::Args),
+    NodeKey(node_key::Args),
     Calibrate(calibrate::Args),
 }
 
@@ -103,6 +105,7 @@ pub fn main() -> ExitCode {
         Command::Queries(args) => queries::run(args),
         Command::Cancel(args) => cancel::run(args),
         Command::Token(args) => token::run(args),
+        Command::NodeKey(args) => node_key::run(args),
         Command::Calibrate(args) => calibrate::run(args),
     };
     match outcome {

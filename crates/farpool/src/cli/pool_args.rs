@@ -3,7 +3,9 @@
 use super::stop::{Outcome, Stop, file_error};
 use clap::Args;
 use farpool::model::limits;
-use farpool::{ClientOptions, ClientTls, Error, Pool, PoolUrl, RemotePool, ResultForm};
+use farpool::{
+    ClientOptions, ClientTls, Error, Pool, PoolUrl, Proof, PublicKey, RemotePool, ResultForm, TokenKey,
+};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -38,6 +40,72 @@ pub struct ClientArgs {
     /// [default: those that the system trusts]
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
+}
+
+/// Whether results come encrypted, and how the client knows whom they are from.
+#[derive(Args, Clone, Debug)]
+pub struct SealArgs {
+    /// Have the node encrypt its answers for this command alone, so that nobody between can read or change them, not
+    /// even where TLS ends. Needs --node-key, or a token of 'farpool token new' over farpools://
+    #[arg(long)]
+    encrypt_results: bool,
+
+    /// With --encrypt-results: the public key of the node, as it says when it starts: 64 hexadecimal digits, or a file
+    /// with them
+    #[arg(long, value_name = "FILE|HEX", requires = "encrypt_results")]
+    node_key: Option<String>,
+}
+
+impl SealArgs {
+    /// Returns how the node at `url` has to prove who it is, if its answers are to be encrypted.
+    pub fn proof(&self, url: &PoolUrl, token: Option<&str>) -> Outcome<Option<Proof>> {
+        if !self.encrypt_results {
+            return Ok(None);
+        }
+        match (&self.node_key, token) {
+            (Some(key), _) => Ok(Some(Proof::NodeKey(public_key(key)?))),
+            (None, Some(token)) if url.is_encrypted() => {
+                Ok(Some(Proof::Token(Arc::new(TokenKey::of(token)?))))
+            }
+            (None, Some(_)) => Err(Stop::usage(
+                format!("--encrypt-results by the token alone: over {url} the token is sent in the clear"),
+                "name the node's key with --node-key, which 'farpool serve' prints when it starts\n\
+                 or connect to farpools://",
+            )),
+            (None, None) => Err(Stop::usage(
+                "--encrypt-results needs to know who the node is: anybody between could answer in its place",
+                "name the node's key with --node-key, which 'farpool serve' prints when it starts",
+            )),
+        }
+    }
+
+    /// Refuses options that mean nothing where no node is asked.
+    pub fn refuse_without_pool(&self) -> Outcome {
+        match self.encrypt_results {
+            false => Ok(()),
+            true => Err(Stop::usage(
+                "--encrypt-results is for results of a node, and without --pool none leaves this process",
+                "name the node with --pool, or leave --encrypt-results away",
+            )),
+        }
+    }
+}
+
+/// Reads a public key, given as it is or as a file that has it.
+fn public_key(given: &str) -> Outcome<PublicKey> {
+    if let Some(key) = PublicKey::from_hex(given) {
+        return Ok(key);
+    }
+    let path = Path::new(given);
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(limits::TOKEN_FILE_BYTES_MAX).read_to_string(&mut text))
+        .map_err(|error| file_error("read the node's public key in", path, &error))?;
+    PublicKey::from_hex(text.trim()).ok_or_else(|| {
+        Error::invalid(format!("{} has no public key in it", path.display()))
+            .advise("a public key has 64 hexadecimal digits: 'farpool node-key FILE' prints that of a private one")
+            .into()
+    })
 }
 
 impl ClientArgs {

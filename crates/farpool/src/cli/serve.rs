@@ -5,9 +5,10 @@ use super::signals::{first_signal, hangups};
 use super::size;
 use super::stop::{Outcome, Stop, reason};
 use farpool::node::{
-    Access, Followed, Keys, LocalDirectory, Node, NodeConfig, Recovery, ServerTls, Tier, certificate, server,
+    Access, Directory, Followed, Keys, LocalDirectory, Node, NodeConfig, PrivateKey, Recovery, ServerTls,
+    Tier, certificate, server,
 };
-use farpool::{Error, WorkMemory};
+use farpool::{Error, ErrorKind, WorkMemory};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -109,6 +110,11 @@ pub struct Args {
     /// The private key to the certificate
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+
+    /// The key in this file proves who the node is to clients that have results encrypted ('farpool node-key --new'
+    /// makes it) [default: one of the data directory, or one that lasts until the node stops]
+    #[arg(long, value_name = "FILE")]
+    node_key_file: Option<PathBuf>,
 }
 
 /// Serves until SIGINT or SIGTERM.
@@ -126,6 +132,9 @@ pub fn run(args: Args) -> Outcome {
     let data = data.map(|data| args.compression.apply(data));
     let tier = data.as_deref().and_then(|data| data.keys()).map(Keys::tier);
     let stop_within = if data.is_some() { STOP_WITH_DATA } else { STOP };
+    // Read before anything is started, so that a wrong name of it costs nothing.
+    let own_key = args.node_key_file.as_deref().map(PrivateKey::read_file).transpose()?;
+    let directory = data.clone();
     let config = NodeConfig {
         data,
         memory_bytes: args.memory.unwrap_or_else(farpool::memory_bytes_default),
@@ -141,6 +150,11 @@ pub fn run(args: Args) -> Outcome {
         let node = Node::start(config)?;
         if let (Some(found), Some(path)) = (node.recovery(), &args.data_dir) {
             report(path, found, tier);
+        }
+        let key = own_key.map_or_else(|| node_key(directory.as_deref()), |key| Ok(Some(key)))?;
+        if let Some(key) = key {
+            eprintln!("node key {}", key.public());
+            node.set_node_key(key);
         }
         let mut following = JoinSet::new();
         if let Some(file) = access_file {
@@ -175,6 +189,19 @@ fn tls_files(args: &Args) -> Outcome<Option<(Followed<ServerTls>, ServerTls)>> {
     let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
     let paths = vec![certificate.clone(), key.clone()];
     Ok(Some(Followed::open(paths, |paths| certificate::read(&paths[0], &paths[1]))?))
+}
+
+/// Returns the key of the data directory, or one that lasts as long as the process; `None`, with a warning, where the
+/// process may not lock memory for one.
+fn node_key(data: Option<&dyn Directory>) -> Outcome<Option<PrivateKey>> {
+    let key = data.map_or_else(PrivateKey::random, farpool::node::node_key);
+    match key {
+        Err(error) if error.kind == ErrorKind::OverLimit => {
+            eprintln!("warning: the node has no key, and cannot encrypt results: {}", error.message);
+            Ok(None)
+        }
+        key => Ok(Some(key?)),
+    }
 }
 
 /// Tells what was found in the data directory.

@@ -2,7 +2,7 @@
 
 use super::key_args::{CompressionArgs, EncryptionArgs};
 use super::output::{self, Format};
-use super::pool_args::ClientArgs;
+use super::pool_args::{ClientArgs, SealArgs};
 use super::read_args::ReadArgs;
 use super::size;
 use super::stop::{Outcome, Stop, file_error};
@@ -24,6 +24,7 @@ Examples:
   farpool sql -c \"select count(*) from 'trips.parquet'\"
   farpool sql -c \"select city, avg(fare) from 'trips-*.csv' group by city\" --format csv > fares.csv
   farpool sql --pool farpool://node7:9797 -c \"select max(fare) from trips\" --receipt receipt.json
+  farpool sql --pool farpool://node7:9797 --encrypt-results --node-key node7.pub -c \"select name from people\"
   farpool sql --pool farpool://node7:9797 --explain -c \"select * from trips where fare > 100\"
   farpool sql -c \"select * from read_csv('flights.csv.gz', nullstr = 'NA') limit 5\"
   farpool sql --data-dir trips -c \"create table long as from 'trips.parquet' where fare > 100\"
@@ -37,7 +38,8 @@ names are tables and views of that node; with --data-dir, they are those that st
 With --format json a row is one object on a line; with arrow, each statement is one IPC stream. \
 Several statements give their results one after the other.
 The receipt is one JSON object: rows_scanned, rows_skipped, rows_returned, rows_bypassed, \
-bytes_scanned, bytes_skipped, bytes_from_disk, bytes_on_wire, bytes_plain, encoding, cpu_ns, waited_ns, elapsed_ns, \
+bytes_scanned, bytes_skipped, bytes_from_disk, bytes_on_wire, bytes_plain, encoding, encrypted, cpu_ns, waited_ns, \
+elapsed_ns, \
 operators: [{name, detail, answer, reason}]; of all statements together.";
 
 /// Run SQL on files, or on the tables of a memory node
@@ -58,6 +60,9 @@ pub struct Args {
 
     #[command(flatten)]
     client: ClientArgs,
+
+    #[command(flatten)]
+    seal: SealArgs,
 
     /// Fetch columns as they are and do everything here, for comparison
     #[arg(long)]
@@ -179,8 +184,13 @@ async fn open_session(args: &Args) -> Outcome<(Session, Arc<farpool::QueryFiles>
         options.advice_without_tables = "name a file, as in FROM 'trips.parquet', or give a node with --pool";
     }
     let session = Session::new(options);
+    if args.pool.is_none() {
+        args.seal.refuse_without_pool()?;
+    }
     if let Some(url) = &args.pool {
-        let options = ClientOptions { timeout: args.timeout, ..args.client.options(url)? };
+        let options = args.client.options(url)?;
+        let sealed = args.seal.proof(url, options.token.as_deref())?;
+        let options = ClientOptions { timeout: args.timeout, sealed, ..options };
         let pool = farpool::connect_for(&url.to_string(), options, args.results).await?;
         session.register_pool("farpool", pool).await?;
     }

@@ -38,6 +38,8 @@ const DECODERS: &[(&str, &str, &str)] = &[
     ("crates/wire/src/preface.rs", "check_preface", "native_messages"),
     ("crates/wire/src/request.rs", "decode", "native_messages"),
     ("crates/wire/src/response.rs", "decode", "native_messages"),
+    ("crates/wire/src/sealed/mod.rs", "read", "sealed_messages"),
+    ("crates/wire/src/sealed/open.rs", "check", "sealed_messages"),
     ("crates/wire/src/substrait/decode.rs", "decode_program", "plan_decoder"),
     ("crates/wire/src/substrait/decode.rs", "decode_program_within", "plan_decoder"),
 ];

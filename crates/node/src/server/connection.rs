@@ -17,6 +17,7 @@ use farpool_memory::Reservation;
 use farpool_model::{Error, Result, cast};
 use farpool_pipeline::{Cancel, Run};
 use farpool_store::Backup;
+use farpool_wire::sealed::Sealer;
 use farpool_wire::{
     Assembler, FrameHeader, FrameKind, Interest, Message, Outgoing, Request, Response, Socket, split_frame,
 };
@@ -113,6 +114,48 @@ impl Connection {
         })
     }
 
+    /// What encrypts the answers of a stream, if its client wants that.
+    pub fn sealer(&self, stream: u32) -> Option<Arc<Sealer>> {
+        self.outbox.with(|lanes| lanes.sealer(stream))
+    }
+
+    /// Sends a message with rows, encrypted where the client wants that: work for the thread of a worker.
+    ///
+    /// # Errors
+    /// `OverLimit` where the process may not lock memory for a key; the result then lacks these rows.
+    pub fn push(&self, stream: u32, message: Outgoing) -> Result<()> {
+        match self.sealer(stream) {
+            None => self.outbox.push(stream, message),
+            Some(sealer) => {
+                let sealed = sealer.seal(message)?;
+                self.outbox.push_each(stream, |put| sealer.deliver(sealed, put));
+            }
+        }
+        Ok(())
+    }
+
+    /// Encrypts answers where the client wants that; the caller sends them at once, before or after all rows.
+    ///
+    /// # Errors
+    /// As [`Connection::push`]; `Internal` when rows are missing.
+    pub fn seal(&self, stream: u32, messages: Vec<Outgoing>) -> Result<Vec<Outgoing>> {
+        let Some(sealer) = self.sealer(stream) else { return Ok(messages) };
+        let seal = |message: Outgoing| match message.kind() {
+            FrameKind::Error => sealer.seal_error(message),
+            _ => sealer.seal_alone(message),
+        };
+        messages.into_iter().map(seal).collect()
+    }
+
+    /// Returns the message of an error, encrypted where the client wants that. Where that fails, the client learns no
+    /// more than that.
+    fn error_message(&self, stream: u32, error: Error) -> Option<Outgoing> {
+        let plain = |error| Response::Error(error).encode().ok()?.pop();
+        let Some(sealer) = self.sealer(stream) else { return plain(error) };
+        let message = plain(error)?;
+        sealer.seal_error(message).or_else(|_| plain(cannot_encrypt()).ok_or_else(cannot_encrypt)).ok()
+    }
+
     /// Sends an answer on a stream and ends the stream.
     pub fn answer(&self, stream: u32, response: &Response) {
         match response.encode() {
@@ -123,19 +166,16 @@ impl Connection {
 
     /// Ends a stream with an error.
     pub fn fail(&self, stream: u32, error: Error) {
-        match Response::Error(error).encode() {
-            Ok(messages) => self.end(stream, messages),
-            Err(error) => tracing::error!(%error, "an error cannot be sent"),
+        match self.error_message(stream, error) {
+            Some(message) => self.end_with(stream, vec![message]),
+            None => tracing::error!("an error cannot be sent"),
         }
     }
 
     /// Stops the work of a stream and sends the error to the client in place of what was queued. Returns
     /// false when the stream is not open.
     pub fn give_up(&self, stream: u32, error: Error) -> bool {
-        let Some(message) = Response::Error(error).encode().ok().and_then(|mut messages| messages.pop())
-        else {
-            return false;
-        };
+        let Some(message) = self.error_message(stream, error) else { return false };
         let work = self.outbox.with(|lanes| lanes.give_up(stream, message));
         let was_open = work.is_some();
         self.abandon(work);
@@ -349,8 +389,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends `messages` and ends the stream.
-    pub fn end(&self, stream: u32, mut messages: Vec<Outgoing>) {
+    /// Sends `messages`, encrypted where the client wants that, and ends the stream.
+    pub fn end(&self, stream: u32, messages: Vec<Outgoing>) {
+        match self.seal(stream, messages) {
+            Ok(messages) => self.end_with(stream, messages),
+            Err(error) => self.fail(stream, error),
+        }
+    }
+
+    fn end_with(&self, stream: u32, mut messages: Vec<Outgoing>) {
         let bytes: u64 = messages.iter().map(Outgoing::bytes_on_wire).sum();
         let Some(last) = messages.pop() else { return };
         let answer = (bytes >= ANSWER_BYTES_MIN)
@@ -376,6 +423,11 @@ impl Connection {
         }
         self.outbox.flush();
     }
+}
+
+fn cannot_encrypt() -> Error {
+    Error::over_limit("the node cannot encrypt its answer")
+        .advise("see the node's limit of locked memory (ulimit -l)")
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@ use crate::node::{ConnectionGuard, Pass};
 use crate::{Caller, Node};
 use bytes::{Buf, BytesMut};
 use farpool_model::{Error, ErrorKind, Result, limits};
+use farpool_wire::sealed::{self, TokenKey};
 use farpool_wire::{
-    Assembler, Message, NO_ENCRYPTION, Opening, Outgoing, PREFACE, Request, Response, ServerTls, Socket, Tls,
-    negotiate, opening, reply_to_stranger, split_frame,
+    Assembler, Message, NO_ENCRYPTION, Opening, Outgoing, PREFACE, Request, Response, Sealing, ServerTls,
+    Socket, Tls, negotiate, opening, reply_to_stranger, split_frame,
 };
 use std::io;
 use std::sync::Arc;
@@ -208,14 +209,24 @@ fn hello(
     let timeout = timeout_ms.map(Duration::from_millis);
     let (caller, pass) = node.admit(token.as_deref())?;
     tracing::debug!(tenant = ?caller.tenant(), ?client, "a client connects");
+    // A token that is easy to guess is none to seal answers with; who asks for that is told.
+    let shown = sealed::shown(token.as_deref());
+    let token_key = token.and_then(|token| TokenKey::of(&token).ok()).map(Arc::new);
     let token = pass.token_name().map(str::to_string);
     let client = client.chars().take(limits::CLIENT_CHARS_MAX).collect();
-    let caller = caller.with_timeout(timeout).known_as(Identity { token, client, peer: socket.peer() });
+    let caller = caller.with_timeout(timeout).known_as(Identity {
+        token,
+        client,
+        peer: socket.peer(),
+        token_key,
+        shown,
+    });
     let tenant = caller.tenant().clone();
     let guard = node.connect(&tenant)?;
     let server = concat!("farpool ", env!("CARGO_PKG_VERSION")).to_string();
     let (instance, newest) = (node.instance(), node.catalog().newest_version());
-    let welcome = Response::Hello { version, server, tenant, instance, newest };
+    let sealing = Some(Sealing { node_key: node.node_key().map(|key| key.public()) });
+    let welcome = Response::Hello { version, server, tenant, instance, newest, sealing };
     Ok((caller, pass, guard, welcome.encode()?))
 }
 

@@ -7,8 +7,10 @@
 
 use bytes::{Buf, Bytes};
 use farpool_model::{Error, Result, cast, limits};
+use farpool_wire::sealed::Sealer;
 use farpool_wire::{FRAME_HEADER_BYTES, Outgoing, Window};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// A message and the part of it that has not been sent.
 #[derive(Debug)]
@@ -55,6 +57,8 @@ const CROWDED_BYTES: u64 = 4 * WINDOW_BYTES;
 struct Lane<W> {
     /// `None` once the stream was given up: only the error is still to be sent.
     work: Option<W>,
+    /// Encrypts the answers, if the client wants that.
+    sealer: Option<Arc<Sealer>>,
     opened_ns: u64,
     queue: VecDeque<Queued>,
     bytes_queued: u64,
@@ -127,6 +131,7 @@ impl<W> Lanes<W> {
         }
         let lane = Lane {
             work: Some(work),
+            sealer: None,
             opened_ns: now_ns,
             queue: VecDeque::new(),
             bytes_queued: 0,
@@ -153,6 +158,18 @@ impl<W> Lanes<W> {
     /// The work of a stream, while it is open and its last message is not yet queued.
     pub fn work(&mut self, stream: u32) -> Option<&mut W> {
         self.lanes.get_mut(&stream).filter(|lane| !lane.ended)?.work.as_mut()
+    }
+
+    /// Sets what encrypts the answers of a stream, if it is open.
+    pub fn set_sealer(&mut self, stream: u32, sealer: Arc<Sealer>) {
+        if let Some(lane) = self.lanes.get_mut(&stream) {
+            lane.sealer = Some(sealer);
+        }
+    }
+
+    /// What encrypts the answers of a stream, if something does.
+    pub fn sealer(&self, stream: u32) -> Option<Arc<Sealer>> {
+        self.lanes.get(&stream)?.sealer.clone()
     }
 
     /// The work of each open stream whose last message is not yet queued.

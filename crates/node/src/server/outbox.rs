@@ -120,9 +120,18 @@ impl<W> Outbox<W> {
     /// Queues a message and sends it: from this thread if nothing else waits, since the writer task would
     /// have to be woken and the bytes brought to its core.
     pub fn push(&self, stream: u32, message: Outgoing) {
-        let alone = self.with(|lanes| {
-            let alone = lanes.bytes_queued() == 0;
-            lanes.push(stream, message).then_some(alone)
+        self.push_each(stream, |put| put(message));
+    }
+
+    /// As [`Outbox::push`], of each message that `deliver` passes on.
+    pub fn push_each(&self, stream: u32, deliver: impl FnOnce(&mut dyn FnMut(Outgoing))) {
+        let mut alone = None;
+        deliver(&mut |message| {
+            let queued = self.with(|lanes| {
+                let alone = lanes.bytes_queued() == 0;
+                lanes.push(stream, message).then_some(alone)
+            });
+            alone = alone.or(queued);
         });
         match alone {
             Some(true) => self.flush(),

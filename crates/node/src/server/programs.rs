@@ -75,7 +75,7 @@ impl Starting {
     fn submit(self, caller: &Caller, turn: Turn, listed: Listed) -> Result<()> {
         let Starting { connection, stream, run, wanted } = self;
         let answer = match &wanted {
-            Wanted::Rows { answer, .. } => answer.encode()?,
+            Wanted::Rows { answer, .. } => connection.seal(stream, answer.encode()?)?,
             Wanted::Change(_) => Vec::new(),
         };
         let open = connection.outbox.with(|lanes| {

@@ -6,6 +6,7 @@
 use super::connection::Connection;
 use farpool_model::{Error, QueryInfo, QueryState, TenantName};
 use farpool_pipeline::Run;
+use farpool_wire::sealed::{Digest, TokenKey};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +19,7 @@ pub(crate) struct Queries {
     open: Mutex<BTreeMap<u64, Arc<Query>>>,
 }
 
-/// The identity of a client, for display.
+/// The identity of a client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
     /// Name of its token.
@@ -27,6 +28,10 @@ pub(crate) struct Identity {
     pub client: String,
     /// Its network address.
     pub peer: String,
+    /// What its token proves to it that answers are from the node with; not for display.
+    pub token_key: Option<Arc<TokenKey>>,
+    /// The digest of its token, to which sealed answers are bound; not for display.
+    pub shown: Digest,
 }
 
 /// A program under way.

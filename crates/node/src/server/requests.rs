@@ -18,6 +18,7 @@ use farpool_model::{
 };
 use farpool_pipeline::BoundProgram;
 use farpool_store::{AwaitedStatistics, Made};
+use farpool_wire::sealed::{Digest, NodeProof, SealedRequest, Sealer};
 use farpool_wire::{FrameKind, Message, Outgoing, Request, Response, substrait};
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -86,6 +87,9 @@ impl Looked {
     }
 
     fn carry_out(mut self, caller: &Caller) -> Result<Outcome> {
+        if self.message.kind == FrameKind::Sealed {
+            self.message = unwrap(caller, &self.connection, &self.message)?;
+        }
         let outcome = carry_out(caller, &self.connection, &self.message, &self.asked, &mut self.memory);
         match self.memory.wait_wanted() {
             Some(bytes) => Ok(Outcome::Waits(Box::new(self), bytes)),
@@ -117,7 +121,7 @@ impl Looked {
 fn is_request(kind: FrameKind) -> bool {
     use FrameKind::{
         AlterTable, Backup, BackupRead, CancelQuery, ChangeRows, CreateView, Drop, DropView, Execute,
-        LoadOutcome, Prepare, Queries, Statistics, Status, Table, Tables,
+        LoadOutcome, Prepare, Queries, Sealed, Statistics, Status, Table, Tables,
     };
     matches!(
         kind,
@@ -137,7 +141,22 @@ fn is_request(kind: FrameKind) -> bool {
             | CreateView
             | DropView
             | ChangeRows
+            | Sealed
     )
+}
+
+/// Returns the request in `message`, and has its answers sealed from now on.
+fn unwrap(caller: &Caller, connection: &Connection, message: &Message) -> Result<Message> {
+    let sealed = SealedRequest::read(message)?;
+    let prepared = sealed.handle()?.and_then(|handle| connection.shelf.lock().bound(handle));
+    let key = caller.node().node_key();
+    let identity = caller.identity();
+    let proof =
+        NodeProof { key: key.as_deref(), token: identity.token_key.as_deref(), shown: identity.shown };
+    let sealer = Sealer::new(&sealed, prepared.as_ref(), proof)?;
+    let sealer = Arc::new(sealer);
+    connection.outbox.with(|lanes| lanes.set_sealer(message.stream, sealer));
+    Ok(sealed.request)
 }
 
 fn carry_out(
@@ -156,10 +175,11 @@ fn carry_out(
     let response = match Request::decode(message, None)? {
         Request::Prepare { plan, schema } => {
             let program = prepare(caller, connection, &plan, schema, memory)?;
-            let answers = answers(&program);
+            let answers = answers(&program).encode()?;
             let held = memory.keep(plan.len() + program.bytes())?;
-            keep(connection, message.stream, program, held);
-            answers
+            let bound = connection.sealer(message.stream).map(|sealer| sealer.bind(&answers));
+            keep(connection, message.stream, program, held, bound);
+            return Ok(Outcome::Answer(answers));
         }
         Request::Execute { plan, schema, results } => {
             let program = prepare(caller, connection, &plan, schema, memory)?;
@@ -168,7 +188,7 @@ fn carry_out(
             return Ok(Outcome::Started);
         }
         Request::ExecutePrepared { handle, conditions, results } => {
-            let kept = kept(connection, handle)?;
+            let kept = kept(connection, message.stream, handle)?;
             let conditions =
                 conditions.map(|plan| read_conditions(&kept, &plan, memory)).transpose()?.flatten();
             let run = caller.start(&kept, conditions.as_ref(), shape(results))?;
@@ -208,7 +228,7 @@ fn carry_out(
             return Ok(Outcome::Made(Box::new(made.map(Response::Table))));
         }
         Request::ChangeRows { handle, rows, id } => {
-            let program = kept(connection, handle)?;
+            let program = kept(connection, message.stream, handle)?;
             let change =
                 ChangeRequest { connection: connection.clone(), stream: message.stream, program, rows };
             change.begin(caller, id, asked, memory.without_plan())?;
@@ -263,16 +283,28 @@ fn tell_statistics(connection: Arc<Connection>, caller: Caller, stream: u32, sta
     });
 }
 
-/// Returns the prepared program of a handle.
-fn kept(connection: &Connection, handle: u32) -> Result<Arc<BoundProgram>> {
-    let kept = connection.shelf.lock().get(handle);
-    kept.ok_or_else(|| Error::stale(format!("nothing is kept under handle {handle}")))
+/// Returns the prepared program of a handle, for a request on `stream`.
+fn kept(connection: &Connection, stream: u32, handle: u32) -> Result<Arc<BoundProgram>> {
+    let (program, bound) = {
+        let mut shelf = connection.shelf.lock();
+        (shelf.get(handle), shelf.bound(handle))
+    };
+    // The handle may have been given to another program since.
+    let is_it = connection.sealer(stream).is_none_or(|sealer| sealer.is_bound_to(bound.as_ref()));
+    let program = program.filter(|_| is_it);
+    program.ok_or_else(|| Error::stale(format!("nothing is kept under handle {handle}")))
 }
 
 /// Stores a program prepared on a stream, with the memory `held` for it, unless the client has cancelled the
-/// stream.
-fn keep(connection: &Connection, stream: u32, program: BoundProgram, held: Reservation) {
-    connection.shelf.lock().put(stream, program, held);
+/// stream. `bound` is what sealed answers of its runs are bound to.
+fn keep(
+    connection: &Connection,
+    stream: u32,
+    program: BoundProgram,
+    held: Reservation,
+    bound: Option<Digest>,
+) {
+    connection.shelf.lock().put(stream, program, held, bound);
     if connection.outbox.with(|lanes| lanes.work(stream).is_none()) {
         connection.shelf.lock().remove(stream);
     }

@@ -60,9 +60,12 @@ impl StreamSink {
         if outbox.with(|lanes| lanes.work(self.stream).is_none()) {
             return;
         }
-        match make().and_then(|messages| self.count(messages)) {
-            Ok(messages) => messages.into_iter().for_each(|message| outbox.push(self.stream, message)),
-            Err(error) => self.fail(error),
+        let messages = make().and_then(|messages| self.count(messages));
+        let push = |messages: Vec<Outgoing>| {
+            messages.into_iter().try_for_each(|message| self.connection.push(self.stream, message))
+        };
+        if let Err(error) = messages.and_then(push) {
+            self.fail(error);
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod local;
+mod middle;
 mod raw;
 
 use arrow_array::cast::AsArray;
@@ -26,6 +27,7 @@ use tokio::task::JoinHandle;
 
 pub use certificates::AUTHORITY;
 pub use local::Local;
+pub use middle::Middle;
 pub use raw::{Raw, canonical_batch, execute, frames, hello};
 
 /// Time after which a test is considered hung.

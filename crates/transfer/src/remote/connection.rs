@@ -11,6 +11,7 @@ use super::mailbox::{Mailbox, Share, Unread};
 use super::sender::Sender;
 use bytes::{BufMut, BytesMut};
 use farpool_model::{Error, Result, Version, cast, limits};
+use farpool_wire::sealed::{Digest, Opener, Proof};
 use farpool_wire::{FrameHeader, FrameKind, Intake, Interest, Message, Outgoing, Request, Response, Socket};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -64,6 +65,8 @@ pub(super) struct Greeting {
 pub(super) struct Connection {
     shared: Arc<Shared>,
     tasks: [AbortHandle; 2],
+    /// How the node proves who it is, where its answers are sealed, and what was shown to it.
+    sealed: Option<(Proof, Digest)>,
     instance: u64,
     newest: AtomicU64,
 }
@@ -107,6 +110,7 @@ impl Connection {
         patience: Patience,
         unread: Arc<Unread>,
         greeting: Greeting,
+        sealed: Option<(Proof, Digest)>,
     ) -> Self {
         let (sender, streams) = Default::default();
         let shared = Arc::new(Shared { socket, place, patience, sender, streams, unread });
@@ -117,7 +121,7 @@ impl Connection {
             tokio::spawn(async move { writer.sender.run(&*writer.socket).await }).abort_handle(),
         ];
         let (instance, newest) = (greeting.instance, AtomicU64::new(greeting.newest.0));
-        Connection { shared, tasks, instance, newest }
+        Connection { shared, tasks, sealed, instance, newest }
     }
 
     /// Returns the node's identity, with the newest version known so far: loads that begin later make newer
@@ -156,11 +160,31 @@ impl Connection {
     /// # Errors
     /// `Unavailable` when the connection is broken; an error of the request if it cannot be encoded.
     pub fn open(self: &Arc<Self>, request: &Request, doing: &'static str) -> Result<Channel> {
-        let messages = request.encode()?;
+        self.open_bound(request, doing, None)
+    }
+
+    /// As [`Connection::open`], for a request that names a prepared program: `prepared` is what sealed answers are
+    /// bound to.
+    ///
+    /// # Errors
+    /// As [`Connection::open`].
+    pub fn open_bound(
+        self: &Arc<Self>,
+        request: &Request,
+        doing: &'static str,
+        prepared: Option<Digest>,
+    ) -> Result<Channel> {
+        let mut messages = request.encode()?;
+        let mut opener = None;
+        if let Some((proof, shown)) = self.sealed.as_ref().filter(|_| request.kind().may_be_sealed()) {
+            let plain = messages.pop().ok_or_else(|| Error::internal("a request without a message"))?;
+            let (sealed, opens) = Opener::new(plain, proof, *shown, prepared)?;
+            (messages, opener) = (vec![sealed], Some(Arc::new(opens)));
+        }
         let mailbox = Arc::new(Mailbox::new(request.kind(), self.shared.unread.clone()));
         let opened = self.shared.streams.lock().open(mailbox.clone());
         let id = opened.map_err(|closed| closed.error(&self.shared.place, doing))?;
-        let mut channel = Channel { connection: self.clone(), id, mailbox, doing, bytes_on_wire: 0 };
+        let mut channel = Channel { connection: self.clone(), id, mailbox, opener, doing, bytes_on_wire: 0 };
         messages.into_iter().for_each(|message| channel.send(message));
         Ok(channel)
     }
@@ -344,6 +368,8 @@ pub(super) struct Channel {
     connection: Arc<Connection>,
     id: u32,
     mailbox: Arc<Mailbox>,
+    /// Opens the answers, if they are sealed.
+    opener: Option<Arc<Opener>>,
     doing: &'static str,
     bytes_on_wire: u64,
 }
@@ -369,12 +395,23 @@ impl Channel {
         Ok(())
     }
 
-    /// Polls for the next message; an error when the connection broke.
+    /// Opens the answers, if they are sealed.
+    pub fn opener(&self) -> Option<&Arc<Opener>> {
+        self.opener.as_ref()
+    }
+
+    /// Polls for the next message; an error when the connection broke. Where answers are sealed, it was opened unless
+    /// it has rows, which are for their reader to open.
     pub fn poll_receive(&mut self, context: &mut std::task::Context<'_>) -> std::task::Poll<Result<Message>> {
         self.mailbox.poll_take(context).map(|message| match message {
             Some(message) => {
                 self.bytes_on_wire += message.bytes_on_wire;
-                Ok(message)
+                let Some(opener) = &self.opener else { return Ok(message) };
+                opener.check(&message)?;
+                match message.kind {
+                    FrameKind::Batch | FrameKind::Parcel => Ok(message),
+                    _ => opener.open(message),
+                }
             }
             None => Err(self.broken()),
         })

@@ -8,9 +8,10 @@ use super::trust;
 use crate::PoolUrl;
 use bytes::{Buf, BytesMut};
 use farpool_model::{Error, Result, limits};
+use farpool_wire::sealed::{self, Proof};
 use farpool_wire::{
-    Assembler, FrameHeader, FrameKind, Message, PREFACE, Request, Response, Socket, Tls, VERSION_MAX,
-    VERSION_MIN, check_preface, split_frame,
+    Assembler, FrameHeader, FrameKind, Message, PREFACE, Request, Response, Sealing, Socket, Tls,
+    VERSION_MAX, VERSION_MIN, check_preface, split_frame,
 };
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -33,6 +34,11 @@ impl Dialer {
         Dialer { url: url.clone(), options, connector, patience, unread }
     }
 
+    /// Whether answers are to be sealed.
+    pub fn is_sealed(&self) -> bool {
+        self.options.sealed.is_some()
+    }
+
     /// The node's address.
     pub fn url(&self) -> &PoolUrl {
         &self.url
@@ -52,14 +58,19 @@ impl Dialer {
         };
         let greeted = timeout(patience, async {
             let socket = if url.is_encrypted() { self.encrypt(socket).await? } else { socket };
-            let (received, greeting) = self.hello(&*socket).await?;
+            let (received, greeting, sealing) = self.hello(&*socket).await?;
+            if let Some(proof) = &self.options.sealed {
+                check_sealing(url, proof, sealing)?;
+            }
             Result::Ok((socket, received, greeting))
         });
         let (socket, received, greeting) = greeted
             .await
             .map_err(|_| silent(url, "accepts connections but does not say that it is a farpool pool"))??;
         let (place, unread) = (url.to_string(), self.unread.clone());
-        Ok(Connection::start(socket, received, place, self.patience, unread, greeting))
+        let shown = sealed::shown(self.options.token.as_deref());
+        let sealed = self.options.sealed.clone().map(|proof| (proof, shown));
+        Ok(Connection::start(socket, received, place, self.patience, unread, greeting, sealed))
     }
 
     /// Performs the TLS handshake over `socket`.
@@ -74,7 +85,7 @@ impl Dialer {
 
     /// Sends the hello and waits for the welcome; returns the bytes that followed the welcome, and the node's
     /// identity.
-    async fn hello(&self, socket: &dyn Socket) -> Result<(BytesMut, Greeting)> {
+    async fn hello(&self, socket: &dyn Socket) -> Result<(BytesMut, Greeting, Option<Sealing>)> {
         let url = &self.url;
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
         let request = Request::Hello {
@@ -97,18 +108,46 @@ impl Dialer {
             }
         }
         received.advance(PREFACE.len());
-        let greeting = welcome(socket, &mut received, url).await?;
-        Ok((received, greeting))
+        let (greeting, sealing) = welcome(socket, &mut received, url).await?;
+        Ok((received, greeting, sealing))
     }
 }
 
-async fn welcome(socket: &dyn Socket, received: &mut BytesMut, url: &PoolUrl) -> Result<Greeting> {
+/// Checks before anything is asked that the node will seal its answers. What it says here may be changed on its way: that
+/// leads to a refusal, or to answers that cannot be opened.
+fn check_sealing(url: &PoolUrl, proof: &Proof, sealing: Option<Sealing>) -> Result<()> {
+    let Some(Sealing { node_key }) = sealing else {
+        return Err(Error::invalid(format!("the node at {url} does not encrypt results"))
+            .advise("upgrade the node, or leave --encrypt-results away"));
+    };
+    match (proof, node_key) {
+        (Proof::NodeKey(expected), Some(found)) if *expected == found => Ok(()),
+        (Proof::NodeKey(_), Some(found)) => {
+            let message = format!("the node at {url} has another key than the one to be expected: {found}");
+            Err(Error::new(farpool_model::ErrorKind::Denied, message)
+                .advise("ask whoever runs the node for its key, over another way than this one"))
+        }
+        (Proof::NodeKey(_), None) => Err(Error::invalid(format!("the node at {url} has no key of its own"))
+            .advise("start it with --node-key-file, or with --data-dir")),
+        (Proof::Token(_), _) if url.is_encrypted() => Ok(()),
+        (Proof::Token(_), _) => {
+            let message = "over farpool:// the token is sent in the clear, and proves nothing about the node";
+            Err(Error::invalid(message).advise("name the node's key with --node-key, or use farpools://"))
+        }
+    }
+}
+
+async fn welcome(
+    socket: &dyn Socket,
+    received: &mut BytesMut,
+    url: &PoolUrl,
+) -> Result<(Greeting, Option<Sealing>)> {
     let message = first_message(socket, received, url).await?;
     match Response::decode(&message, None).map_err(|error| error.at(url))? {
-        Response::Hello { version, instance, newest, .. }
+        Response::Hello { version, instance, newest, sealing, .. }
             if (VERSION_MIN..=VERSION_MAX).contains(&version) =>
         {
-            Ok(Greeting { instance, newest })
+            Ok((Greeting { instance, newest }, sealing))
         }
         Response::Hello { version, .. } => Err(Error::invalid(format!(
             "{url} speaks version {version} of the protocol, this program {VERSION_MIN} to {VERSION_MAX}"

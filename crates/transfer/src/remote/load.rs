@@ -150,7 +150,7 @@ impl RemotePool {
         loop {
             let id = self.load_ids.next();
             let request = Request::ChangeRows { handle: kept.stream, rows, id };
-            let channel = kept.connection.open(&request, "rows of a table were being changed");
+            let channel = kept.open(&request, "rows of a table were being changed");
             let is_sent = channel.is_ok();
             let answered = match channel {
                 Ok(mut channel) => answer(&mut channel).await,

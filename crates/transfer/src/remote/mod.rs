@@ -30,6 +30,7 @@ use farpool_model::{
     ResultForm, SchemaFingerprint, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName,
     View, limits, schema,
 };
+use farpool_wire::sealed::{Digest, Proof};
 use farpool_wire::{ClientTls, FrameKind, Request, Response, substrait};
 use load::{LoadIds, Task};
 use memory::Results;
@@ -50,6 +51,9 @@ pub struct ClientOptions {
     /// The certificate authorities to trust for `farpools://` addresses; those that the system trusts if
     /// `None`.
     pub tls: Option<ClientTls>,
+    /// Has the node encrypt its answers to this client alone, and prove who it is; rows of loads are sent as they
+    /// are.
+    pub sealed: Option<Proof>,
 }
 
 /// A node reached over TCP, or through another [`Connector`].
@@ -207,8 +211,8 @@ impl RemotePool {
         let connection = self.connection().await?;
         let request = Request::Prepare { plan: plan.to_vec(), schema: Some(SchemaFingerprint::of(schema)) };
         let mut channel = connection.open(&request, "it looked at a query")?;
-        let prepared = query::answers(&mut channel).await?;
-        let kept = Kept { connection, stream: channel.id(), schema: schema.clone() };
+        let (prepared, bound) = query::bound_answers(&mut channel).await?;
+        let kept = Kept { connection, stream: channel.id(), bound, schema: schema.clone() };
         Ok(Handle::new(prepared, kept))
     }
 
@@ -270,10 +274,17 @@ struct Kept {
     connection: Arc<Connection>,
     /// The stream on which the program was prepared, which is also its handle.
     stream: u32,
+    /// What sealed answers of its runs are bound to.
+    bound: Option<Digest>,
     schema: SchemaRef,
 }
 
 impl Kept {
+    /// Opens a stream with a request that names the program.
+    fn open(&self, request: &Request, doing: &'static str) -> Result<Channel> {
+        self.connection.open_bound(request, doing, self.bound)
+    }
+
     /// Encodes only the conditions: as a plan with a filter and no columns.
     fn conditions(&self, handle: &Handle, conditions: &Expr) -> Result<Vec<u8>> {
         let program = Program {
@@ -297,10 +308,10 @@ impl Drop for Kept {
 const RUNNING: &str = "a query was running";
 
 /// Runs a program that the node keeps, retrying while the node is busy.
-async fn start_kept(connection: &Arc<Connection>, request: &Request) -> Result<Channel> {
+async fn start_kept(kept: &Kept, request: &Request) -> Result<Channel> {
     let mut comebacks = 0;
     loop {
-        let mut channel = connection.open(request, RUNNING)?;
+        let mut channel = kept.open(request, RUNNING)?;
         let message = channel.receive().await?;
         match Response::decode(&message, None)? {
             Response::Unchanged => return Ok(channel),
@@ -402,7 +413,7 @@ impl Pool for RemotePool {
         let plan = conditions.map(|conditions| kept.conditions(handle, conditions)).transpose()?;
         let results = self.results;
         let request = Request::ExecutePrepared { handle: kept.stream, conditions: plan, results };
-        match start_kept(&kept.connection, &request).await {
+        match start_kept(kept, &request).await {
             Ok(channel) => Ok(self.execution(handle.prepared().clone(), channel, streams_wanted)),
             // The connection, or the prepared program, was lost before the first row: the whole plan is sent
             // instead, which works if the table version still exists.
@@ -440,6 +451,14 @@ impl Pool for RemotePool {
         let schema = schema::canonical_schema(&schema)?;
         let task = Task { table: name, options, schema, rows_hint };
         let table = self.load_once(task, batches).await?;
+        if self.dialer.is_sealed() {
+            // The answer to a load came in the clear, and no program may be made for what it says of the columns.
+            self.forget(name);
+            return match self.describe(name, false).await {
+                Ok(Relation::Table(described)) => Ok(described),
+                Ok(Relation::View(_)) | Err(_) => Ok(table),
+            };
+        }
         self.learn(&table);
         Ok(table)
     }

@@ -7,6 +7,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use farpool_columns::{Parcel, Room};
 use farpool_model::{Error, Prepared, Receipt, Result, limits};
+use farpool_wire::sealed::{Digest, Opener};
 use farpool_wire::{FrameKind, Grants, Message, Response};
 use futures::Stream;
 use parking_lot::Mutex;
@@ -19,8 +20,21 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 /// # Errors
 /// Those of the node; `Unavailable` when it goes away.
 pub(super) async fn answers(channel: &mut Channel) -> Result<Prepared> {
+    read_answers(&channel.receive().await?)
+}
+
+/// As [`answers`], with what sealed answers of later runs of the program are bound to.
+///
+/// # Errors
+/// As [`answers`].
+pub(super) async fn bound_answers(channel: &mut Channel) -> Result<(Prepared, Option<Digest>)> {
     let message = channel.receive().await?;
-    match Response::decode(&message, None)? {
+    let bound = channel.opener().map(|opener| opener.bind(&message));
+    read_answers(&message).map(|prepared| (prepared, bound))
+}
+
+fn read_answers(message: &Message) -> Result<Prepared> {
+    match Response::decode(message, None)? {
         Response::Prepared { prepared, .. } => Ok(prepared),
         Response::Error(error) => Err(error),
         other => Err(unexpected(other.kind())),
@@ -40,9 +54,10 @@ pub(super) fn streams(
     results: &Arc<Results>,
     count: usize,
 ) -> Vec<BatchStream> {
+    let opener = channel.opener().cloned();
     let turn = Mutex::new(Turn::Open(Box::new(Open { channel, grants: Grants::new() })));
     let reading = results.begin();
-    let rows = Arc::new(Rows { turn, waiting: Arc::default(), schema, receipt, reading });
+    let rows = Arc::new(Rows { turn, waiting: Arc::default(), schema, receipt, reading, opener });
     let stream = |_| {
         let (rows, room) = (rows.clone(), rows.reading.room());
         Box::pin(Reader { rows, room, rest: None, ended: false }) as BatchStream
@@ -57,6 +72,8 @@ struct Rows {
     schema: SchemaRef,
     receipt: ReceiptHandle,
     reading: Reading,
+    /// Opens the messages with rows, if they are sealed: in parallel, when they are read.
+    opener: Option<Arc<Opener>>,
 }
 
 enum Turn {
@@ -151,7 +168,9 @@ impl Open {
         }
         match Response::decode(&message, None)? {
             Response::Receipt(came) => {
-                receipt.set(Receipt { bytes_on_wire: self.channel.bytes_on_wire(), ..came });
+                let bytes_on_wire = self.channel.bytes_on_wire();
+                let encrypted = self.channel.opener().is_some();
+                receipt.set(Receipt { bytes_on_wire, encrypted, ..came });
                 Ok(None)
             }
             Response::Error(error) => Err(error),
@@ -180,7 +199,7 @@ impl Reader {
             let Some(message) = ready!(self.rows.poll_message(context))? else {
                 return Poll::Ready(Ok(None));
             };
-            match self.read(&message) {
+            match self.read(message) {
                 Ok(Some(batch)) => return Poll::Ready(Ok(Some(batch))),
                 Ok(None) => {}
                 Err(error) => return Poll::Ready(Err(self.rows.fail(error, context.waker()))),
@@ -199,8 +218,12 @@ impl Reader {
     }
 
     /// Reads a message: returns the rows of a batch, or keeps a parcel to be decoded.
-    fn read(&mut self, message: &Message) -> Result<Option<RecordBatch>> {
-        match Response::decode(message, Some(&self.rows.schema))? {
+    fn read(&mut self, message: Message) -> Result<Option<RecordBatch>> {
+        let message = match &self.rows.opener {
+            Some(opener) => opener.open(message)?,
+            None => message,
+        };
+        match Response::decode(&message, Some(&self.rows.schema))? {
             Response::Batch(batch) => Ok(Some(batch)),
             Response::Parcel(parcel) => {
                 let parcel =

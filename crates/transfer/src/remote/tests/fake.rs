@@ -83,7 +83,14 @@ impl Peer {
         let tenant = TenantName::default();
         self.send(
             0,
-            &Response::Hello { version: 1, server: "fake".into(), tenant, instance: 1, newest: Version(0) },
+            &Response::Hello {
+                version: 1,
+                server: "fake".into(),
+                tenant,
+                instance: 1,
+                newest: Version(0),
+                sealing: None,
+            },
         )
         .await;
     }

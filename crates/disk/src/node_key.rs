@@ -1,0 +1,75 @@
+//! The key that proves to clients who a node is, in its data directory: encrypted where the directory is, and else in a
+//! file that only its owner may read.
+
+use crate::files::{Directory, failed};
+use crate::local::PRIVATE;
+use crate::sealed::{read_sealed, write_sealed};
+use farpool_cipher::Secret;
+use farpool_cipher::hpke::PrivateKey;
+use farpool_model::{Error, Result};
+use std::io;
+
+/// Name of the file.
+const NODE_KEY: &str = PRIVATE;
+
+/// The format of its contents.
+const FORMAT: u32 = 1;
+
+/// Returns the key of a data directory, and draws it where there is none yet. Only the files of a data directory that was
+/// opened before may be there.
+///
+/// # Errors
+/// Those of [`read_sealed`] and [`write_sealed`]; `Corrupt` where the file has no key in it.
+pub fn node_key(directory: &dyn Directory) -> Result<PrivateKey> {
+    match directory.open(NODE_KEY) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let key = PrivateKey::random()?;
+            // The file that is written has the key in the clear where the directory is not encrypted, and so has memory.
+            write_sealed(directory, NODE_KEY, FORMAT, key.bytes())?;
+            return Ok(key);
+        }
+        Err(error) => return Err(failed(directory, "open", NODE_KEY, &error)),
+        Ok(_) => {}
+    }
+    let mut bytes = read_sealed(directory, NODE_KEY, FORMAT)?;
+    PrivateKey::new(Secret::take(&mut bytes)?)
+        .map_err(|error| Error::corrupt(format!("{NODE_KEY} in {}: {}", directory.describe(), error.message)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LocalDirectory, SimulatedDirectory, unlock};
+    use farpool_cipher::{MasterKey, Tier};
+    use farpool_model::ErrorKind;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_directory_keeps_its_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = LocalDirectory::open(folder.path()).unwrap();
+        let key = node_key(&*directory).unwrap();
+        assert_eq!(node_key(&*directory).unwrap().public(), key.public());
+        let file = folder.path().join(NODE_KEY);
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        write_sealed(&*directory, NODE_KEY, FORMAT, &[1; 31]).unwrap();
+        assert_eq!(node_key(&*directory).unwrap_err().kind, ErrorKind::Corrupt);
+        std::fs::write(&file, [7; 50]).unwrap();
+        assert_eq!(node_key(&*directory).unwrap_err().kind, ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn it_is_encrypted_where_all_is() {
+        let master = MasterKey::new(Secret::take(&mut [3; 32]).unwrap()).unwrap();
+        let files = SimulatedDirectory::new();
+        let directory = unlock(files.clone(), Some(&master), Some(Tier::Standard)).unwrap();
+        let key = node_key(&*directory).unwrap();
+        let file = files.open(NODE_KEY).unwrap();
+        let mut bytes = vec![0; file.bytes().unwrap() as usize];
+        file.read_at(&mut bytes, 0).unwrap();
+        assert!(!bytes.windows(32).any(|part| part == key.bytes()));
+        let again = unlock(Arc::clone(&files) as Arc<dyn Directory>, Some(&master), None).unwrap();
+        assert_eq!(node_key(&*again).unwrap().public(), key.public());
+    }
+}

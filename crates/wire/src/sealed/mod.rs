@@ -1,0 +1,248 @@
+//! Sealed answers: a client sends a public key along with a request, and every answer comes back encrypted to it and
+//! authenticated, by HPKE (RFC 9180) with X25519, HKDF-SHA-256 and AES-128-GCM.
+//!
+//! The client makes a key for each request ([`Opener`]). What proves that the answers are from the node is a key of the
+//! node that the client knows, or the client's token ([`Proof`]). The keys of the answers depend on the whole request as it
+//! came, on its stream and on the token that came with the hello (else somebody between could have the node answer for
+//! another tenant), and where the request names a prepared program, on the request and answer that prepared it: a
+//! request that was changed on its way has answers that the client cannot open.
+//!
+//! A sealed answer is a message of its usual kind, whose body is
+//!
+//! ```text
+//! | ciphertext, as long as the plain body | a tag of 16 bytes for each block | encapsulated key, 32 | number, 8 |
+//! ```
+//!
+//! The ciphertext is in blocks of [`BLOCK_BYTES`], the last one shorter, each encrypted by itself, so that it stays in the
+//! CPU caches while it is copied and encrypted. Answers are numbered from 0 as they must come; an `Error` may come at any
+//! time and has a number from [`ERROR_NUMBERS`] on. Authenticated with each block are stream, number, kind, the place of
+//! the block and whether it is the last: an answer that was dropped, repeated, exchanged, cut off or given another kind is
+//! an error.
+
+mod open;
+mod seal;
+#[cfg(test)]
+mod tests;
+
+pub use farpool_cipher::hpke::{PrivateKey, PublicKey};
+pub use open::Opener;
+pub use seal::{NodeProof, Numbered, Sealer};
+
+use crate::frame::FrameKind;
+use crate::message::{Message, Outgoing};
+use crate::proto;
+use crate::request::{body, read};
+use bytes::Bytes;
+use farpool_cipher::hpke::KEY_BYTES;
+use farpool_cipher::{Secret, TAG_BYTES, sha256};
+use farpool_model::{Error, ErrorKind, Result, cast};
+use std::fmt;
+
+/// Plain bytes of a block: with more, the second pass over them finds less in the CPU caches; with fewer, tags and calls
+/// cost more. From 64 KiB to 512 KiB there is no difference to measure.
+const BLOCK_BYTES: usize = 128 << 10;
+
+/// The number of the one suite that there is: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM.
+pub(crate) const SUITE: u32 = 1;
+
+/// Bits of the number of a block within its message. A message has at most 2,048 blocks.
+const BLOCK_BITS: u32 = 16;
+
+/// Numbers of errors are beyond those of all other answers.
+const ERROR_NUMBERS: u64 = 1 << 46;
+
+/// Bytes behind the ciphertext, beside the tags.
+const TRAILER_BYTES: usize = KEY_BYTES + 8;
+
+/// A digest of a request, or of one and its answer.
+pub type Digest = [u8; 32];
+
+/// What the keys of the answers depend on beside the request, so that they fit nothing else.
+const INFO: &[u8] = b"farpool/1 sealed answers, from the node to the client";
+
+/// How a client knows that answers are from the node.
+#[derive(Clone, Debug)]
+pub enum Proof {
+    /// By a key of the node, whose public half the client was given.
+    NodeKey(PublicKey),
+    /// By the client's token, which both know.
+    Token(std::sync::Arc<TokenKey>),
+}
+
+impl Proof {
+    fn number(&self) -> u32 {
+        match self {
+            Proof::NodeKey(_) => 1,
+            Proof::Token(_) => 2,
+        }
+    }
+
+    fn id(&self) -> &[u8] {
+        match self {
+            Proof::NodeKey(key) => &key.0,
+            Proof::Token(key) => &key.id,
+        }
+    }
+}
+
+/// A secret that follows from a token, and its name, from which neither follows.
+pub struct TokenKey {
+    secret: Secret,
+    id: [u8; 16],
+}
+
+impl TokenKey {
+    /// The key of a token that `farpool token new` has made: a prefix and 64 hexadecimal digits.
+    ///
+    /// # Errors
+    /// `Invalid` for any other, which may be easy to guess: who guesses a token can try it on recorded answers (RFC 9180,
+    /// section 9.5). `OverLimit` where the process may not lock more memory.
+    pub fn of(token: &str) -> Result<TokenKey> {
+        let digits = token.strip_prefix("fp_").filter(|digits| digits.len() == 64 && is_hex(digits));
+        let Some(digits) = digits else {
+            let message = "the token is not one that can prove who the node is: it may be easy to guess";
+            return Err(Error::invalid(message).advise(
+                "use one that `farpool token new` has made, or name the node's key with --node-key",
+            ));
+        };
+        let whole = Secret::take(&mut digits.as_bytes().to_vec())?;
+        let secret = whole.derive(b"", b"farpool sealed answers: shared secret", 32)?;
+        let id = whole.name(b"farpool sealed answers: name of the shared secret")?;
+        Ok(TokenKey { secret, id })
+    }
+}
+
+fn is_hex(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+impl fmt::Debug for TokenKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenKey")
+    }
+}
+
+/// A request whose answers are to be sealed, as it came.
+#[derive(Debug)]
+pub struct SealedRequest {
+    /// The request itself.
+    pub request: Message,
+    key: PublicKey,
+    proof: u32,
+    proof_id: Bytes,
+    digest: Digest,
+}
+
+impl SealedRequest {
+    /// Reads a message of the kind [`FrameKind::Sealed`].
+    ///
+    /// # Errors
+    /// `Corrupt` when it is damaged; `Invalid` when it wants something that this node does not know, or is around a
+    /// message that is no request.
+    pub fn read(message: &Message) -> Result<SealedRequest> {
+        let sealed: proto::Sealed = read(&message.body)?;
+        if sealed.suite != SUITE {
+            let number = sealed.suite;
+            return Err(Error::invalid(format!("the node does not know suite {number} of encryption"))
+                .advise("upgrade the older one of client and node"));
+        }
+        let key = sealed.key[..].try_into().map_err(|_| {
+            Error::invalid(format!("a public key of {} bytes: it has {KEY_BYTES}", sealed.key.len()))
+        })?;
+        let kind = u8::try_from(sealed.kind).ok().and_then(FrameKind::from_number);
+        let kind = kind.filter(|kind| kind.may_be_sealed()).ok_or_else(|| {
+            Error::invalid(format!("answers to a message of kind {} cannot be encrypted", sealed.kind))
+        })?;
+        if sealed.request.len() > kind.message_bytes_max() {
+            return Err(Error::new(
+                ErrorKind::OverLimit,
+                format!("a request {} that is too large", kind.name()),
+            ));
+        }
+        let request = Message {
+            kind,
+            stream: message.stream,
+            body: sealed.request,
+            bytes_on_wire: message.bytes_on_wire,
+        };
+        let digest = sha256(&message.body);
+        Ok(SealedRequest {
+            request,
+            key: PublicKey(key),
+            proof: sealed.proof,
+            proof_id: sealed.proof_id,
+            digest,
+        })
+    }
+
+    /// The stream of the `Prepare` whose program the request names.
+    ///
+    /// # Errors
+    /// As those of the request.
+    pub fn handle(&self) -> Result<Option<u32>> {
+        match self.request.kind {
+            FrameKind::Execute => Ok(read::<proto::PlanHandle>(&self.request.body)?.handle),
+            FrameKind::ChangeRows => Ok(Some(read::<proto::ChangeRows>(&self.request.body)?.handle)),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Wraps `request` so that its answers are sealed for whoever has `key`. Returns the message and its digest.
+fn wrap(request: Outgoing, key: PublicKey, proof: &Proof) -> Result<(Outgoing, Digest)> {
+    let (kind, pieces, _) = request.into_parts();
+    let body = body(&proto::Sealed {
+        suite: SUITE,
+        key: Bytes::copy_from_slice(&key.0),
+        proof: proof.number(),
+        proof_id: Bytes::copy_from_slice(proof.id()),
+        kind: u32::from(kind.number()),
+        request: pieces.concat().into(),
+    });
+    let digest = sha256(&body);
+    Ok((Outgoing::new(FrameKind::Sealed, vec![body])?, digest))
+}
+
+/// The digest of the token that a client has shown in its hello; zeros without one.
+pub fn shown(token: Option<&str>) -> Digest {
+    token.map_or([0; 32], |token| sha256(token.as_bytes()))
+}
+
+/// Both sides' `info`.
+fn info(stream: u32, shown: &Digest, request: &Digest, prepared: Option<&Digest>) -> Vec<u8> {
+    let prepared = prepared.copied().unwrap_or_default();
+    [INFO, &stream.to_le_bytes(), shown, request, &prepared].concat()
+}
+
+/// What later requests that name a prepared program are bound to: the request that prepared it, and its answer.
+fn bind<'a>(request: &Digest, answer: impl Iterator<Item = &'a [u8]>) -> Digest {
+    let mut bytes = request.to_vec();
+    answer.for_each(|piece| bytes.extend_from_slice(piece));
+    sha256(&bytes)
+}
+
+/// What is authenticated beside a block.
+fn associated(stream: u32, number: u64, kind: FrameKind, block: usize, is_last: bool) -> [u8; 18] {
+    let mut bytes = [0; 18];
+    bytes[..4].copy_from_slice(&stream.to_le_bytes());
+    bytes[4..12].copy_from_slice(&number.to_le_bytes());
+    bytes[12] = kind.number();
+    bytes[13..17].copy_from_slice(&cast::u32_checked(block).to_le_bytes());
+    bytes[17] = u8::from(is_last);
+    bytes
+}
+
+/// The number of a block of a message among all blocks of the stream.
+fn nonce(number: u64, block: usize) -> u64 {
+    number << BLOCK_BITS | cast::u64_from(block)
+}
+
+/// Blocks of a message of so many plain bytes.
+fn blocks(bytes: usize) -> usize {
+    bytes.div_ceil(BLOCK_BYTES).max(1)
+}
+
+/// Bytes that sealing adds to a message of at most `bytes`.
+pub(crate) fn added_bytes(bytes: usize) -> usize {
+    blocks(bytes) * TAG_BYTES + TRAILER_BYTES
+}

@@ -1,0 +1,195 @@
+//! The client's side: makes a key for a request, and decrypts its answers.
+
+use super::{
+    BLOCK_BYTES, Digest, ERROR_NUMBERS, Proof, TRAILER_BYTES, associated, bind, blocks, info, nonce, wrap,
+};
+use crate::frame::FrameKind;
+use crate::message::{Message, Outgoing};
+use crate::response::Response;
+use bytes::BytesMut;
+use farpool_cipher::TAG_BYTES;
+use farpool_cipher::hpke::{Authentication, Context, KEY_BYTES, PrivateKey, PublicKey};
+use farpool_model::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Opens the answers to one request.
+#[derive(Debug)]
+pub struct Opener {
+    key: PrivateKey,
+    proof: Proof,
+    shown: Digest,
+    digest: Digest,
+    prepared: Option<Digest>,
+    /// The number of the answer that must come next.
+    pub(super) next: AtomicU64,
+    /// What the first answer that could be opened was encrypted with.
+    pub(super) context: Mutex<Option<(PublicKey, Arc<Context>)>>,
+}
+
+/// The end of a sealed body.
+struct Trailer {
+    number: u64,
+    encapsulated: PublicKey,
+    /// Plain bytes, which come first.
+    bytes: usize,
+}
+
+impl Opener {
+    /// Makes a key for the answers to `request`, and the message that asks for them. `shown` is the
+    /// [digest](super::shown) of the token that the client has shown in its hello; `prepared` is what the program that
+    /// the request names is bound to, as [`Opener::bind`] has returned it.
+    ///
+    /// # Errors
+    /// `OverLimit` when the request is too large, or the process may not lock more memory.
+    pub fn new(
+        request: Outgoing,
+        proof: &Proof,
+        shown: Digest,
+        prepared: Option<Digest>,
+    ) -> Result<(Outgoing, Opener)> {
+        let key = PrivateKey::random()?;
+        let (message, digest) = wrap(request, key.public(), proof)?;
+        let (next, context, proof) = (AtomicU64::new(0), Mutex::default(), proof.clone());
+        Ok((message, Opener { key, proof, shown, digest, prepared, next, context }))
+    }
+
+    /// What requests that name the program prepared by this one are bound to; `answer` is the answer, opened.
+    pub fn bind(&self, answer: &Message) -> Digest {
+        bind(&self.digest, std::iter::once(&answer.body[..]))
+    }
+
+    /// Checks that an answer comes when it must. Answers are checked in the order in which they came, each once, and may
+    /// be opened in any.
+    ///
+    /// # Errors
+    /// `Corrupt` when another one was due.
+    pub fn check(&self, message: &Message) -> Result<()> {
+        if message.kind == FrameKind::Error {
+            return Ok(());
+        }
+        let number = Trailer::read(message)?.number;
+        let due = self.next.fetch_add(1, Ordering::Relaxed);
+        match number == due {
+            true => Ok(()),
+            false => Err(Error::corrupt(format!(
+                "answer {number} came where {due} was due: answers were dropped, repeated or exchanged"
+            ))),
+        }
+    }
+
+    /// Decrypts an answer that was checked, in the memory that it came in. An error that the node has sent in the clear
+    /// says so.
+    ///
+    /// # Errors
+    /// `Corrupt` when it was changed on its way, or is from somebody else.
+    pub fn open(&self, message: Message) -> Result<Message> {
+        if message.kind == FrameKind::Error {
+            return self.open_error(message);
+        }
+        let trailer = Trailer::read(&message)?;
+        if trailer.number >= ERROR_NUMBERS {
+            return Err(forged(message.kind));
+        }
+        let encapsulated = trailer.encapsulated;
+        let known = match &*self.context.lock() {
+            Some((known, context)) if *known == encapsulated => Some(context.clone()),
+            Some(_) => return Err(forged(message.kind)),
+            None => None,
+        };
+        if let Some(context) = known {
+            return decrypt(&context, &trailer, message);
+        }
+        let context = self.derive(&message, &trailer, self.prepared.as_ref())?;
+        let opened = decrypt(&context, &trailer, message)?;
+        self.context.lock().get_or_insert((encapsulated, Arc::new(context)));
+        Ok(opened)
+    }
+
+    /// Errors may be the only answer, and may come in place of others.
+    fn open_error(&self, message: Message) -> Result<Message> {
+        if let Ok(trailer) = Trailer::read(&message)
+            && trailer.number >= ERROR_NUMBERS
+        {
+            // A node that has lost the program does not know what answers were to be bound to.
+            let bound_to = self.prepared.iter().map(Some).chain([None]);
+            for prepared in bound_to {
+                let context = self.derive(&message, &trailer, prepared);
+                if let Ok(opened) = context.and_then(|context| decrypt(&context, &trailer, message.clone())) {
+                    return Ok(opened);
+                }
+            }
+        }
+        // A node can refuse in the clear only, as long as it does not know how to encrypt.
+        match Response::decode(&message, None) {
+            Ok(Response::Error(said)) => Err(unproven(said)),
+            _ => Err(forged(message.kind)),
+        }
+    }
+
+    /// Derives the keys of answers that are bound to `prepared`, of which `message` is one.
+    fn derive(&self, message: &Message, trailer: &Trailer, prepared: Option<&Digest>) -> Result<Context> {
+        let info = info(message.stream, &self.shown, &self.digest, prepared);
+        let by = match &self.proof {
+            Proof::NodeKey(key) => Authentication { key: Some(key), shared: None },
+            Proof::Token(key) => Authentication { key: None, shared: Some((&key.secret, &key.id[..])) },
+        };
+        let context = Context::receiver(&self.key, &trailer.encapsulated, &info, &by);
+        context.map_err(|error| match error.kind {
+            ErrorKind::Invalid => forged(message.kind),
+            _ => error,
+        })
+    }
+}
+
+/// Decrypts a message in the memory that it came in, or in a copy if others read that.
+fn decrypt(context: &Context, trailer: &Trailer, message: Message) -> Result<Message> {
+    let Trailer { number, bytes, .. } = *trailer;
+    let Message { kind, stream, body, bytes_on_wire } = message;
+    let mut body = body.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+    let cipher = context.expand()?;
+    let blocks = blocks(bytes);
+    let (data, tags) = body.split_at_mut(bytes);
+    for block in 0..blocks {
+        let place = block * BLOCK_BYTES..bytes.min((block + 1) * BLOCK_BYTES);
+        let associated = associated(stream, number, kind, block, block + 1 == blocks);
+        let tag = tags[block * TAG_BYTES..].first_chunk().ok_or_else(|| forged(kind))?;
+        let opened = cipher.open(nonce(number, block), &associated, &mut data[place], tag);
+        opened.map_err(|_| forged(kind))?;
+    }
+    body.truncate(bytes);
+    Ok(Message { kind, stream, body: body.freeze(), bytes_on_wire })
+}
+
+impl Trailer {
+    fn read(message: &Message) -> Result<Trailer> {
+        Trailer::of(&message.body).ok_or_else(|| {
+            Error::corrupt(format!("{} came in the clear, where it was to be encrypted", message.kind.name()))
+        })
+    }
+
+    fn of(body: &[u8]) -> Option<Trailer> {
+        let (rest, number) = body.split_last_chunk()?;
+        let (rest, encapsulated) = rest.split_last_chunk::<KEY_BYTES>()?;
+        debug_assert_eq!(body.len() - rest.len(), TRAILER_BYTES);
+        // As many tags as the plain bytes in front of them have blocks.
+        let blocks = rest.len().div_ceil(BLOCK_BYTES + TAG_BYTES).max(1);
+        let bytes = rest.len().checked_sub(blocks * TAG_BYTES)?;
+        (self::blocks(bytes) == blocks).then_some(())?;
+        Some(Trailer { number: u64::from_le_bytes(*number), encapsulated: PublicKey(*encapsulated), bytes })
+    }
+}
+
+fn forged(kind: FrameKind) -> Error {
+    Error::corrupt(format!("{} was changed on its way, or is not from the node that was asked", kind.name()))
+        .advise("see that --node-key, or the token, is that of the node, and who is between it and here")
+}
+
+/// An error that came in the clear, where the client wants proof.
+fn unproven(said: Error) -> Error {
+    Error {
+        message: format!("refused in the clear, so by the node or somebody on the way: {}", said.message),
+        ..said
+    }
+}

@@ -1,0 +1,194 @@
+//! The node's side: encrypts the answers to one request.
+
+use super::{
+    BLOCK_BYTES, Digest, ERROR_NUMBERS, SealedRequest, TRAILER_BYTES, TokenKey, associated, bind, blocks,
+    info, nonce,
+};
+use crate::frame::FrameKind;
+use crate::message::Outgoing;
+use bytes::Bytes;
+use farpool_cipher::TAG_BYTES;
+use farpool_cipher::hpke::{Authentication, Context, PrivateKey, PublicKey};
+use farpool_model::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a node can prove who it is with: its key, and what the client has shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodeProof<'a> {
+    /// The node's key.
+    pub key: Option<&'a PrivateKey>,
+    /// The key of the client's token.
+    pub token: Option<&'a TokenKey>,
+    /// What the client has shown; see [`shown`](super::shown).
+    pub shown: Digest,
+}
+
+/// Seals the answers to one request, from several threads at once.
+///
+/// Invariant: no number is used for two messages, so that no nonce is.
+#[derive(Debug)]
+pub struct Sealer {
+    context: Context,
+    encapsulated: PublicKey,
+    stream: u32,
+    digest: Digest,
+    prepared: Option<Digest>,
+    numbers: AtomicU64,
+    errors: AtomicU64,
+    order: Mutex<Order>,
+}
+
+/// Sealed answers on their way out.
+#[derive(Debug, Default)]
+struct Order {
+    /// The number of the answer that goes next.
+    next: u64,
+    /// Answers for which those before them are still being sealed. There are fewer of them than threads.
+    waiting: BTreeMap<u64, Outgoing>,
+}
+
+/// A sealed answer, which goes when those with lower numbers have gone.
+#[derive(Debug)]
+pub struct Numbered {
+    pub(super) number: u64,
+    message: Outgoing,
+}
+
+impl Sealer {
+    /// Sets up the encryption of answers to `request`. `prepared` is what the program that it names is bound to, as
+    /// [`Sealer::bind`] has returned it.
+    ///
+    /// # Errors
+    /// `Denied` when the node cannot prove who it is in the way that the client wants; `Invalid` for a public key with
+    /// which nothing can be agreed on; `OverLimit` where the process may not lock more memory.
+    pub fn new(request: &SealedRequest, prepared: Option<&Digest>, proof: NodeProof<'_>) -> Result<Sealer> {
+        let stream = request.request.stream;
+        let info = info(stream, &proof.shown, &request.digest, prepared);
+        let by = match (request.proof, proof) {
+            (1, NodeProof { key: Some(key), .. }) if key.public().0[..] == request.proof_id[..] => {
+                Authentication { key: Some(key), shared: None }
+            }
+            (1, NodeProof { key: Some(key), .. }) => {
+                let message = format!("the node's key is {}, and the client wants another", key.public());
+                return Err(
+                    Error::new(ErrorKind::Denied, message).advise("ask whoever runs the node for its key")
+                );
+            }
+            (1, NodeProof { key: None, .. }) => {
+                return Err(Error::new(ErrorKind::Denied, "the node has no key to prove who it is with"));
+            }
+            (2, NodeProof { token: Some(token), .. }) if token.id[..] == request.proof_id[..] => {
+                Authentication { key: None, shared: Some((&token.secret, &token.id)) }
+            }
+            (2, _) => {
+                let message = "the client has shown no token that could prove who the node is";
+                return Err(Error::new(ErrorKind::Denied, message)
+                    .advise("use a token that `farpool token new` has made, or the node's key"));
+            }
+            (other, _) => {
+                return Err(Error::invalid(format!("the node does not know proof {other} of who it is"))
+                    .advise("upgrade the older one of client and node"));
+            }
+        };
+        let (encapsulated, context) = Context::sender(&request.key, &info, &by)?;
+        Ok(Sealer {
+            context,
+            encapsulated,
+            stream,
+            digest: request.digest,
+            prepared: prepared.copied(),
+            numbers: AtomicU64::new(0),
+            errors: AtomicU64::new(ERROR_NUMBERS),
+            order: Mutex::default(),
+        })
+    }
+
+    /// Whether the answers are bound to this program. One that the request runs must be the one that was there when the
+    /// keys were made.
+    pub fn is_bound_to(&self, prepared: Option<&Digest>) -> bool {
+        self.prepared.as_ref() == prepared
+    }
+
+    /// What requests that name the program prepared by this one are bound to; `answer` is the plain answer.
+    pub fn bind(&self, answer: &[Outgoing]) -> Digest {
+        bind(&self.digest, answer.iter().flat_map(Outgoing::pieces))
+    }
+
+    /// Seals an answer as the next one, while other threads may seal others. It leaves by [`Sealer::deliver`].
+    ///
+    /// # Errors
+    /// `OverLimit` where the process may not lock more memory; then no further answer can leave but an error.
+    pub fn seal(&self, message: Outgoing) -> Result<Numbered> {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        Ok(Numbered { number, message: self.encrypt(number, message)? })
+    }
+
+    /// Passes an answer to `put` when all before it have gone there, be it now, with those that wait for it, or by another
+    /// thread.
+    pub fn deliver(&self, numbered: Numbered, mut put: impl FnMut(Outgoing)) {
+        let mut order = self.order.lock();
+        order.waiting.insert(numbered.number, numbered.message);
+        while let Some(message) = {
+            let next = order.next;
+            order.waiting.remove(&next)
+        } {
+            order.next += 1;
+            put(message);
+        }
+    }
+
+    /// Seals an answer when no other is being sealed; the caller sends it at once.
+    ///
+    /// # Errors
+    /// As [`Sealer::seal`]; `Internal` when an answer before it has not gone.
+    pub fn seal_alone(&self, message: Outgoing) -> Result<Outgoing> {
+        let Numbered { number, message } = self.seal(message)?;
+        let mut order = self.order.lock();
+        if order.next != number {
+            return Err(Error::internal(format!("answer {number} would go before answer {}", order.next)));
+        }
+        order.next += 1;
+        Ok(message)
+    }
+
+    /// Seals an error, which may be sent at any time in place of all that has not gone.
+    ///
+    /// # Errors
+    /// As [`Sealer::seal`].
+    pub fn seal_error(&self, message: Outgoing) -> Result<Outgoing> {
+        debug_assert_eq!(message.kind(), FrameKind::Error);
+        self.encrypt(self.errors.fetch_add(1, Ordering::Relaxed), message)
+    }
+
+    /// Copies the pieces of a message block by block and encrypts each block while it is in the cache. The pieces may be
+    /// memory of the pool, which others read.
+    fn encrypt(&self, number: u64, message: Outgoing) -> Result<Outgoing> {
+        let (kind, pieces, bytes) = message.into_parts();
+        let cipher = self.context.expand()?;
+        let blocks = blocks(bytes);
+        let mut body = Vec::with_capacity(bytes + blocks * TAG_BYTES + TRAILER_BYTES);
+        let mut tags = Vec::with_capacity(blocks * TAG_BYTES);
+        let mut pieces = pieces.into_iter();
+        let mut piece = Bytes::new();
+        for block in 0..blocks {
+            let start = body.len();
+            let end = bytes.min(start + BLOCK_BYTES);
+            while body.len() < end {
+                if piece.is_empty() {
+                    piece = pieces.next().ok_or_else(|| Error::internal("a message that is too short"))?;
+                }
+                let part = piece.split_to(piece.len().min(end - body.len()));
+                body.extend_from_slice(&part);
+            }
+            let associated = associated(self.stream, number, kind, block, block + 1 == blocks);
+            let tag = cipher.seal(nonce(number, block), &associated, &mut body[start..])?;
+            tags.extend_from_slice(&tag);
+        }
+        body.extend_from_slice(&tags);
+        body.extend_from_slice(&self.encapsulated.0);
+        body.extend_from_slice(&number.to_le_bytes());
+        Ok(Outgoing::sealed(kind, body.into()))
+    }
+}

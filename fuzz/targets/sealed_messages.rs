@@ -1,0 +1,4 @@
+//! The decoders of sealed messages under libFuzzer; see `farpool_fuzz`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| farpool_fuzz::sealed_messages(data));
