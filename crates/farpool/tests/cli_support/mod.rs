@@ -217,12 +217,15 @@ impl Server {
         serde_json::from_str(&self.run(&["status", "--format", "json"]).ok()).unwrap()
     }
 
-    /// Sends the node a signal to stop, and returns its exit status and its output on standard error.
+    /// Sends the node a signal to stop, and returns its exit status and its output on standard error, but for the key
+    /// that it says when it starts.
     pub fn stop(mut self, signal_name: &str) -> (Option<i32>, String) {
         signal(&self.child, signal_name);
         let status = wait(&mut self.child);
         self.stderr.take().unwrap().join().unwrap();
-        (status.code(), self.said())
+        let said = self.said();
+        let others = said.lines().filter(|line| !line.starts_with("node key "));
+        (status.code(), others.map(|line| format!("{line}\n")).collect())
     }
 
     /// Returns the node's output on standard error so far.
