@@ -219,3 +219,31 @@ fn hung_up(url: &PoolUrl) -> Error {
     Error::unavailable(format!("{url} answers but hangs up before it says hello"))
         .advise("check that it is a farpool pool, and whether it has too many connections")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PublicKey, TokenKey};
+
+    #[test]
+    fn a_node_that_cannot_do_what_is_wanted_is_not_asked() {
+        let (open, tls): (PoolUrl, PoolUrl) =
+            ("farpool://a:1".parse().unwrap(), "farpools://a:1".parse().unwrap());
+        let own = PublicKey([7; 32]);
+        let token = TokenKey::of(&format!("fp_{}", "5b".repeat(32))).unwrap();
+        let (by_key, by_token) = (Proof::NodeKey(own), Proof::Token(Arc::new(token)));
+        let with = |node_key| Some(Sealing { node_key });
+        check_sealing(&open, &by_key, with(Some(own))).unwrap();
+        check_sealing(&tls, &by_token, with(None)).unwrap();
+        for (url, proof, sealing, said) in [
+            (&open, &by_key, None, "does not encrypt results"),
+            (&tls, &by_token, None, "does not encrypt results"),
+            (&open, &by_key, with(None), "has no key"),
+            (&open, &by_key, with(Some(PublicKey([8; 32]))), "another key"),
+            (&open, &by_token, with(Some(own)), "in the clear"),
+        ] {
+            let error = check_sealing(url, proof, sealing).unwrap_err();
+            assert!(error.message.contains(said) && error.advice.is_some(), "{error}");
+        }
+    }
+}

@@ -130,10 +130,9 @@ impl Sealer {
     pub fn deliver(&self, numbered: Numbered, mut put: impl FnMut(Outgoing)) {
         let mut order = self.order.lock();
         order.waiting.insert(numbered.number, numbered.message);
-        while let Some(message) = {
+        loop {
             let next = order.next;
-            order.waiting.remove(&next)
-        } {
+            let Some(message) = order.waiting.remove(&next) else { return };
             order.next += 1;
             put(message);
         }
