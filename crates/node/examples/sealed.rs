@@ -99,7 +99,7 @@ async fn load(pool: &RemotePool, rows: i64) -> Result<Program> {
     let schema = batch(0, 0)?.schema();
     let parts = (0..rows).step_by(65_536).map(move |start| batch(start, rows.min(start + 65_536)));
     let parts = Box::pin(futures::stream::iter(parts));
-    pool.load(&table, LoadMode::Replace, schema.clone(), None, parts).await?;
+    pool.load(&table, LoadMode::Replace.into(), schema.clone(), None, parts).await?;
     Ok(Program::scan(table, &schema, &(0..COLUMNS).collect::<Vec<_>>()))
 }
 
