@@ -38,6 +38,7 @@ struct Quick {
 pub struct PackingDefinition {
     pub data: Vec<String>,
     pub data_bytes: usize,
+    pub round_bytes: usize,
     pub codecs: Vec<String>,
     pub libraries: Vec<Library>,
     pub bits: Vec<usize>,
@@ -102,6 +103,7 @@ impl Definition {
         self.bytes.retain(|bytes| *bytes <= self.quick.bytes_max);
         self.packing.bytes.retain(|bytes| *bytes <= self.quick.packed_data_bytes);
         self.packing.data_bytes = self.quick.packed_data_bytes;
+        self.packing.round_bytes = self.quick.round_bytes;
         self.mix.bytes = self.quick.mix_bytes;
     }
 

@@ -156,7 +156,7 @@ impl Case<'_> {
         let mut sizes = Vec::new();
         for &bytes in &self.of.bytes {
             text::progress(&format!("{}, {bytes} bytes ", self.name(None)));
-            let repeats = self.definition.repeats(bytes);
+            let repeats = (self.of.round_bytes / bytes).max(1);
             let (mut times, mut ratios) = (Vec::new(), Vec::new());
             for _ in 0..self.definition.runs {
                 let own = self.time(None, timed, (bytes, repeats, threads));
@@ -181,7 +181,7 @@ impl Case<'_> {
         let goal = self.of.goal(self.codec, timed == Timed::Encryption).map(|most| 1.0 / most);
         for &bytes in &self.of.bytes {
             text::progress(&format!("{}, {bytes} bytes ", self.name(Some(then))));
-            let repeats = self.definition.repeats(bytes);
+            let repeats = (self.of.round_bytes / bytes).max(1);
             let (mut times, mut ratios) = (Vec::new(), Vec::new());
             for _ in 0..self.definition.runs {
                 let by = (bytes, repeats, threads);
