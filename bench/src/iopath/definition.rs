@@ -53,14 +53,15 @@ pub struct PackingDefinition {
 #[serde(deny_unknown_fields)]
 struct PackingGoal {
     codec: String,
+    data: String,
     pack: Option<f64>,
     unpack: Option<f64>,
 }
 
 impl PackingDefinition {
-    /// The goal of a codec in a direction.
-    pub fn goal(&self, codec: Codec, packs: bool) -> Option<f64> {
-        let goal = self.goals.iter().find(|goal| goal.codec == codec.name())?;
+    /// The goal of a codec on data of a name in a direction.
+    pub fn goal(&self, codec: Codec, data: &str, packs: bool) -> Option<f64> {
+        let goal = self.goals.iter().find(|goal| goal.codec == codec.name() && goal.data == data)?;
         if packs { goal.pack } else { goal.unpack }
     }
 }

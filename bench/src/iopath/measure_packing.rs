@@ -178,7 +178,8 @@ impl Case<'_> {
 
     fn measure_behind(&self, (timed, threads): (Timed, usize), then: Then) -> Result<CaseResult> {
         let mut sizes = Vec::new();
-        let goal = self.of.goal(self.codec, timed == Timed::Encryption).map(|most| 1.0 / most);
+        let goal = self.of.goal(self.codec, self.data.name, timed == Timed::Encryption);
+        let goal = goal.map(|most| 1.0 / most);
         for &bytes in &self.of.bytes {
             text::progress(&format!("{}, {bytes} bytes ", self.name(Some(then))));
             let repeats = (self.of.round_bytes / bytes).max(1);
