@@ -114,7 +114,7 @@ fn damage_of_any_block_is_found() {
     let data = four_blocks(&mut Random(2));
     for codec in Codec::ALL {
         for is_encrypted in [false, true] {
-            let (device, directory, segment) = segment_of(&[data.clone()], codec, is_encrypted);
+            let (device, directory, segment) = segment_of(std::slice::from_ref(&data), codec, is_encrypted);
             let part = segment.part(0).unwrap();
             let (start, end) = (part.offset as usize, (part.offset + part.bytes_stored) as usize);
             // Most of them are of the block that is stored as it is.
