@@ -620,6 +620,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
         schema: schema.clone(),
         rows_profiled: None,
         encryption: None,
+        bytes_resident: None,
     };
     let responses = [
         Response::Hello {

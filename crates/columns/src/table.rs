@@ -78,6 +78,12 @@ impl Table {
         }
     }
 
+    /// Encoded bytes of the chunks whose values are in memory. Goes through all of them.
+    pub fn bytes_resident(&self) -> u64 {
+        let chunks = self.row_groups.iter().flat_map(|group| &group.chunks);
+        chunks.filter(|chunk| !chunk.is_absent()).map(|chunk| u64_from(chunk.bytes_encoded())).sum()
+    }
+
     /// Returns the same table with the row groups `old`, which begin at index `first`, replaced by `merged`,
     /// which has their rows in the same order. `None` if the table does not have these row groups there.
     pub fn with_merged(&self, first: usize, old: &[Arc<RowGroup>], merged: Arc<RowGroup>) -> Option<Table> {

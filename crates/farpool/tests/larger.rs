@@ -4,6 +4,7 @@
 use crate::cli_support::{Server, farpool as program, text, trips_parquet, until};
 use crate::support::pools::{self, Pools, Way, session_over};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
+use farpool::Pool;
 use futures::StreamExt;
 use std::sync::Arc;
 
@@ -51,8 +52,8 @@ async fn answers_are_those_of_a_pool_with_enough_memory() {
         encoded = pools::load(&*pools.embedded, "t", rows.schema(), vec![rows]).await.bytes_encoded;
     }
     assert!(encoded > POOL_BYTES as u64, "{encoded}");
-    let (mut from_disk, changes) =
-        (0, ["delete from t where id % 7 = 3", "update t set value = id where id < 90000"]);
+    let (mut from_disk, mut from_cache, changes) =
+        (0, 0, ["delete from t where id % 7 = 3", "update t set value = id where id < 90000"]);
     for change in [None, Some(changes[0]), Some(changes[1])] {
         let expected = roomy.session(Way::Embedded, true).await;
         if let Some(change) = change {
@@ -67,7 +68,9 @@ async fn answers_are_those_of_a_pool_with_enough_memory() {
                 for sql in QUERIES {
                     let query = session.sql(sql).await.unwrap();
                     let found = query.collect().await.unwrap_or_else(|error| panic!("{sql}: {error}"));
-                    from_disk += query.receipt().bytes_from_disk;
+                    let receipt = query.receipt();
+                    from_disk += receipt.bytes_from_disk;
+                    from_cache += receipt.bytes_from_cache;
                     let expected = expected.sql(sql).await.unwrap().collect().await.unwrap();
                     assert_eq!(pretty(&found), pretty(&expected), "{sql} {way:?} {pushdown} {change:?}");
                 }
@@ -75,6 +78,14 @@ async fn answers_are_those_of_a_pool_with_enough_memory() {
         }
     }
     assert!(from_disk > 3 * encoded, "{from_disk} bytes were read again");
+    assert!(from_cache > 0);
+    for (pools, is_whole) in [(&roomy, true), (&tight, false)] {
+        for pool in [pools.embedded.clone() as Arc<dyn Pool>, pools.remote.clone()] {
+            let tables = pool.tables().await.unwrap();
+            let (resident, encoded) = (tables[0].bytes_resident.unwrap(), tables[0].bytes_encoded);
+            assert!(resident > 0 && (resident == encoded) == is_whole, "{resident} of {encoded}");
+        }
+    }
 }
 
 fn pretty(batches: &[RecordBatch]) -> String {

@@ -505,6 +505,10 @@ pub const BACKUP_READ_BYTES_MAX: usize = 1 << 20;
 /// Bytes of the list of a backup's files: some hundred bytes for each of them.
 pub const BACKUP_LIST_BYTES_MAX: u64 = 256 << 20;
 
+/// Bytes of the log after which what it says is written to a manifest and segments, where nobody says otherwise: a start
+/// reads them in a fraction of a second.
+pub const LOG_BYTES_DEFAULT: usize = 128 << 20;
+
 /// Size of one record of the log. Larger changes, such as row groups, are files of their own that a record names.
 pub const LOG_RECORD_BYTES_MAX: usize = 16 << 20;
 

@@ -24,6 +24,10 @@ pub struct Receipt {
     /// Bytes that were read from disk of column chunks that were not in memory: as they lie there, compressed or not.
     #[serde(default)]
     pub bytes_from_disk: u64,
+    /// Encoded bytes of the column chunks that were in memory when they were wanted, of those that may leave it.
+    /// Without a data directory there are none.
+    #[serde(default)]
+    pub bytes_from_cache: u64,
     /// Bytes that crossed the network, both ways, frames included; 0 in-process.
     pub bytes_on_wire: u64,
     /// Size as plain Arrow arrays of the rows that crossed the network, in bytes; 0 in-process.
@@ -55,6 +59,7 @@ impl Receipt {
         self.bytes_scanned += other.bytes_scanned;
         self.bytes_skipped += other.bytes_skipped;
         self.bytes_from_disk += other.bytes_from_disk;
+        self.bytes_from_cache += other.bytes_from_cache;
         self.bytes_on_wire += other.bytes_on_wire;
         self.bytes_plain += other.bytes_plain;
         self.encoding = self.encoding.and(other.encoding);

@@ -28,6 +28,9 @@ pub struct TableInfo {
     pub rows_profiled: Option<u64>,
     /// What the table's values are encrypted with in memory, if they are.
     pub encryption: Option<Tier>,
+    /// Encoded bytes that are in memory at present; the others are read from disk when they are wanted. Told by
+    /// lists of tables only, since it is counted chunk by chunk, and not by older nodes.
+    pub bytes_resident: Option<u64>,
 }
 
 /// Statistics of a column; every number is exact except the estimates.

@@ -355,6 +355,7 @@ impl Caller {
             columns: vec![ColumnStatistics::default(); schema.fields().len()],
             rows_profiled: None,
             encryption: None,
+            bytes_resident: None,
         })
     }
 

@@ -50,6 +50,8 @@ pub struct NodeConfig {
     pub access: Access,
     /// Where tables and views are durable; they live in memory only without it.
     pub data: Option<Arc<dyn Directory>>,
+    /// Bytes of the log of that after which a checkpoint is made, so that a start has less to read.
+    pub log_bytes: usize,
 }
 
 impl Default for NodeConfig {
@@ -60,6 +62,7 @@ impl Default for NodeConfig {
             workers: 0,
             access: Access::of_everybody(),
             data: None,
+            log_bytes: limits::LOG_BYTES_DEFAULT,
         }
     }
 }
@@ -167,8 +170,8 @@ impl Node {
             .then(|| BackgroundThreads::new(scheduler.clone(), background_threads));
         let jobs = config.data.is_some().then(|| Arc::new(DiskJobs::default()));
         let shares = Arc::new(Shares::new(scheduler.clone(), threads, jobs.clone()));
-        let catalog =
-            Catalog::new(pool.clone(), Arc::new(ScopedThreads), shares.clone()).within(work.clone());
+        let catalog = Catalog::new(pool.clone(), Arc::new(ScopedThreads), shares.clone());
+        let catalog = catalog.within(work.clone()).with_log_bytes(cast::u64_from(config.log_bytes));
         let catalog = Arc::new(catalog);
         let opened = config.data.map(|data| catalog.open(data, instance)).transpose();
         let recovery = opened.inspect_err(|_| scheduler.shutdown())?;

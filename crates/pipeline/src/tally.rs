@@ -17,6 +17,7 @@ pub(crate) struct Tally {
     bytes_scanned: AtomicU64,
     bytes_skipped: AtomicU64,
     bytes_from_disk: AtomicU64,
+    bytes_from_cache: AtomicU64,
     cpu_ns: AtomicU64,
     waited_ns: AtomicU64,
 }
@@ -32,6 +33,11 @@ impl Tally {
     /// Records that `bytes` encoded bytes were not in memory.
     pub(crate) fn read_from_disk(&self, bytes: u64) {
         self.bytes_from_disk.fetch_add(bytes, Relaxed);
+    }
+
+    /// Records that `bytes` encoded bytes that may leave memory were in it.
+    pub(crate) fn found_in_cache(&self, bytes: u64) {
+        self.bytes_from_cache.fetch_add(bytes, Relaxed);
     }
 
     /// Records that a row group is done, of which `rows` rows were processed and `bytes` encoded bytes read.
@@ -76,6 +82,7 @@ impl Tally {
             bytes_scanned: self.bytes_scanned.load(Relaxed),
             bytes_skipped: self.bytes_skipped.load(Relaxed),
             bytes_from_disk: self.bytes_from_disk.load(Relaxed),
+            bytes_from_cache: self.bytes_from_cache.load(Relaxed),
             bytes_on_wire: 0,
             bytes_plain: 0,
             encoding: Encoding::None,

@@ -47,6 +47,7 @@ fn info() -> TableInfo {
         ],
         rows_profiled: None,
         encryption: None,
+        bytes_resident: None,
     }
 }
 

@@ -345,6 +345,8 @@ pub struct Receipt {
     pub waited_ns: u64,
     #[prost(uint64, tag = "14")]
     pub bytes_from_disk: u64,
+    #[prost(uint64, tag = "15")]
+    pub bytes_from_cache: u64,
 }
 
 /// A value of a column's type.
@@ -440,6 +442,8 @@ pub struct TableInfo {
     pub rows_profiled: Option<u64>,
     #[prost(enumeration = "Tier", tag = "9")]
     pub encryption: i32,
+    #[prost(uint64, optional, tag = "10")]
+    pub bytes_resident: Option<u64>,
 }
 
 /// `TableList`

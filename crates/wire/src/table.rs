@@ -33,6 +33,7 @@ pub(crate) fn write_table(table: &TableInfo) -> Result<proto::TableInfo> {
         columns: table.columns.iter().map(|column| body(&write_column(column))).collect(),
         rows_profiled: table.rows_profiled,
         encryption: write_tier(table.encryption).into(),
+        bytes_resident: table.bytes_resident,
     })
 }
 
@@ -76,6 +77,7 @@ pub(crate) fn read_table(table: proto::TableInfo) -> Result<TableInfo> {
         columns,
         rows_profiled: table.rows_profiled,
         encryption: read_tier(table.encryption)?,
+        bytes_resident: table.bytes_resident,
     })
 }
 

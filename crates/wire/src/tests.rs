@@ -227,6 +227,7 @@ fn table_info() -> TableInfo {
         ],
         rows_profiled: Some(9),
         encryption: Some(Tier::Strict),
+        bytes_resident: Some(5),
     }
 }
 
@@ -330,6 +331,7 @@ fn every_response_round_trips() {
         bytes_scanned: 4,
         bytes_skipped: 5,
         bytes_from_disk: 3,
+        bytes_from_cache: 7,
         bytes_on_wire: 6,
         cpu_ns: 7,
         elapsed_ns: u64::MAX,

@@ -215,7 +215,7 @@ fn start_node(
     let limits = TenantLimits { weight: 1 + random.below(5) as u32, ..TenantLimits::default() };
     let access = access.with_limits(tenant(TENANTS[0])?, limits);
     let work = WorkMemory::new(work_bytes);
-    let config = NodeConfig { memory_bytes, work, workers: 0, access, data: None };
+    let config = NodeConfig { memory_bytes, work, workers: 0, access, ..NodeConfig::default() };
     let hash_seed = random.next();
     let processors = 1 + random.below(4);
     let environment = Environment {

@@ -139,6 +139,7 @@ impl Fake {
             columns,
             rows_profiled: None,
             encryption: None,
+            bytes_resident: None,
         })
     }
 }

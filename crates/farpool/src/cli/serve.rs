@@ -79,6 +79,11 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
+    /// Bytes of the log of changes after which a checkpoint is made: a start reads about as many again at most, and a
+    /// larger log is checkpointed more rarely
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "data_dir", default_value = "128MiB")]
+    log_size: usize,
+
     #[command(flatten)]
     encryption: EncryptionArgs,
 
@@ -137,6 +142,7 @@ pub fn run(args: Args) -> Outcome {
     let directory = data.clone();
     let config = NodeConfig {
         data,
+        log_bytes: args.log_size,
         memory_bytes: args.memory.unwrap_or_else(farpool::memory_bytes_default),
         work: WorkMemory::new(args.work_memory.unwrap_or_else(farpool::work_bytes_default)),
         workers: args.workers.map_or_else(farpool::processors, usize::from),

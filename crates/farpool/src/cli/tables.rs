@@ -67,6 +67,7 @@ fn overview(tables: &[TableInfo], views: &[TableName]) -> String {
         ("plain", Align::Right),
         ("encoded", Align::Right),
         ("ratio", Align::Right),
+        ("in memory", Align::Right),
         ("version", Align::Right),
     ]);
     for table in tables {
@@ -77,15 +78,25 @@ fn overview(tables: &[TableInfo], views: &[TableName]) -> String {
             size::bytes(table.bytes_plain),
             size::bytes(table.bytes_encoded),
             size::factor(table.bytes_plain, table.bytes_encoded),
+            resident(table),
             table.version.to_string(),
         ]);
     }
     for view in views {
         let none = || "-".to_string();
         let name = format!("{view} (view)");
-        grid.row(vec![name, none(), none(), none(), none(), none(), none()]);
+        grid.row(vec![name, none(), none(), none(), none(), none(), none(), none()]);
     }
     grid.to_string()
+}
+
+/// The part of a table that is in memory, in percent: 100 only for all of it.
+fn resident(table: &TableInfo) -> String {
+    match table.bytes_resident {
+        None => "-".to_string(),
+        Some(bytes) if bytes >= table.bytes_encoded => "100%".to_string(),
+        Some(bytes) => format!("{}%", (u128::from(bytes) * 100 / u128::from(table.bytes_encoded)).min(99)),
+    }
 }
 
 fn query(view: &View, format: TextFormat) -> String {
@@ -172,6 +183,7 @@ fn table_json(table: &TableInfo) -> Value {
         "bytes_plain": table.bytes_plain,
         "bytes_encoded": table.bytes_encoded,
         "encryption": table.encryption.map(Tier::name),
+        "bytes_resident": table.bytes_resident,
         "columns": columns.collect::<Vec<_>>(),
     })
 }

@@ -44,6 +44,8 @@ pub enum Keeping {
 pub(super) struct Read {
     /// Bytes that count as ahead.
     bytes: usize,
+    /// Bytes that were read since the row group was claimed.
+    bytes_read: usize,
     kept: Option<Kept>,
     /// Whether a row passes the filter, so that the other columns are wanted.
     is_wanted: bool,
@@ -175,6 +177,7 @@ impl Run {
             self.check_intact(filled, morsel.place, table, &self.columns)?;
             if !is_begun {
                 self.columns.iter().for_each(|column| group.chunks[*column].count_use());
+                self.count_found(group, &self.columns, morsel);
             }
         } else {
             self.columns.iter().try_for_each(|column| group.chunks[*column].check_intact())?;
@@ -214,11 +217,19 @@ impl Run {
             morsel.read.get_or_insert_default().is_wanted = true;
             return Ok(ControlFlow::Continue(filled));
         }
+        self.count_found(group, of_filter, morsel);
         let bytes: usize = of_filter.iter().map(|column| group.chunks[*column].bytes_encoded()).sum();
         let (rows, bytes) = (cast::u64_from(group.rows), cast::u64_from(bytes));
         self.tally.scanned(rows, bytes);
         self.tally.left(group, rows, bytes);
         Ok(ControlFlow::Break(Filled::Unneeded))
+    }
+
+    /// Counts what was wanted of `columns` and did not have to be read.
+    fn count_found(&self, group: &RowGroup, columns: &[usize], morsel: &Morsel) {
+        let wanted: usize = handles(group, columns).iter().map(|handle| handle.bytes_encoded()).sum();
+        let read = morsel.read.as_ref().map_or(0, |read| read.bytes_read);
+        self.tally.found_in_cache(cast::u64_from(wanted.saturating_sub(read)));
     }
 
     /// Checks that the values of columns are those that were written.
@@ -255,6 +266,7 @@ impl Run {
         // What is absent once more has left too early.
         let is_urgent = std::mem::replace(&mut read.is_missed, true);
         read.bytes += bytes;
+        read.bytes_read += bytes;
         self.reading.ahead.fetch_add(bytes, Ordering::Relaxed);
         self.tally.read_from_disk(cast::u64_from(bytes_on_disk));
         {

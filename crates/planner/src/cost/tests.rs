@@ -31,6 +31,7 @@ fn info() -> TableInfo {
         columns: vec![column(0, 9_999_999, None, 30_000_000), column(0, 9, Some(10), 5_000_000), text],
         rows_profiled: None,
         encryption: None,
+        bytes_resident: None,
     }
 }
 

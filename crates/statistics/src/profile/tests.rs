@@ -52,6 +52,7 @@ fn statistics(profile: &Profile) -> TableStatistics {
         columns: Vec::new(),
         rows_profiled: None,
         encryption: None,
+        bytes_resident: None,
     };
     TableStatistics { table, columns, moments }
 }

@@ -45,7 +45,7 @@ use farpool_memory::{Pool, Reservation, WorkMemory};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{
     ColumnStates, Error, LoadId, LoadMode, LoadOptions, LoadedVersion, Result, TableInfo, TableName,
-    TableStatistics, TenantName, Version,
+    TableStatistics, TenantName, Version, limits,
 };
 use merge::Merges;
 use parking_lot::RwLock;
@@ -66,6 +66,8 @@ pub struct Catalog {
     /// Where changes are recorded; empty for a catalog in memory.
     durable: OnceLock<Arc<Durable>>,
     disk_quotas: RwLock<DiskQuotas>,
+    /// Bytes of the log after which a checkpoint is made.
+    log_bytes: u64,
     taps_closed: AtomicBool,
     /// Number of taps and merges made; the source of their numbers.
     chores_made: AtomicU64,
@@ -114,18 +116,27 @@ impl Catalog {
     pub fn new(pool: Arc<Pool>, helpers: Arc<dyn Helpers>, background: Arc<dyn Background>) -> Self {
         let (taps_closed, chores_made) = (AtomicBool::new(false), AtomicU64::new(0));
         let (state, durable) = (RwLock::default(), OnceLock::new());
-        let disk_quotas = RwLock::default();
+        let (disk_quotas, log_bytes) = (RwLock::default(), u64_from(limits::LOG_BYTES_DEFAULT));
         Catalog {
             pool,
             work: None,
             state,
             durable,
             disk_quotas,
+            log_bytes,
             taps_closed,
             chores_made,
             background,
             helpers,
         }
+    }
+
+    /// Makes a checkpoint whenever the log has grown by so many bytes: what a start reads again at most, apart from what
+    /// comes while the checkpoint is made.
+    #[must_use]
+    pub fn with_log_bytes(mut self, log_bytes: u64) -> Self {
+        self.log_bytes = log_bytes;
+        self
     }
 
     /// Makes the tables reserve from `work` what they take outside the pool.
@@ -156,11 +167,12 @@ impl Catalog {
         self.state.read().visible.tables.keys().cloned().collect()
     }
 
-    /// Descriptions of the tables of `tenant`, by name, without the spreads of their columns.
+    /// Descriptions of the tables of `tenant`, by name, without the spreads of their columns, and with what of them is in
+    /// memory.
     pub fn tables(&self, tenant: &TenantName) -> Vec<TableInfo> {
-        let state = self.state.read();
-        let tables = state.visible.tables.get(tenant).into_iter().flatten();
-        tables.map(|(name, current)| current.brief(name)).collect()
+        // Changes do not wait until all chunks are counted.
+        let tables = self.state.read().visible.tables.get(tenant).cloned().unwrap_or_default();
+        tables.iter().map(|(name, current)| current.brief(name)).collect()
     }
 
     /// Returns the current version of a table.
@@ -574,9 +586,10 @@ impl Current {
         info
     }
 
-    /// Describes the version without spreads, for lists of many tables.
+    /// Describes the version for lists of many tables: without spreads.
     fn brief(&self, name: &TableName) -> TableInfo {
-        self.describe(name, &self.found())
+        let bytes_resident = Some(self.table.bytes_resident());
+        TableInfo { bytes_resident, ..self.describe(name, &self.found()) }
     }
 
     fn statistics(&self, name: &TableName) -> TableStatistics {
@@ -638,6 +651,7 @@ impl Current {
             columns,
             rows_profiled: found.rows_profiled,
             encryption: self.table.tier(),
+            bytes_resident: None,
         }
     }
 }

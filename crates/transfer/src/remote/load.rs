@@ -259,6 +259,7 @@ impl RemotePool {
                 columns: vec![ColumnStatistics::default(); task.schema.fields().len()],
                 rows_profiled: None,
                 encryption: task.options.encryption,
+                bytes_resident: None,
             },
         }
     }

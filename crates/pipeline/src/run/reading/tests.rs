@@ -223,13 +223,20 @@ fn other_columns_are_read_only_where_a_row_passes() {
     let squared = Expr::arithmetic(ArithmeticOp::Multiply, Expr::Column(0), Expr::Column(0));
     let last = Expr::compare(CompareOp::GtEq, squared, int(25 * GROUP_ROWS * GROUP_ROWS));
     let output = outputs().swap_remove(2);
-    let run = Run::start(&bound(&table, Some(last), output, None, Budget::default())).unwrap();
+    let bound = bound(&table, Some(last), output, None, Budget::default());
+    let run = Run::start(&bound).unwrap();
     drive_plainly(&run, &shelf);
     let of = |column: usize| table.row_groups.iter().map(move |group| group.chunks[column].bytes_encoded());
     let expected: usize = of(0).sum::<usize>() + of(2).last().unwrap();
     let read = shelf.fetched.load(Ordering::Relaxed);
     assert!(read <= of(0).sum::<usize>() + of(2).sum::<usize>() && read >= expected, "{read} of {expected}");
-    assert_eq!(run.receipt().bytes_from_disk, read as u64);
+    let receipt = run.receipt();
+    assert_eq!((receipt.bytes_from_disk, receipt.bytes_from_cache), (read as u64, 0));
+    // The next one finds there what this one has read.
+    let again = Run::start(&bound).unwrap();
+    drive_plainly(&again, &shelf);
+    let receipt = again.receipt();
+    assert_eq!((receipt.bytes_from_disk, receipt.bytes_from_cache), (0, read as u64));
 }
 
 fn drive_plainly(run: &Run, shelf: &Shelf) -> Vec<RecordBatch> {

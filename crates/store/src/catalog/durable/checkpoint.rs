@@ -16,9 +16,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bytes of the log after which a checkpoint is made: what a start reads again at most, apart from what comes meanwhile.
-const LOG_BYTES: u64 = 128 << 20;
-
 /// The format of manifests.
 pub(super) const FORMAT: u32 = 1;
 
@@ -37,7 +34,7 @@ impl Catalog {
     pub(in crate::catalog) fn tidy(self: &Arc<Self>) {
         let Some(durable) = self.durable.get() else { return };
         let grown = durable.log.bytes_written().saturating_sub(durable.log_bytes.load(Ordering::Relaxed));
-        if grown < LOG_BYTES || durable.is_checkpoint_wanted.swap(true, Ordering::Relaxed) {
+        if grown < self.log_bytes || durable.is_checkpoint_wanted.swap(true, Ordering::Relaxed) {
             return;
         }
         let catalog = Arc::downgrade(self);

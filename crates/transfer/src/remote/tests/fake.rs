@@ -185,6 +185,7 @@ pub fn table() -> TableInfo {
         columns: vec![Default::default()],
         rows_profiled: None,
         encryption: None,
+        bytes_resident: None,
     }
 }
 
