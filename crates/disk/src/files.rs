@@ -82,6 +82,9 @@ pub trait File: fmt::Debug + Send + Sync {
     /// `UnexpectedEof` where the file ends before; otherwise what the file system reports.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
+    /// Has the system begin to read the file, which will be read soon. Best effort.
+    fn will_be_read(&self) {}
+
     /// Writes all of `bytes` at `offset`. A failed call may have written a part.
     ///
     /// # Errors

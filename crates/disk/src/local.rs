@@ -233,6 +233,11 @@ impl File for LocalFile {
         self.file.read_exact_at(buffer, offset)
     }
 
+    fn will_be_read(&self) {
+        // Nothing depends on it.
+        let _ = rustix::fs::fadvise(&self.0, 0, None, rustix::fs::Advice::WillNeed);
+    }
+
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)
     }

@@ -48,6 +48,7 @@ struct Contents {
     durable: Vec<u8>,
     /// Sectors that the next sync writes, by index. A sync that fails forgets them.
     dirty: BTreeSet<usize>,
+    bytes_read: usize,
 }
 
 impl SimulatedDirectory {
@@ -81,6 +82,13 @@ impl SimulatedDirectory {
         files.retain(|number, _| kept.values().any(|kept| kept == number));
         *names = kept.clone();
         *durable_names = kept;
+    }
+
+    /// Bytes that were ever read from the files whose names begin with `prefix`.
+    pub fn bytes_read(&self, prefix: &str) -> usize {
+        let state = self.state.lock();
+        let files = state.names.iter().filter(|(name, _)| name.starts_with(prefix));
+        files.filter_map(|(_, number)| state.files.get(number)).map(|file| file.bytes_read).sum()
     }
 
     /// Inverts the bits of `mask` in one byte of a file, on the device and in the cache.
@@ -236,9 +244,10 @@ impl File for SimulatedFile {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.with(|state| {
-            let bytes = &self.contents(state)?.bytes;
+            let contents = self.contents(state)?;
             let range = offset as usize..offset as usize + buffer.len();
-            buffer.copy_from_slice(bytes.get(range).ok_or(io::ErrorKind::UnexpectedEof)?);
+            buffer.copy_from_slice(contents.bytes.get(range).ok_or(io::ErrorKind::UnexpectedEof)?);
+            contents.bytes_read += buffer.len();
             Ok(())
         })
     }

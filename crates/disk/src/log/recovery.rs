@@ -151,6 +151,12 @@ impl<'a, 's> Scan<'a, 's> {
         let mut last: Option<Read> = None;
         for (i, number) in numbers.iter().enumerate() {
             let is_last = i + 1 == numbers.len();
+            // Read by the disk while the records of this one are gone through.
+            if let Some(next) = numbers.get(i + 1)
+                && let Ok(next) = self.directory.open(&file_name(*next))
+            {
+                next.will_be_read();
+            }
             let Some(read) = self.file(*number, is_last)? else { continue };
             self.check_follows(last.as_ref(), &read)?;
             if last.is_none() && read.header.first_record > self.from {
@@ -286,7 +292,7 @@ impl<'a, 's> Scan<'a, 's> {
                 self.damaged(format!("{name} is damaged at byte {end}: a whole batch follows at {at}"));
             return Err(damaged);
         }
-        let rest = bytes[*end..].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let rest = without_zeros(&bytes[*end..]).len();
         let mended = || {
             file.write_at(&bytes[..HEADER_BYTES], 0)?;
             if let Some(last) = last_batch {
@@ -310,6 +316,20 @@ impl<'a, 's> Scan<'a, 's> {
         let message = format!("the log of {} is damaged: {what}", self.directory.describe());
         Error::corrupt(message).advise("restore the directory from a backup; changes since then are lost")
     }
+}
+
+/// The bytes up to the last one that is not zero. Most of a log's last file is zeros, so that these are compared many at
+/// once.
+fn without_zeros(bytes: &[u8]) -> &[u8] {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    let mut rest = bytes;
+    while let Some((front, last)) = rest.split_last_chunk::<{ ZEROS.len() }>()
+        && *last == ZEROS
+    {
+        rest = front;
+    }
+    let end = rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    &rest[..end]
 }
 
 /// The batch at an offset, if it is whole.

@@ -23,6 +23,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+/// The profile of a table, where it has one that can be read.
+type Profile = Option<Arc<Gathered>>;
+
 /// What was found in a data directory.
 #[derive(Debug, Default)]
 pub struct Recovery {
@@ -113,14 +116,19 @@ impl Catalog {
     ) -> Result<()> {
         let wanted = sources.wanted();
         self.check_fits(&wanted, sources)?;
-        let read: Vec<OnceLock<Result<Vec<Read>>>> = wanted.iter().map(|_| OnceLock::new()).collect();
+        let read: Vec<OnceLock<Result<(Vec<Read>, Profile)>>> =
+            wanted.iter().map(|_| OnceLock::new()).collect();
         let next = AtomicUsize::new(0);
         let read_some = || {
             loop {
                 let place = next.fetch_add(1, Ordering::Relaxed);
                 let (Some(wanted), Some(slot)) = (wanted.get(place), read.get(place)) else { return };
+                // With the first row group of a table, since there may be thousands of tables.
+                let profile =
+                    (wanted.first_row == 0).then(|| sources.profile(self, wanted.tenant, wanted.table));
+                let groups = sources.read(self, durable, wanted);
                 // Each place is taken once.
-                let _ = slot.set(sources.read(self, durable, wanted));
+                let _ = slot.set(groups.map(|groups| (groups, profile.flatten())));
             }
         };
         self.helpers.run(self.helpers.threads_max().clamp(1, wanted.len().max(1)), &read_some)?;
@@ -129,10 +137,12 @@ impl Catalog {
             for (name, kept) in tables {
                 let builder = TableBuilder::new(self.pool.clone(), tenant.clone(), &kept.schema, None)?;
                 let mut builder = builder.encrypting(kept.cipher.as_ref());
-                while let Some((_, groups)) = read.next_if(|(wanted, _)| std::ptr::eq(wanted.table, kept)) {
-                    for (group, damaged) in
-                        groups.unwrap_or_else(|| Err(Error::internal("a row group was not read")))?
-                    {
+                let mut profile = None;
+                while let Some((_, read)) = read.next_if(|(wanted, _)| std::ptr::eq(wanted.table, kept)) {
+                    let (groups, of_table) =
+                        read.unwrap_or_else(|| Err(Error::internal("a row group was not read")))?;
+                    profile = profile.or(of_table);
+                    for (group, damaged) in groups {
                         recovery.damaged.extend(damaged);
                         builder.add_row_group(Arc::new(group))?;
                     }
@@ -141,7 +151,7 @@ impl Catalog {
                 let table = Arc::new(self.holding(tenant, builder.finish()?)?);
                 recovery.tables += 1;
                 recovery.bytes += table.bytes_encoded;
-                self.restore_table((tenant, name), kept, table, sources.profile(self, tenant, kept));
+                self.restore_table((tenant, name), kept, table, profile);
             }
         }
         let mut state = self.state.write();
@@ -161,7 +171,7 @@ impl Catalog {
         (tenant, name): (&TenantName, &TableName),
         kept: &KeptTable,
         table: Arc<Table>,
-        profile: Option<Arc<Gathered>>,
+        profile: Profile,
     ) {
         let profile = profile.zip(kept.profile).and_then(|(gathered, kept)| {
             let mut rows = 0;

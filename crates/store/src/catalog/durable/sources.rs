@@ -147,7 +147,9 @@ impl Sources {
 
     /// Reads row groups into the pool, joined where nothing is damaged.
     pub fn read(&self, catalog: &Catalog, durable: &Durable, wanted: &Wanted<'_>) -> Result<Vec<Read>> {
-        if let ([_, _, ..], Ok(joined)) = (wanted.groups, self.read_joined(catalog, durable, wanted)) {
+        if wanted.groups.len() > 1
+            && let Ok(joined) = self.read_joined(catalog, durable, wanted)
+        {
             return Ok(vec![(joined, Vec::new())]);
         }
         let mut first_row = wanted.first_row;

@@ -45,6 +45,21 @@ fn bytes_absent(catalog: &Catalog, table: &TableName) -> usize {
 }
 
 #[test]
+fn a_start_reads_no_values_of_large_row_groups() {
+    let directory = SimulatedDirectory::new();
+    let t = name("t");
+    let (catalog, _) = small_catalog(&directory, 64);
+    let made = load(&catalog, &t, LoadMode::Create, 0..ROWS).unwrap();
+    catalog.close().unwrap();
+    drop(catalog);
+    let before = directory.bytes_read("segment");
+    let (catalog, _) = small_catalog(&directory, 64);
+    let read = directory.bytes_read("segment") - before;
+    assert!(read < made.bytes_encoded as usize / 20, "{read} of {}", made.bytes_encoded);
+    assert_eq!(sum(&catalog, &t), ROWS * (ROWS - 1) / 2);
+}
+
+#[test]
 fn a_table_larger_than_the_pool_is_loaded_read_changed_and_found_again() {
     larger_than_the_pool(None);
 }
