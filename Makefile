@@ -32,6 +32,7 @@ test: check
 	$(CARGO) xtask bench first-minute --quick
 	$(CARGO) xtask bench iopath --quick
 	$(CARGO) xtask bench larger --quick
+	$(CARGO) xtask bench restart --quick
 
 check: needs
 	$(CARGO) xtask check
@@ -46,6 +47,7 @@ bench: needs
 	$(CARGO) xtask bench first-minute
 	$(CARGO) xtask bench iopath
 	$(CARGO) xtask bench larger
+	$(CARGO) xtask bench restart
 
 needs:
 	@scripts/install-needs

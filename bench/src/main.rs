@@ -12,6 +12,7 @@ mod answers;
 mod clients;
 mod correlation;
 mod digest;
+mod disk;
 mod farview;
 mod figures;
 mod first_minute;
@@ -24,6 +25,7 @@ mod parameters;
 mod places;
 mod random;
 mod record;
+mod restart;
 mod rival;
 mod scan;
 mod sketches;
@@ -74,6 +76,8 @@ enum Suite {
     FirstMinute(first_minute::Options),
     /// TPC-H with less memory than the tables take, in a memory cgroup, against DuckDB with a database file.
     Larger(larger::Options),
+    /// Starts of a node over a data directory out of the system's cache, until it answers, against DuckDB opening its file.
+    Restart(restart::Options),
     /// AES in all modes beside OpenSSL, by size, direction and number of threads.
     Iopath(iopath::Options),
     /// A memory node for a suite: prints its address, serves until its input ends.
@@ -119,6 +123,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Suite::FirstMinute(options)) => first_minute::run(options),
         Some(Suite::Larger(options)) => larger::run(options),
         Some(Suite::Driver(options)) => larger::side::serve(options),
+        Some(Suite::Restart(options)) => restart::run(options),
         Some(Suite::Iopath(options)) => iopath::run(options),
         Some(Suite::Node { threads, without_taps, tls }) => {
             node::serve_until_input_ends(*threads, *without_taps, tls.as_deref())

@@ -200,7 +200,8 @@ fn run_request(statement: &Statement<'_>, answer: Option<&Path>) -> Value {
     })
 }
 
-fn read_answer(file: &Path) -> Result<Answer> {
+/// Reads an answer from an Arrow IPC file.
+pub fn read_answer(file: &Path) -> Result<Answer> {
     let reader = FileReader::try_new(File::open(file)?, None)?;
     let columns = reader.schema().fields().iter().map(|field| field.name().clone()).collect();
     let batches = reader.collect::<Result<Vec<_>, _>>()?;

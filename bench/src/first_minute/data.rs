@@ -1,9 +1,8 @@
-//! The files of the suite, made on the first run and kept in the cache outside the tree; and dropping them
-//! from the system's page cache.
+//! The files of the suite, made on the first run and kept in the cache outside the tree.
 
 use super::definition::{FileDefinition, Format};
 use crate::places;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use arrow::array::RecordBatchReader;
 use arrow::csv;
 use parquet::arrow::ArrowWriter;
@@ -12,7 +11,6 @@ use parquet::file::properties::WriterProperties;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use tpchgen::generators::LineItemGenerator;
 use tpchgen_arrow::LineItemArrow;
 
@@ -52,28 +50,4 @@ fn write(file: &Path, definition: &FileDefinition) -> Result<()> {
     }
     std::fs::rename(&partial, file)?;
     Ok(())
-}
-
-/// Drops the pages of a file from the system's cache (`posix_fadvise`, by means of `dd`), after writing them
-/// back.
-///
-/// # Errors
-/// Where `dd` does not support this: the run then continues with a warm cache, and says so.
-pub fn forget(file: &Path) -> Result<()> {
-    let of_file = |name: &str| -> Result<()> {
-        let mut argument = std::ffi::OsString::from(format!("{name}="));
-        argument.push(file);
-        let flags = if name == "if" { "iflag=nocache" } else { "oflag=nocache" };
-        let mut command = Command::new("dd");
-        command.arg(argument).args([flags, "count=0", "status=none"]);
-        if name == "of" {
-            command.args(["conv=notrunc,fdatasync"]);
-        }
-        match command.status().context("cannot start dd")?.success() {
-            true => Ok(()),
-            false => bail!("dd has no flag nocache"),
-        }
-    };
-    of_file("of")?;
-    of_file("if")
 }

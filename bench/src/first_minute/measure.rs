@@ -7,7 +7,7 @@ use super::side::{Request, Side, Times};
 use crate::answers::{Answer, difference};
 use crate::machine::{self, Machine};
 use crate::rival::RivalResult;
-use crate::{stats, text};
+use crate::{disk, stats, text};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::path::Path;
@@ -144,7 +144,7 @@ impl Run<'_> {
             let mut first: Option<(Answer, String)> = None;
             for (side, times) in self.sides.iter().zip(&mut times) {
                 if let (true, Some(file)) = (is_cold, file)
-                    && let Err(error) = data::forget(file)
+                    && let Err(error) = disk::forget(file)
                 {
                     let note = format!("files are not cold: {error:#}");
                     if !self.results.notes.contains(&note) {

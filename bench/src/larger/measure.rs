@@ -3,16 +3,16 @@
 use super::cgroup::Cgroup;
 use super::definition::Definition;
 use crate::answers::Answer;
+use crate::disk::{bytes_below, disk_gb_s};
 use crate::machine::{self, Machine};
 use crate::rival::{Rival, RivalDefinition, Statement};
 use crate::tpch::{data, measure::compare};
 use crate::{places, stats, text};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 /// Memory of the pool where nothing is limited, in MiB.
 const UNLIMITED_MIB: u64 = 12 << 10;
@@ -241,26 +241,4 @@ fn bytes_read_by(process: u32) -> Result<u64> {
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));
     line.and_then(|bytes| bytes.parse().ok()).ok_or_else(|| anyhow!("{file} does not tell bytes read"))
-}
-
-fn bytes_below(place: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(place) else {
-        return std::fs::metadata(place).map_or(0, |file| file.len());
-    };
-    entries.flatten().map(|entry| bytes_below(&entry.path())).sum()
-}
-
-/// Reads the largest file of a folder past the system's cache.
-fn disk_gb_s(folder: &Path) -> Result<f64> {
-    let files = std::fs::read_dir(folder)?.flatten().map(|entry| entry.path());
-    let largest = files.max_by_key(|file| bytes_below(file)).context("a data directory without files")?;
-    let bytes = bytes_below(&largest);
-    let start = Instant::now();
-    let from = format!("if={}", largest.display());
-    let read =
-        Command::new("dd").args([&from, "of=/dev/null", "bs=4M", "iflag=direct", "status=none"]).status()?;
-    if !read.success() {
-        bail!("dd cannot read {}", largest.display());
-    }
-    Ok(bytes as f64 / start.elapsed().as_secs_f64() / 1e9)
 }

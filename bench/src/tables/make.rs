@@ -61,8 +61,18 @@ fn write(file: &Path, columns: &[(String, Content)], rows: u64) -> Result<()> {
 
 /// Makes the batches of all rows of a table.
 pub fn batches(columns: &[(String, Content)], rows: u64) -> impl Iterator<Item = Result<RecordBatch>> {
-    let starts = (0..rows).step_by(BATCH_ROWS as usize);
-    starts.map(move |start| batch(columns, rows, start..rows.min(start + BATCH_ROWS)))
+    batches_between(columns, rows, 0..rows, BATCH_ROWS)
+}
+
+/// Makes the batches, of `batch_rows` rows, of some rows of a table that has `all` rows.
+pub fn batches_between(
+    columns: &[(String, Content)],
+    all: u64,
+    rows: std::ops::Range<u64>,
+    batch_rows: u64,
+) -> impl Iterator<Item = Result<RecordBatch>> {
+    let starts = rows.clone().step_by(batch_rows as usize);
+    starts.map(move |start| batch(columns, all, start..rows.end.min(start + batch_rows)))
 }
 
 /// Makes some rows of a table that has `all` rows.
@@ -74,6 +84,7 @@ fn batch(columns: &[(String, Content)], all: u64, rows: std::ops::Range<u64>) ->
             Content::Uniform(values) => Arc::new(Int64Array::from_iter_values(
                 rows.map(|row| below(random(row), values).cast_signed()),
             )),
+            Content::Serial => Arc::new(Int64Array::from_iter_values(rows.map(u64::cast_signed))),
             Content::Twice => {
                 Arc::new(Int64Array::from_iter_values(rows.map(|row| scattered(row, all / 2).cast_signed())))
             }

@@ -2,7 +2,7 @@
 
 mod make;
 
-pub use make::{batches, file, read};
+pub use make::{batches, batches_between, file, read};
 
 use serde::Deserialize;
 
@@ -26,6 +26,8 @@ pub struct ColumnDefinition {
     uniform: Option<u64>,
     #[serde(default)]
     twice: bool,
+    #[serde(default)]
+    serial: bool,
     bytes: Option<usize>,
 }
 
@@ -34,6 +36,8 @@ pub struct ColumnDefinition {
 pub enum Content {
     /// Random integers from 0 to below this bound.
     Uniform(u64),
+    /// The row's number, from 0.
+    Serial,
     /// Each number below half of the number of rows twice.
     Twice,
     /// Random floats from 0 to below 1.
@@ -60,6 +64,7 @@ impl ColumnDefinition {
             (Some(values), _) => Content::Uniform(values),
             (None, Some(bytes)) => Content::Text(bytes),
             (None, None) if self.twice => Content::Twice,
+            (None, None) if self.serial => Content::Serial,
             (None, None) => Content::Float,
         };
         let named = |name: &String| match self.count {

@@ -1,0 +1,125 @@
+//! The suite as data: `bench/definitions/restart.toml`, which explains the fields.
+
+use crate::places;
+use crate::tables::{Content, TableDefinition};
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+/// Rows of an append that goes to the log.
+pub const APPEND_ROWS: u64 = 2048;
+
+/// The suite.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    pub runs: usize,
+    pub threads: usize,
+    pub selective_ms: f64,
+    pub selective_mib: u64,
+    pub of_disk: f64,
+    pub quick: Quick,
+    pub tables: Vec<TableDefinition>,
+    pub stores: Vec<Store>,
+    /// Whether the answers count, and not the times.
+    #[serde(skip)]
+    pub is_quick: bool,
+}
+
+/// What `--quick` changes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quick {
+    runs: usize,
+    rows: u64,
+    tables: u64,
+    log_mib: u64,
+}
+
+/// What both sides have on disk.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Store {
+    pub name: String,
+    table: String,
+    #[serde(default = "one")]
+    pub tables: u64,
+    pub rows: u64,
+    #[serde(default)]
+    pub log_mib: u64,
+    pub memory_mib: Vec<usize>,
+    selective: String,
+    scan: Option<String>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl Definition {
+    /// Reads the definition.
+    pub fn read(is_quick: bool) -> Result<Definition> {
+        let mut definition: Definition = places::definition("restart")?;
+        if is_quick {
+            let Quick { runs, rows, tables, log_mib } = definition.quick;
+            (definition.is_quick, definition.runs) = (true, runs);
+            for store in &mut definition.stores {
+                store.rows = store.rows.min(rows);
+                store.tables = store.tables.min(tables);
+                store.log_mib = store.log_mib.min(log_mib);
+            }
+        }
+        Ok(definition)
+    }
+
+    /// Names and contents of the columns of a store's tables.
+    pub fn columns(&self, store: &Store) -> Result<Vec<(String, Content)>> {
+        let table = self.tables.iter().find(|table| table.name == store.table);
+        Ok(table.with_context(|| format!("there is no table {:?}", store.table))?.columns())
+    }
+}
+
+impl Store {
+    /// Name of the table at a position.
+    pub fn table_name(&self, place: u64) -> String {
+        if self.tables == 1 { "t".to_string() } else { format!("t{place}") }
+    }
+
+    /// Whether its processes are killed, so that their log is read again.
+    pub fn is_killed(&self) -> bool {
+        self.log_mib > 0
+    }
+
+    /// The query that reads little.
+    pub fn selective(&self) -> String {
+        self.sql(&self.selective)
+    }
+
+    /// The query that reads a whole column.
+    pub fn scan(&self) -> Option<String> {
+        self.scan.as_ref().map(|scan| self.sql(scan))
+    }
+
+    fn sql(&self, text: &str) -> String {
+        let numbers = [("{rows}", self.rows), ("{half}", self.rows / 2), ("{last}", self.tables - 1)];
+        numbers.iter().fold(text.to_string(), |sql, (name, number)| sql.replace(name, &number.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Definition;
+
+    #[test]
+    fn stores_have_tables_and_whole_queries() {
+        for is_quick in [false, true] {
+            let definition = Definition::read(is_quick).expect("it can be read");
+            for store in &definition.stores {
+                assert!(!definition.columns(store).expect("there is such a table").is_empty());
+                assert!(!store.memory_mib.is_empty());
+                for sql in [Some(store.selective()), store.scan()].into_iter().flatten() {
+                    assert!(!sql.contains('{'), "{sql}");
+                }
+            }
+        }
+    }
+}

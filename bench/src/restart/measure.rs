@@ -1,0 +1,332 @@
+//! Starts both sides again and again, each time with the data out of the system's cache.
+
+use super::definition::{Definition, Store};
+use super::rival::Duckdb;
+use super::served::{self, Answered, Served};
+use super::stores;
+use crate::answers::{Answer, difference};
+use crate::disk::{Dropping, bytes_below, disk_gb_s};
+use crate::machine::{self, Machine};
+use crate::rival::RivalResult;
+use crate::{places, stats, suite, text};
+use anyhow::{Context, Result, bail};
+use farpool::Pool;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+/// How long memory must have stayed as full as it is for nothing more to be read, and how long that may take.
+const QUIET: Duration = Duration::from_millis(700);
+const FILLED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Results of the suite.
+#[derive(Debug, Serialize)]
+pub struct Results {
+    pub suite: String,
+    pub date: String,
+    pub machine: Machine,
+    pub runs: usize,
+    pub threads: usize,
+    /// What is dropped before each start.
+    pub dropped: String,
+    pub duckdb: RivalResult,
+    /// What goals are; see the definition.
+    pub selective_ms: f64,
+    pub selective_bytes: u64,
+    pub of_disk: f64,
+    pub stores: Vec<StoreResult>,
+    pub notes: Vec<String>,
+}
+
+/// One store.
+#[derive(Debug, Serialize)]
+pub struct StoreResult {
+    pub name: String,
+    /// Encoded bytes of its tables, and bytes of the files of each side.
+    pub bytes_encoded: u64,
+    pub bytes_farpool: u64,
+    pub bytes_duckdb: Option<u64>,
+    /// Appends that the log has, and bytes of these.
+    pub appends: u64,
+    pub starts: Vec<StartResult>,
+}
+
+/// Starts within one limit of memory: medians.
+#[derive(Debug, Default, Serialize)]
+pub struct StartResult {
+    pub memory_mib: usize,
+    /// Milliseconds from the start of the process until a client is connected.
+    pub connected_ms: f64,
+    /// From there to the answer of the selective query, and bytes that it read.
+    pub selective_ms: f64,
+    pub selective_bytes: u64,
+    /// Until no more is read into memory, and which part of the tables is there then.
+    pub filled_ms: f64,
+    pub filled_part: f64,
+    pub scan: Option<ScanResult>,
+    pub duckdb_selective: Option<RivalTimes>,
+    pub duckdb_scan: Option<RivalTimes>,
+}
+
+/// The scan of a column as the first query.
+#[derive(Debug, Serialize)]
+pub struct ScanResult {
+    /// Milliseconds from the start of the process, and of the query alone.
+    pub since_start_ms: f64,
+    pub ms: f64,
+    pub bytes_from_disk: u64,
+    /// GB/s of the scan, of the disk past the system's cache just before, and the median ratio of the two.
+    pub gb_s: f64,
+    pub disk_gb_s: f64,
+    pub of_disk: Option<f64>,
+}
+
+/// Median times of DuckDB's processes.
+#[derive(Debug, Serialize)]
+pub struct RivalTimes {
+    /// Milliseconds from the start of the process to the answer.
+    pub whole_ms: f64,
+    /// Without Python and the import.
+    pub own_ms: f64,
+}
+
+/// A folder that is removed with all that is in it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(folder: PathBuf) -> Result<Scratch> {
+        remove(&folder);
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(Scratch(folder))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        remove(&self.0);
+    }
+}
+
+fn remove(folder: &Path) {
+    // It may not be there.
+    let _ = std::fs::remove_dir_all(folder);
+}
+
+struct Run<'a> {
+    definition: &'a Definition,
+    runtime: Runtime,
+    dropping: Dropping,
+    duckdb: Option<Duckdb>,
+    folder: &'a Path,
+}
+
+/// The first answer to each query, by which the others are checked.
+#[derive(Default)]
+struct Answers {
+    selective: Option<Answer>,
+    scan: Option<Answer>,
+}
+
+/// Runs the whole suite.
+pub fn run(definition: &Definition) -> Result<Results> {
+    let folder = Scratch::new(places::cache()?.join("restart"))?;
+    let dropping = Dropping::find(&folder.0, definition.is_quick)?;
+    let found = Duckdb::find();
+    let duckdb = RivalResult {
+        name: "DuckDB".to_string(),
+        version: found.as_ref().map_or_else(|_| String::new(), |duckdb| duckdb.version.clone()),
+        missing: found.as_ref().err().map(|error| format!("{error:#}")),
+    };
+    let runtime = suite::runtime(definition.threads)?;
+    let run = Run { definition, runtime, dropping, duckdb: found.ok(), folder: &folder.0 };
+    let mut results = Results {
+        suite: "restart".to_string(),
+        date: machine::today(),
+        machine: machine::machine(),
+        runs: definition.runs,
+        threads: definition.threads,
+        dropped: match dropping {
+            Dropping::Cache => "the system's whole cache".to_string(),
+            Dropping::Files => "the cached pages of the data's files".to_string(),
+        },
+        duckdb,
+        selective_ms: definition.selective_ms,
+        selective_bytes: definition.selective_mib << 20,
+        of_disk: definition.of_disk,
+        stores: Vec::new(),
+        notes: Vec::new(),
+    };
+    for store in &definition.stores {
+        let measured = run.store(store, &mut results.notes).with_context(|| store.name.clone())?;
+        results.stores.push(measured);
+    }
+    text::progress("");
+    Ok(results)
+}
+
+impl Run<'_> {
+    fn store(&self, store: &Store, notes: &mut Vec<String>) -> Result<StoreResult> {
+        let folder = Scratch::new(self.folder.join("store"))?;
+        let (data, file) = (folder.0.join("farpool"), folder.0.join("duckdb"));
+        let columns = self.definition.columns(store)?;
+        text::progress(&format!("{}: filling ", store.name));
+        let filled = self.runtime.block_on(stores::fill(store, &columns, &data, self.definition.threads))?;
+        let mut duckdb = self.duckdb.as_ref();
+        if let Some(rival) = duckdb {
+            text::progress(&format!("{}: filling DuckDB's file ", store.name));
+            if let Err(error) = rival.fill(store, &columns, &file, filled.appends) {
+                notes.push(format!("{}: DuckDB has no such store: {error:#}", store.name));
+                duckdb = None;
+            }
+        }
+        let (mut answers, mut starts) = (Answers::default(), Vec::new());
+        for &memory_mib in &store.memory_mib {
+            starts.push(self.starts(store, memory_mib, (&data, &file), duckdb, &mut answers)?);
+        }
+        let log = file.with_extension("wal");
+        Ok(StoreResult {
+            name: store.name.clone(),
+            bytes_encoded: filled.bytes_encoded,
+            bytes_farpool: bytes_below(&data),
+            bytes_duckdb: duckdb.map(|_| bytes_below(&file) + bytes_below(&log)),
+            appends: filled.appends,
+            starts,
+        })
+    }
+
+    /// All starts within a limit.
+    fn starts(
+        &self,
+        store: &Store,
+        memory_mib: usize,
+        (data, file): (&Path, &Path),
+        duckdb: Option<&Duckdb>,
+        answers: &mut Answers,
+    ) -> Result<StartResult> {
+        let (mut connected, mut selective, mut filled, mut parts) = (vec![], vec![], vec![], vec![]);
+        let (mut since_start, mut times, mut rates, mut disk, mut ratios) =
+            (vec![], vec![], vec![], vec![], vec![]);
+        let mut theirs: [Vec<(f64, f64)>; 2] = Default::default();
+        let mut result = StartResult { memory_mib, ..StartResult::default() };
+        let mut bytes_from_disk = 0;
+        for run in 1..=self.definition.runs {
+            text::progress(&format!("{}, {memory_mib} MiB, run {run} ", store.name));
+            let queries =
+                [(Some(store.selective()), &mut answers.selective), (store.scan(), &mut answers.scan)];
+            for ((sql, expected), theirs) in queries.into_iter().zip(&mut theirs) {
+                let (Some(sql), Some(duckdb)) = (sql, duckdb) else { continue };
+                self.drop_caches(data, file)?;
+                let limits = (memory_mib, self.definition.threads);
+                let (took, answer) = duckdb.query(file, &sql, limits, self.folder)?;
+                theirs.push((took.whole, took.own));
+                agree("DuckDB", &sql, expected, answer)?;
+            }
+            let sql = store.selective();
+            let (was_connected, answered, filling) =
+                self.farpool(store, memory_mib, (data, file), &sql, true)?;
+            connected.push(was_connected);
+            selective.push(answered.since_start_ms);
+            result.selective_bytes = answered.receipt.bytes_from_disk;
+            agree("farpool", &sql, &mut answers.selective, answered.answer)?;
+            let (filled_ms, part) = filling.context("nothing was said of memory")?;
+            filled.push(filled_ms);
+            parts.push(part);
+            let Some(sql) = store.scan() else { continue };
+            let of_disk = disk_gb_s(data)?;
+            let (was_connected, answered, _) = self.farpool(store, memory_mib, (data, file), &sql, false)?;
+            connected.push(was_connected);
+            bytes_from_disk = answered.receipt.bytes_from_disk;
+            let rate = bytes_from_disk as f64 / answered.ms / 1e6;
+            since_start.push(answered.since_start_ms);
+            times.push(answered.ms);
+            rates.push(rate);
+            disk.push(of_disk);
+            // Of a small table everything may be in memory already.
+            ratios.extend((bytes_from_disk > 0).then_some(rate / of_disk));
+            agree("farpool", &sql, &mut answers.scan, answered.answer)?;
+        }
+        let median = |times: &[f64]| stats::median(times);
+        (result.connected_ms, result.selective_ms) = (median(&connected), median(&selective));
+        (result.filled_ms, result.filled_part) = (median(&filled), median(&parts));
+        result.scan = (!times.is_empty()).then(|| ScanResult {
+            since_start_ms: median(&since_start),
+            ms: median(&times),
+            bytes_from_disk,
+            gb_s: median(&rates),
+            disk_gb_s: median(&disk),
+            of_disk: (!ratios.is_empty()).then(|| median(&ratios)),
+        });
+        let [of_selective, of_scan] = theirs.map(|times| {
+            let (whole, own): (Vec<f64>, Vec<f64>) = times.into_iter().unzip();
+            (!whole.is_empty()).then(|| RivalTimes { whole_ms: median(&whole), own_ms: median(&own) })
+        });
+        (result.duckdb_selective, result.duckdb_scan) = (of_selective, of_scan);
+        Ok(result)
+    }
+
+    /// Starts a node and runs a query as the first; then, if that is asked for, waits until memory is full. Returns when a
+    /// client was connected, the answer, and when memory was full with which part of the tables.
+    fn farpool(
+        &self,
+        store: &Store,
+        memory_mib: usize,
+        (data, file): (&Path, &Path),
+        sql: &str,
+        fills: bool,
+    ) -> Result<(f64, Answered, Option<(f64, f64)>)> {
+        self.drop_caches(data, file)?;
+        let served = Served::start(data, memory_mib, self.definition.threads, store.is_killed())?;
+        let measured = self.runtime.block_on(async {
+            let (pool, connected) = served.connect().await?;
+            let answered = served.query(&pool, sql).await?;
+            let filled = if fills { Some(filled(&served, &pool).await?) } else { None };
+            Ok::<_, anyhow::Error>((connected, answered, filled))
+        })?;
+        served.end(store.is_killed())?;
+        Ok(measured)
+    }
+
+    /// Has the data read from disk by the next process, and programs not.
+    fn drop_caches(&self, data: &Path, file: &Path) -> Result<()> {
+        self.dropping.drop(&[data, file])?;
+        std::io::copy(&mut std::fs::File::open(served::program()?)?, &mut std::io::sink())?;
+        self.duckdb.as_ref().map_or(Ok(()), |duckdb| duckdb.warm().map(|_| ()))
+    }
+}
+
+/// Waits until a node reads no more into memory. Returns the milliseconds from its start to then, and the part of the
+/// tables that is in memory.
+async fn filled(served: &Served, pool: &Arc<dyn Pool>) -> Result<(f64, f64)> {
+    let (begun, mut used, mut grown) = (Instant::now(), 0, Instant::now());
+    let mut grown_ms = served.since_start_ms();
+    while grown.elapsed() < QUIET {
+        if begun.elapsed() > FILLED_WITHIN {
+            bail!("memory is still being filled after {} s", FILLED_WITHIN.as_secs());
+        }
+        let now = pool.status().await?.memory_bytes_used;
+        if now > used {
+            (used, grown, grown_ms) = (now, Instant::now(), served.since_start_ms());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let tables = pool.tables().await?;
+    let resident: u64 = tables.iter().filter_map(|table| table.bytes_resident).sum();
+    let encoded: u64 = tables.iter().map(|table| table.bytes_encoded).sum();
+    Ok((grown_ms, resident as f64 / encoded.max(1) as f64))
+}
+
+/// Checks an answer by the first one.
+fn agree(side: &str, sql: &str, expected: &mut Option<Answer>, answer: Answer) -> Result<()> {
+    match expected {
+        Some(expected) => match difference(expected, &answer) {
+            Some(what) => bail!("{side} answers otherwise than before: {what}\n{sql}"),
+            None => Ok(()),
+        },
+        None => {
+            *expected = Some(answer);
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The suite `restart`: the time from the start of a node's process over a data directory, which is out of the system's
+//! cache, until it answers, beside DuckDB opening a file of the same data.
+
+mod definition;
+mod measure;
+mod report;
+mod rival;
+mod served;
+mod stores;
+
+use crate::suite;
+use anyhow::Result;
+use definition::Definition;
+
+/// What can be chosen.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: suite::Options,
+    /// Only stores whose names have this in them.
+    #[arg(long)]
+    stores: Option<String>,
+}
+
+/// Runs the suite and prints its report.
+pub fn run(options: &Options) -> Result<()> {
+    let mut definition = Definition::read(options.common.quick)?;
+    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
+    if let Some(part) = &options.stores {
+        definition.stores.retain(|store| store.name.contains(part));
+    }
+    let results = measure::run(&definition)?;
+    options.common.report(&results.date, "restart", &results, &report::text(&results))
+}
