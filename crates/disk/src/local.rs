@@ -235,7 +235,7 @@ impl File for LocalFile {
 
     fn will_be_read(&self) {
         // Nothing depends on it.
-        let _ = rustix::fs::fadvise(&self.0, 0, None, rustix::fs::Advice::WillNeed);
+        let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::WillNeed);
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
