@@ -586,6 +586,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
             schema: schema.clone(),
             rows_hint: Some(1),
             id: None,
+            residency: Residency::Pinned,
         },
         Request::LoadBatch(rows()),
         Request::Statistics { table: name(), columns: Some(vec![0, 3, 8]) },
@@ -621,6 +622,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
         rows_profiled: None,
         encryption: None,
         bytes_resident: None,
+        is_pinned: false,
     };
     let responses = [
         Response::Hello {

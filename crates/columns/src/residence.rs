@@ -69,7 +69,13 @@ pub(crate) struct Residence {
     dictionary: OnceLock<ArrayRef>,
     values: Mutex<Option<Arc<Chunk>>>,
     uses: AtomicU8,
+    residency: AtomicU8,
 }
+
+/// States of a handle's residency; see [`farpool_model::Residency`].
+const CACHED: u8 = 0;
+const PINNED: u8 = 1;
+const PASSING: u8 = 2;
 
 impl Chunk {
     /// Returns a handle that has the values of `chunk` in memory; `chunk` itself where that is a handle, has a home, or is so
@@ -118,8 +124,9 @@ impl Chunk {
         let nothing = arrow_array::new_null_array(&outline.data_type, 1);
         let body = Body::Constant { value: nothing, number: None };
         let (dictionary, values, uses) = (OnceLock::new(), Mutex::new(None), AtomicU8::new(0));
+        let residency = AtomicU8::new(CACHED);
         let (data_type, rows, bytes_plain) = (outline.data_type.clone(), outline.rows, outline.bytes_plain);
-        let residence = Residence { source, outline, dictionary, values, uses };
+        let residence = Residence { source, outline, dictionary, values, uses, residency };
         Chunk::new(data_type, rows, None, zone, body, bytes_plain).with_residence(residence)
     }
 
@@ -182,9 +189,34 @@ impl Chunk {
         self.residence().is_some_and(is_shared)
     }
 
+    /// Sets what becomes of the values of a handle in memory.
+    pub fn set_residency(&self, residency: Residency) {
+        let state = match residency {
+            Residency::Cached => CACHED,
+            Residency::Pinned => PINNED,
+            Residency::Passing => PASSING,
+        };
+        if let Some(residence) = self.residence() {
+            residence.residency.store(state, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the chunk is a handle whose values stay in memory once they are there.
+    pub fn is_pinned(&self) -> bool {
+        self.residence().is_some_and(|residence| residence.residency.load(Ordering::Relaxed) == PINNED)
+    }
+
+    /// Whether the chunk is a handle whose values are to leave memory, since no query has used them yet.
+    pub fn is_to_leave(&self) -> bool {
+        self.residence().is_some_and(|residence| residence.residency.load(Ordering::Relaxed) == PASSING)
+    }
+
     /// Counts a use of the values of a handle.
     pub fn count_use(&self) {
         if let Some(residence) = self.residence() {
+            // What somebody uses is cached like others.
+            let _ =
+                residence.residency.compare_exchange(PASSING, CACHED, Ordering::Relaxed, Ordering::Relaxed);
             let more = |uses: u8| (uses < USES_MAX).then_some(uses + 1);
             // Nothing depends on a use that is counted by none of two threads.
             let _ = residence.uses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);

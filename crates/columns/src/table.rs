@@ -84,6 +84,12 @@ impl Table {
         chunks.filter(|chunk| !chunk.is_absent()).map(|chunk| u64_from(chunk.bytes_encoded())).sum()
     }
 
+    /// Has the values of the row groups from the index `first` on stay in memory.
+    pub fn pin_from(&self, first: usize) {
+        let chunks = self.row_groups.from(first).flat_map(|group| &group.chunks);
+        chunks.for_each(|chunk| chunk.set_residency(Residency::Pinned));
+    }
+
     /// Returns the same table with the row groups `old`, which begin at index `first`, replaced by `merged`,
     /// which has their rows in the same order. `None` if the table does not have these row groups there.
     pub fn with_merged(&self, first: usize, old: &[Arc<RowGroup>], merged: Arc<RowGroup>) -> Option<Table> {

@@ -141,3 +141,40 @@ fn a_node_with_little_memory_is_killed_and_goes_on() {
     server.stop("TERM");
     assert!(program(&["check", "--data-dir", text(&data)]).ok().contains("1 table"));
 }
+
+#[test]
+fn what_stays_in_memory_is_said_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("d");
+    let file = trips_parquet(folder.path(), "t.parquet", 600_000);
+    let serve = || Server::start(&["--data-dir", text(&data), "--memory", "64MiB"]);
+    let described = |server: &Server, name: &str| -> serde_json::Value {
+        let tables = server.run(&["tables", "--format", "json"]).ok();
+        let mut tables = tables.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        tables.find(|table| table["name"] == name).unwrap()
+    };
+    let resident = |server: &Server, name: &str| {
+        let table = described(server, name);
+        let [resident, encoded] =
+            ["bytes_resident", "bytes_encoded"].map(|name| table[name].as_u64().unwrap());
+        assert!(resident <= encoded && encoded > 1 << 20, "{table}");
+        resident as f64 / encoded as f64
+    };
+    let server = serve();
+    server.run(&["load", "--pin", "kept", text(&file)]).ok();
+    server.run(&["load", "--no-cache", "passing", text(&file)]).ok();
+    server
+        .run(&["load", "--append", "--pin", "passing", text(&file)])
+        .fails(1, &["is not pinned", "--replace"]);
+    assert_eq!((described(&server, "kept")["pinned"].clone(), resident(&server, "kept")), (true.into(), 1.0));
+    assert_eq!(described(&server, "passing")["pinned"], false);
+    // Its profile is computed behind the load.
+    until("a table that leaves memory", || resident(&server, "passing") < 0.1);
+    assert!(server.run(&["tables"]).ok().contains("100%, pinned"));
+    server.stop("TERM");
+    let server = serve();
+    assert_eq!(described(&server, "kept")["pinned"], true);
+    until("a pinned table in memory", || resident(&server, "kept") == 1.0);
+    drop(server);
+    Server::start(&[]).run(&["load", "--pin", "kept", text(&file)]).fails(1, &["no data directory"]);
+}

@@ -332,6 +332,13 @@ impl Pool {
         table.set_quota(index, bytes.map(|bytes| bytes / PAGE_BYTES));
     }
 
+    /// The limit of the bytes that a tenant may hold, if it has one.
+    pub fn quota(&self, tenant: &TenantName) -> Option<u64> {
+        let table = self.table.lock();
+        let pages = table.find_tenant(tenant).and_then(|index| table.tenant(index).pages_quota)?;
+        Some((pages * PAGE_BYTES) as u64)
+    }
+
     /// Copies bytes of a page.
     ///
     /// # Errors

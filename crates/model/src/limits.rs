@@ -519,6 +519,10 @@ pub const PACKED_PART_BYTES_MAX: usize = 512 << 20;
 /// Encoded bytes that a program has read ahead of its scan from disk: a few milliseconds of a fast disk.
 pub const READ_AHEAD_BYTES: usize = 8 << 20;
 
+/// The part of a pool, and of a tenant's quota of it, that pinned tables may take: the other half is for what comes and
+/// goes, and for new rows.
+pub const PINNED_PART: u64 = 2;
+
 /// Threads that read values from disk: as many reads of some hundred KiB at once keep a fast disk busy.
 pub const READERS: usize = 4;
 

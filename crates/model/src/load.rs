@@ -44,6 +44,18 @@ impl LoadOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LoadId(pub u128);
 
+/// What becomes of the values of a load in memory, where there is a data directory from which they can be read again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Residency {
+    /// They stay as long as there is room.
+    #[default]
+    Cached,
+    /// They stay as long as the table exists.
+    Pinned,
+    /// They leave as soon as they are on disk.
+    Passing,
+}
+
 /// Outcome of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LoadOutcome {

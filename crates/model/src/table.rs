@@ -31,6 +31,8 @@ pub struct TableInfo {
     /// Encoded bytes that are in memory at present; the others are read from disk when they are wanted. Told by
     /// lists of tables only, since it is counted chunk by chunk, and not by older nodes.
     pub bytes_resident: Option<u64>,
+    /// Whether the table's values stay in memory.
+    pub is_pinned: bool,
 }
 
 /// Statistics of a column; every number is exact except the estimates.

@@ -356,6 +356,7 @@ impl Caller {
             rows_profiled: None,
             encryption: None,
             bytes_resident: None,
+            is_pinned: false,
         })
     }
 

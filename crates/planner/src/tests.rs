@@ -48,6 +48,7 @@ fn info() -> TableInfo {
         rows_profiled: None,
         encryption: None,
         bytes_resident: None,
+        is_pinned: false,
     }
 }
 

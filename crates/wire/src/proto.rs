@@ -444,6 +444,8 @@ pub struct TableInfo {
     pub encryption: i32,
     #[prost(uint64, optional, tag = "10")]
     pub bytes_resident: Option<u64>,
+    #[prost(bool, tag = "10")]
+    pub is_pinned: bool,
 }
 
 /// `TableList`

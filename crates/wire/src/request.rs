@@ -88,6 +88,8 @@ pub enum Request {
         rows_hint: Option<u64>,
         /// Id with which the load's outcome can be asked for.
         id: Option<LoadId>,
+        /// What becomes of the rows in memory.
+        residency: Residency,
     },
     /// Asks for the outcome of a load. This ends a load whose rows have not all come.
     LoadOutcome {
@@ -256,6 +258,7 @@ impl Request {
                     rows_hint: *rows_hint,
                     version,
                     id: id.map(write_id),
+                    residency: RESIDENCIES.iter().position(|r| r == residency).map_or(0, |at| at as u32),
                 })
             }
             Request::LoadOutcome { id } => body(&proto::LoadOutcome { id: write_id(*id) }),
@@ -467,6 +470,9 @@ fn check_columns(columns: &[u32]) -> Result<()> {
     }
 }
 
+/// What becomes of a load's rows in memory, by number.
+const RESIDENCIES: [Residency; 3] = [Residency::Cached, Residency::Pinned, Residency::Passing];
+
 fn read_load_begin(body: &Bytes) -> Result<Request> {
     let begin: proto::LoadBegin = read(body)?;
     let mode = begin.options.map_or(begin.mode, |options| options.mode);
@@ -490,6 +496,10 @@ fn read_load_begin(body: &Bytes) -> Result<Request> {
         schema: batch::decode_schema(&begin.schema)?,
         rows_hint: begin.rows_hint,
         id: begin.id.as_ref().map(read_id).transpose()?,
+        residency: RESIDENCIES
+            .get(begin.residency as usize)
+            .copied()
+            .ok_or_else(|| Error::invalid(format!("residency {} does not exist", begin.residency)))?,
     })
 }
 

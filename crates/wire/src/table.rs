@@ -34,6 +34,7 @@ pub(crate) fn write_table(table: &TableInfo) -> Result<proto::TableInfo> {
         rows_profiled: table.rows_profiled,
         encryption: write_tier(table.encryption).into(),
         bytes_resident: table.bytes_resident,
+        is_pinned: table.is_pinned,
     })
 }
 
@@ -78,6 +79,7 @@ pub(crate) fn read_table(table: proto::TableInfo) -> Result<TableInfo> {
         rows_profiled: table.rows_profiled,
         encryption: read_tier(table.encryption)?,
         bytes_resident: table.bytes_resident,
+        is_pinned: table.is_pinned,
     })
 }
 

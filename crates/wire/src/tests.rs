@@ -96,6 +96,7 @@ fn every_request_round_trips() {
             schema: schema(),
             rows_hint: Some(0),
             id: None,
+            residency: Residency::Passing,
         },
         Request::LoadBegin {
             table: name("t"),
@@ -103,6 +104,7 @@ fn every_request_round_trips() {
             schema: schema(),
             rows_hint: None,
             id: Some(LoadId(u128::MAX - 7)),
+            residency: Residency::Pinned,
         },
         Request::LoadOutcome { id: LoadId(0) },
         Request::LoadOutcome { id: LoadId(1 << 90) },
@@ -228,6 +230,7 @@ fn table_info() -> TableInfo {
         rows_profiled: Some(9),
         encryption: Some(Tier::Strict),
         bytes_resident: Some(5),
+        is_pinned: true,
     }
 }
 

@@ -140,6 +140,7 @@ impl Fake {
             rows_profiled: None,
             encryption: None,
             bytes_resident: None,
+            is_pinned: false,
         })
     }
 }
@@ -263,7 +264,7 @@ impl Pool for Fake {
         Ok(Execution { prepared: Arc::new(prepared), streams, receipt })
     }
 
-    async fn load(
+    async fn load_as(
         &self,
         name: &TableName,
         options: LoadOptions,

@@ -9,6 +9,7 @@ use super::stop::Outcome;
 use super::terminal::printable;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
+use farpool::model::Residency;
 use farpool::{
     Error, FileLoad, LoadMode, LoadOptions, Pool, QueryFiles, Session, SessionOptions, StreamLoad, TableInfo,
     TableName, Tier,
@@ -64,6 +65,15 @@ pub struct Args {
     #[arg(long)]
     replace: bool,
 
+    /// Keep the table in memory for good, also after restarts of a node with a data directory; pinned tables may
+    /// take half of its memory
+    #[arg(long, conflicts_with = "no_cache")]
+    pin: bool,
+
+    /// Write the rows to the node's data directory and do not keep them in memory behind the load
+    #[arg(long)]
+    no_cache: bool,
+
     /// Load lists, structs and maps, which a pool does not hold, as text; they are left out otherwise
     #[arg(long, value_name = "FORM", value_enum, conflicts_with = "query")]
     nested: Option<Nested>,
@@ -96,6 +106,21 @@ impl Args {
         };
         LoadOptions { encryption: self.encrypt, ..mode.into() }
     }
+
+    fn residency(&self) -> Residency {
+        match (self.pin, self.no_cache) {
+            (true, _) => Residency::Pinned,
+            (_, true) => Residency::Passing,
+            _ => Residency::Cached,
+        }
+    }
+}
+
+/// Prints that the node did not do as it was told, as one of an older version does not.
+fn check_pinned(args: &Args, info: &TableInfo) {
+    if args.pin && !info.is_pinned {
+        eprintln!("warning: {} is loaded and not pinned: the node is of an older version", info.name);
+    }
 }
 
 /// Loads the rows and prints a summary.
@@ -108,6 +133,7 @@ pub fn run(args: Args) -> Outcome {
             (None, [file]) if file.as_os_str() == "-" => of_stream(&args, &name).await?,
             (None, _) => of_files(&args, &name).await?,
         };
+        check_pinned(&args, &info);
         print_text(&summary(&info, rows, start.elapsed()))
     })
 }

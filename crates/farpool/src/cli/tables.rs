@@ -92,6 +92,11 @@ fn overview(tables: &[TableInfo], views: &[TableName]) -> String {
 
 /// The part of a table that is in memory, in percent: 100 only for all of it.
 fn resident(table: &TableInfo) -> String {
+    let part = resident_part(table);
+    if table.is_pinned { format!("{part}, pinned") } else { part }
+}
+
+fn resident_part(table: &TableInfo) -> String {
     match table.bytes_resident {
         None => "-".to_string(),
         Some(bytes) if bytes >= table.bytes_encoded => "100%".to_string(),
@@ -184,6 +189,7 @@ fn table_json(table: &TableInfo) -> Value {
         "bytes_encoded": table.bytes_encoded,
         "encryption": table.encryption.map(Tier::name),
         "bytes_resident": table.bytes_resident,
+        "pinned": table.is_pinned,
         "columns": columns.collect::<Vec<_>>(),
     })
 }

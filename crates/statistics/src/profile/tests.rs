@@ -53,6 +53,7 @@ fn statistics(profile: &Profile) -> TableStatistics {
         rows_profiled: None,
         encryption: None,
         bytes_resident: None,
+        is_pinned: false,
     };
     TableStatistics { table, columns, moments }
 }

@@ -29,7 +29,7 @@ use farpool_columns::{Encoder, MemoryCipher, PlainGroup, RowGroup, Table, TableB
 use farpool_memory::{Reservation, size_text};
 use farpool_model::cast::u64_from;
 use farpool_model::{
-    Error, ErrorKind, LoadId, LoadMode, Result, TableInfo, TableName, TenantName, limits, schema,
+    Error, ErrorKind, LoadId, LoadMode, Residency, Result, TableInfo, TableName, TenantName, limits, schema,
 };
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -64,6 +64,8 @@ pub struct Load {
     outside: Option<Reservation>,
     /// Writes the row groups to disk, where there is one.
     keeper: Option<Keeper>,
+    /// What becomes of the rows in memory.
+    residency: Residency,
     rows_buffered: u64,
     rows_added: u64,
     workers: usize,
@@ -107,6 +109,7 @@ impl Load {
             tap,
             appended: Vec::new(),
             small: None,
+            residency: Residency::Cached,
             rows_buffered: 0,
             rows_added: 0,
             workers,
@@ -127,6 +130,36 @@ impl Load {
     /// Sets the id by which the client may ask what became of the load.
     pub fn set_id(&mut self, id: LoadId) {
         self.id = Some(id);
+    }
+
+    /// Sets what becomes of the rows in memory.
+    ///
+    /// # Errors
+    /// `Invalid` where rows are to be pinned in a table that is not, and without a data directory for all but
+    /// [`Residency::Cached`].
+    pub fn set_residency(&mut self, residency: Residency) -> Result<()> {
+        if residency != Residency::Cached && !self.catalog.is_durable() {
+            return Err(Error::invalid(
+                "the pool has no data directory: its rows are in memory and nowhere else",
+            )
+            .advise("leave out --pin and --no-cache, or start the node with --data-dir"));
+        }
+        let is_pinned = match self.mode {
+            LoadMode::Append | LoadMode::ReplaceVersion(_) => {
+                self.catalog.newest(&self.tenant, &self.name)?.is_pinned
+            }
+            LoadMode::Create | LoadMode::Replace => residency == Residency::Pinned,
+        };
+        if residency == Residency::Pinned && !is_pinned {
+            let message = format!(
+                "table {:?} is not pinned, and its new rows cannot be pinned alone",
+                self.name.as_str()
+            );
+            return Err(Error::invalid(message)
+                .advise("load the whole table with --pin (--replace takes the place of this one), or append without it"));
+        }
+        self.residency = if is_pinned { Residency::Pinned } else { residency };
+        Ok(())
     }
 
     /// Sets the number of threads that [`Load::push`] encodes on, including the caller's. The default is the
@@ -328,6 +361,7 @@ impl Load {
     /// As [`Load::commit`].
     pub fn publish(self) -> Result<Made<TableInfo>> {
         self.check_encoded()?;
+        let is_pinned = self.residency == Residency::Pinned;
         let Load { catalog, tenant, name, mode, id, claim, builder, encoder, tap, .. } = self;
         let expected = match (mode, &claim) {
             (LoadMode::Append, _) => return Err(Error::internal("an append is not published by itself")),
@@ -339,7 +373,7 @@ impl Load {
         let tapped = tap.map(|tap| Tapped { tap, before: None, encoder });
         let table = catalog.holding(&tenant, builder.finish()?)?;
         let settled = table.row_groups.len();
-        catalog.put(&tenant, &name, (table, settled), tapped, expected, id)
+        catalog.put(&tenant, &name, (table, settled, is_pinned), tapped, expected, id)
     }
 
     /// Puts the rows of an append in line. All of them must have been encoded, except those that are encoded
@@ -366,6 +400,7 @@ impl Load {
     fn add_placed(&mut self) -> Result<()> {
         while let Some(group) = self.pieces.take_placed() {
             let group = Arc::new(self.catalog.with_handles(&self.tenant, group));
+            group.chunks.iter().for_each(|chunk| chunk.set_residency(self.residency));
             self.rows_added += u64_from(group.rows);
             if let Some(outside) = &mut self.outside {
                 outside.try_grow(group.bytes_outside_pool())?;
@@ -383,6 +418,17 @@ impl Load {
             }
         }
         Ok(())
+    }
+
+    /// Fails as soon as there is more than can be pinned, so that the client need not send the rest.
+    fn check_pin(&self) -> Result<()> {
+        match self.residency {
+            Residency::Pinned if !self.is_append() => {
+                let state = self.catalog.state.read();
+                self.catalog.check_pins(&state, &self.tenant, &self.name, self.builder.bytes_added())
+            }
+            Residency::Pinned | Residency::Cached | Residency::Passing => Ok(()),
+        }
     }
 
     /// Adds to the error of a replacement for which the pool has no room how many bytes the version to be

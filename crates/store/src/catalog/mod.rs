@@ -81,6 +81,8 @@ struct Current {
     /// The version since which rows have only been appended.
     since: Version,
     table: Arc<Table>,
+    /// Whether the values stay in memory.
+    is_pinned: bool,
     /// Number of row groups, the first ones, that are no longer merged, and the number of their rows.
     settled: usize,
     rows_settled: u64,
@@ -338,7 +340,7 @@ impl Catalog {
         self: &Arc<Self>,
         tenant: &TenantName,
         name: &TableName,
-        (table, settled): (Table, usize),
+        (table, settled, is_pinned): (Table, usize, bool),
         tapped: Option<Tapped>,
         expected: Expected,
         load: Option<LoadId>,
@@ -351,14 +353,20 @@ impl Catalog {
             tenant: tenant.clone(),
             name: name.clone(),
             table: table.clone(),
+            is_pinned,
             loads: load.into_iter().collect(),
         })?;
-        let check = |state: &State| state.check(tenant, name, expected).map(|()| true);
+        let check = |state: &State| {
+            state.check(tenant, name, expected)?;
+            self.pin(state, (tenant, name), is_pinned, (&table, 0)).map(|()| true)
+        };
         let made = self.make(record, true, check, |state, version| {
             // Before the version is visible, its tap must know which rows come before.
             let tap = tapped.map(Tapped::complete);
             let (since, line, whole) = (version, Arc::default(), None);
-            let current = Current { version, since, table, settled, rows_settled, tap, whole, line, merges };
+            let table = table.clone();
+            let current =
+                Current { version, since, table, is_pinned, settled, rows_settled, tap, whole, line, merges };
             state.end_claim(tenant, name);
             (put(tenant, name, None, &current, load.as_slice()), current)
         })?;
@@ -385,8 +393,12 @@ impl Catalog {
             same: current.table.row_groups.len(),
             loads: loads.to_vec(),
         })?;
-        let successor = self.successor(tenant, current, table);
-        let is_current = |state: &State| Ok(state.is_newest(tenant, name, current));
+        let successor = self.successor(tenant, current, table.clone());
+        let same = current.table.row_groups.len();
+        let is_current = |state: &State| {
+            self.pin(state, (tenant, name), current.is_pinned, (&table, same))?;
+            Ok(state.is_newest(tenant, name, current))
+        };
         let made = self.make(record, true, is_current, |state, version| {
             let newest = state.newest.find(tenant, name).unwrap_or(current);
             let next = Current { whole: None, ..successor.of(newest, version) };
@@ -398,6 +410,9 @@ impl Catalog {
     /// Puts `table`, which has the rows of `current` in other row groups, in its place under the same version, unless
     /// `current` was swapped meanwhile; returns whether it did. This is not recorded: it changes no rows.
     fn put_merged(&self, tenant: &TenantName, name: &TableName, current: &Current, table: Table) -> bool {
+        if current.is_pinned {
+            table.pin_from(current.settled);
+        }
         let successor = self.successor(tenant, current, Arc::new(table));
         let mut state = self.state.write();
         let Some(newest) = state.newest.find(tenant, name).filter(|newest| newest.is_same(current)) else {
@@ -469,6 +484,7 @@ impl Catalog {
             if !state.is_newest(tenant, name, current) {
                 return Ok(false);
             }
+            self.pin(state, (tenant, name), current.is_pinned, (&table, 0))?;
             let is_taken = state.newest.find(tenant, new_name).is_some()
                 || state.newest.view(tenant, new_name).is_some()
                 || state.claimed(tenant, new_name).is_some();
@@ -479,8 +495,10 @@ impl Catalog {
         };
         let made = self.make(record, true, check, |_, version| {
             let tap = tapped.map(Tapped::complete);
-            let (since, line, whole) = (version, current.line.clone(), None);
-            let next = Current { version, since, table, settled, rows_settled, tap, whole, line, merges };
+            let (since, line, whole, table) = (version, current.line.clone(), None, table.clone());
+            let is_pinned = current.is_pinned;
+            let next =
+                Current { version, since, table, is_pinned, settled, rows_settled, tap, whole, line, merges };
             let renamed_from = (new_name != name).then(|| name.clone());
             (put(tenant, new_name, renamed_from, &next, load.as_slice()), next)
         })?;
@@ -652,6 +670,7 @@ impl Current {
             rows_profiled: found.rows_profiled,
             encryption: self.table.tier(),
             bytes_resident: None,
+            is_pinned: self.is_pinned,
         }
     }
 }

@@ -102,6 +102,7 @@ impl RemotePool {
                 schema: schema.clone(),
                 rows_hint: *rows_hint,
                 id: Some(id),
+                residency: *residency,
             };
             // The connection may have broken since it was chosen.
             let sent = match connection.open(&request, "a table was being loaded") {
@@ -260,6 +261,7 @@ impl RemotePool {
                 rows_profiled: None,
                 encryption: task.options.encryption,
                 bytes_resident: None,
+                is_pinned: false,
             },
         }
     }

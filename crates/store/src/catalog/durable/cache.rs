@@ -9,7 +9,7 @@
 //! Each tenant has queues of its own, and the one that has most in memory gives way, so that a scan of one does not push out
 //! what others use.
 //!
-//! Invariant: only values whose home is in a segment are here.
+//! Invariant: only values whose home is in a segment are here, and leave. Pinned ones are not looked at again.
 
 use farpool_columns::Chunk;
 use farpool_memory::Reclaim;
@@ -79,7 +79,7 @@ impl Queue {
 impl Cache {
     /// Adds a handle whose values have come into memory.
     pub fn add(&self, handle: &Arc<Chunk>, number: u64) {
-        let Some(tenant) = handle.tenant() else { return };
+        let Some(tenant) = handle.tenant().filter(|_| !handle.is_pinned()) else { return };
         let entry = Entry { handle: Arc::downgrade(handle), number, bytes: handle.bytes_encoded() };
         let mut tenants = self.0.lock();
         let queues = tenants.entry(tenant.clone()).or_default();
@@ -143,7 +143,7 @@ impl Queues {
             let is_small = self.main.entries.is_empty() || self.small.bytes * SMALL_PART > self.bytes();
             let is_small = is_small && !self.small.entries.is_empty();
             let entry = if is_small { self.small.pop() } else { self.main.pop() }?;
-            let Some(handle) = entry.handle.upgrade() else { continue };
+            let Some(handle) = entry.handle.upgrade().filter(|handle| !handle.is_pinned()) else { continue };
             let stays = handle.is_in_use();
             match is_small {
                 true if stays => self.small.push(entry),

@@ -141,7 +141,10 @@ impl Keeper {
         let file = self.durable.add_segment(number, writer.finish()?);
         for (home, handle) in homes {
             home.put_in_segment(file.clone());
-            if let Some(handle) = handle {
+            let Some(handle) = handle else { continue };
+            if handle.is_to_leave() {
+                drop(handle.take_values());
+            } else {
                 self.durable.reads.cache.add(&handle, home.number);
             }
         }

@@ -25,6 +25,7 @@ pub(in super::super) enum Change {
         tenant: TenantName,
         name: TableName,
         table: Arc<Table>,
+        is_pinned: bool,
         loads: Vec<LoadId>,
     },
     /// A table has other rows. Row groups that both have are the same in memory; the first `same` of them are at the same
@@ -107,7 +108,7 @@ impl Prepared {
         let mut record = proto::Record::default();
         self.homes.clear();
         let (tenant, name, what) = match &self.change {
-            Change::Put { tenant, name, table, loads } => {
+            Change::Put { tenant, name, table, is_pinned, loads } => {
                 made_by(&mut record, loads, table);
                 let groups: Vec<&Arc<RowGroup>> = table.row_groups.iter().collect();
                 self.homes = keep(durable, self.floor, &groups, &mut record)?;

@@ -189,8 +189,16 @@ impl Catalog {
         let rows_settled = table.row_groups.iter().take(settled).map(|group| u64_from(group.rows)).sum();
         let merges = Merges::new(self, self.next_chore(), tenant, name);
         let (version, since, whole, line) = (kept.version, kept.version, None, Arc::default());
-        let current = Current { version, since, table, settled, rows_settled, tap, whole, line, merges };
-        self.state.write().restore_table(tenant, name, &current);
+        let is_pinned = kept.is_pinned;
+        let current =
+            Current { version, since, table, is_pinned, settled, rows_settled, tap, whole, line, merges };
+        let mut state = self.state.write();
+        // A pool that has become too small for its pinned tables does not hold all of them.
+        if is_pinned && self.check_pins(&state, tenant, name, current.table.bytes_encoded).is_ok() {
+            current.table.pin_from(0);
+        }
+        state.restore_table(tenant, name, &current);
+        drop(state);
         current.merges.announce(&current);
     }
 

@@ -44,6 +44,7 @@ pub(super) struct KeptTable {
     pub cipher: Option<Arc<MemoryCipher>>,
     /// Number of distinct values of each column; there are as many as columns, or none.
     pub distinct: Vec<Option<u64>>,
+    pub is_pinned: bool,
 }
 
 /// Where the profile of the first rows of a table is.

@@ -2,8 +2,9 @@
 
 use super::memory::{self, Held};
 use super::observe;
+use crate::catalog::durable::Home;
 use arrow_schema::SchemaRef;
-use farpool_columns::{Kept, Reader, RowGroup};
+use farpool_columns::{Chunk, Kept, Reader, RowGroup};
 use farpool_model::Result;
 use farpool_model::cast::u64_from;
 use farpool_statistics::Profile;
@@ -82,7 +83,10 @@ impl Part {
                 self.rows_done = observe::numbers(profile, &group, self.rows_done)?;
             }
             if self.columns_done == group.chunks.len() && self.rows_done == group.rows {
-                (self.group, self.filled) = (None, None);
+                self.filled = None;
+                if let Some(group) = self.group.take() {
+                    let_go(&group);
+                }
                 memory::settle(&mut self.held, profile);
                 return Ok(u64_from(group.rows));
             }
@@ -110,6 +114,14 @@ impl Part {
         self.filled = Some(filled.clone());
         Ok(Some(filled))
     }
+}
+
+/// Takes out of memory what was read for the profile of a load that leaves nothing there.
+fn let_go(group: &RowGroup) {
+    let in_segment = |chunk: &&Arc<Chunk>| {
+        chunk.is_to_leave() && Home::existing(chunk).is_some_and(|home| home.is_in_segment())
+    };
+    group.chunks.iter().filter(in_segment).for_each(|chunk| drop(chunk.take_values()));
 }
 
 /// Values that are being read for a part.

@@ -186,6 +186,7 @@ pub fn table() -> TableInfo {
         rows_profiled: None,
         encryption: None,
         bytes_resident: None,
+        is_pinned: false,
     }
 }
 
