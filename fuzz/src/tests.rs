@@ -586,7 +586,6 @@ fn message_seeds() -> Vec<Vec<u8>> {
             schema: schema.clone(),
             rows_hint: Some(1),
             id: None,
-            residency: Residency::Pinned,
         },
         Request::LoadBatch(rows()),
         Request::Statistics { table: name(), columns: Some(vec![0, 3, 8]) },

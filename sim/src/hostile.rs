@@ -8,7 +8,7 @@ use crate::client::{random_request, token_of};
 use crate::random::Random;
 use crate::rows::{batch, random_rows, schema};
 use bytes::{BufMut, BytesMut};
-use farpool_model::{LoadId, LoadMode, Residency, TableName};
+use farpool_model::{LoadId, LoadMode, TableName};
 use farpool_wire::socket::Pipe;
 use farpool_wire::{FrameHeader, FrameKind, PREFACE, Request, Socket};
 use std::io::{ErrorKind, IoSlice};

@@ -18,7 +18,7 @@ use arrow_buffer::{BooleanBuffer, Buffer};
 use arrow_data::transform::MutableArrayData;
 use arrow_schema::DataType;
 use farpool_cipher::MemoryCipher;
-use farpool_model::{Error, Result, TenantName};
+use farpool_model::{Error, Residency, Result, TenantName};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::fmt;

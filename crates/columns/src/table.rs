@@ -12,7 +12,7 @@ use bytes::Bytes;
 use farpool_cipher::MemoryCipher;
 use farpool_memory::{Pool, Reservation};
 use farpool_model::cast::u64_from;
-use farpool_model::{ColumnStatistics, Error, Result, TenantName, Tier};
+use farpool_model::{ColumnStatistics, Error, Residency, Result, TenantName, Tier};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;

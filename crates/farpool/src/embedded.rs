@@ -222,7 +222,7 @@ impl Pool for EmbeddedPool {
         Ok(morsels::execute(self.caller.clone(), run, streams_wanted))
     }
 
-    async fn load_as(
+    async fn load(
         &self,
         name: &TableName,
         options: LoadOptions,

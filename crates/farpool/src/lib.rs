@@ -60,8 +60,8 @@ pub use farpool_datafusion::{
 pub use farpool_memory::WorkMemory;
 pub use farpool_model as model;
 pub use farpool_model::{
-    Error, ErrorKind, FileSpec, LoadMode, LoadOptions, Program, QueryInfo, ReadOptions, Receipt, Result,
-    ResultForm, Status, TableInfo, TableName, TenantName, Tier,
+    Error, ErrorKind, FileSpec, LoadMode, LoadOptions, Program, QueryInfo, ReadOptions, Receipt, Residency,
+    Result, ResultForm, Status, TableInfo, TableName, TenantName, Tier,
 };
 pub use farpool_node as node;
 pub use farpool_statistics as statistics;

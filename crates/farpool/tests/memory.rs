@@ -10,7 +10,7 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Schema};
 use farpool::model::schema::canonical_schema;
 use farpool::model::{
-    Aggregate, AggregateFunction, Compression, Expr, NamedExpr, Output, Pattern, Residency, TableInfo,
+    Aggregate, AggregateFunction, Compression, Expr, NamedExpr, Output, Pattern, TableInfo,
 };
 use farpool::{Execution, LoadMode, Program, TableName};
 use farpool_wire::{FrameHeader, FrameKind, PREFACE, Request, encode_batch};

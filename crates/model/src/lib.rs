@@ -59,7 +59,7 @@ pub use form::{Compression, Encoding, ResultForm};
 pub use key_filter::KeyFilter;
 pub use key_set::KeySet;
 pub use literal::{Literal, Value};
-pub use load::{LoadId, LoadMode, LoadOptions, LoadOutcome, LoadedVersion};
+pub use load::{LoadId, LoadMode, LoadOptions, LoadOutcome, LoadedVersion, Residency};
 pub use name::{TableName, TenantName, Version};
 pub use order::SortKey;
 pub use partial::PartialForm;

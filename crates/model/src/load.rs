@@ -24,11 +24,13 @@ pub struct LoadOptions {
     /// What the table's values are encrypted with in memory. `None` leaves that to the table: one that is replaced or
     /// appended to keeps what it has, and a new one is not encrypted.
     pub encryption: Option<Tier>,
+    /// What becomes of the rows in memory.
+    pub residency: Residency,
 }
 
 impl From<LoadMode> for LoadOptions {
     fn from(mode: LoadMode) -> LoadOptions {
-        LoadOptions { mode, encryption: None }
+        LoadOptions { mode, encryption: None, residency: Residency::Cached }
     }
 }
 

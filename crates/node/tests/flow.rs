@@ -1,7 +1,7 @@
 //! Tests of credit and fairness, with a client that speaks the protocol byte by byte.
 
 use crate::common::*;
-use farpool_model::{LoadMode, Residency, limits};
+use farpool_model::{LoadMode, limits};
 use farpool_transfer::Pool;
 use farpool_wire::{FrameKind, Message, Request, Response};
 use tokio::time::timeout;

@@ -5,8 +5,8 @@ use crate::common::*;
 use arrow_schema::DataType;
 use farpool_memory::{Account, Reservation};
 use farpool_model::{
-    Aggregate, AggregateFunction, ErrorKind, Expr, Literal, LoadMode, NamedExpr, Output, Program, Residency,
-    ResultForm, TenantName, Value, limits,
+    Aggregate, AggregateFunction, ErrorKind, Expr, Literal, LoadMode, NamedExpr, Output, Program, ResultForm,
+    TenantName, Value, limits,
 };
 use farpool_transfer::Pool;
 use farpool_wire::{FrameHeader, FrameKind, Request, Response};

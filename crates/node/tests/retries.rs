@@ -2,8 +2,7 @@
 
 use crate::common::*;
 use farpool_model::{
-    ErrorKind, LoadId, LoadMode, LoadOutcome, Residency, Result, TableInfo, TableName, TenantName, Version,
-    limits,
+    ErrorKind, LoadId, LoadMode, LoadOutcome, Result, TableInfo, TableName, TenantName, Version, limits,
 };
 use farpool_transfer::{ClientOptions, Pool, RemotePool};
 use farpool_wire::{FrameKind, Request, Response};

@@ -76,19 +76,6 @@ pub trait Pool: Send + Sync + fmt::Debug {
         schema: SchemaRef,
         rows_hint: Option<u64>,
         batches: BatchStream,
-    ) -> Result<TableInfo> {
-        self.load_as(name, mode, Residency::default(), schema, rows_hint, batches).await
-    }
-
-    /// As [`Pool::load`], and says what becomes of the rows in memory. An append to a pinned table is pinned in any case.
-    async fn load_as(
-        &self,
-        name: &TableName,
-        mode: LoadMode,
-        residency: Residency,
-        schema: SchemaRef,
-        rows_hint: Option<u64>,
-        batches: BatchStream,
     ) -> Result<TableInfo>;
 
     /// Updates the rows that pass a prepared program with the values that it computes for columns, named as

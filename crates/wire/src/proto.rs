@@ -220,6 +220,17 @@ pub struct LoadOptions {
     pub mode: i32,
     #[prost(enumeration = "Tier", tag = "2")]
     pub encryption: i32,
+    #[prost(enumeration = "Residency", tag = "3")]
+    pub residency: i32,
+}
+
+/// What becomes of loaded rows in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
+#[repr(i32)]
+pub enum Residency {
+    Cached = 0,
+    Pinned = 1,
+    Passing = 2,
 }
 
 /// `LoadBegin`
@@ -444,7 +455,7 @@ pub struct TableInfo {
     pub encryption: i32,
     #[prost(uint64, optional, tag = "10")]
     pub bytes_resident: Option<u64>,
-    #[prost(bool, tag = "10")]
+    #[prost(bool, tag = "11")]
     pub is_pinned: bool,
 }
 

@@ -8,8 +8,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use farpool_model::{
-    Compression, Error, LoadId, LoadMode, LoadOptions, Result, ResultForm, SchemaFingerprint, TableChange,
-    TableName, TenantName, Version, View, limits,
+    Compression, Error, LoadId, LoadMode, LoadOptions, Residency, Result, ResultForm, SchemaFingerprint,
+    TableChange, TableName, TenantName, Version, View, limits,
 };
 use std::fmt;
 
@@ -88,8 +88,6 @@ pub enum Request {
         rows_hint: Option<u64>,
         /// Id with which the load's outcome can be asked for.
         id: Option<LoadId>,
-        /// What becomes of the rows in memory.
-        residency: Residency,
     },
     /// Asks for the outcome of a load. This ends a load whose rows have not all come.
     LoadOutcome {
@@ -258,7 +256,6 @@ impl Request {
                     rows_hint: *rows_hint,
                     version,
                     id: id.map(write_id),
-                    residency: RESIDENCIES.iter().position(|r| r == residency).map_or(0, |at| at as u32),
                 })
             }
             Request::LoadOutcome { id } => body(&proto::LoadOutcome { id: write_id(*id) }),
@@ -470,9 +467,6 @@ fn check_columns(columns: &[u32]) -> Result<()> {
     }
 }
 
-/// What becomes of a load's rows in memory, by number.
-const RESIDENCIES: [Residency; 3] = [Residency::Cached, Residency::Pinned, Residency::Passing];
-
 fn read_load_begin(body: &Bytes) -> Result<Request> {
     let begin: proto::LoadBegin = read(body)?;
     let mode = begin.options.map_or(begin.mode, |options| options.mode);
@@ -492,14 +486,13 @@ fn read_load_begin(body: &Bytes) -> Result<Request> {
         options: LoadOptions {
             mode,
             encryption: begin.options.map_or(Ok(None), |options| read_tier(options.encryption))?,
+            residency: begin
+                .options
+                .map_or(Ok(Residency::Cached), |options| read_residency(options.residency))?,
         },
         schema: batch::decode_schema(&begin.schema)?,
         rows_hint: begin.rows_hint,
         id: begin.id.as_ref().map(read_id).transpose()?,
-        residency: RESIDENCIES
-            .get(begin.residency as usize)
-            .copied()
-            .ok_or_else(|| Error::invalid(format!("residency {} does not exist", begin.residency)))?,
     })
 }
 
@@ -515,7 +508,22 @@ fn read_id(id: &Bytes) -> Result<LoadId> {
 }
 
 fn write_options(mode: proto::LoadMode, options: &LoadOptions) -> proto::LoadOptions {
-    proto::LoadOptions { mode: mode.into(), encryption: write_tier(options.encryption).into() }
+    let residency = match options.residency {
+        Residency::Cached => proto::Residency::Cached,
+        Residency::Pinned => proto::Residency::Pinned,
+        Residency::Passing => proto::Residency::Passing,
+    };
+    let encryption = write_tier(options.encryption).into();
+    proto::LoadOptions { mode: mode.into(), encryption, residency: residency.into() }
+}
+
+fn read_residency(number: i32) -> Result<Residency> {
+    match proto::Residency::try_from(number) {
+        Ok(proto::Residency::Cached) => Ok(Residency::Cached),
+        Ok(proto::Residency::Pinned) => Ok(Residency::Pinned),
+        Ok(proto::Residency::Passing) => Ok(Residency::Passing),
+        Err(_) => Err(Error::invalid(format!("residency {number} does not exist"))),
+    }
 }
 
 /// Returns the number of a mode, and the version that it names.

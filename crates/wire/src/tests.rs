@@ -96,15 +96,17 @@ fn every_request_round_trips() {
             schema: schema(),
             rows_hint: Some(0),
             id: None,
-            residency: Residency::Passing,
         },
         Request::LoadBegin {
             table: name("t"),
-            options: LoadMode::ReplaceVersion(Version(u64::MAX)).into(),
+            options: LoadOptions {
+                encryption: Some(Tier::Fast),
+                residency: Residency::Pinned,
+                ..LoadMode::ReplaceVersion(Version(u64::MAX)).into()
+            },
             schema: schema(),
             rows_hint: None,
             id: Some(LoadId(u128::MAX - 7)),
-            residency: Residency::Pinned,
         },
         Request::LoadOutcome { id: LoadId(0) },
         Request::LoadOutcome { id: LoadId(1 << 90) },

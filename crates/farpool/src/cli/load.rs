@@ -9,10 +9,9 @@ use super::stop::Outcome;
 use super::terminal::printable;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use farpool::model::Residency;
 use farpool::{
-    Error, FileLoad, LoadMode, LoadOptions, Pool, QueryFiles, Session, SessionOptions, StreamLoad, TableInfo,
-    TableName, Tier,
+    Error, FileLoad, LoadMode, LoadOptions, Pool, QueryFiles, Residency, Session, SessionOptions, StreamLoad,
+    TableInfo, TableName, Tier,
 };
 use futures::StreamExt;
 use std::path::PathBuf;
@@ -104,22 +103,12 @@ impl Args {
             (_, true) => LoadMode::Replace,
             _ => LoadMode::Create,
         };
-        LoadOptions { encryption: self.encrypt, ..mode.into() }
-    }
-
-    fn residency(&self) -> Residency {
-        match (self.pin, self.no_cache) {
+        let residency = match (self.pin, self.no_cache) {
             (true, _) => Residency::Pinned,
             (_, true) => Residency::Passing,
             _ => Residency::Cached,
-        }
-    }
-}
-
-/// Prints that the node did not do as it was told, as one of an older version does not.
-fn check_pinned(args: &Args, info: &TableInfo) {
-    if args.pin && !info.is_pinned {
-        eprintln!("warning: {} is loaded and not pinned: the node is of an older version", info.name);
+        };
+        LoadOptions { mode, encryption: self.encrypt, residency }
     }
 }
 
@@ -133,7 +122,6 @@ pub fn run(args: Args) -> Outcome {
             (None, [file]) if file.as_os_str() == "-" => of_stream(&args, &name).await?,
             (None, _) => of_files(&args, &name).await?,
         };
-        check_pinned(&args, &info);
         print_text(&summary(&info, rows, start.elapsed()))
     })
 }

@@ -7,7 +7,7 @@ use crate::common::*;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_data::ByteView;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use farpool_model::{Compression, Error, ErrorKind, LoadMode, Residency, limits};
+use farpool_model::{Compression, Error, ErrorKind, LoadMode, limits};
 use farpool_wire::{FrameHeader, FrameKind, Outgoing, Request, Response, encode_batch};
 use std::sync::Arc;
 
@@ -31,7 +31,6 @@ async fn loaded(server: &Server, what: &str, schema: SchemaRef, body: Vec<u8>) -
             schema,
             rows_hint: None,
             id: None,
-            residency: Residency::Cached,
         };
         raw.send(1, &begin).await;
         raw.socket.write_all(&rows(body)).await.unwrap();

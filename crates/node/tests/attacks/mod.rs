@@ -8,7 +8,7 @@ mod plan;
 mod plans;
 
 use crate::common::*;
-use farpool_model::{LoadMode, Residency, limits};
+use farpool_model::{LoadMode, limits};
 use farpool_transfer::Pool;
 use farpool_wire::{FrameHeader, FrameKind, PREFACE, Request, Response};
 use std::io::{Read, Write};
@@ -275,7 +275,6 @@ async fn a_number_that_is_used_again_leaves_nothing_behind() {
             schema: canonical_schema(),
             rows_hint: None,
             id: None,
-            residency: Residency::Cached,
         };
         // The answer to the cancelled request comes when a load uses its number.
         let all = [execute("none"), Request::Cancel, begin].map(|request| frames(1, &request)).concat();

@@ -3,7 +3,7 @@
 use super::{Server, batch, scan};
 use arrow_array::{RecordBatch, StringViewArray};
 use bytes::BytesMut;
-use farpool_model::{LoadMode, Residency, ResultForm, TableName};
+use farpool_model::{LoadMode, ResultForm, TableName};
 use farpool_wire::{
     Assembler, FrameKind, Message, PREFACE, Request, Response, Socket, Window, split_frame, substrait,
 };

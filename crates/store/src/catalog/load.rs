@@ -137,7 +137,7 @@ impl Load {
     /// # Errors
     /// `Invalid` where rows are to be pinned in a table that is not, and without a data directory for all but
     /// [`Residency::Cached`].
-    pub fn set_residency(&mut self, residency: Residency) -> Result<()> {
+    pub(super) fn set_residency(&mut self, residency: Residency) -> Result<()> {
         if residency != Residency::Cached && !self.catalog.is_durable() {
             return Err(Error::invalid(
                 "the pool has no data directory: its rows are in memory and nowhere else",
@@ -408,6 +408,7 @@ impl Load {
             let added = self.builder.add_row_group(group.clone());
             added.map_err(|error| self.with_both_versions(error))?;
             self.catalog.check_disk(&self.tenant, &self.name, self.builder.bytes_added())?;
+            self.check_pin()?;
             if let Some(keeper) = &mut self.keeper {
                 keeper.add(group.clone())?;
             }

@@ -19,6 +19,7 @@ mod made;
 mod merge;
 mod names;
 mod pieces;
+mod pins;
 mod quota;
 mod state;
 mod statistics;
@@ -296,7 +297,8 @@ impl Catalog {
         let before = before.map(|(_, table)| table);
         let cipher = self.cipher(name, &options, base.as_deref(), before.as_deref())?;
         let rows = (schema, cipher, rows_hint);
-        let load = Load::begin(self.clone(), tenant.clone(), name.clone(), options.mode, rows, base)?;
+        let mut load = Load::begin(self.clone(), tenant.clone(), name.clone(), options.mode, rows, base)?;
+        load.set_residency(options.residency)?;
         Ok(load.under(claim).replacing(before.map(|table| table.bytes_encoded)))
     }
 

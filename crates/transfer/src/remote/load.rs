@@ -17,7 +17,7 @@ use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, SchemaRef};
 use farpool_model::{
     ColumnStatistics, Error, ErrorKind, LoadId, LoadMode, LoadOptions, LoadOutcome, LoadedVersion, Relation,
-    Result, TableInfo, TableName, Version, cast, limits,
+    Residency, Result, TableInfo, TableName, Version, cast, limits,
 };
 use farpool_wire::{Outgoing, Request, Response};
 use futures::StreamExt;
@@ -102,7 +102,6 @@ impl RemotePool {
                 schema: schema.clone(),
                 rows_hint: *rows_hint,
                 id: Some(id),
-                residency: *residency,
             };
             // The connection may have broken since it was chosen.
             let sent = match connection.open(&request, "a table was being loaded") {
@@ -261,7 +260,7 @@ impl RemotePool {
                 rows_profiled: None,
                 encryption: task.options.encryption,
                 bytes_resident: None,
-                is_pinned: false,
+                is_pinned: task.options.residency == Residency::Pinned,
             },
         }
     }

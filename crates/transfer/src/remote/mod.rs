@@ -440,7 +440,7 @@ impl Pool for RemotePool {
         Ok(self.execution(Arc::new(prepared), channel, streams_wanted))
     }
 
-    async fn load_as(
+    async fn load(
         &self,
         name: &TableName,
         options: LoadOptions,

@@ -5,7 +5,7 @@ use crate::{Environment, Node, NodeConfig};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use bytes::BytesMut;
 use farpool_model::limits::ROW_GROUP_ROWS;
-use farpool_model::{ErrorKind, LoadMode, Residency, TableName, TenantName, limits};
+use farpool_model::{ErrorKind, LoadMode, TableName, TenantName, limits};
 use farpool_pipeline::{Attempt, Class};
 use farpool_wire::socket::{Pipe, pipe};
 use farpool_wire::{Assembler, Socket, split_frame};

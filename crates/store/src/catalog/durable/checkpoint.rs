@@ -144,6 +144,7 @@ impl Durable {
                     profile: profile.unwrap_or_default(),
                     distinct: distinct(&current.table),
                     tier: tier_number(current.table.tier()),
+                    is_pinned: current.is_pinned,
                 }));
             }
         }

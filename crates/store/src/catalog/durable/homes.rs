@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 /// The durable copy of a chunk.
 #[derive(Debug)]
-pub(in super::super) struct Home {
+pub(super) struct Home {
     pub number: u64,
     place: Mutex<Place>,
     /// The homes of the chunks that this one was merged from: until a manifest has it, these are needed to make it again.
@@ -105,7 +105,7 @@ impl Home {
     }
 
     /// The home of a chunk that has one.
-    pub(in super::super) fn existing(chunk: &Chunk) -> Option<Arc<Home>> {
+    pub fn existing(chunk: &Chunk) -> Option<Arc<Home>> {
         chunk.home().get()?.clone().downcast().ok()
     }
 
@@ -159,7 +159,7 @@ impl Home {
     }
 
     /// Whether the copy is in a segment.
-    pub(in super::super) fn is_in_segment(&self) -> bool {
+    pub fn is_in_segment(&self) -> bool {
         matches!(*self.place.lock(), Place::Segment(_))
     }
 

@@ -36,8 +36,7 @@ use super::{Catalog, merge};
 use farpool_columns::{Chunk, RowGroup};
 use farpool_disk::{Directory, Log, Observer, Segment, SegmentWriter, segment_name};
 use farpool_model::{Error, Result, TenantName, Version};
-pub(super) use homes::Home;
-use homes::{SegmentFile, Sweep};
+use homes::{Home, SegmentFile, Sweep};
 use parking_lot::Mutex;
 use reads::Reads;
 use std::collections::BTreeMap;
@@ -156,6 +155,11 @@ impl Durable {
             let _ = self.directory.remove(&segment_name(number));
         }
     }
+}
+
+/// Whether the values of a chunk can be read again.
+pub(super) fn is_in_segment(chunk: &Chunk) -> bool {
+    Home::existing(chunk).is_some_and(|home| home.is_in_segment())
 }
 
 impl Catalog {

@@ -115,7 +115,7 @@ impl Prepared {
                 let groups =
                     groups.into_iter().map(|group| group_bytes(group, self.floor, durable)).collect();
                 let (fields, tier) = (fields(&table.schema), tier_number(table.tier()));
-                (tenant, name, What::Put(proto::Put { fields, groups, tier }))
+                (tenant, name, What::Put(proto::Put { fields, groups, tier, is_pinned: *is_pinned }))
             }
             Change::Rows { tenant, name, before, after, same, loads } => {
                 made_by(&mut record, loads, after);

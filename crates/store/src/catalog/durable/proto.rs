@@ -68,6 +68,9 @@ pub struct Put {
     /// One more than the place in [`farpool_model::Tier::ALL`] of what it is encrypted with in memory; 0 where it is not.
     #[prost(uint32, tag = "3")]
     pub tier: u32,
+    /// Whether its values stay in memory.
+    #[prost(bool, tag = "4")]
+    pub is_pinned: bool,
 }
 
 /// Rows of a table are replaced, removed or added.
@@ -189,6 +192,8 @@ pub struct Table {
     /// As [`Put::tier`].
     #[prost(uint32, tag = "8")]
     pub tier: u32,
+    #[prost(bool, tag = "9")]
+    pub is_pinned: bool,
 }
 
 /// The head of a profile.

@@ -184,6 +184,7 @@ impl Reads {
             home.file().ok_or_else(|| Error::internal("values that left before they were in a segment"))?;
         let part = file.part(home.number)?;
         let read = || {
+            let tenure = if handle.is_pinned() { Tenure::Staying } else { Tenure::Passing };
             let bytes = usize_saturating(part.bytes);
             let fill = |memory: &mut [u8]| file.segment.read(part, memory);
             let fitting = |chunk: Chunk| match chunk.data_type() == handle.data_type()
@@ -193,14 +194,14 @@ impl Reads {
                 false => Err(Error::corrupt("a chunk of another column")),
             };
             let Some(cipher) = handle.cipher() else {
-                let (data, ()) = read_into_pool(&self.pool, tenant, bytes, Tenure::Passing, fill)?;
+                let (data, ()) = read_into_pool(&self.pool, tenant, bytes, tenure, fill)?;
                 return Ok(Arc::new(fitting(Chunk::from_image(&part.head()?, &data)?.passing())?));
             };
             // In the clear they are never in the pool.
             let mut data = vec![0; bytes];
             fill(&mut data)?;
             let chunk = fitting(Chunk::from_image(&part.head()?, &Buffer::from(data))?)?;
-            encrypt_into_pool(&self.pool, tenant, Tenure::Passing, cipher, chunk)
+            encrypt_into_pool(&self.pool, tenant, tenure, cipher, chunk)
         };
         let values = match read() {
             // Everybody who wants these values is told so.

@@ -63,10 +63,12 @@ impl KeptTable {
         tier: Option<Tier>,
         distinct: &[u64],
     ) -> KeptTable {
-        let (rows, profile, cipher) = (rows_of(&groups), None, None);
+        let (rows, profile, cipher, is_pinned) = (rows_of(&groups), None, None, false);
+        let numbers = distinct;
+        let distinct = Vec::new();
         let mut table =
-            KeptTable { schema, version, groups, rows, profile, tier, cipher, distinct: Vec::new() };
-        table.set_distinct(distinct);
+            KeptTable { schema, version, groups, rows, profile, tier, cipher, distinct, is_pinned };
+        table.set_distinct(numbers);
         table
     }
 
@@ -115,12 +117,13 @@ impl Replay {
             ..Replay::default()
         };
         for table in &manifest.tables {
-            let proto::Table { tenant, name, version, fields, groups, profile, distinct, tier } =
+            let proto::Table { tenant, name, version, fields, groups, profile, distinct, tier, is_pinned } =
                 decoded(table)?;
             let (tenant, name) = names(tenant, name)?;
             let schema = schema_of(&fields)?;
             let groups = replay.groups(&groups, schema.fields().len())?;
             let mut table = KeptTable::new(schema, Version(version), groups, tier_of(tier)?, &distinct);
+            table.is_pinned = is_pinned;
             if let [segment, number, rows] = profile[..] {
                 table.profile = Some(KeptProfile { segment, number, rows });
                 replay.next_chunk = replay.next_chunk.max(number.saturating_add(1));
@@ -176,7 +179,8 @@ impl Replay {
             What::Put(put) => {
                 let schema = schema_of(&put.fields)?;
                 let groups = self.groups(&put.groups, schema.fields().len())?;
-                let table = KeptTable::new(schema, version, groups, tier_of(put.tier)?, &record.distinct);
+                let mut table = KeptTable::new(schema, version, groups, tier_of(put.tier)?, &record.distinct);
+                table.is_pinned = put.is_pinned;
                 self.tables.entry(tenant.clone()).or_default().insert(name, table);
             }
             What::Rows(rows) => {

@@ -2,7 +2,7 @@
 
 use super::memory::{self, Held};
 use super::observe;
-use crate::catalog::durable::Home;
+use crate::catalog::durable::is_in_segment;
 use arrow_schema::SchemaRef;
 use farpool_columns::{Chunk, Kept, Reader, RowGroup};
 use farpool_model::Result;
@@ -118,10 +118,8 @@ impl Part {
 
 /// Takes out of memory what was read for the profile of a load that leaves nothing there.
 fn let_go(group: &RowGroup) {
-    let in_segment = |chunk: &&Arc<Chunk>| {
-        chunk.is_to_leave() && Home::existing(chunk).is_some_and(|home| home.is_in_segment())
-    };
-    group.chunks.iter().filter(in_segment).for_each(|chunk| drop(chunk.take_values()));
+    let leaving = group.chunks.iter().filter(|chunk| chunk.is_to_leave() && is_in_segment(chunk));
+    leaving.for_each(|chunk| drop(chunk.take_values()));
 }
 
 /// Values that are being read for a part.

@@ -316,22 +316,26 @@ fn handles_that_are_gone_are_forgotten() {
     assert_eq!(sum(&catalog, &t), 200_000 * 199_999 / 2);
 }
 
+fn staying(mode: LoadMode, residency: Residency) -> LoadOptions {
+    LoadOptions { residency, ..mode.into() }
+}
+
 #[test]
 fn pinned_tables_stay_in_memory() {
     let directory = SimulatedDirectory::new();
     let (t, u, small) = (name("t"), name("u"), name("small"));
     let (mut catalog, _) = small_catalog(&directory, 8);
     // Some 6 MiB of a pool of 16.
-    let pinned = (LoadMode::Create, Residency::Pinned);
-    let made = load_as(&catalog, &t, pinned, 0..ROWS / 4).unwrap();
+    let pinned = staying(LoadMode::Create, Residency::Pinned);
+    let made = load(&catalog, &t, pinned, 0..ROWS / 4).unwrap();
     assert!(made.is_pinned && made.bytes_encoded > 2 << 20, "{}", made.bytes_encoded);
-    let refused = load_as(&catalog, &u, pinned, 0..ROWS).unwrap_err();
+    let refused = load(&catalog, &u, pinned, 0..ROWS).unwrap_err();
     assert!(
         refused.kind == ErrorKind::OverLimit && refused.message.contains("cannot be pinned"),
         "{refused}"
     );
     load(&catalog, &u, LoadMode::Create, 0..ROWS).unwrap();
-    let refused = load_as(&catalog, &u, (LoadMode::Append, Residency::Pinned), 0..10).unwrap_err();
+    let refused = load(&catalog, &u, staying(LoadMode::Append, Residency::Pinned), 0..10).unwrap_err();
     assert!(refused.kind == ErrorKind::Invalid && refused.message.contains("is not pinned"), "{refused}");
     // What is appended to a pinned table, or changed in it, is pinned, too.
     load(&catalog, &t, LoadMode::Append, 0..70_000).unwrap();
@@ -357,16 +361,18 @@ fn a_load_that_is_not_kept_leaves_memory() {
     let directory = SimulatedDirectory::new();
     let t = name("t");
     let (catalog, _) = small_catalog(&directory, 64);
-    let made = load_as(&catalog, &t, (LoadMode::Create, Residency::Passing), 0..ROWS).unwrap();
+    let made = load(&catalog, &t, staying(LoadMode::Create, Residency::Passing), 0..ROWS).unwrap();
     let absent = bytes_absent(&catalog, &t) as u64;
     assert!(absent > made.bytes_encoded / 10 * 9, "{absent} of {}", made.bytes_encoded);
     assert_eq!(sum(&catalog, &t), ROWS * (ROWS - 1) / 2);
     assert_eq!(bytes_absent(&catalog, &t), 0, "what was read is cached");
     // Without a data directory there is nothing that rows could be read from again.
     let (catalog, _) = new_catalog();
-    let mut load = catalog.begin_load(&tenant(), &t, &batch(0..0).schema(), LoadMode::Create, None).unwrap();
     for residency in [Residency::Pinned, Residency::Passing] {
-        assert_eq!(load.set_residency(residency).unwrap_err().kind, ErrorKind::Invalid);
+        let refused = load(&catalog, &t, staying(LoadMode::Create, residency), 0..10).unwrap_err();
+        assert!(
+            refused.kind == ErrorKind::Invalid && refused.message.contains("no data directory"),
+            "{refused}"
+        );
     }
-    load.set_residency(Residency::Cached).unwrap();
 }
