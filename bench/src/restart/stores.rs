@@ -104,7 +104,7 @@ async fn load(
         one_batch(&columns, start..end).map_err(|error| farpool::Error::internal(error.to_string()))
     });
     let batches = Box::pin(stream::iter(batches));
-    Ok(pool.load(&TableName::new(name)?, mode, schema, Some(hint), batches).await?)
+    Ok(pool.load(&TableName::new(name)?, mode.into(), schema, Some(hint), batches).await?)
 }
 
 fn schema(columns: &[(String, Content)]) -> Result<SchemaRef> {

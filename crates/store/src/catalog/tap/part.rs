@@ -4,7 +4,7 @@ use super::memory::{self, Held};
 use super::observe;
 use crate::catalog::durable::is_in_segment;
 use arrow_schema::SchemaRef;
-use farpool_columns::{Chunk, Kept, Reader, RowGroup};
+use farpool_columns::{Kept, Reader, RowGroup};
 use farpool_model::Result;
 use farpool_model::cast::u64_from;
 use farpool_statistics::Profile;
