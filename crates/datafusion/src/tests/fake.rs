@@ -264,7 +264,7 @@ impl Pool for Fake {
         Ok(Execution { prepared: Arc::new(prepared), streams, receipt })
     }
 
-    async fn load_as(
+    async fn load(
         &self,
         name: &TableName,
         options: LoadOptions,
