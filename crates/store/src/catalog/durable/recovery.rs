@@ -26,6 +26,9 @@ use std::sync::{Arc, OnceLock};
 /// The profile of a table, where it has one that can be read.
 type Profile = Option<Arc<Gathered>>;
 
+/// What came of reading row groups, with the profile of their table if they are its first.
+type Outcome = Result<(Vec<Read>, Profile)>;
+
 /// What was found in a data directory.
 #[derive(Debug, Default)]
 pub struct Recovery {
@@ -116,8 +119,7 @@ impl Catalog {
     ) -> Result<()> {
         let wanted = sources.wanted();
         self.check_fits(&wanted, sources)?;
-        let read: Vec<OnceLock<Result<(Vec<Read>, Profile)>>> =
-            wanted.iter().map(|_| OnceLock::new()).collect();
+        let read: Vec<OnceLock<Outcome>> = wanted.iter().map(|_| OnceLock::new()).collect();
         let next = AtomicUsize::new(0);
         let read_some = || {
             loop {
@@ -254,8 +256,7 @@ pub fn check_data(directory: &dyn Directory) -> Result<Recovery> {
                 recovery.bytes += u64_from(source.bytes());
                 let mut data = vec![0; source.bytes()];
                 let read = source.read(&mut data);
-                let read =
-                    read.and_then(|()| one.chunk(column, group, &*source.head()?, &Buffer::from(data)));
+                let read = read.and_then(|()| one.chunk(column, group, &source.head()?, &Buffer::from(data)));
                 recovery.damaged.extend(read.err().map(|damage| one.lost(column, group, &damage)));
             }
             first_row += u64::from(group.rows);
