@@ -275,7 +275,7 @@ impl Run<'_> {
         (data, file): (&Path, &Path),
         sql: &str,
         fills: bool,
-    ) -> Result<(f64, Answered, Option<(f64, f64)>)> {
+    ) -> Result<(f64, Answered, Option<Filled>)> {
         self.drop_caches(data, file)?;
         let served = Served::start(data, memory_mib, self.definition.threads, store.is_killed())?;
         let measured = self.runtime.block_on(async {
@@ -296,9 +296,12 @@ impl Run<'_> {
     }
 }
 
-/// Waits until a node reads no more into memory. Returns the milliseconds from its start to then, and the part of the
-/// tables that is in memory.
-async fn filled(served: &Served, pool: &Arc<dyn Pool>) -> Result<(f64, f64)> {
+/// When a node had read all that it reads into memory, in milliseconds from its start, and the part of the tables that was
+/// there then.
+type Filled = (f64, f64);
+
+/// Waits until a node reads no more into memory.
+async fn filled(served: &Served, pool: &Arc<dyn Pool>) -> Result<Filled> {
     let (begun, mut used, mut grown) = (Instant::now(), 0, Instant::now());
     let mut grown_ms = served.since_start_ms();
     while grown.elapsed() < QUIET {
