@@ -12,8 +12,9 @@ mod views;
 
 use super::*;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray, cast::AsArray, types::Int64Type};
-use arrow_schema::{DataType, Field};
+use arrow_schema::{DataType, Field, Schema};
 use farpool_memory::PoolConfig;
+pub(super) use farpool_model::LoadMode;
 use farpool_model::limits::{PAGE_BYTES, ROW_GROUP_ROWS};
 use farpool_model::{Error, ErrorKind, limits};
 use std::collections::BTreeMap;
