@@ -10,7 +10,7 @@
 
 use farpool_cipher::{
     Cipher, GCM_NONCE_BYTES, KeyKind, KeyRing, MasterKey, MemoryCipher, Mode, SALT_BYTES, Salt, Secret,
-    TAG_BYTES, Tag, Tier, random_salt,
+    TAG_BYTES, Tag, Tier, random_salt, wipe_freed_memory,
 };
 use farpool_model::cast::u64_from;
 use farpool_model::{Error, Result};
@@ -78,6 +78,8 @@ impl Keys {
     pub(crate) fn of(ring: &KeyRing, master: &MasterKey) -> Result<Keys> {
         let first = ring.first(KeyKind::Directory).filter(|(_, tier)| tier.authenticates());
         let (id, tier) = first.ok_or_else(|| Error::corrupt("there is no key for a directory"))?;
+        // What is decrypted from now on lies in memory that is freed at some time.
+        wipe_freed_memory();
         Ok(Keys { tier, directory: ring.unwrap(master, id)?, heads: MemoryCipher::new(tier)? })
     }
 

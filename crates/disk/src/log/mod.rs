@@ -317,6 +317,10 @@ impl Log {
         match outcome {
             Ok(()) => {
                 state.durable = durable;
+                if state.seal_bytes > 0 {
+                    // It stays in memory to be used again, and records have rows.
+                    payload.fill(0);
+                }
                 if state.waiting.is_empty() {
                     payload.clear();
                     state.waiting = payload;
