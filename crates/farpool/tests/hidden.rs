@@ -118,7 +118,7 @@ fn nothing_of_an_encrypted_table_is_in_the_memory_of_the_node() {
     std::fs::write(&key, [7; 32]).unwrap();
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     let data = folder.path().join("d");
-    let kept = ["--data-dir", text(&data), "--master-key-file", text(&key), "--memory", "8MiB"];
+    let kept = ["--data-dir", text(&data), "--master-key-file", text(&key), "--memory", "24MiB"];
     let serve = |options: &[&str], more: &[&str]| {
         let server = Server::start(options);
         let load = [&["load", "--pool", &server.url], more, &["t", text(&file)]].concat();
