@@ -19,7 +19,9 @@ async fn a_table_is_loaded_asked_extended_replaced_and_dropped() {
     }
     let mut listed = info.clone();
     listed.columns.iter_mut().for_each(|column| column.spread = None);
-    assert_eq!(pool.tables().await.unwrap(), vec![listed], "a list leaves out how values are spread");
+    listed.bytes_resident = Some(info.bytes_encoded);
+    let said = "a list leaves out how values are spread, and tells how much is in memory";
+    assert_eq!(pool.tables().await.unwrap(), vec![listed], "{said}");
     assert_eq!(counted(&pool, "t", 1000).await.unwrap(), (1000, Some(499_500)));
     assert_eq!(counted(&pool, "t", 0).await.unwrap(), (0, None));
 
