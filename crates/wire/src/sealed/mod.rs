@@ -13,9 +13,9 @@
 //! | ciphertext, as long as the plain body | a tag of 16 bytes for each block | encapsulated key, 32 | number, 8 |
 //! ```
 //!
-//! The ciphertext is in blocks of [`BLOCK_BYTES`], the last one shorter, each encrypted by itself, so that it stays in the
+//! The ciphertext is in blocks of `BLOCK_BYTES`, the last one shorter, each encrypted by itself, so that it stays in the
 //! CPU caches while it is copied and encrypted. Answers are numbered from 0 as they must come; an `Error` may come at any
-//! time and has a number from [`ERROR_NUMBERS`] on. Authenticated with each block are stream, number, kind, the place of
+//! time and has a number from `ERROR_NUMBERS` on. Authenticated with each block are stream, number, kind, the place of
 //! the block and whether it is the last: an answer that was dropped, repeated, exchanged, cut off or given another kind is
 //! an error.
 
