@@ -407,7 +407,7 @@ impl Load {
             }
             let added = self.builder.add_row_group(group.clone());
             added.map_err(|error| self.with_both_versions(error))?;
-            self.catalog.check_disk(&self.tenant, &self.name, self.builder.bytes_added())?;
+            self.check_disk()?;
             self.check_pin()?;
             if let Some(keeper) = &mut self.keeper {
                 keeper.add(group.clone())?;
@@ -419,6 +419,12 @@ impl Load {
             }
         }
         Ok(())
+    }
+
+    /// Fails as soon as there is more than may be on disk, so that the client need not send the rest.
+    fn check_disk(&self) -> Result<()> {
+        let state = self.catalog.state.read();
+        self.catalog.check_disk(&state, &self.tenant, &self.name, self.builder.bytes_added())
     }
 
     /// Fails as soon as there is more than can be pinned, so that the client need not send the rest.

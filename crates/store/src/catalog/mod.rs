@@ -279,7 +279,6 @@ impl Catalog {
         expected: Expected,
         load: Option<LoadId>,
     ) -> Result<Made<TableInfo>> {
-        self.check_disk(tenant, name, table.bytes_encoded)?;
         let merges = Merges::new(self, self.next_chore(), tenant, name);
         let rows_settled = table.row_groups.iter().take(settled).map(|group| u64_from(group.rows)).sum();
         let table = Arc::new(table);
@@ -292,6 +291,7 @@ impl Catalog {
         })?;
         let check = |state: &State| {
             state.check(tenant, name, expected)?;
+            self.check_disk(state, tenant, name, table.bytes_encoded)?;
             self.pin(state, (tenant, name), is_pinned, (&table, 0)).map(|()| true)
         };
         let made = self.make(record, true, check, |state, version| {
@@ -317,7 +317,6 @@ impl Catalog {
         table: Table,
         loads: &[LoadId],
     ) -> Result<Option<Made<TableInfo>>> {
-        self.check_disk(tenant, name, table.bytes_encoded)?;
         let table = Arc::new(table);
         let record = self.prepare(|| Change::Rows {
             tenant: tenant.clone(),
@@ -330,8 +329,11 @@ impl Catalog {
         let successor = self.successor(tenant, current, table.clone());
         let same = current.table.row_groups.len();
         let is_current = |state: &State| {
-            self.pin(state, (tenant, name), current.is_pinned, (&table, same))?;
-            Ok(state.is_newest(tenant, name, current))
+            if !state.is_newest(tenant, name, current) {
+                return Ok(false);
+            }
+            self.check_disk(state, tenant, name, table.bytes_encoded)?;
+            self.pin(state, (tenant, name), current.is_pinned, (&table, same)).map(|()| true)
         };
         let made = self.make(record, true, is_current, |state, version| {
             let newest = state.newest.find(tenant, name).unwrap_or(current);
@@ -381,7 +383,6 @@ impl Catalog {
         columns: Option<&[Option<usize>]>,
         load: Option<LoadId>,
     ) -> Result<Option<Made<TableInfo>>> {
-        self.check_disk(tenant, name, table.bytes_encoded)?;
         let fresh = || table.row_groups.iter().take(settled);
         let rows_settled = fresh().map(|group| u64_from(group.rows)).sum();
         let is_tapped = table.tier().is_none() && !self.taps_closed.load(Ordering::Relaxed);
@@ -418,6 +419,7 @@ impl Catalog {
             if !state.is_newest(tenant, name, current) {
                 return Ok(false);
             }
+            self.check_disk(state, tenant, name, table.bytes_encoded)?;
             self.pin(state, (tenant, name), current.is_pinned, (&table, 0))?;
             let is_taken = state.newest.find(tenant, new_name).is_some()
                 || state.newest.view(tenant, new_name).is_some()

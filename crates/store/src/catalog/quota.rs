@@ -3,7 +3,7 @@
 //! What counts is the encoded size of the newest versions: what the directory has beside that (the log, versions that are
 //! still read, segments of which a part is no longer needed) is of nobody's asking, and compression is a gain.
 
-use super::Catalog;
+use super::{Catalog, State};
 use farpool_memory::size_text;
 use farpool_model::{Error, Result, TableName, TenantName};
 use std::collections::BTreeMap;
@@ -22,17 +22,24 @@ impl Catalog {
         }
     }
 
-    /// Checks that the tenant's tables may be on disk when the table `name` has `bytes` encoded bytes.
+    /// Checks that the tenant's tables may be on disk when the table `name` has `bytes` encoded bytes. A change is checked
+    /// against the `state` it is made in: of two at once, each could fit where both do not.
     ///
     /// # Errors
     /// `OverLimit` where they would be more than the tenant's quota, and more than they are now.
-    pub(super) fn check_disk(&self, tenant: &TenantName, name: &TableName, bytes: u64) -> Result<()> {
+    pub(super) fn check_disk(
+        &self,
+        state: &State,
+        tenant: &TenantName,
+        name: &TableName,
+        bytes: u64,
+    ) -> Result<()> {
         let Some(most) = self.disk_quotas.read().get(tenant).copied() else { return Ok(()) };
         if !self.is_durable() {
             return Ok(());
         }
         let (mut others, mut before) = (0, 0);
-        for (table, current) in self.state.read().newest.tables.get(tenant).into_iter().flatten() {
+        for (table, current) in state.newest.tables.get(tenant).into_iter().flatten() {
             match table == name {
                 true => before = current.table.bytes_encoded,
                 false => others += current.table.bytes_encoded,

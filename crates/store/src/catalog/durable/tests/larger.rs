@@ -296,6 +296,30 @@ fn a_tenant_has_no_more_on_disk_than_its_quota() {
 }
 
 #[test]
+fn loads_that_end_at_once_share_the_quota() {
+    const LOADS: usize = 4;
+    for _ in 0..20 {
+        let (catalog, _) = small_catalog(&SimulatedDirectory::new(), 16);
+        let bytes = load(&catalog, &name("t"), LoadMode::Create, 0..2000).unwrap().bytes_encoded;
+        // Each has room beside the first table, two have not.
+        catalog.set_disk_quota(&tenant(), Some(bytes * 5 / 2));
+        let ready = std::sync::Barrier::new(LOADS);
+        let (catalog, ready) = (&catalog, &ready);
+        let made = std::thread::scope(|scope| {
+            let begin = |number| {
+                move || {
+                    ready.wait();
+                    load(catalog, &name(&format!("t{number}")), LoadMode::Create, 0..2000).is_ok()
+                }
+            };
+            let loads: Vec<_> = (0..LOADS).map(|number| scope.spawn(begin(number))).collect();
+            loads.into_iter().map(|load| load.join().unwrap()).filter(|made| *made).count()
+        });
+        assert_eq!(made, 1);
+    }
+}
+
+#[test]
 fn handles_that_are_gone_are_forgotten() {
     let directory = SimulatedDirectory::new();
     let t = name("t");
