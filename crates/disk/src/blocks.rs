@@ -9,6 +9,7 @@
 
 use crate::files::File;
 use crate::keys::{Nonce, associated, decrypt, encrypt};
+use crate::local::placed;
 use farpool_cipher::{Cipher, TAG_BYTES};
 use farpool_codec::{Codec, Compressor, Decompressor};
 use farpool_model::cast::{u32_checked, u64_from, usize_saturating};
@@ -211,10 +212,7 @@ impl Blocks {
                 }
                 (end, bytes) = (end + 1, bytes + stored);
             }
-            if window.len() < bytes {
-                window.resize(bytes, 0);
-            }
-            let mut waiting = &mut window[..bytes];
+            let mut waiting = placed(window, bytes, at);
             file.read_at(waiting, at).map_err(|error| Failure::Unread(error, at))?;
             for (index, (stored, check)) in entries.by_ref().take(end - next) {
                 let (block, behind) = waiting.split_at_mut(stored);

@@ -7,7 +7,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::cell::RefCell;
 use std::fs;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -174,7 +174,8 @@ fn now() -> Instant {
 /// twice. Smaller ones gain from what the system reads ahead.
 const DIRECT_BYTES_MIN: usize = 64 << 10;
 
-/// Bytes of the memory that such reads go through: what the pool gives does not begin at a page.
+/// Bytes of the memory that such reads go through where the place of the bytes in memory is another one in its page than
+/// that in the file.
 const BOUNCE_BYTES: usize = 1 << 20;
 
 thread_local! {
@@ -225,8 +226,9 @@ impl File for LocalFile {
             && let Some(direct) = self.direct()
         {
             match BOUNCE.with_borrow_mut(|bounce| read_direct(direct, buffer, offset, bounce)) {
-                // A file system that takes the flag and not the read.
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                // A file system that takes the flag and not the read; or a signal, which is handled below.
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Interrupted) => {}
                 read => return read,
             }
         }
@@ -260,11 +262,62 @@ impl File for LocalFile {
     }
 }
 
-/// Reads from a file that was opened for reads past the system's cache: whole pages, through `bounce`.
+/// Reads from a file that was opened for reads past the system's cache: straight to `buffer` as far as that is possible,
+/// and through `bounce` otherwise. Both are whole pages of the file.
 fn read_direct(file: &fs::File, buffer: &mut [u8], offset: u64, bounce: &mut Vec<u8>) -> io::Result<()> {
     bounce.resize(BOUNCE_BYTES + PAGE_BYTES, 0);
     let start = bounce.as_ptr().align_offset(PAGE_BYTES);
     let pages = bounce.get_mut(start..start + BOUNCE_BYTES).ok_or(io::ErrorKind::InvalidInput)?;
+    let read = read_in_place(file, buffer, offset, pages)?;
+    // All that is left after a read that was cut short, too.
+    read_through(file, &mut buffer[read..], offset + u64_from(read), pages)
+}
+
+/// Reads at once what fills `buffer`, if its bytes lie at the same place of a page as those of the file: whole pages where
+/// they belong, and the pages at both ends, of which a part is wanted, to the first two of `pages`. Returns how many
+/// bytes of `buffer` were read: perhaps not all, and none where they lie elsewhere.
+fn read_in_place(file: &fs::File, buffer: &mut [u8], offset: u64, pages: &mut [u8]) -> io::Result<usize> {
+    let before = usize_saturating(offset % u64_from(PAGE_BYTES));
+    if page_offset(buffer) != before {
+        return Ok(0);
+    }
+    let (front, rest) = buffer.split_at_mut(((PAGE_BYTES - before) % PAGE_BYTES).min(buffer.len()));
+    let (middle, back) = rest.split_at_mut(rest.len() / PAGE_BYTES * PAGE_BYTES);
+    let (first, last) = pages.split_at_mut(PAGE_BYTES);
+    let first = &mut first[..if front.is_empty() { 0 } else { PAGE_BYTES }];
+    let last = &mut last[..if back.is_empty() { 0 } else { PAGE_BYTES }];
+    let read = {
+        let mut all = [IoSliceMut::new(first), IoSliceMut::new(middle), IoSliceMut::new(last)];
+        // An empty one has an address of no page.
+        let from = usize::from(all[0].is_empty());
+        let to = if all[2].is_empty() { 2 } else { 3 };
+        rustix::io::preadv(file, &mut all[from..to], offset - u64_from(before))?.saturating_sub(before)
+    };
+    let of_front = read.min(front.len());
+    front[..of_front].copy_from_slice(&first[before.min(first.len())..][..of_front]);
+    let of_back = read.saturating_sub(front.len() + middle.len()).min(back.len());
+    back[..of_back].copy_from_slice(&last[..of_back]);
+    Ok(read.min(front.len() + middle.len() + back.len()))
+}
+
+/// The place of the first byte in its page of memory.
+fn page_offset(memory: &[u8]) -> usize {
+    (PAGE_BYTES - memory.as_ptr().align_offset(PAGE_BYTES)) % PAGE_BYTES
+}
+
+/// Returns `bytes` of `memory`, which is made longer if need be, that lie in their pages as those from `offset` on in a
+/// file, so that [`File::read_at`] need not copy them.
+pub(crate) fn placed(memory: &mut Vec<u8>, bytes: usize, offset: u64) -> &mut [u8] {
+    if memory.len() < bytes + PAGE_BYTES {
+        memory.resize(bytes + PAGE_BYTES, 0);
+    }
+    let wanted = usize_saturating(offset % u64_from(PAGE_BYTES));
+    let start = (PAGE_BYTES + wanted - page_offset(memory)) % PAGE_BYTES;
+    &mut memory[start..start + bytes]
+}
+
+/// Reads whole pages to `pages` and copies what is wanted of them.
+fn read_through(file: &fs::File, buffer: &mut [u8], offset: u64, pages: &mut [u8]) -> io::Result<()> {
     let mut rest = buffer;
     let mut at = offset;
     while !rest.is_empty() {
@@ -343,6 +396,51 @@ mod tests {
         let mut read = vec![0; 100_000];
         file.read_at(&mut read, 5).unwrap();
         assert_eq!(read, [9; 100_000], "what was just written");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "several threads read")]
+    fn reads_that_need_no_copy_bring_the_same() {
+        let program = std::env::current_exe().unwrap();
+        let folder = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
+        let directory = LocalDirectory::open(folder.path()).unwrap();
+        let bytes: Vec<u8> = (0..1_500_011_u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
+        directory.create("a").unwrap().write_at(&bytes, 0).unwrap();
+        let path = folder.path().join("a");
+        let file = LocalFile::new(fs::File::open(&path).unwrap(), path);
+        file.file.sync_all().unwrap();
+        let check = |seed: u64| {
+            let mut state = seed;
+            let (mut memory, mut pages) = (Vec::new(), vec![0; BOUNCE_BYTES + PAGE_BYTES]);
+            let start = pages.as_ptr().align_offset(PAGE_BYTES);
+            let pages = &mut pages[start..start + BOUNCE_BYTES];
+            for round in 0..200 {
+                let mut random = |below: usize| {
+                    state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                    (state >> 33) as usize % below
+                };
+                let from = if round % 3 == 0 { random(300) * PAGE_BYTES } else { random(bytes.len()) };
+                let length = if round % 5 == 0 { bytes.len() - from } else { random(bytes.len() - from) + 1 };
+                let expected = &bytes[from..from + length];
+                let to = placed(&mut memory, length, from as u64);
+                to.fill(7);
+                if let Some(direct) = file.direct() {
+                    // Pages of zeros behind the end of the file are not wanted, and not counted.
+                    assert_eq!(read_in_place(direct, to, from as u64, pages).unwrap(), length);
+                    assert!(to == expected, "{length} bytes at {from}, in place");
+                    to.fill(7);
+                    read_through(direct, to, from as u64, pages).unwrap();
+                    assert!(to == expected, "{length} bytes at {from}, copied");
+                    to.fill(7);
+                }
+                file.read_at(to, from as u64).unwrap();
+                assert!(to == expected, "{length} bytes at {from}");
+                let beyond = placed(&mut memory, length + DIRECT_BYTES_MIN + bytes.len(), from as u64);
+                let error = file.read_at(beyond, from as u64).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+            }
+        };
+        std::thread::scope(|scope| (1..=4).for_each(|seed| drop(scope.spawn(move || check(seed)))));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Free parts of the pages that pieces of one tenant share: ranges of bytes, by address and by length.
 //!
-//! A piece takes the shortest range that is long enough (best fit), the first of these by address. A freed
+//! A piece takes the shortest range that is long enough (best fit), the first of these by address; a large one begins at a
+//! page of the system's, and where that makes most of the short ranges useless, takes a longer one. A freed
 //! range is joined with the free ranges that touch it, across pages too, and pages that are then entirely
 //! free leave the set. Both cost the logarithm of the number of ranges.
 //!
@@ -10,6 +11,9 @@
 use farpool_model::limits::PAGE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+
+/// Ranges that are looked at, from the shortest one that is long enough on, for one with a start that is wanted.
+const TIGHT_TRIED: usize = 8;
 
 /// The free ranges of one tenant; see the comment of this file.
 #[derive(Debug, Default)]
@@ -21,11 +25,19 @@ pub(crate) struct FreePieces {
 }
 
 impl FreePieces {
-    /// Takes the first `bytes` of the best fitting range and returns their start.
-    pub fn take(&mut self, bytes: usize) -> Option<usize> {
-        let (length, start) = *self.by_length.range((bytes, 0)..).next()?;
-        self.remove(start..start + length);
-        self.insert(start + bytes..start + length);
+    /// Takes `bytes` of the best fitting range, from its first multiple of `alignment` on, and returns their start.
+    pub fn take(&mut self, bytes: usize, alignment: usize) -> Option<usize> {
+        let fits = |(length, start): &(usize, usize)| {
+            let middle = start.next_multiple_of(alignment);
+            (middle + bytes <= start + length).then_some((*start..start + length, middle))
+        };
+        // Of ranges that are hardly long enough, a few are tried: there may be many that begin elsewhere.
+        let mut tight = self.by_length.range((bytes, 0)..).take(TIGHT_TRIED);
+        let wide = || self.by_length.range((bytes + alignment, 0)..).next();
+        let (free, start) = tight.find_map(fits).or_else(|| wide().and_then(fits))?;
+        self.remove(free.clone());
+        self.insert(free.start..start);
+        self.insert(start + bytes..free.end);
         Some(start)
     }
 

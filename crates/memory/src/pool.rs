@@ -17,6 +17,11 @@ use std::sync::{Arc, OnceLock, Weak};
 /// Alignment of the starts and lengths of pieces, in bytes: a cache line, and what Arrow recommends.
 pub(crate) const PIECE_ALIGNMENT: usize = 64;
 
+/// Alignment of the starts of pieces of so many bytes and more: reads past the system's cache go straight to whole pages of
+/// the system's.
+const LARGE_ALIGNMENT: usize = 4096;
+const LARGE_BYTES: usize = 64 << 10;
+
 /// Configuration of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolConfig {
@@ -154,7 +159,8 @@ impl Pool {
         }
     }
 
-    /// Allocates exactly `bytes` bytes, with their number and their address rounded up to multiples of 64.
+    /// Allocates exactly `bytes` bytes, with their number and their address rounded up to multiples of 64; the address of
+    /// 64 KiB and more to a multiple of 4096.
     /// They may share pages with other pieces of the tenant and of the same tenure; a page is freed when no piece reaches into
     /// it any more, and until then its free parts are reused for further pieces. The contents of the extent
     /// before it is written are unspecified: zeros, or those of an earlier piece of the same tenant.
@@ -184,7 +190,8 @@ impl Pool {
     fn take_free_piece(self: &Arc<Self>, tenant: &TenantName, bytes: usize, tenure: Tenure) -> Option<Run> {
         let mut table = self.table.lock();
         let index = table.tenant_index(tenant);
-        let start = table.free_pieces(index, tenure).take(bytes)?;
+        let alignment = if bytes < LARGE_BYTES { PIECE_ALIGNMENT } else { LARGE_ALIGNMENT };
+        let start = table.free_pieces(index, tenure).take(bytes, alignment)?;
         Some(Run::piece(Arc::clone(self), index, start..start + bytes, tenure))
     }
 

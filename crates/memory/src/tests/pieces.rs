@@ -94,7 +94,7 @@ impl World {
                 };
                 assert_eq!(held.len(), bytes.max(1).next_multiple_of(64));
                 let start = held.as_mut_slice().as_ptr() as usize - self.base;
-                assert!(start.is_multiple_of(64));
+                assert!(start.is_multiple_of(if bytes < 64 << 10 { 64 } else { 4096 }));
                 held.as_mut_slice().fill(self.mark);
                 let place = start..start + held.len();
                 self.extents.push(Live { held, kind, place, mark: self.mark });
