@@ -8,6 +8,7 @@
 //! backup is dropped, whatever becomes of the tables.
 
 use super::checkpoint::{FORMAT, manifest_name, manifest_number};
+use super::compact::Sparse;
 use super::homes::SegmentFile;
 use super::replay::Replay;
 use super::{Durable, proto};
@@ -42,7 +43,7 @@ impl Catalog {
             )
             .advise("start the node with --data-dir"));
         };
-        self.checkpoint_and(|manifest| Backup::of(durable, manifest))
+        self.checkpoint_and(&Sparse::default(), |manifest| Backup::of(durable, manifest))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Checkpoints: a manifest of everything up to one record, so that the log before it need not be read again.
 
+use super::compact::Sparse;
 use super::homes::Home;
 use super::keeper::Keeper;
 use super::prepare::{distinct, encoded, fields, group_bytes, tier_number};
@@ -53,15 +54,20 @@ impl Catalog {
         if self.durable.get().is_none() {
             return Ok(());
         }
-        self.checkpoint_and(|_| Ok(()))
+        self.checkpoint_and(&Sparse::default(), |_| Ok(()))
     }
 
-    /// Makes a checkpoint and calls `then` with the number of its manifest, while the tables that the manifest has are in
-    /// memory, so that their segments are there, and no other checkpoint is made.
+    /// Makes a checkpoint, for which the segments `sparse` are written anew, and calls `then` with the number of its
+    /// manifest, while the tables that the manifest has are in memory, so that their segments are there, and no other
+    /// checkpoint is made.
     ///
     /// # Errors
     /// As [`Catalog::checkpoint`]; those of `then`.
-    pub(super) fn checkpoint_and<T>(self: &Arc<Self>, then: impl FnOnce(u64) -> Result<T>) -> Result<T> {
+    pub(super) fn checkpoint_and<T>(
+        self: &Arc<Self>,
+        sparse: &Sparse,
+        then: impl FnOnce(u64) -> Result<T>,
+    ) -> Result<T> {
         let durable =
             self.durable.get().ok_or_else(|| Error::internal("a catalog in memory has no checkpoints"))?;
         let mut latest = durable.latest.lock();
@@ -69,7 +75,7 @@ impl Catalog {
         durable.is_checkpoint_wanted.store(false, Ordering::Relaxed);
         let (names, under_way, loads, next_record, versions_made) = {
             let state = self.state.write();
-            if state.durable_records == latest.next_record {
+            if state.durable_records == latest.next_record && sparse.is_empty() {
                 let names = state.visible.clone();
                 drop(state);
                 let made = then(latest.manifest);
@@ -86,7 +92,9 @@ impl Catalog {
         tables().chain(&under_way).flat_map(chunks).try_for_each(|chunk| keeper.write(chunk))?;
         let mut profiles =
             names.tables.values().flat_map(BTreeMap::values).filter_map(Current::known_profile);
-        profiles.try_for_each(|profile| keeper.write_profile(&profile))?;
+        profiles.try_for_each(|profile| keeper.write_profile(&profile, |file| !sparse.has(file)))?;
+        latest.replaced.extend(sparse.files().cloned());
+        sparse.rewrite(tables().chain(&under_way).flat_map(chunks), &mut keeper)?;
         keeper.finish()?;
         let mut manifest = durable.manifest(&names, &loads);
         (manifest.next_record, manifest.versions_made) = (next_record, versions_made);
@@ -99,6 +107,7 @@ impl Catalog {
         // Recovery removes it otherwise.
         let _ = durable.directory.remove(&manifest_name(latest.manifest));
         (latest.manifest, latest.next_record) = (number, next_record);
+        latest.replaced.clear();
         let made = then(number);
         durable.log.forget_before(next_record)?;
         durable.remove_unused_segments();

@@ -37,9 +37,60 @@ pub(super) struct SegmentFile {
     pub number: u64,
     pub segment: Segment,
     pub sweep: Arc<Sweep>,
+    /// What all parts take, and those in which something in memory has its home.
+    bytes_of_parts: u64,
+    bytes_live: AtomicU64,
+    /// What was live when it was compacted last: as long as nothing more is gone, it is not compacted again.
+    bytes_left: AtomicU64,
+}
+
+/// What a part takes in its file: its data, and about what the directory has of it.
+fn weight(part: &Part) -> u64 {
+    const ENTRY_BYTES: u64 = 64;
+    part.bytes_stored + ENTRY_BYTES
 }
 
 impl SegmentFile {
+    /// A segment that was just written: all of its parts are about to be homes.
+    pub fn written(number: u64, segment: Segment, sweep: &Arc<Sweep>) -> Arc<SegmentFile> {
+        let file = SegmentFile::found(number, segment, sweep);
+        file.bytes_live.store(file.bytes_of_parts, Ordering::Relaxed);
+        file
+    }
+
+    /// A segment that was on disk, before anything is found in it.
+    pub fn found(number: u64, segment: Segment, sweep: &Arc<Sweep>) -> Arc<SegmentFile> {
+        let bytes_of_parts = segment.parts().map(|(_, part)| weight(part)).sum();
+        let (sweep, bytes_live, bytes_left) = (sweep.clone(), AtomicU64::new(0), AtomicU64::new(u64::MAX));
+        Arc::new(SegmentFile { number, segment, sweep, bytes_of_parts, bytes_live, bytes_left })
+    }
+
+    /// What the parts take.
+    pub fn bytes_of_parts(&self) -> u64 {
+        self.bytes_of_parts
+    }
+
+    /// What the parts take in which something in memory has its home. A part that was found
+    /// twice counts twice.
+    pub fn bytes_live(&self) -> u64 {
+        self.bytes_live.load(Ordering::Relaxed)
+    }
+
+    /// Whether less than half of it is live, and something is gone since it was compacted last.
+    pub fn is_sparse(&self) -> bool {
+        let live = self.bytes_live();
+        live < self.bytes_of_parts / 2 && live < self.bytes_left.load(Ordering::Relaxed)
+    }
+
+    /// Tells that it is compacted now: what stays in it does so until more is gone.
+    pub fn is_compacted(&self) {
+        self.bytes_left.store(self.bytes_live(), Ordering::Relaxed);
+    }
+
+    fn remove_live(&self, chunk: u64) {
+        self.bytes_live.fetch_sub(self.segment.part(chunk).map_or(0, weight), Ordering::Relaxed);
+    }
+
     /// The part that has a chunk.
     ///
     /// # Errors
@@ -52,7 +103,7 @@ impl SegmentFile {
     }
 }
 
-/// Has segments removed when nothing in memory has its home in them any more.
+/// Has segments removed when nothing in memory has its home in them any more, and compacted when little has.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     /// While this is there, what has its home in a segment and is still wanted is in memory.
@@ -79,6 +130,7 @@ impl Sweep {
             let Some(catalog) = sweep.catalog.upgrade() else { return };
             if let Some(durable) = catalog.durable.get() {
                 durable.remove_unused_segments();
+                catalog.compact_where_it_pays();
             }
         }));
     }
@@ -86,10 +138,10 @@ impl Sweep {
 
 impl Drop for Home {
     fn drop(&mut self) {
+        let Place::Segment(file) = self.place.get_mut() else { return };
+        file.remove_live(self.number);
         // Beside this one, the directory's list has it.
-        if let Place::Segment(file) = self.place.get_mut()
-            && Arc::strong_count(file) == 2
-        {
+        if Arc::strong_count(file) == 2 || file.is_sparse() {
             let sweep = file.sweep.clone();
             // What is looked for must not have it any more.
             *self.place.get_mut() = Place::Nowhere;
@@ -125,6 +177,9 @@ impl Home {
         segment: Option<Arc<SegmentFile>>,
         record: u64,
     ) {
+        if let Some(file) = &segment {
+            file.bytes_live.fetch_add(file.segment.part(number).map_or(0, weight), Ordering::Relaxed);
+        }
         let place = Mutex::new(segment.map_or(Place::Log(record), Place::Segment));
         // Nobody else knows the chunk yet.
         let _ = slot.set(Arc::new(Home { number, place, merged_from: Mutex::default() }));
@@ -171,8 +226,13 @@ impl Home {
         }
     }
 
-    /// Tells that the copy is in a segment.
-    pub fn put_in_segment(&self, segment: Arc<SegmentFile>) {
-        *self.place.lock() = Place::Segment(segment);
+    /// Tells that the copy is in a segment that was just written, and no longer where it was before.
+    pub fn put_in_segment(&self, segment: &Arc<SegmentFile>) {
+        let before = std::mem::replace(&mut *self.place.lock(), Place::Segment(segment.clone()));
+        if let Place::Segment(before) = before
+            && !Arc::ptr_eq(&before, segment)
+        {
+            before.remove_live(self.number);
+        }
     }
 }

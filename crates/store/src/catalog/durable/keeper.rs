@@ -1,11 +1,11 @@
 //! Writes chunks to segments.
 
-use super::homes::Home;
+use super::homes::{Home, SegmentFile};
 use super::{Durable, proto};
 use crate::catalog::tap::Gathered;
 use farpool_columns::{Chunk, RowGroup};
 use farpool_disk::SegmentWriter;
-use farpool_model::cast::u64_from;
+use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, Result};
 use prost::Message;
 use std::mem;
@@ -82,13 +82,34 @@ impl Keeper {
         self.put(home, handle, chunk.is_encrypted(), (head, bytes), |out| image.write_data(out))
     }
 
-    /// Writes the states of a profile, unless they are in a segment already.
+    /// Writes a chunk that is in a segment, whether or not its values are in memory, once more. What cannot be read stays where
+    /// it is.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub(super) fn write_again(&mut self, chunk: &Chunk, file: &SegmentFile) -> Result<()> {
+        let home = Home::of(chunk, &self.durable.next_chunk);
+        let read = || {
+            let part = file.part(home.number)?;
+            let mut data = vec![0; usize_saturating(part.bytes)];
+            file.segment.read(part, &mut data)?;
+            Ok::<_, Error>((part.head()?.into_owned(), data))
+        };
+        let Ok((head, data)) = read() else { return Ok(()) };
+        self.put(home, None, chunk.is_encrypted(), (head, data.len()), |out| out.extend_from_slice(&data))
+    }
+
+    /// Writes the states of a profile, unless they are in a segment that stays.
     ///
     /// # Errors
     /// Those of the disk.
-    pub fn write_profile(&mut self, gathered: &Gathered) -> Result<()> {
+    pub(super) fn write_profile(
+        &mut self,
+        gathered: &Gathered,
+        stays: impl Fn(&SegmentFile) -> bool,
+    ) -> Result<()> {
         let home = Home::at(&gathered.home, &self.durable.next_chunk);
-        if home.is_in_segment() {
+        if home.file().is_some_and(|file| stays(&file)) {
             return Ok(());
         }
         let states = gathered.states();
@@ -140,7 +161,7 @@ impl Keeper {
         let number = writer.number();
         let file = self.durable.add_segment(number, writer.finish()?);
         for (home, handle) in homes {
-            home.put_in_segment(file.clone());
+            home.put_in_segment(&file);
             let Some(handle) = handle else { continue };
             if handle.is_to_leave() {
                 drop(handle.take_values());

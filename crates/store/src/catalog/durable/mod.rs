@@ -6,6 +6,9 @@
 //! everything up to one of the records, so that the log before it is not read any more. *Recovery* (`recovery.rs`) reads
 //! the manifest, does again what the records behind it say, and reads the chunks of what is there then.
 //!
+//! Segments of which little is needed any more are *compacted* (`compact.rs`): a checkpoint writes that anew. A chunk that
+//! was moved is in the newest of the segments that manifest and records name for it.
+//!
 //! Merges of small row groups are not recorded. They only join neighbours, so that a row at which a change begins or ends
 //! also begins a row group of what recovery has made of the records before.
 //!
@@ -15,6 +18,7 @@
 mod backup;
 mod cache;
 mod checkpoint;
+mod compact;
 mod homes;
 mod keeper;
 mod prepare;
@@ -73,6 +77,8 @@ struct Latest {
     /// The number of its manifest, and that of the first record behind it.
     manifest: u64,
     next_record: u64,
+    /// Segments that the manifest names, and that were written anew since: they stay until there is another one.
+    replaced: Vec<Arc<SegmentFile>>,
 }
 
 impl Durable {
@@ -126,7 +132,7 @@ impl Durable {
 
     /// Adds a segment that is durable.
     fn add_segment(&self, number: u64, segment: Segment) -> Arc<SegmentFile> {
-        let file = Arc::new(SegmentFile { number, segment, sweep: self.sweep.clone() });
+        let file = SegmentFile::written(number, segment, &self.sweep);
         self.segments.lock().insert(number, file.clone());
         file
     }

@@ -87,7 +87,7 @@ impl Catalog {
             floor: AtomicU64::new(from),
             segments: Mutex::new(sources.files.clone()),
             sweep,
-            latest: Mutex::new(Latest { manifest, next_record: from }),
+            latest: Mutex::new(Latest { manifest, next_record: from, replaced: Vec::new() }),
             log_bytes: AtomicU64::new(0),
             is_checkpoint_wanted: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),

@@ -24,7 +24,8 @@ pub(super) struct Replay {
     pub next_segment: u64,
     /// Chunks that lie in the log, with the number of their record.
     pub images: HashMap<u64, (u64, proto::Image)>,
-    /// The segments of the other chunks.
+    /// The segments of the other chunks. Of a chunk that was moved, a record may still name the segment that it was in, which
+    /// has a lower number.
     pub places: HashMap<u64, u64>,
     pub node: u64,
     pub next_record: u64,
@@ -307,7 +308,8 @@ impl Replay {
                 let end = end.ok_or_else(|| Error::corrupt("a chunk whose number is too large"))?;
                 for number in *first..end {
                     if *segment > 0 {
-                        self.places.insert(number, *segment);
+                        let place = self.places.entry(number).or_default();
+                        *place = (*place).max(*segment);
                     }
                     chunks.push(Some(number));
                 }

@@ -54,9 +54,8 @@ impl Sources {
         let chunks = groups.flat_map(|group| group.chunks.iter().flatten());
         let needed: BTreeSet<u64> = chunks.filter_map(|number| replay.places.get(number)).copied().collect();
         let mut files = BTreeMap::new();
-        let file = |number, segment| Arc::new(SegmentFile { number, segment, sweep: sweep.clone() });
         for number in needed {
-            files.insert(number, file(number, Segment::open(directory, number)?));
+            files.insert(number, SegmentFile::found(number, Segment::open(directory, number)?, sweep));
         }
         // A profile can be computed again.
         let tables = replay.tables.values().flat_map(BTreeMap::values);
@@ -64,7 +63,7 @@ impl Sources {
             if !files.contains_key(&profile.segment)
                 && let Ok(segment) = Segment::open(directory, profile.segment)
             {
-                files.insert(profile.segment, file(profile.segment, segment));
+                files.insert(profile.segment, SegmentFile::found(profile.segment, segment, sweep));
             }
         }
         Ok(Sources { replay, files })

@@ -21,6 +21,7 @@ use farpool_model::{
 };
 use proptest::prelude::*;
 
+mod compaction;
 mod hidden;
 mod larger;
 
@@ -225,6 +226,7 @@ enum Step {
     },
     Merge,
     Checkpoint,
+    Compact,
     /// Memory is short.
     Evict,
     Crash(u64),
@@ -248,6 +250,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (4..6_u8, any::<bool>()).prop_map(|(view, drops)| Step::View { view, drops }),
         3 => Just(Step::Merge),
         2 => Just(Step::Checkpoint),
+        2 => Just(Step::Compact),
         3 => Just(Step::Evict),
         2 => any::<u64>().prop_map(Step::Crash),
         1 => Just(Step::Close),
@@ -320,6 +323,7 @@ impl Bench {
             }
             Step::Merge => self.background.run(),
             Step::Checkpoint => self.catalog.checkpoint().unwrap(),
+            Step::Compact => self.catalog.compact().unwrap(),
             Step::Evict => {
                 let durable = self.catalog.durable.get().unwrap();
                 durable.reads.cache.reclaim(None, limits::PAGE_BYTES);
@@ -374,7 +378,7 @@ impl Bench {
                 break;
             }
         }
-        let _ = self.catalog.checkpoint();
+        let _ = if seed.is_multiple_of(2) { self.catalog.checkpoint() } else { self.catalog.compact() };
         self.again(Some(seed));
         let found = self.catalog.get(&tenant(), &table).ok().map(|(_, table)| values(&table));
         assert!(found == before || found == with, "neither the rows before nor those with an append");

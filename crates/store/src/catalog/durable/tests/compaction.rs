@@ -1,0 +1,168 @@
+//! Segments of which little is needed any more.
+
+use super::*;
+
+const ROWS: i64 = 2_600_000;
+
+/// Does what waits for the disk when it is told to.
+#[derive(Debug, Default)]
+struct Waiting(Mutex<Vec<Job>>);
+
+struct Job(Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Job")
+    }
+}
+
+impl Background for Waiting {
+    fn submit(&self, _chore: Chore) {}
+
+    fn rows_came(&self) {}
+
+    fn write(&self, job: Box<dyn FnOnce() + Send>) {
+        self.0.lock().push(Job(job));
+    }
+}
+
+impl Waiting {
+    /// Does everything, and returns how many jobs that were.
+    fn run(&self) -> usize {
+        let mut jobs = 0;
+        while let Some(job) = { self.0.lock().pop() } {
+            job.0();
+            jobs += 1;
+        }
+        jobs
+    }
+}
+
+fn open_waiting(directory: &Arc<SimulatedDirectory>) -> (Arc<Catalog>, Arc<Waiting>) {
+    let waiting = Arc::new(Waiting::default());
+    let pool = Pool::new(PoolConfig { bytes_limit: 256 << 20 }).unwrap();
+    let catalog = Arc::new(Catalog::new(pool, Arc::new(Two), waiting.clone()));
+    catalog.close_taps();
+    catalog.open(encrypted::opened(directory).unwrap(), 7).unwrap();
+    (catalog, waiting)
+}
+
+/// The numbers of the segments on disk, and their bytes.
+fn segments(directory: &Arc<SimulatedDirectory>) -> BTreeMap<u64, u64> {
+    let names = directory.names().unwrap();
+    let segment = |name: &String| {
+        Some((farpool_disk::segment_number(name)?, directory.open(name).unwrap().bytes().unwrap()))
+    };
+    names.iter().filter_map(segment).collect()
+}
+
+/// Removes the row groups of a table but the last and the first of them.
+fn thin_out(catalog: &Arc<Catalog>, table: &TableName) -> Vec<Option<i64>> {
+    let (version, base) = catalog.get(&tenant(), table).unwrap();
+    let last = base.row_groups.len() - 1;
+    let removed = (1..last).map(|place| (place, None)).collect();
+    let made = catalog.replace_row_groups(&tenant(), table, (version, &base), &removed, None).unwrap();
+    drop(base);
+    made.wait().unwrap();
+    values(&catalog.get(&tenant(), table).unwrap().1)
+}
+
+#[test]
+fn what_is_left_of_a_segment_is_written_anew_by_itself() {
+    for is_encrypted in [false, true] {
+        let directory = encrypted::new_directory(is_encrypted);
+        let t = name("t");
+        let (catalog, waiting) = open_waiting(&directory);
+        larger::load(&catalog, &t, LoadMode::Create, 0..ROWS).unwrap();
+        waiting.run();
+        let before = segments(&directory);
+        let expected = thin_out(&catalog, &t);
+        // Where the values are does not matter.
+        catalog.durable.get().unwrap().reads.cache.reclaim(None, 64 * limits::PAGE_BYTES);
+        assert!(waiting.run() < 20, "compaction ends");
+        let after = segments(&directory);
+        let (was, is) = (before.values().sum::<u64>(), after.values().sum::<u64>());
+        assert!(is < was / 4, "{was} bytes became {is}");
+        assert!(values(&catalog.get(&tenant(), &t).unwrap().1) == expected);
+        // Power is lost, twice: what was moved is where the manifest says.
+        drop(catalog);
+        for seed in 1..3 {
+            directory.crash(seed);
+            let (catalog, _) = open_waiting(&directory);
+            assert!(values(&catalog.get(&tenant(), &t).unwrap().1) == expected);
+        }
+    }
+}
+
+#[test]
+fn a_segment_that_an_old_version_needs_is_left_alone_until_it_is_gone() {
+    let directory = SimulatedDirectory::new();
+    let t = name("t");
+    let (catalog, waiting) = open_waiting(&directory);
+    larger::load(&catalog, &t, LoadMode::Create, 0..ROWS).unwrap();
+    let (_, reader) = catalog.get(&tenant(), &t).unwrap();
+    let before = segments(&directory);
+    thin_out(&catalog, &t);
+    waiting.run();
+    assert_eq!(segments(&directory), before);
+    assert_eq!(values(&reader).len() as i64, ROWS);
+    drop(reader);
+    waiting.run();
+    let after = segments(&directory);
+    assert!(before.keys().all(|number| !after.contains_key(number)));
+}
+
+/// A change that is recorded before a segment is compacted, and durable afterwards, refers to chunks where they were.
+#[test]
+fn changes_under_way_may_name_a_segment_that_is_gone() {
+    let directory = SimulatedDirectory::new();
+    let t = name("t");
+    let (catalog, waiting) = open_waiting(&directory);
+    larger::load(&catalog, &t, LoadMode::Create, 0..ROWS).unwrap();
+    let expected = thin_out(&catalog, &t);
+    let before = segments(&directory);
+    let (version, base) = catalog.get(&tenant(), &t).unwrap();
+    let group = filled(&base.row_groups[0]);
+    let mut columns: Vec<_> = group.chunks.iter().map(|chunk| chunk.decode(0..group.rows).unwrap()).collect();
+    columns[1] = arrow_array::new_null_array(columns[1].data_type(), group.rows);
+    // One column is new, the other is the same chunk.
+    let mut chunks = base.row_groups[0].chunks.clone();
+    chunks[1] = encoded(&catalog, &base, &columns).chunks[1].clone();
+    let changed = BTreeMap::from([(0, Some(Arc::new(RowGroup { rows: group.rows, chunks })))]);
+    let made = catalog.replace_row_groups(&tenant(), &t, (version, &base), &changed, None).unwrap();
+    drop((base, group));
+    catalog.compact().unwrap();
+    made.wait().unwrap();
+    waiting.run();
+    let after = segments(&directory);
+    assert!(before.keys().all(|number| !after.contains_key(number)), "{before:?}, {after:?}");
+    drop(catalog);
+    for seed in 1..4 {
+        directory.crash(seed);
+        let (catalog, _) = open_waiting(&directory);
+        assert!(values(&catalog.get(&tenant(), &t).unwrap().1) == expected);
+    }
+}
+
+/// The disk fails at each of its calls in turn while a segment is compacted, and power is lost then.
+#[test]
+fn compaction_loses_nothing_on_a_disk_that_fails() {
+    let mut compacted = 0;
+    for after in 0..12 {
+        let mut bench = Bench::new();
+        let t = name("t");
+        larger::load(&bench.catalog, &t, LoadMode::Create, 0..400_000).unwrap();
+        let expected = thin_out(&bench.catalog, &t);
+        bench.tables = [(t.clone(), expected)].into();
+        bench.directory.set_faults(Faults { fails_after: Some(after), ..Faults::default() });
+        let first = bench.catalog.compact();
+        bench.check();
+        // The next one that succeeds does the rest.
+        bench.directory.set_faults(Faults::default());
+        compacted += usize::from(bench.catalog.compact().is_ok() || first.is_ok());
+        bench.check();
+        bench.again(Some(after + 1));
+        bench.check();
+    }
+    assert!(compacted > 0);
+}
