@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use farpool_model::quoted;
 use farpool_model::{Error, ErrorKind, schema};
 use std::fmt::Write;
+use std::io;
 
 /// Wraps an error of the model to pass it through DataFusion.
 pub(crate) fn wrap(error: Error) -> DataFusionError {
@@ -85,7 +86,7 @@ pub(crate) fn unwrap(error: DataFusionError) -> Error {
         }
         DataFusionError::Execution(message) | DataFusionError::Configuration(message) => plan(message),
         DataFusionError::ResourcesExhausted(message) => exhausted(message),
-        DataFusionError::IoError(error) => Error::invalid(error.to_string()),
+        DataFusionError::IoError(error) => of_file(&error),
         DataFusionError::Internal(message) => messages::told(ErrorKind::Internal, &message),
         DataFusionError::ExecutionJoin(error) if error.is_cancelled() => Error::cancelled(),
         other => messages::told(ErrorKind::Internal, &other.strip_backtrace()),
@@ -163,8 +164,15 @@ fn from_arrow(error: ArrowError) -> Error {
                 Err(inner) => Error::invalid(inner.to_string()),
             },
         },
+        ArrowError::IoError(_, error) => of_file(&error),
         other => of_kernel(&other),
     }
+}
+
+/// Converts an error of a file: one of ours, or the system's.
+fn of_file(error: &io::Error) -> Error {
+    let ours = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    ours.cloned().unwrap_or_else(|| Error::invalid(error.to_string()))
 }
 
 /// Converts an error of Arrow's kernels, or of a function that reports errors in the same form.

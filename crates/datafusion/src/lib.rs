@@ -40,6 +40,7 @@ mod query;
 mod rows;
 mod session;
 mod sink;
+mod spill;
 mod statements;
 mod statistics;
 mod subqueries;

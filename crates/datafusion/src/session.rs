@@ -16,6 +16,7 @@ use crate::pins::Pins;
 use crate::plan::PoolPlanner;
 use crate::query::{Command, Planned, Query};
 use crate::rows::Rows;
+use crate::spill::SpillFiles;
 use crate::statements::Statement;
 use crate::subqueries::SubqueriesAsValues;
 use crate::summarize;
@@ -28,6 +29,7 @@ use datafusion::common::{TableReference, internal_err, not_impl_err};
 use datafusion::datasource::source_as_provider;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{
@@ -492,7 +494,10 @@ fn is_query(statement: &DfStatement) -> bool {
 /// Makes the runtime environment, which limits memory and provides files to spill to.
 fn runtime(options: &SessionOptions) -> Arc<RuntimeEnv> {
     let Some(work) = &options.work else { return Arc::default() };
-    let builder = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(EngineMemory::new(work)));
+    let files = DiskManagerBuilder::default().with_temp_file_factory(Arc::new(SpillFiles::default()));
+    let builder = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(EngineMemory::new(work)))
+        .with_disk_manager_builder(files);
     // Building fails only for settings of caches and of temporary folders, which are not set here.
     builder.build_arc().unwrap_or_default()
 }

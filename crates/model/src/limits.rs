@@ -191,6 +191,9 @@ pub const WORK_BYTES_DEFAULT: usize = 8 << 30;
 /// form, and run a program or two.
 pub const WORK_BYTES_MIN: usize = 64 << 20;
 
+/// Bytes of the temporary files of all statements of a session together.
+pub const SPILL_BYTES_MAX: u64 = 100 << 30;
+
 /// Divisor: the groups of one program may take one in `GROUPS_PART` bytes of the memory for work. Groups that
 /// do not fit leave in parts, which the client merges.
 pub const GROUPS_PART: usize = 2;

@@ -106,7 +106,7 @@ pub struct Args {
     memory: Option<usize>,
 
     /// Memory for joins, sorts, groups and whatever else is not a file; joins, sorts and groups that do not fit
-    /// go to temporary files [default: a quarter of what the machine has, no more than --memory]
+    /// go to temporary files, which are encrypted [default: a quarter of what the machine has, no more than --memory]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     work_memory: Option<usize>,
 
