@@ -1,4 +1,4 @@
-"""The counterparts of Farview's figures 7 to 10 and 12 from the numbers of the suite `farview`.
+"""The counterparts of Farview's figures 7 to 12 from the numbers of the suite `farview`.
 
 Times are medians, the bars around them the fastest and the slowest counted run. Axes of times and sizes are
 logarithmic: sides differ by more than a factor of ten. Local engines have full lines.
@@ -31,6 +31,15 @@ STYLES = {
     "Quack": {"color": RED, "marker": "X", "linestyle": "--"},
     "Flight": {"color": BLUE, "marker": "*", "markersize": 9, "linestyle": "--"},
     "LiquidCache": {"color": GREY, "marker": "h", "linestyle": "--"},
+}
+ENCRYPTION_STYLES = {
+    "farpool": STYLES["farpool"],
+    "farpool, encrypted": {"color": BLUE, "marker": "v"},
+    "farpool, encrypted results": {"color": GREEN, "marker": "^"},
+    "farpool, both encrypted": {"color": PINK, "marker": "D"},
+    "DuckDB": STYLES["DuckDB"],
+    "DuckDB file": {"color": OLIVE, "marker": "P", "linestyle": "--"},
+    "DuckDB encrypted": {"color": RED, "marker": "X", "linestyle": "--"},
 }
 BASE = {"linewidth": 1.5, "markersize": 6, "capsize": 2.5}
 
@@ -90,6 +99,17 @@ def patterns(results: dict):
     return finished(figure, axes, results)
 
 
+def encryption(results: dict):
+    """Figure 11."""
+    cases = cases_of(results, "read all")
+    if not cases:
+        return None
+    figure, axes = panels_of(1, "Reading all of a table, encrypted")
+    lines(axes[0], cases, lambda case: case["table_rows"], ENCRYPTION_STYLES)
+    size_axis(axes[0], cases, "8 columns of 8 bytes")
+    return finished(figure, axes, results, ENCRYPTION_STYLES, {"farpool, encrypted": "farpool, encrypted table"})
+
+
 def clients(results: dict):
     """Figure 12."""
     one, six = largest(results, "distinct 16"), largest(results, "distinct 16, 6 clients")
@@ -128,9 +148,9 @@ def by_size(results: dict, title: str, panels: list[tuple[str, str]]):
     return finished(figure, axes, results)
 
 
-def lines(axis, cases: list[dict], place) -> None:
+def lines(axis, cases: list[dict], place, styles: dict = STYLES) -> None:
     """A line for each side through the cases."""
-    for side, style in STYLES.items():
+    for side, style in styles.items():
         points = [(place(case), case["sides"][side]) for case in cases if side in case["sides"]]
         if not points:
             continue
@@ -149,7 +169,7 @@ def size_axis(axis, cases: list[dict], title: str) -> None:
     ticks(axis, [case["table_rows"] for case in cases])
 
 
-def finished(figure, axes: list, results: dict):
+def finished(figure, axes: list, results: dict, styles: dict = STYLES, renamed: dict | None = None):
     """Labels the times at the left and puts one legend below all panels."""
     columns = axes[0].get_subplotspec().get_gridspec().ncols
     for axis in axes[::columns]:
@@ -158,8 +178,8 @@ def finished(figure, axes: list, results: dict):
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels()):
             labels.setdefault(label, handle)
-    order = [side for side in STYLES if side in labels]
-    names = {name: f"{name} (remote)" for name in ("farpool", "Quack", "Flight", "LiquidCache")}
+    order = [side for side in styles if side in labels]
+    names = {name: f"{name} (remote)" for name in ("farpool", "Quack", "Flight", "LiquidCache")} | (renamed or {})
     figure.legend(
         [labels[side] for side in order],
         [names.get(side, side) for side in order],
@@ -188,4 +208,4 @@ def caption(results: dict) -> str:
     return caption_of(results, f"median of {results['runs']} runs, {results['threads']} threads a side")
 
 
-FIGURES = (projection, selection, grouping, patterns, clients)
+FIGURES = (projection, selection, grouping, patterns, encryption, clients)

@@ -12,6 +12,7 @@ mod answers;
 mod clients;
 mod correlation;
 mod digest;
+mod direct;
 mod disk;
 mod farview;
 mod figures;

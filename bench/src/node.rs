@@ -1,8 +1,8 @@
 //! Memory nodes behind a loopback socket: in this process, or in a process of its own.
 
 use anyhow::{Context, Result, anyhow};
-use farpool::node::{Node, NodeConfig, certificate, server};
-use farpool::{ClientOptions, ClientTls, Pool, ResultForm};
+use farpool::node::{Node, NodeConfig, PrivateKey, certificate, server};
+use farpool::{ClientOptions, ClientTls, Pool, Proof, PublicKey, ResultForm};
 use rcgen::{CertificateParams, KeyPair};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -43,8 +43,11 @@ pub fn serve_until_input_ends(threads: usize, without_taps: bool, tls: Option<&[
     if without_taps {
         node.close_taps();
     }
+    let key = PrivateKey::random()?;
+    let public = key.public();
+    node.set_node_key(key);
     let address = serve(node, threads)?;
-    println!("{address}");
+    println!("{address} {public}");
     std::io::stdout().flush()?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
@@ -56,6 +59,7 @@ pub struct NodeProcess {
     /// URL at which the node listens.
     pub url: String,
     tls: Option<ClientTls>,
+    key: PublicKey,
 }
 
 impl NodeProcess {
@@ -87,7 +91,16 @@ impl NodeProcess {
 
     /// Connects a client.
     pub async fn connect(&self) -> Result<Arc<dyn Pool>> {
-        let options = ClientOptions { tls: self.tls.clone(), ..ClientOptions::default() };
+        self.connect_as(None).await
+    }
+
+    /// Connects a client whose results the node encrypts.
+    pub async fn connect_sealed(&self) -> Result<Arc<dyn Pool>> {
+        self.connect_as(Some(Proof::NodeKey(self.key))).await
+    }
+
+    async fn connect_as(&self, sealed: Option<Proof>) -> Result<Arc<dyn Pool>> {
+        let options = ClientOptions { tls: self.tls.clone(), sealed, ..ClientOptions::default() };
         Ok(farpool::connect_for(&self.url, options, ResultForm::default()).await?)
     }
 
@@ -99,10 +112,12 @@ impl NodeProcess {
             .stdout(Stdio::piped())
             .spawn()
             .context("cannot start a node")?;
-        let mut address = String::new();
+        let mut line = String::new();
         let output = process.stdout.take().context("the node has no standard output")?;
-        BufReader::new(output).read_line(&mut address)?;
-        Ok(NodeProcess { process, url: format!("farpool://{}", address.trim()), tls: None })
+        BufReader::new(output).read_line(&mut line)?;
+        let (address, key) = line.trim().split_once(' ').context("the node did not start")?;
+        let key = PublicKey::from_hex(key).context("the node has no public key")?;
+        Ok(NodeProcess { process, url: format!("farpool://{address}"), tls: None, key })
     }
 
     /// The id of the process.

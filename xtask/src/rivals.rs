@@ -46,7 +46,7 @@ const ENVIRONMENTS: [Environment; 2] = [
             "pyarrow==26.0.1",
             "numpy==2.4.6",
         ],
-        purpose: "DuckDB's client and server, Quack",
+        purpose: "DuckDB's client and server, Quack, and its encrypted databases",
     },
 ];
 

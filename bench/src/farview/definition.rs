@@ -61,6 +61,9 @@ pub struct Case {
     pub hidden: bool,
     /// The same, and the goal: how many times faster than the fastest local engine.
     pub hidden_faster: Option<f64>,
+    /// Whether the case also runs with encrypted results, and with both a table and results that are encrypted.
+    #[serde(default)]
+    pub sealed: bool,
     /// Goal: most time with TLS, as a multiple of the time without; if there is none, the case is not run
     /// with TLS.
     pub tls_at_most: Option<f64>,
@@ -94,7 +97,7 @@ impl Definition {
 impl Case {
     /// Whether it runs on a table that is encrypted in memory.
     pub fn is_hidden(&self) -> bool {
-        self.hidden || self.hidden_faster.is_some()
+        self.hidden || self.sealed || self.hidden_faster.is_some()
     }
 
     /// Returns the statement for a rival, if the rival takes part.
@@ -173,5 +176,10 @@ mod tests {
         assert!(has(statement("distinct 8 M", "Quack"), "FROM remote.s"));
         assert_eq!(statement("distinct 8 M", "RE2"), None);
         assert_eq!(statement("distinct 8 M", "Flight"), None);
+        // Databases in files stand beside encryption alone.
+        assert_eq!(statement("distinct 8 M", "DuckDB encrypted"), None);
+        assert!(has(statement("read all", "DuckDB encrypted"), "FROM e"));
+        assert!(has(statement("read all", "DuckDB"), "FROM e"));
+        assert_eq!(statement("read all", "Polars"), None);
     }
 }

@@ -34,7 +34,7 @@ pub fn check(
         let against = fastest.map_or("fastest local".to_string(), |name| format!("fastest local ({name})"));
         checked.push(at_least(against, goal, fastest.and_then(|name| result.ratio(name))));
     }
-    for (rival, goal) in &definition.goals {
+    for (rival, goal) in definition.goals.iter().filter(|(rival, _)| !case.without.contains(rival)) {
         checked.push(at_least(rival.clone(), *goal, result.ratio(rival)));
     }
     if let (Some(alone), Some(goal)) = (&case.alone, case.alone_at_most) {

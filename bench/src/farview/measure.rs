@@ -5,7 +5,8 @@ use super::definition::{Case, Definition};
 use super::goals;
 use super::remote::{self, Remote, Sample};
 use super::results::{
-    CaseResult, FARPOOL, FARPOOL_HIDDEN, FARPOOL_TLS, Results, RivalInfo, SideResult, TableResult,
+    CaseResult, FARPOOL, FARPOOL_BOTH, FARPOOL_HIDDEN, FARPOOL_SEALED, FARPOOL_TLS, Results, RivalInfo,
+    SideResult, TableResult,
 };
 use crate::digest::Digest;
 use crate::node::NodeProcess;
@@ -164,14 +165,17 @@ impl Run<'_> {
         rivals: &mut [Rival],
     ) -> Result<CaseResult> {
         let clients = self.remote.clients(case.clients).await?;
-        let tls = match case.tls_at_most {
-            Some(_) => self.tls.clients(case.clients).await?,
-            None => Vec::new(),
-        };
-        let hidden = match case.is_hidden() {
-            true => self.hidden.clients(case.clients).await?,
-            false => Vec::new(),
-        };
+        let mut others = Vec::new();
+        if case.tls_at_most.is_some() {
+            others.push((FARPOOL_TLS, self.tls.clients(case.clients).await?));
+        }
+        if case.is_hidden() {
+            others.push((FARPOOL_HIDDEN, self.hidden.clients(case.clients).await?));
+        }
+        if case.sealed {
+            others.push((FARPOOL_SEALED, self.remote.sealed_clients(case.clients).await?));
+            others.push((FARPOOL_BOTH, self.hidden.sealed_clients(case.clients).await?));
+        }
         let mut expected: Option<(String, Digest)> = None;
         if !rivals.iter().any(|rival| case.statement(&rival.definition).is_some()) {
             let digest = self.remote.without_pushdown(&case.sql).await?;
@@ -188,11 +192,8 @@ impl Run<'_> {
                 sides.entry(FARPOOL.to_string()).or_default().add(sample.ms);
                 samples.push(sample);
             }
-            for (name, clients) in [(FARPOOL_TLS, &tls), (FARPOOL_HIDDEN, &hidden)] {
-                if clients.is_empty() {
-                    continue;
-                }
-                let sample = remote::run(clients, &case.sql).await.context(name)?;
+            for (name, clients) in &others {
+                let sample = remote::run(clients, &case.sql).await.context(*name)?;
                 compare(&mut expected, name, &sample.digest)?;
                 if round > 0 {
                     sides.entry(name.to_string()).or_default().add(sample.ms);

@@ -66,22 +66,28 @@ impl Remote {
 
     /// Opens sessions, each with a connection of its own.
     pub async fn clients(&self, count: usize) -> Result<Vec<Arc<Session>>> {
-        try_join_all((0..count).map(|_| self.session(true))).await
+        try_join_all((0..count).map(|_| async { self.session(true, self.node.connect().await?).await })).await
+    }
+
+    /// As [`Remote::clients`], with results that the node encrypts.
+    pub async fn sealed_clients(&self, count: usize) -> Result<Vec<Arc<Session>>> {
+        let one = |_| async { self.session(true, self.node.connect_sealed().await?).await };
+        try_join_all((0..count).map(one)).await
     }
 
     /// Returns the result that DataFusion computes from plain columns.
     pub async fn without_pushdown(&self, sql: &str) -> Result<Digest> {
-        let session = self.session(false).await?;
+        let session = self.session(false, self.node.connect().await?).await?;
         Digest::of(&session.sql(sql).await?.collect().await?)
     }
 
-    async fn session(&self, pushdown: bool) -> Result<Arc<Session>> {
+    async fn session(&self, pushdown: bool, pool: Arc<dyn Pool>) -> Result<Arc<Session>> {
         let session = Session::new(SessionOptions {
             pushdown,
             target_partitions: Some(self.threads),
             ..SessionOptions::default()
         });
-        session.register_pool("farpool", self.node.connect().await?).await?;
+        session.register_pool("farpool", pool).await?;
         Ok(Arc::new(session))
     }
 }

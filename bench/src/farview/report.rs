@@ -1,6 +1,8 @@
 //! Formats the results as tables.
 
-use super::results::{CaseResult, FARPOOL, FARPOOL_HIDDEN, FARPOOL_TLS, Results};
+use super::results::{
+    CaseResult, FARPOOL, FARPOOL_BOTH, FARPOOL_HIDDEN, FARPOOL_SEALED, FARPOOL_TLS, Results,
+};
 use crate::text;
 
 /// Returns the whole report.
@@ -29,8 +31,19 @@ pub fn text(results: &Results) -> String {
     if let Some(rate) = results.openssl_bytes_per_s {
         line(&format!("OpenSSL decrypts {:.1} GB/s with AES-128-GCM on all threads", rate / 1e9));
     }
-    line("\nmilliseconds, and in brackets how many times as long as farpool");
-    line(&times(results));
+    let (encryption, others): (Vec<&CaseResult>, Vec<&CaseResult>) =
+        results.cases.iter().partition(|case| case.is_about_encryption());
+    if !others.is_empty() {
+        line("\nmilliseconds, and in brackets how many times as long as farpool");
+        line(&times(results, &others));
+    }
+    if !encryption.is_empty() {
+        line(
+            "\nencryption by size of the table (figure 11): its values are decrypted, the result is encrypted, or both; \
+             milliseconds, and in brackets how many times as long as farpool without",
+        );
+        line(&times(results, &encryption));
+    }
     line(
         "\nbounds: the largest part of farpool's time that one resource alone would take at the machine's limit",
     );
@@ -54,17 +67,17 @@ fn heading(results: &Results) -> String {
     )
 }
 
-/// Formats the times of all sides, a row for each case.
-fn times(results: &Results) -> String {
+/// Formats the times of all sides that took part, a row for each case.
+fn times(results: &Results, cases: &[&CaseResult]) -> String {
     let mut header =
         vec!["case".to_string(), "of rows".to_string(), "result".to_string(), FARPOOL.to_string()];
     let others = || {
-        [FARPOOL_TLS, FARPOOL_HIDDEN]
-            .into_iter()
-            .chain(results.rivals.iter().map(|rival| rival.name.as_str()))
+        let rivals = results.rivals.iter().map(|rival| rival.name.as_str());
+        let sides = [FARPOOL_TLS, FARPOOL_HIDDEN, FARPOOL_SEALED, FARPOOL_BOTH].into_iter().chain(rivals);
+        sides.filter(move |side| cases.iter().any(|case| case.sides.contains_key(*side)))
     };
     header.extend(others().map(str::to_string));
-    let rows = results.cases.iter().map(|case| {
+    let rows = cases.iter().map(|case| {
         let mut row = start_of_row(case);
         row.push(case.median(FARPOOL).map_or("-".to_string(), |ms| format!("{ms:.1}")));
         row.extend(others().map(|side| {

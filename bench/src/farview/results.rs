@@ -19,6 +19,10 @@ pub const FARPOOL_TLS: &str = "farpool, TLS";
 /// The name of farpool's side whose table is encrypted in memory.
 pub const FARPOOL_HIDDEN: &str = "farpool, encrypted";
 
+/// The name of farpool's side whose results are encrypted for the client, and of the one whose table is, too.
+pub const FARPOOL_SEALED: &str = "farpool, encrypted results";
+pub const FARPOOL_BOTH: &str = "farpool, both encrypted";
+
 /// A run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
@@ -102,6 +106,11 @@ impl CaseResult {
     /// Returns the median of a side.
     pub fn median(&self, side: &str) -> Option<f64> {
         self.sides.get(side).map(|side| side.median_ms)
+    }
+
+    /// Whether the case compares ways to encrypt.
+    pub fn is_about_encryption(&self) -> bool {
+        self.sides.contains_key(FARPOOL_SEALED)
     }
 
     /// Returns the ratio of a side's median to farpool's.

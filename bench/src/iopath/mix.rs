@@ -7,20 +7,17 @@
 
 use super::definition::{Definition, Kind, Mix};
 use super::measure_packing::buffer;
+use crate::direct::{self, PAGE_BYTES, Pages};
 use crate::{places, text};
 use anyhow::{Context, Result, ensure};
 use farpool_cipher::{Cipher, Mode, Secret, Tag};
 use farpool_codec::{Codec, Compressor, Decompressor};
-use rustix::fs::OFlags;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// What offsets, lengths and addresses are multiples of.
-const PAGE_BYTES: usize = 4096;
 
 /// Plain bytes that are compressed and encrypted at once.
 const BLOCK_BYTES: usize = 64 << 10;
@@ -50,7 +47,7 @@ pub struct KindResult {
 pub fn run(definition: &Definition) -> Result<Vec<MixResult>> {
     let mix = &definition.mix;
     let folder = tempfile::tempdir_in(places::cache()?).context("cannot make a folder in the cache")?;
-    if let Err(error) = direct(&folder.path().join("try")) {
+    if let Err(error) = open(&folder.path().join("try")) {
         eprintln!(
             "mix: left out, {} cannot be read past the system's cache: {error}",
             folder.path().display()
@@ -157,27 +154,8 @@ impl Random {
 }
 
 /// A file that is read and written past the system's cache.
-fn direct(path: &Path) -> std::io::Result<File> {
-    let flags = OFlags::DIRECT.bits() as i32;
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path)
-}
-
-/// Memory that begins at a page.
-struct Pages {
-    memory: Vec<u8>,
-    start: usize,
-}
-
-impl Pages {
-    fn new(bytes: usize) -> Pages {
-        let memory = vec![0_u8; bytes + PAGE_BYTES];
-        let start = memory.as_ptr().align_offset(PAGE_BYTES);
-        Pages { memory, start }
-    }
-
-    fn of(&mut self, bytes: usize) -> &mut [u8] {
-        &mut self.memory[self.start..self.start + bytes]
-    }
+fn open(path: &Path) -> std::io::Result<File> {
+    direct::options().write(true).create(true).truncate(false).open(path)
 }
 
 /// What is known of a stored block: of each of its parts the plain and the stored bytes, and the nonce and tag.
@@ -214,8 +192,8 @@ impl<'a> Replay<'a> {
         let mut replay = Replay {
             plan,
             source,
-            data: direct(&folder.join("data"))?,
-            log: direct(&folder.join("log"))?,
+            data: open(&folder.join("data"))?,
+            log: open(&folder.join("log"))?,
             log_end: 0,
             log_bytes: plan.largest as u64,
             form,

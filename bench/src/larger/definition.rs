@@ -14,11 +14,36 @@ pub struct Definition {
     pub threads: usize,
     pub queries: Vec<usize>,
     pub bytes_of_duckdb: f64,
+    pub bytes_of_optimum: f64,
     pub reading: f64,
+    pub units: Units,
     pub quick: Quick,
     /// Whether the answers count, and not the times.
     #[serde(skip)]
     pub is_quick: bool,
+}
+
+/// What is read in units of several sizes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Units {
+    pub table: String,
+    pub unit_kib: Vec<u64>,
+    pub bytes_max_mib: u64,
+    pub runs: usize,
+    pub scans: Vec<Scan>,
+}
+
+/// Columns of some row groups.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scan {
+    pub name: String,
+    /// All where none is named.
+    #[serde(default)]
+    pub columns: Vec<String>,
+    /// Every how many row groups one is read.
+    pub every: usize,
 }
 
 /// What `--quick` changes.
@@ -37,6 +62,7 @@ impl Definition {
             definition.is_quick = true;
             definition.scale = definition.quick.scale;
             definition.limits_mib.clone_from(&definition.quick.limits_mib);
+            definition.units.runs = 1;
         }
         Ok(definition)
     }

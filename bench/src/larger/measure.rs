@@ -2,8 +2,10 @@
 
 use super::cgroup::Cgroup;
 use super::definition::Definition;
+use super::trace::TraceResult;
+use super::units::{self, UnitsResult};
 use crate::answers::Answer;
-use crate::disk::{bytes_below, disk_gb_s};
+use crate::disk::{Dropping, bytes_below, disk_gb_s};
 use crate::machine::{self, Machine};
 use crate::rival::{Rival, RivalDefinition, Statement};
 use crate::tpch::{data, measure::compare};
@@ -16,6 +18,9 @@ use std::process::Command;
 
 /// Memory of the pool where nothing is limited, in MiB.
 const UNLIMITED_MIB: u64 = 12 << 10;
+
+/// Memory of the side that only tells where column chunks lie, in MiB: enough to describe them all.
+const READER_MIB: u64 = 1 << 10;
 
 /// Results of the suite.
 #[derive(Debug, Serialize)]
@@ -33,8 +38,11 @@ pub struct Results {
     pub bytes_duckdb: Option<u64>,
     /// What a goal is; see the definition.
     pub bytes_goal: f64,
+    pub optimum_goal: f64,
     pub reading_goal: f64,
     pub limits: Vec<LimitResult>,
+    /// `None` where files cannot be read past the system's cache.
+    pub units: Option<UnitsResult>,
     pub notes: Vec<String>,
 }
 
@@ -43,6 +51,8 @@ pub struct Results {
 pub struct LimitResult {
     pub mib: u64,
     pub queries: Vec<QueryResult>,
+    /// Farpool's reads beside the least.
+    pub trace: TraceResult,
 }
 
 /// One query.
@@ -89,12 +99,16 @@ pub fn run(definition: &Definition) -> Result<Results> {
     }
     let mut answers: Vec<Option<(Name, Answer)>> = definition.queries.iter().map(|_| None).collect();
     let (_, farpool) = sides.first().context("there are no sides")?;
-    let in_memory = queries(Name::Farpool, farpool, None, definition, &mut answers, &mut notes)?;
+    let (in_memory, _) = queries(Name::Farpool, farpool, None, definition, &mut answers, &mut notes)?;
     let mut limits = Vec::new();
     for &mib in &definition.limits_mib {
-        let mut of_sides = Vec::new();
+        let (mut of_sides, mut trace) = (Vec::new(), TraceResult::default());
         for (name, place) in &sides {
-            of_sides.push((*name, queries(*name, place, Some(mib), definition, &mut answers, &mut notes)?));
+            let (samples, traced) = queries(*name, place, Some(mib), definition, &mut answers, &mut notes)?;
+            of_sides.push((*name, samples));
+            if *name == Name::Farpool {
+                trace = traced;
+            }
         }
         let of = |name: Name, at: usize| {
             of_sides.iter().find(|(side, _)| *side == name).and_then(|(_, samples)| samples[at])
@@ -105,8 +119,10 @@ pub fn run(definition: &Definition) -> Result<Results> {
             farpool: of(Name::Farpool, at),
             duckdb: of(Name::Duckdb, at),
         });
-        limits.push(LimitResult { mib, queries: queries.collect() });
+        limits.push(LimitResult { mib, queries: queries.collect(), trace });
     }
+    let reader = start(Name::Farpool, farpool, None, READER_MIB, definition.threads)?;
+    let units = units::measure(&definition.units, reader, farpool, &mut notes)?;
     let bytes =
         |name: Name| sides.iter().find(|(side, _)| *side == name).map(|(_, place)| bytes_below(place));
     Ok(Results {
@@ -120,8 +136,10 @@ pub fn run(definition: &Definition) -> Result<Results> {
         bytes_farpool: bytes(Name::Farpool).unwrap_or(0),
         bytes_duckdb: bytes(Name::Duckdb),
         bytes_goal: definition.bytes_of_duckdb,
+        optimum_goal: definition.bytes_of_optimum,
         reading_goal: definition.reading,
         limits,
+        units,
         notes,
     })
 }
@@ -178,7 +196,7 @@ fn fill(name: Name, place: &PathBuf, folder: &Path, definition: &Definition) -> 
     Ok(std::fs::write(complete, "")?)
 }
 
-/// Runs the queries on one side; a query that fails on it has no sample.
+/// Runs the queries on one side; a query that fails on it has no sample. Farpool's has a trace.
 fn queries(
     name: Name,
     place: &Path,
@@ -186,7 +204,7 @@ fn queries(
     definition: &Definition,
     answers: &mut [Option<(Name, Answer)>],
     notes: &mut Vec<String>,
-) -> Result<Vec<Option<Sample>>> {
+) -> Result<(Vec<Option<Sample>>, TraceResult)> {
     let label = if name == Name::Farpool { "farpool" } else { "duckdb" };
     let cgroup = match mib.map(|mib| Cgroup::new(label, mib)).transpose() {
         Err(error) if definition.is_quick => {
@@ -195,9 +213,17 @@ fn queries(
         }
         cgroup => cgroup?,
     };
+    // What the system has cached for earlier processes would be read for nothing, and count in no cgroup.
+    let drop_cached = || Dropping::find(place.parent().unwrap_or(place), definition.is_quick)?.drop(&[place]);
+    match if mib.is_some() { drop_cached() } else { Ok(()) } {
+        Err(error) if definition.is_quick => {
+            notes.push(format!("{label} found its files in the system's cache: {error:#}"))
+        }
+        dropped => dropped?,
+    }
     let open = || start(name, place, cgroup.as_ref(), mib.unwrap_or(UNLIMITED_MIB), definition.threads);
     let mut side = open()?;
-    let mut samples = Vec::new();
+    let (mut samples, mut trace) = (Vec::new(), TraceResult::default());
     for (&number, expected) in definition.queries.iter().zip(answers) {
         let within = mib.map_or(String::new(), |mib| format!(" within {mib} MiB"));
         text::progress(&format!("{label}{within}, q{number:02} "));
@@ -213,14 +239,26 @@ fn queries(
             Err(error) => {
                 notes.push(format!("{label}{within} without a time in q{number:02}: {error:#}"));
                 samples.push(None);
+                // One that was killed has none any more.
+                let _ = add_trace(&mut trace, name, &mut side);
                 drop(side);
                 side = open()?;
             }
         }
     }
     text::progress("");
+    add_trace(&mut trace, name, &mut side)?;
     side.end()?;
-    Ok(samples)
+    Ok((samples, trace))
+}
+
+/// Adds the trace of a process of farpool's, from its start to now.
+fn add_trace(trace: &mut TraceResult, name: Name, side: &mut Rival) -> Result<()> {
+    if name == Name::Farpool {
+        let bytes_of_process = bytes_read_by(side.process_id())?;
+        trace.add(&TraceResult::of(side, bytes_of_process)?);
+    }
+    Ok(())
 }
 
 fn query(side: &mut Rival, sql: &str, runs: usize) -> Result<(Sample, Answer)> {

@@ -1,10 +1,13 @@
 //! The suite `larger`: TPC-H with less memory than the tables take, in a memory cgroup, beside DuckDB.
 
+mod belady;
 mod cgroup;
 mod definition;
 mod measure;
 mod report;
 pub mod side;
+mod trace;
+mod units;
 
 use crate::suite;
 use anyhow::Result;

@@ -1,6 +1,8 @@
 //! Formats the results as tables.
 
 use super::measure::{LimitResult, QueryResult, Results, Sample};
+use super::trace::TraceResult;
+use super::units;
 use crate::text;
 
 /// Returns the whole report.
@@ -24,6 +26,7 @@ pub fn text(results: &Results) -> String {
     for limit in &results.limits {
         report.push_str(&of_limit(limit, results));
     }
+    report.extend(results.units.as_ref().map(units::report));
     report
 }
 
@@ -48,13 +51,38 @@ fn of_limit(limit: &LimitResult, results: &Results) -> String {
     let is_met = text::met((!both.is_empty()).then_some(ours <= results.bytes_goal * theirs));
     format!(
         "\nwithin {} MiB:\n{}\n{} queries of both sides: DuckDB's time is {times:.2} times farpool's; farpool reads {:.2} of \
-         its bytes, goal {:.2} {}\n",
+         its bytes, goal {:.2} {}\n{}",
         limit.mib,
         text::table(header.map(String::from).to_vec(), rows),
         both.len(),
         ours / theirs,
         results.bytes_goal,
-        is_met.trim()
+        is_met.trim(),
+        of_trace(&limit.trace, results.optimum_goal)
+    )
+}
+
+/// What was read from the start of the process on beside the least.
+fn of_trace(trace: &TraceResult, goal: f64) -> String {
+    let ratio = |least: u64| trace.bytes_read as f64 / least.max(1) as f64;
+    let is_met = text::met((trace.bytes_belady > 0).then_some(ratio(trace.bytes_belady) <= goal));
+    let lost = match trace.lost {
+        0 => String::new(),
+        lost => format!("; {lost} accesses more had no room in the trace"),
+    };
+    format!(
+        "{} uses of column chunks, of {} on disk, with a pool of {}: {} were read into it, {} of them for nobody; Belady's rule reads {}, and no order \
+         of eviction less than {}: {:.2} times Belady's, goal {goal:.2} {}; the process had {} read in all{lost}\n",
+        trace.uses,
+        text::bytes(trace.bytes_used),
+        text::bytes(trace.capacity),
+        text::bytes(trace.bytes_read),
+        text::bytes(trace.bytes_unused),
+        text::bytes(trace.bytes_belady),
+        text::bytes(trace.bytes_bound),
+        ratio(trace.bytes_belady),
+        is_met.trim(),
+        text::bytes(trace.bytes_of_process)
     )
 }
 

@@ -5,12 +5,15 @@ use crate::suite;
 use anyhow::{Context, Result, anyhow};
 use arrow::ipc::writer::FileWriter;
 
-use farpool::{EmbeddedPool, LoadMode, Pool, Session, SessionOptions, TableName, WorkMemory};
+use farpool::node::{
+    AccessKind, AccessTrace, LocalDirectory, Node, NodeConfig, Packing, compressing, place_on_disk, unlock,
+};
+use farpool::{EmbeddedPool, LoadMode, Pool, Session, SessionOptions, TableName, TenantName, WorkMemory};
 use futures::stream;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::{BufRead, Write};
+use std::io::{BufRead, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,9 +32,13 @@ pub struct Options {
     work_mib: usize,
 }
 
+/// Accesses that a trace has at most, 32 bytes each: ten times those of the suite at its full size.
+const ACCESSES_MAX: usize = 4 << 20;
+
 struct Side {
     pool: Arc<EmbeddedPool>,
     session: Session,
+    trace: Arc<AccessTrace>,
 }
 
 /// Answers requests until the input ends.
@@ -68,7 +75,16 @@ fn tell(answer: &Value) -> Result<()> {
 impl Side {
     async fn open(options: &Options, threads: usize) -> Result<Side> {
         let work = WorkMemory::new(options.work_mib << 20);
-        let pool = EmbeddedPool::open_durable(options.pool_mib << 20, work.clone(), &options.data)?;
+        let trace = Arc::new(AccessTrace::new(ACCESSES_MAX));
+        let directory = unlock(LocalDirectory::open(&options.data)?, None, None)?;
+        let node = Node::start(NodeConfig {
+            memory_bytes: options.pool_mib << 20,
+            work: work.clone(),
+            data: Some(compressing(directory, Packing::Auto)),
+            trace: Some(trace.clone()),
+            ..NodeConfig::default()
+        })?;
+        let pool = EmbeddedPool::over(node, TenantName::default());
         let session = SessionOptions {
             target_partitions: Some(threads),
             work: Some(work),
@@ -76,7 +92,7 @@ impl Side {
         };
         let session = Session::new(session);
         session.register_pool("farpool", pool.clone()).await?;
-        Ok(Side { pool, session })
+        Ok(Side { pool, session, trace })
     }
 
     async fn answer(&self, request: &Value) -> Result<Value> {
@@ -85,6 +101,12 @@ impl Side {
         if request["do"] == "load" {
             self.load(text("table"), Path::new(text("file"))).await?;
             return Ok(json!({ "ms": milliseconds(start) }));
+        }
+        if request["do"] == "trace" {
+            return self.write_trace(Path::new(text("file"))).await;
+        }
+        if request["do"] == "places" {
+            return self.places(text("table"));
         }
         let query = self.session.sql(text("statement")).await?;
         let batches = query.collect().await?;
@@ -95,6 +117,44 @@ impl Side {
         writer.finish()?;
         let rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();
         Ok(json!({ "ms": ms, "rows": rows, "wire": query.receipt().bytes_from_disk }))
+    }
+
+    /// Writes what was recorded since the start, a line for each access: `used` or `read`, the chunk, its bytes in memory and
+    /// on disk.
+    async fn write_trace(&self, file: &Path) -> Result<Value> {
+        let recorded = self.trace.take();
+        let mut out = BufWriter::new(File::create(file)?);
+        for access in &recorded.accesses {
+            let kind = match access.kind {
+                AccessKind::Used => "used",
+                AccessKind::Read => "read",
+            };
+            writeln!(out, "{kind} {} {} {}", access.chunk, access.bytes, access.bytes_on_disk)?;
+        }
+        out.flush()?;
+        let capacity = self.pool.status().await?.memory_bytes_limit;
+        Ok(json!({ "capacity": capacity, "lost": recorded.lost }))
+    }
+
+    /// Where the column chunks of a table lie on disk, row group by row group.
+    fn places(&self, table: &str) -> Result<Value> {
+        let caller = self.pool.node().owner(TenantName::default());
+        let (_, table) = caller.source(&TableName::new(table)?)?;
+        let columns: Vec<&str> = table.schema.fields().iter().map(|field| field.name().as_str()).collect();
+        let mut chunks = Vec::new();
+        for (group, row_group) in table.row_groups.iter().enumerate() {
+            for (column, chunk) in columns.iter().zip(&row_group.chunks) {
+                let Some(place) = place_on_disk(chunk) else { continue };
+                chunks.push(json!({
+                    "group": group,
+                    "column": column,
+                    "file": place.file,
+                    "offset": place.offset,
+                    "bytes": place.bytes,
+                }));
+            }
+        }
+        Ok(json!({ "chunks": chunks }))
     }
 
     async fn load(&self, table: &str, file: &Path) -> Result<()> {

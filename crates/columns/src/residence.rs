@@ -38,6 +38,9 @@ pub trait Source: fmt::Debug + Send + Sync {
         handle.bytes_encoded()
     }
 
+    /// Is told that a query begins to work on the values of a handle of this source.
+    fn used(&self, _handle: &Chunk) {}
+
     /// Has the values of `handles`, all of them of this source, read into memory elsewhere, and tells `reader`.
     fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>);
 }
@@ -220,6 +223,7 @@ impl Chunk {
             let more = |uses: u8| (uses < USES_MAX).then_some(uses + 1);
             // Nothing depends on a use that is counted by none of two threads.
             let _ = residence.uses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+            residence.source.used(self);
         }
     }
 

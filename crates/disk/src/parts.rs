@@ -37,7 +37,8 @@ pub struct Part {
     /// Bytes that these take on disk: fewer where they are compressed.
     pub bytes_stored: u64,
     pub(crate) number: u64,
-    pub(crate) offset: u64,
+    /// The place of the first of these in the file.
+    pub offset: u64,
     pub(crate) form: Form,
 }
 

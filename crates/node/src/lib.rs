@@ -32,7 +32,10 @@ pub use farpool_disk::{
     Codec, Directory, KeySource, Keys, LocalDirectory, MasterKey, Packing, Tier, Wiping, compressing,
     node_key, rotate_master_key, unlock,
 };
-pub use farpool_store::{Backup, Made, Recovery, adopt_backup, check_data};
+pub use farpool_store::{
+    AccessKind, AccessTrace, Backup, Made, PlaceOnDisk, Recorded, Recovery, adopt_backup, check_data,
+    place_on_disk,
+};
 pub use farpool_wire::ServerTls;
 pub use farpool_wire::sealed::{PrivateKey, PublicKey};
 pub use follow::Followed;

@@ -19,7 +19,7 @@ use farpool_disk::Directory;
 use farpool_memory::{Account, Failures, Pool, PoolConfig, WorkMemory};
 use farpool_model::{Clock, Error, Result, Status, TenantName, cast, limits, status::TenantStatus};
 use farpool_pipeline::{Budget, HashKey, Scheduler, WorkerThread};
-use farpool_store::{Catalog, Recovery};
+use farpool_store::{AccessTrace, Catalog, Recovery};
 use farpool_wire::ServerTls;
 use farpool_wire::sealed::PrivateKey;
 use parking_lot::Mutex;
@@ -52,6 +52,8 @@ pub struct NodeConfig {
     pub data: Option<Arc<dyn Directory>>,
     /// Bytes of the log of that after which a checkpoint is made, so that a start has less to read.
     pub log_bytes: usize,
+    /// Where accesses to the pool as a cache of `data` are recorded, for measurements.
+    pub trace: Option<Arc<AccessTrace>>,
 }
 
 impl Default for NodeConfig {
@@ -63,6 +65,7 @@ impl Default for NodeConfig {
             access: Access::of_everybody(),
             data: None,
             log_bytes: limits::LOG_BYTES_DEFAULT,
+            trace: None,
         }
     }
 }
@@ -172,7 +175,7 @@ impl Node {
         let shares = Arc::new(Shares::new(scheduler.clone(), threads, jobs.clone()));
         let catalog = Catalog::new(pool.clone(), Arc::new(ScopedThreads), shares.clone());
         let catalog = catalog.within(work.clone()).with_log_bytes(cast::u64_from(config.log_bytes));
-        let catalog = Arc::new(catalog);
+        let catalog = Arc::new(catalog.with_trace(config.trace));
         let opened = config.data.map(|data| catalog.open(data, instance)).transpose();
         let recovery = opened.inspect_err(|_| scheduler.shutdown())?;
         if let Some(recovery) = &recovery {

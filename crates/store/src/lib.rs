@@ -12,6 +12,7 @@ mod catalog;
 pub mod source;
 
 pub use catalog::{
-    Append, AwaitedProfile, AwaitedStatistics, Background, Backup, Catalog, Chore, Claim, Helpers, Load,
-    Loads, Made, Piece, PieceDone, Recovery, Sealing, Stepped, adopt_backup, check_data,
+    Access, AccessKind, AccessTrace, Append, AwaitedProfile, AwaitedStatistics, Background, Backup, Catalog,
+    Chore, Claim, Helpers, Load, Loads, Made, Piece, PieceDone, PlaceOnDisk, Recorded, Recovery, Sealing,
+    Stepped, adopt_backup, check_data, place_on_disk,
 };

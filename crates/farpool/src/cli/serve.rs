@@ -147,6 +147,7 @@ pub fn run(args: Args) -> Outcome {
         work: WorkMemory::new(args.work_memory.unwrap_or_else(farpool::work_bytes_default)),
         workers: args.workers.map_or_else(farpool::processors, usize::from),
         access,
+        trace: None,
     };
     let stop = first_signal()?;
     let runtime = super::runtime()?;

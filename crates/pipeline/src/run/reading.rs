@@ -217,6 +217,7 @@ impl Run {
             morsel.read.get_or_insert_default().is_wanted = true;
             return Ok(ControlFlow::Continue(filled));
         }
+        of_filter.iter().for_each(|column| group.chunks[*column].count_use());
         self.count_found(group, of_filter, morsel);
         let bytes: usize = of_filter.iter().map(|column| group.chunks[*column].bytes_encoded()).sum();
         let (rows, bytes) = (cast::u64_from(group.rows), cast::u64_from(bytes));

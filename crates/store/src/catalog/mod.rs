@@ -30,7 +30,10 @@ mod views;
 pub use append::Append;
 pub use background::{Background, Chore};
 pub use claims::Claim;
-pub use durable::{Backup, Recovery, adopt_backup, check_data};
+pub use durable::{
+    Access, AccessKind, AccessTrace, Backup, PlaceOnDisk, Recorded, Recovery, adopt_backup, check_data,
+    place_on_disk,
+};
 pub use helpers::Helpers;
 pub use load::{Load, Sealing};
 pub use made::Made;
@@ -69,6 +72,7 @@ pub struct Catalog {
     disk_quotas: RwLock<DiskQuotas>,
     /// Bytes of the log after which a checkpoint is made.
     log_bytes: u64,
+    trace: Option<Arc<AccessTrace>>,
     taps_closed: AtomicBool,
     /// Number of taps and merges made; the source of their numbers.
     chores_made: AtomicU64,
@@ -127,6 +131,7 @@ impl Catalog {
             durable,
             disk_quotas,
             log_bytes,
+            trace: None,
             taps_closed,
             chores_made,
             background,
@@ -139,6 +144,13 @@ impl Catalog {
     #[must_use]
     pub fn with_log_bytes(mut self, log_bytes: u64) -> Self {
         self.log_bytes = log_bytes;
+        self
+    }
+
+    /// Records in `trace` what is asked of the pool as a cache of a data directory that is opened later.
+    #[must_use]
+    pub fn with_trace(mut self, trace: Option<Arc<AccessTrace>>) -> Self {
+        self.trace = trace;
         self
     }
 

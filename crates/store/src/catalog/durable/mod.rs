@@ -29,12 +29,14 @@ mod replay;
 mod sources;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod warm;
 
 pub use backup::{Backup, adopt_backup};
 pub(crate) use keeper::Keeper;
 pub(super) use prepare::{Change, Prepared};
 pub use recovery::{Recovery, check_data};
+pub use trace::{Access, AccessKind, AccessTrace, PlaceOnDisk, Recorded, place_on_disk};
 
 use super::{Catalog, merge};
 use farpool_columns::{Chunk, RowGroup};

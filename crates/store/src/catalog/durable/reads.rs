@@ -7,6 +7,7 @@
 
 use super::cache::Cache;
 use super::homes::Home;
+use super::trace::{AccessKind, AccessTrace};
 use crate::catalog::Background;
 use arrow_buffer::Buffer;
 use farpool_columns::{Chunk, Kept, Reader, Source, encrypt_into_pool, read_into_pool};
@@ -34,6 +35,7 @@ pub(super) struct Reads {
     pool: Arc<Pool>,
     background: Arc<dyn Background>,
     pub cache: Arc<Cache>,
+    trace: Option<Arc<AccessTrace>>,
     /// Requests for each handle whose values are being read, by the handle's address.
     under_way: Mutex<HashMap<usize, Vec<Arc<Request>>>>,
     bytes_kept: Arc<AtomicUsize>,
@@ -94,12 +96,17 @@ impl std::fmt::Debug for Request {
 }
 
 impl Reads {
-    pub fn new(pool: Arc<Pool>, background: Arc<dyn Background>) -> Arc<Reads> {
+    pub fn new(
+        pool: Arc<Pool>,
+        background: Arc<dyn Background>,
+        trace: Option<Arc<AccessTrace>>,
+    ) -> Arc<Reads> {
         Arc::new_cyclic(|this| Reads {
             this: this.clone(),
             pool,
             background,
             cache: Arc::default(),
+            trace,
             under_way: Mutex::default(),
             bytes_kept: Arc::default(),
             has_turn: Arc::default(),
@@ -172,6 +179,12 @@ impl Reads {
         is_wanted
     }
 
+    fn record(&self, handle: &Chunk, kind: AccessKind) {
+        if let Some(trace) = &self.trace {
+            trace.add(handle, kind);
+        }
+    }
+
     /// Waits for a moment in which memory may be freed.
     fn wait(&self) {
         let mut nothing = self.moment.lock();
@@ -212,6 +225,7 @@ impl Reads {
         };
         handle.put_values(values.clone());
         self.cache.add(handle, home.number);
+        self.record(handle, AccessKind::Read);
         Ok(values)
     }
 }
@@ -227,6 +241,10 @@ impl Source for OfTenant {
             Some(usize_saturating(home.file()?.part(home.number).ok()?.bytes_stored))
         };
         stored().unwrap_or_else(|| handle.bytes_encoded())
+    }
+
+    fn used(&self, handle: &Chunk) {
+        self.reads.record(handle, AccessKind::Used);
     }
 
     fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>) {

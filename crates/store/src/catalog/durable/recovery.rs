@@ -92,7 +92,7 @@ impl Catalog {
             is_checkpoint_wanted: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             log,
-            reads: Reads::new(self.pool.clone(), self.background.clone()),
+            reads: Reads::new(self.pool.clone(), self.background.clone(), self.trace.clone()),
         });
         self.pool.set_reclaim(durable.reads.reclaim());
         let mut recovery = Recovery {

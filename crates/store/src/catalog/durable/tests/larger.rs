@@ -179,6 +179,57 @@ fn damage_of_absent_values_is_an_error_that_names_the_place() {
     assert!(damaged > 60 && refused > 0, "{damaged} of 97 damaged, {refused} refused");
 }
 
+#[test]
+fn a_trace_has_what_was_read_and_used_and_is_bounded() {
+    let directory = SimulatedDirectory::new();
+    let t = name("t");
+    let (catalog, _) = small_catalog(&directory, 64);
+    load(&catalog, &t, LoadMode::Create, 0..400_000).unwrap();
+    catalog.close().unwrap();
+    drop(catalog);
+    let traced = |len_limit: usize| {
+        let pool = Pool::new(PoolConfig { bytes_limit: 64 * limits::PAGE_BYTES }).unwrap();
+        let catalog = Catalog::new(pool, Arc::new(Two), Arc::new(Deferred::default()));
+        let trace = Arc::new(AccessTrace::new(len_limit));
+        let catalog = Arc::new(catalog.with_trace(Some(trace.clone())));
+        catalog.open(encrypted::opened(&directory).unwrap(), 7).unwrap();
+        let (_, table) = catalog.get(&tenant(), &t).unwrap();
+        let group = table.row_groups[3].clone();
+        for _ in 0..2 {
+            drop(filled(&group));
+            group.chunks.iter().for_each(|chunk| chunk.count_use());
+        }
+        (catalog, trace, group)
+    };
+    let (catalog, trace, group) = traced(100);
+    let handles: Vec<&Arc<Chunk>> = group.chunks.iter().filter(|chunk| chunk.is_handle()).collect();
+    let of = |kind: AccessKind| {
+        let access = move |handle: &&Arc<Chunk>| Access {
+            chunk: Home::existing(handle).unwrap().number,
+            kind,
+            bytes: handle.bytes_encoded(),
+            bytes_on_disk: handle.bytes_on_disk(),
+        };
+        handles.iter().map(access).collect::<Vec<_>>()
+    };
+    let used = of(AccessKind::Used);
+    assert!(!handles.is_empty());
+    let recorded = trace.take();
+    assert_eq!(recorded.accesses, [of(AccessKind::Read), used.clone(), used].concat());
+    assert_eq!((recorded.lost, trace.take().accesses.len()), (0, 0));
+    let mut places: Vec<PlaceOnDisk> =
+        handles.iter().map(|handle| place_on_disk(handle).expect("it is in a segment")).collect();
+    places.sort_by_key(|place| place.offset);
+    let end = directory.open(&places[0].file).unwrap().bytes().unwrap();
+    assert!(places.windows(2).all(|two| two[0].offset + two[0].bytes <= two[1].offset));
+    assert!(places.iter().all(|place| place.bytes > 0 && place.offset + place.bytes < end));
+    catalog.close().unwrap();
+    drop((catalog, group));
+    let (_, trace, _) = traced(2);
+    let recorded = trace.take();
+    assert_eq!((recorded.accesses.len(), recorded.lost), (2, 3 * places.len() as u64 - 2));
+}
+
 /// Counts what arrives.
 struct Counted(Arc<AtomicU64>);
 
