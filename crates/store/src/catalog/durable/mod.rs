@@ -21,6 +21,7 @@ mod checkpoint;
 mod compact;
 mod homes;
 mod keeper;
+mod keys;
 mod prepare;
 mod proto;
 mod reads;
@@ -34,6 +35,7 @@ mod warm;
 
 pub use backup::{Backup, adopt_backup};
 pub(crate) use keeper::Keeper;
+pub(super) use keys::fits_key;
 pub(super) use prepare::{Change, Prepared};
 pub use recovery::{Recovery, check_data};
 pub use trace::{Access, AccessKind, AccessTrace, PlaceOnDisk, Recorded, place_on_disk};
@@ -43,6 +45,7 @@ use farpool_columns::{Chunk, RowGroup};
 use farpool_disk::{Directory, Log, Observer, Segment, SegmentWriter, segment_name};
 use farpool_model::{Error, Result, TenantName, Version};
 use homes::{Home, SegmentFile, Sweep};
+use keys::TenantKeys;
 use parking_lot::Mutex;
 use reads::Reads;
 use std::collections::BTreeMap;
@@ -59,6 +62,7 @@ pub(super) struct Durable {
     /// The numbers of the next chunk and segment: none is used twice.
     next_chunk: AtomicU64,
     next_segment: AtomicU64,
+    tenant_keys: TenantKeys,
     /// Chunks in records before this one can no longer be read.
     floor: AtomicU64,
     segments: Mutex<BTreeMap<u64, Arc<SegmentFile>>>,
