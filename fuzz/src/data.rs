@@ -3,7 +3,8 @@
 use crate::log::mended;
 use arrow_array::Array;
 use farpool_disk::{
-    Codec, Directory, Faults, Packing, SegmentWriter, SimulatedDirectory, compressing, write_sealed,
+    Codec, Directory, Faults, Log, NewPart, Packing, SegmentWriter, SimulatedDirectory, TableKey, Urgency,
+    WrappedKey, compressing, unlock, write_sealed,
 };
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::Result;
@@ -11,9 +12,19 @@ use farpool_store::{Background, Catalog, Chore, Helpers, check_data};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-/// What a section of the input is put into; other kinds are parts of a segment.
+/// What a section of the input is put into. A directory whose first section is of keys is encrypted; the wrapped keys of a
+/// tenant and a table are those of the parts that follow.
 const MANIFEST: u8 = 0;
 const RECORD: u8 = 1;
+const PART: u8 = 2;
+const KEYS: u8 = 3;
+const KINDS: u8 = 4;
+
+/// The wrapped key of an encrypted directory, always the same so that keys in the input can be its.
+const DIRECTORY_KEYS: &[u8] = include_bytes!("directory.keys");
+
+/// Bytes at the beginning of a log in which one without records ends.
+const LOG_BYTES: usize = 8 << 10;
 
 /// The format of manifests.
 const FORMAT: u32 = 1;
@@ -21,12 +32,12 @@ const FORMAT: u32 = 1;
 /// Opens a data directory with these contents. One that opens is read as a whole, and has the same tables when it is
 /// closed and opened again.
 pub fn data_directory(data: &[u8]) {
-    let directory = build(data);
+    let (device, directory) = build(data);
     // No room for further files of the log, which are large.
-    directory.set_faults(Faults { fails_after: None, capacity: Some(16 << 20) });
+    device.set_faults(Faults { fails_after: None, capacity: Some(16 << 20) });
     let checked = check_data(&*directory);
     let catalog = catalog();
-    let opened = catalog.open(Arc::clone(&directory) as Arc<dyn Directory>, 1);
+    let opened = catalog.open(Arc::clone(&directory), 1);
     assert!(opened.is_err() || checked.is_ok(), "what opens is found to be whole: {checked:?}");
     if opened.is_err() {
         return;
@@ -60,42 +71,102 @@ fn contents(catalog: &Arc<Catalog>) -> BTreeMap<(String, String), (u64, usize)> 
     all
 }
 
+/// An empty directory, on its device and as it is opened.
+pub fn directory(is_encrypted: bool) -> (Arc<SimulatedDirectory>, Arc<dyn Directory>) {
+    let device = SimulatedDirectory::new();
+    if !is_encrypted {
+        return (Arc::clone(&device), device);
+    }
+    device.create("keys").and_then(|file| file.write_at(DIRECTORY_KEYS, 0)).expect("nothing fails here");
+    let opened = unlock(Arc::clone(&device) as Arc<dyn Directory>, Some(&crate::keys::master()), None);
+    (device, opened.expect("the key fits"))
+}
+
+/// A part of a segment from a section of the input.
+struct PartOf {
+    head: Vec<u8>,
+    data: Vec<u8>,
+    key: Option<Arc<TableKey>>,
+}
+
+/// The key of a table from a section of the input.
+fn table_key(directory: &dyn Directory, bytes: &[u8]) -> Option<Arc<TableKey>> {
+    let (tenant, table) = bytes.split_at_checked(bytes.len() / 2)?;
+    let tenant = directory.keys()?.tenant(WrappedKey::from_bytes(tenant).ok()?).ok()?;
+    tenant.table(WrappedKey::from_bytes(table).ok()?).ok()
+}
+
 /// A directory with a manifest, a log of the records, and one segment of the parts, compressed as the length of the input
 /// says.
-fn build(mut data: &[u8]) -> Arc<SimulatedDirectory> {
-    let directory = SimulatedDirectory::new();
+fn build(mut data: &[u8]) -> (Arc<SimulatedDirectory>, Arc<dyn Directory>) {
+    let is_encrypted = data.first().is_some_and(|kind| kind % KINDS == KEYS);
+    let (device, directory) = directory(is_encrypted);
     let way = Codec::ALL.get(data.len() % 4).map_or(Packing::None, |codec| Packing::By(*codec));
-    let mut payload = Vec::new();
-    let (mut records, mut manifest) = (0_u32, Vec::new());
-    let mut parts: BTreeMap<u64, (Vec<u8>, Vec<u8>)> = BTreeMap::new();
+    let (mut records, mut manifest, mut key) = (Vec::new(), Vec::new(), None);
+    let mut parts: BTreeMap<u64, PartOf> = BTreeMap::new();
     while let Some(([kind, low, high], rest)) = data.split_first_chunk::<3>() {
         let (bytes, rest) = rest.split_at(usize::from(u16::from_le_bytes([*low, *high])).min(rest.len()));
         data = rest;
-        match kind % 3 {
+        match kind % KINDS {
             MANIFEST => manifest = bytes.to_vec(),
-            RECORD => {
-                payload.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-                payload.extend_from_slice(bytes);
-                records += 1;
-            }
-            _ => {
+            RECORD => records.push(bytes),
+            PART => {
                 let Some((number, bytes)) = bytes.split_first_chunk::<8>() else { continue };
                 let Some((length, bytes)) = bytes.split_first_chunk::<2>() else { continue };
                 let (head, data) = bytes.split_at(usize::from(u16::from_le_bytes(*length)).min(bytes.len()));
-                parts.insert(u64::from_le_bytes(*number), (head.to_vec(), data.to_vec()));
+                let (head, data) = (head.to_vec(), data.to_vec());
+                parts.insert(u64::from_le_bytes(*number), PartOf { head, data, key: key.clone() });
             }
+            _ => key = table_key(&*directory, bytes),
         }
     }
     write_sealed(&*directory, "manifest-000000000001", FORMAT, &manifest).expect("nothing fails here");
-    let file = directory.create("log-000000000001").expect("there is none of the name");
-    file.write_at(&mended(&log_bytes(records, &payload)), 0).expect("nothing fails here");
+    write_log(&device, &directory, is_encrypted, &records);
     let mut writer =
         SegmentWriter::create(compressing(directory.clone(), way), 1).expect("nothing fails here");
-    for (number, (head, data)) in parts {
-        writer.add(number, head, data.len(), |out| out.extend_from_slice(&data)).expect("nothing fails here");
+    for (number, PartOf { head, data, key }) in parts {
+        let part = NewPart { number, head, bytes: data.len(), key: key.as_ref(), may_be_packed: true };
+        writer.add(part, |out| out.extend_from_slice(&data)).expect("nothing fails here");
     }
     writer.finish().expect("nothing fails here");
-    directory
+    (device, directory)
+}
+
+/// Writes a log of these records, one batch.
+fn write_log(
+    device: &Arc<SimulatedDirectory>,
+    directory: &Arc<dyn Directory>,
+    is_encrypted: bool,
+    records: &[&[u8]],
+) {
+    let create = |bytes: &[u8]| {
+        let file = device.create("log-000000000001").expect("there is none of the name");
+        file.write_at(bytes, 0).expect("nothing fails here");
+    };
+    if !is_encrypted {
+        let lengths = records.iter().map(|record| (record.len() as u32).to_le_bytes());
+        let payload: Vec<u8> =
+            lengths.zip(records).flat_map(|(length, record)| [&length, *record].concat()).collect();
+        return create(&mended(&log_bytes(records.len() as u32, &payload)));
+    }
+    // One whose space is reserved takes long to make.
+    static EMPTY: OnceLock<Vec<u8>> = OnceLock::new();
+    create(EMPTY.get_or_init(empty_log));
+    let log = Log::open(Arc::clone(directory), None, 0, &mut |_, _| Ok(())).expect("it has no records").0;
+    let append = |record: &&[u8]| log.append(record, Urgency::Normal).expect("there is room");
+    if let Some(last) = records.iter().map(append).last() {
+        log.commit(last).expect("nothing fails here");
+    }
+}
+
+/// The beginning of the log of an encrypted directory, without records.
+fn empty_log() -> Vec<u8> {
+    let (device, directory) = directory(true);
+    Log::open(directory, Some(1), 0, &mut |_, _| Ok(())).expect("nothing fails here");
+    let mut bytes = vec![0; LOG_BYTES];
+    let file = device.open("log-000000000001").expect("it was made");
+    file.read_at(&mut bytes, 0).expect("it is longer");
+    bytes
 }
 
 /// A file of a log with one batch, without checksums (`crates/disk/src/log/format.rs`).
@@ -153,9 +224,24 @@ impl Background for Idle {
 /// Inputs made of directories.
 #[cfg(test)]
 pub(crate) mod seeds {
-    use super::{FORMAT, MANIFEST, RECORD};
-    use farpool_disk::{Directory, Log, Segment, read_sealed, segment_number};
+    use super::{FORMAT, KEYS, MANIFEST, PART, RECORD};
+    use farpool_cipher::WRAPPED_KEY_BYTES;
+    use farpool_disk::{
+        Directory, Log, Part, Segment, SimulatedDirectory, TableKey, Tier, WrappedKey, read_sealed,
+        segment_number, unlock,
+    };
     use farpool_model::Result;
+    use std::sync::Arc;
+
+    /// The file with the wrapped key of a new encrypted directory.
+    pub fn new_keys() -> Vec<u8> {
+        let device = SimulatedDirectory::new();
+        unlock(device.clone(), Some(&crate::keys::master()), Some(Tier::Standard)).expect("it is empty");
+        let file = device.open("keys").expect("it was made");
+        let mut bytes = vec![0; file.bytes().expect("nothing fails here") as usize];
+        file.read_at(&mut bytes, 0).expect("nothing fails here");
+        bytes
+    }
 
     /// Writes sections as input for [`super::data_directory`]: the kind, the length, and the bytes of each.
     fn section(kind: u8, bytes: &[u8], out: &mut Vec<u8>) {
@@ -164,32 +250,65 @@ pub(crate) mod seeds {
         out.extend_from_slice(bytes);
     }
 
+    /// The keys of tables that are wrapped somewhere in these bytes.
+    fn table_keys(directory: &dyn Directory, bytes: &[u8]) -> Vec<Arc<TableKey>> {
+        let Some(keys) = directory.keys() else { return Vec::new() };
+        let wrapped = bytes.windows(WRAPPED_KEY_BYTES).filter_map(|bytes| WrappedKey::from_bytes(bytes).ok());
+        let wrapped: Vec<WrappedKey> = wrapped.collect();
+        let tenants: Vec<_> = wrapped.iter().filter_map(|key| keys.tenant(key.clone()).ok()).collect();
+        let of_tenant = |key: &WrappedKey| tenants.iter().find_map(|tenant| tenant.table(key.clone()).ok());
+        wrapped.iter().filter_map(of_tenant).collect()
+    }
+
     /// The files of a directory as input for [`super::data_directory`].
     pub fn directory_bytes(directory: &dyn Directory) -> Result<Vec<u8>> {
-        let mut out = Vec::new();
+        let (mut out, mut all) = (Vec::new(), Vec::new());
+        if directory.keys().is_some() {
+            section(KEYS, &[], &mut out);
+        }
         let names = directory.names().expect("a simulated directory lists its files");
         let manifest = names.iter().find(|name| name.starts_with("manifest")).expect("there is a manifest");
-        section(MANIFEST, &read_sealed(directory, manifest, FORMAT)?, &mut out);
-        Log::read(directory, 0, &mut |_, record| {
+        let manifest = read_sealed(directory, manifest, FORMAT)?;
+        section(MANIFEST, &manifest, &mut out);
+        all.extend_from_slice(&manifest);
+        // Records that were forgotten are empty ones here.
+        let is_there = |from: &u64| Log::read(directory, *from, &mut |_, _| Ok(())).is_ok();
+        let from = (0..100).find(is_there).expect("there is a log");
+        (0..from).for_each(|_| section(RECORD, &[], &mut out));
+        Log::read(directory, from, &mut |_, record| {
+            all.extend_from_slice(record);
             section(RECORD, record, &mut out);
             Ok(())
         })?;
+        let keys = table_keys(directory, &all);
         for number in names.iter().filter_map(|name| segment_number(name)) {
             let segment = Segment::open(directory, number)?;
             for (number, part) in segment.parts() {
-                let mut bytes = number.to_le_bytes().to_vec();
-                bytes.extend_from_slice(
-                    &u16::try_from(part.head().expect("nobody changes it").len())
-                        .expect("a short head")
-                        .to_le_bytes(),
-                );
-                bytes.extend_from_slice(&part.head().expect("nobody changes it"));
-                let mut data = vec![0; part.bytes as usize];
-                segment.read(part, &mut data)?;
-                bytes.extend_from_slice(&data);
-                section(2, &bytes, &mut out);
+                let is_its =
+                    |key: &&Arc<TableKey>| part.is_of_table() && segment.head(part, Some(*key)).is_ok();
+                let key = keys.iter().find(is_its);
+                let wrapped = key.map(|key| [key.tenant().wrapped().to_bytes(), key.wrapped().to_bytes()]);
+                if directory.keys().is_some() {
+                    section(KEYS, &wrapped.map_or(Vec::new(), |keys| keys.concat()), &mut out);
+                }
+                section(PART, &part_bytes(&segment, (number, part), key)?, &mut out);
             }
         }
         Ok(out)
+    }
+
+    fn part_bytes(
+        segment: &Segment,
+        (number, part): (u64, &Part),
+        key: Option<&Arc<TableKey>>,
+    ) -> Result<Vec<u8>> {
+        let head = segment.head(part, key)?;
+        let mut bytes = number.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&u16::try_from(head.len()).expect("a short head").to_le_bytes());
+        bytes.extend_from_slice(&head);
+        let mut data = vec![0; part.bytes as usize];
+        segment.read(part, key, &mut data)?;
+        bytes.extend_from_slice(&data);
+        Ok(bytes)
     }
 }

@@ -24,7 +24,7 @@ pub fn segment_reader(data: &[u8]) {
         assert!(part.bytes <= (entries.len() as u64) << 16 || part.bytes == part.bytes_stored, "{part:?}");
         if part.bytes <= READ_BYTES_MAX {
             let mut plain = vec![0; part.bytes as usize];
-            let _ = segment.read(part, &mut plain);
+            let _ = segment.read(part, None, &mut plain);
         }
     }
 }

@@ -4,10 +4,12 @@ use super::*;
 use arrow_array::*;
 use arrow_schema::DataType;
 use bytes::Bytes;
-use farpool_cipher::{KeyKind, KeyRing, Tier};
+use farpool_cipher::{KeyKind, KeyRing, Secret, Tier, WrappedKey, WrappedKeyId};
 use farpool_codec::{Codec, Compressor};
 use farpool_columns::{encode_row_group, pack_array, pack_chunks};
-use farpool_disk::{Directory, Log, Packing, SegmentWriter, SimulatedDirectory, Urgency, compressing};
+use farpool_disk::{
+    Directory, Log, NewPart, Packing, SegmentWriter, SimulatedDirectory, Urgency, compressing,
+};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::*;
 use farpool_statistics::{Histogram, Sketch};
@@ -252,9 +254,22 @@ fn moments_seeds() -> Vec<Vec<u8>> {
 }
 
 fn data_seeds() -> Vec<Vec<u8>> {
-    let directory = SimulatedDirectory::new();
+    [false, true].into_iter().flat_map(seeds_of_directory).collect()
+}
+
+/// Writes the wrapped key of the encrypted directories: the seeds must be written anew behind it.
+#[test]
+#[ignore = "writes into the source"]
+fn write_the_keys() {
+    let bytes = crate::data::seeds::new_keys();
+    std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/directory.keys"), bytes).unwrap();
+}
+
+/// What becomes of a directory, encrypted or not, step by step.
+fn seeds_of_directory(is_encrypted: bool) -> Vec<Vec<u8>> {
+    let directory = crate::data::directory(is_encrypted).1;
     let catalog = crate::data::catalog();
-    catalog.open(Arc::clone(&directory) as Arc<dyn Directory>, 1).unwrap();
+    catalog.open(Arc::clone(&directory), 1).unwrap();
     let name = |name: &str| TableName::new(name).unwrap();
     let load = |table: &str, mode: LoadMode, rows: &RecordBatch| {
         let mut load = catalog
@@ -311,7 +326,9 @@ fn segment_seeds() -> Vec<Vec<u8>> {
         let long = if way == Packing::None { 5000 } else { text.len() };
         for (number, bytes) in [0, 100, long].into_iter().enumerate() {
             let write = |out: &mut Vec<u8>| out.extend_from_slice(&text[..bytes]);
-            writer.add(number as u64 * 7, vec![1; number], bytes, write).unwrap();
+            let (number, head) = (number as u64 * 7, vec![1; number]);
+            let part = NewPart { number, head, bytes, key: None, may_be_packed: true };
+            writer.add(part, write).unwrap();
         }
         writer.finish().unwrap();
         let file = device.open(&farpool_disk::segment_name(1)).unwrap();
@@ -326,10 +343,13 @@ fn key_ring_seeds() -> Vec<Vec<u8>> {
     let master = crate::keys::master();
     let mut ring = KeyRing::new(&master);
     let mut seeds = vec![ring.to_bytes()];
-    let mut parent = None;
+    let mut parent = (WrappedKeyId::MASTER, Secret::take(&mut [1; 32]).unwrap());
     for kind in [KeyKind::Directory, KeyKind::Tenant, KeyKind::Table] {
-        parent = Some(ring.add(&master, parent, kind, Tier::Standard).unwrap());
+        ring.add(&master, kind, Tier::Standard).unwrap();
         seeds.push(ring.to_bytes());
+        let (wrapped, key) = WrappedKey::draw(kind, Tier::Strict, (parent.0, &parent.1)).unwrap();
+        seeds.push(wrapped.to_bytes().to_vec());
+        parent = (wrapped.id(), key);
     }
     seeds
 }

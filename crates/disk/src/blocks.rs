@@ -8,8 +8,8 @@
 //! exchanged nor left out.
 
 use crate::files::File;
-use crate::keys::{Nonce, associated, decrypt, encrypt};
-use farpool_cipher::{Cipher, TAG_BYTES};
+use crate::keys::{Nonce, associated_of, decrypt, encrypt};
+use farpool_cipher::{Cipher, TAG_BYTES, WrappedKeyId};
 use farpool_codec::{Codec, Compressor, Decompressor};
 use farpool_model::cast::{u32_checked, u64_from, usize_saturating};
 use farpool_model::{Error, ErrorKind, Result, limits};
@@ -42,6 +42,8 @@ pub(crate) struct Blocks {
 /// What guards the blocks of one part.
 pub(crate) struct Guard<'a> {
     pub cipher: Option<&'a Cipher>,
+    /// The id of the table's key, where the cipher is of one.
+    pub table: Option<WrappedKeyId>,
     /// The number of the segment, and that of the part.
     pub segment: u64,
     pub part: u64,
@@ -117,7 +119,8 @@ impl Guard<'_> {
     }
 
     fn associated(&self, index: usize) -> Vec<u8> {
-        associated(&[self.segment, self.part, u64_from(index), u64_from(self.count)], "block")
+        let numbers = [self.segment, self.part, u64_from(index), u64_from(self.count)];
+        associated_of(self.table, &numbers, "block")
     }
 }
 

@@ -1,5 +1,6 @@
 //! Parts that are compressed in blocks: damaged, exchanged, cut off, and lengths that are lies.
 
+use super::tests::part as new_part;
 use super::*;
 use crate::blocks::BLOCK_BYTES;
 use crate::compression::{Packing, compressing};
@@ -41,7 +42,8 @@ fn segment_of(
     let directory = compressing(directory, Packing::By(codec));
     let mut writer = SegmentWriter::create(directory.clone(), 7).unwrap();
     for (number, part) in (0..).zip(parts) {
-        writer.add(number, vec![5; 9], part.len(), |out| out.extend_from_slice(part)).unwrap();
+        let new = new_part(number, vec![5; 9], part.len(), None);
+        writer.add(new, |out| out.extend_from_slice(part)).unwrap();
     }
     let segment = writer.finish().unwrap();
     (device, directory, segment)
@@ -49,7 +51,7 @@ fn segment_of(
 
 fn read(segment: &Segment, part: &Part) -> Result<Vec<u8>> {
     let mut data = vec![1; part.bytes as usize];
-    segment.read(part, &mut data).map(|()| data)
+    segment.read(part, None, &mut data).map(|()| data)
 }
 
 fn table(part: &mut Part) -> &mut Blocks {
@@ -192,7 +194,7 @@ fn lengths_that_are_lies_are_refused() {
         let good = segment.part(0).unwrap().clone();
         let decoded = |part: &Part, end: u64| {
             let mut bytes = Vec::new();
-            part.encode(&mut bytes).unwrap();
+            part.encode(is_encrypted, &mut bytes).unwrap();
             parts(&bytes, end, format)
         };
         let end = good.offset + good.bytes_stored;
@@ -257,6 +259,6 @@ fn memory_of_another_length_is_refused() {
     let (_, _directory, segment) = segment_of(&[vec![3; 1000]], Codec::Lz4, false);
     let part = segment.part(0).unwrap();
     for bytes in [0, 999, 1001] {
-        assert_eq!(segment.read(part, &mut vec![0; bytes]).unwrap_err().kind, ErrorKind::Internal);
+        assert_eq!(segment.read(part, None, &mut vec![0; bytes]).unwrap_err().kind, ErrorKind::Internal);
     }
 }

@@ -77,7 +77,7 @@ fn begin(directory: &dyn Directory, master: &MasterKey, new: Option<Tier>) -> Re
         return Err(Error::invalid(message).advise("choose standard or strict"));
     }
     let mut ring = KeyRing::new(master);
-    ring.add(master, None, KeyKind::Directory, tier)?;
+    ring.add(master, KeyKind::Directory, tier)?;
     write_sealed(directory, KEYS, FORMAT, &ring.to_bytes())?;
     Ok(ring)
 }

@@ -1,8 +1,8 @@
 //! Heads of parts in memory. They have bounds and dictionaries of tables, and those of all segments are in memory: in an
-//! encrypted directory they are encrypted there, too.
+//! encrypted directory they are encrypted there, too. Those under the key of a table stay as they are in the file.
 
-use farpool_cipher::{Mark, MemoryCipher};
-use farpool_model::Result;
+use farpool_cipher::{Mark, MemoryCipher, Tag};
+use farpool_model::{Error, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -10,11 +10,20 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(crate) enum Head {
     Clear(Vec<u8>),
-    Hidden { cipher: Arc<MemoryCipher>, mark: Mark, bytes: Box<[u8]> },
+    Hidden {
+        cipher: Arc<MemoryCipher>,
+        mark: Mark,
+        bytes: Box<[u8]>,
+    },
+    /// Encrypted under a key of the part's table.
+    OfTable {
+        tag: Tag,
+        bytes: Box<[u8]>,
+    },
 }
 
 impl Head {
-    /// Returns the head encrypted with `cipher`.
+    /// Returns the head encrypted with `cipher`, unless it is encrypted.
     pub fn hidden(self, cipher: &Arc<MemoryCipher>) -> Result<Head> {
         let Head::Clear(bytes) = self else { return Ok(self) };
         let mut bytes = bytes.into_boxed_slice();
@@ -30,13 +39,19 @@ impl Head {
                 cipher.decrypt(mark, bytes, &mut open)?;
                 Ok(Cow::Owned(open))
             }
+            Head::OfTable { .. } => Err(Error::internal("a head is opened without the key of its table")),
         }
     }
 }
 
 impl PartialEq for Head {
     fn eq(&self, other: &Head) -> bool {
-        self.open().ok() == other.open().ok()
+        match (self, other) {
+            (Head::OfTable { tag, bytes }, Head::OfTable { tag: other_tag, bytes: other_bytes }) => {
+                tag == other_tag && bytes == other_bytes
+            }
+            _ => self.open().ok() == other.open().ok(),
+        }
     }
 }
 

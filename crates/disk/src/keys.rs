@@ -1,16 +1,17 @@
 //! The keys of an encrypted directory.
 //!
-//! One random key of the directory, wrapped by the master key, is the parent of all others: each is derived from it, from
-//! what it is for, and from a random salt that lies beside what it encrypts. The salt is drawn anew for each file, and for
+//! One random key of the directory is wrapped by the master key. It wraps those of tenants and, through them, of tables
+//! (`table_keys.rs`). What a message is encrypted with is derived from one of these, the directory's or a table's, from what
+//! it is for, and from a random salt that lies beside what it encrypts. The salt is drawn anew for each file, and for
 //! each process that writes batches of a log, so that no nonce is used twice with one key: not after a crash that made a
 //! process write the same batch or segment again, nor by two nodes that were restored from one backup.
 //!
-//! What is authenticated beside the data says what they are: the kind of file, its number, and the number of the part or
-//! batch. Neither can be put in the place of another.
+//! What is authenticated beside the data says what they are: the kind of file, its number, the number of the part or
+//! batch, and the id of the table's key. None can be put in the place of another.
 
 use farpool_cipher::{
     Cipher, GCM_NONCE_BYTES, KeyKind, KeyRing, MasterKey, MemoryCipher, Mode, SALT_BYTES, Salt, Secret,
-    TAG_BYTES, Tag, Tier, random_salt, wipe_freed_memory,
+    TAG_BYTES, Tag, Tier, WrappedKeyId, random_salt, wipe_freed_memory,
 };
 use farpool_model::cast::u64_from;
 use farpool_model::{Error, Result};
@@ -24,15 +25,18 @@ pub(crate) const SEAL_BYTES: usize = SALT_BYTES + TAG_BYTES;
 pub(crate) enum Purpose {
     SealedFile,
     Segment,
+    /// The parts of one table in a segment.
+    TableSegment,
     LogFile,
     LogBatches,
 }
 
 impl Purpose {
-    fn text(self) -> &'static [u8] {
+    pub fn text(self) -> &'static [u8] {
         match self {
             Purpose::SealedFile => b"farpool sealed file",
             Purpose::Segment => b"farpool segment",
+            Purpose::TableSegment => b"farpool segment of a table",
             Purpose::LogFile => b"farpool log file",
             Purpose::LogBatches => b"farpool log batches",
         }
@@ -43,6 +47,7 @@ impl Purpose {
 #[derive(Debug)]
 pub struct Keys {
     tier: Tier,
+    id: WrappedKeyId,
     directory: Secret,
     heads: Arc<MemoryCipher>,
 }
@@ -80,7 +85,7 @@ impl Keys {
         let (id, tier) = first.ok_or_else(|| Error::corrupt("there is no key for a directory"))?;
         // What is decrypted from now on lies in memory that is freed at some time.
         wipe_freed_memory();
-        Ok(Keys { tier, directory: ring.unwrap(master, id)?, heads: MemoryCipher::new(tier)? })
+        Ok(Keys { tier, id, directory: ring.unwrap(master, id)?, heads: MemoryCipher::new(tier)? })
     }
 
     /// What heads of parts are encrypted with in memory.
@@ -91,6 +96,11 @@ impl Keys {
     /// What the files are encrypted with.
     pub fn tier(&self) -> Tier {
         self.tier
+    }
+
+    /// The directory's key and its id, as what wraps others.
+    pub(crate) fn parent(&self) -> (WrappedKeyId, &Secret) {
+        (self.id, &self.directory)
     }
 
     /// The key for what has this salt.
@@ -132,6 +142,8 @@ pub(crate) enum Nonce {
     Part(u32),
     /// A block of a part that is compressed: the place of the part, and the block's.
     Block(u32, u32),
+    /// The head of a part of a segment: the place of the part.
+    Head(u32),
     /// The directory of a segment.
     Directory,
     /// The batch of a log of this number.
@@ -146,6 +158,7 @@ impl Nonce {
             Nonce::Directory => (2, 0),
             Nonce::Batch(number) => (3, number),
             Nonce::Block(place, block) => (4, u64::from(place) << 32 | u64::from(block)),
+            Nonce::Head(place) => (5, u64::from(place)),
         };
         let mut bytes = [0; GCM_NONCE_BYTES];
         bytes[..4].copy_from_slice(&kind.to_le_bytes());
@@ -174,5 +187,12 @@ pub(crate) fn associated(numbers: &[u64], name: &str) -> Vec<u8> {
     let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     bytes.extend_from_slice(&u64_from(name.len()).to_le_bytes());
     bytes.extend_from_slice(name.as_bytes());
+    bytes
+}
+
+/// As [`associated`], of what is encrypted under a key of the table whose key has the id `table`, if there is one.
+pub(crate) fn associated_of(table: Option<WrappedKeyId>, numbers: &[u64], name: &str) -> Vec<u8> {
+    let mut bytes = associated(numbers, name);
+    bytes.extend(table.iter().flat_map(|id| id.bytes()));
     bytes
 }

@@ -2,7 +2,8 @@
 //!
 //! Layout of an entry, all numbers little-endian: number, offset, plain bytes and, from the third format on, stored bytes, as
 //! `u64`; the checksum, or the place at which the part was added, `u32`; bytes of the head `u32`; from the third format on the
-//! codec `u8`; the tag of a part that is encrypted as a whole, or the table of one that is compressed; the head.
+//! codec `u8`; in the fifth whose key the part is under, `u8`: 0 for the segment's, 1 for its table's; the tag of a part that
+//! is encrypted as a whole, or the table of one that is compressed; under a table's key the tag of the head; the head.
 //!
 //! Invariant: an entry that is decoded names bytes before the directory, and lengths that fit one another.
 
@@ -17,16 +18,31 @@ use std::collections::BTreeMap;
 
 /// What is written.
 pub(crate) const FORMAT: u32 = 3;
-pub(crate) const ENCRYPTED_FORMAT: u32 = 4;
+pub(crate) const ENCRYPTED_FORMAT: u32 = 5;
+/// A format that is still read: all parts are under the segment's key.
+const ENCRYPTED_SHARED_FORMAT: u32 = 4;
 /// Formats that are still read: their parts are stored as they are.
-pub(crate) const WHOLE_FORMAT: u32 = 1;
-pub(crate) const ENCRYPTED_WHOLE_FORMAT: u32 = 2;
+const WHOLE_FORMAT: u32 = 1;
+const ENCRYPTED_WHOLE_FORMAT: u32 = 2;
 
 /// Bytes of an entry without tag and head in the first formats: none is shorter.
 const ENTRY_BYTES: usize = 32;
 
 /// The codec of a part that is stored as it is.
 const NO_CODEC: u8 = 0;
+
+/// Whose key a part is under.
+const OF_SEGMENT: u8 = 0;
+const OF_TABLE: u8 = 1;
+
+/// Whether segments of a format are encrypted; `None` where it is not known.
+pub(crate) fn is_encrypted(format: u32) -> Option<bool> {
+    match format {
+        FORMAT | WHOLE_FORMAT => Some(false),
+        ENCRYPTED_FORMAT | ENCRYPTED_SHARED_FORMAT | ENCRYPTED_WHOLE_FORMAT => Some(true),
+        _ => None,
+    }
+}
 
 /// A part of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,17 +69,26 @@ pub(crate) enum Form {
 }
 
 impl Part {
-    /// What the part is, apart from its data.
-    ///
-    /// # Errors
-    /// `Corrupt` where its bytes in memory were changed.
-    pub fn head(&self) -> Result<Cow<'_, [u8]>> {
-        self.head.open()
+    /// Whether the part is under the key of its table.
+    pub fn is_of_table(&self) -> bool {
+        matches!(self.head, Head::OfTable { .. })
     }
 
-    /// Appends the entry of the directory.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) -> Result<()> {
-        let head = self.head()?;
+    /// The place at which the part was added, in an encrypted segment.
+    pub(crate) fn place(&self) -> u32 {
+        match &self.form {
+            Form::Plain(_) => 0,
+            Form::Encrypted(place, _) => *place,
+            Form::Blocks(blocks) => blocks.place,
+        }
+    }
+
+    /// Appends the entry of the directory of a segment that is written.
+    pub(crate) fn encode(&self, is_encrypted: bool, out: &mut Vec<u8>) -> Result<()> {
+        let (tag, head) = match &self.head {
+            Head::OfTable { tag, bytes } => (Some(tag), Cow::Borrowed(&bytes[..])),
+            head => (None, head.open()?),
+        };
         for number in [self.number, self.offset, self.bytes, self.bytes_stored] {
             out.extend_from_slice(&number.to_le_bytes());
         }
@@ -75,19 +100,28 @@ impl Part {
         out.extend_from_slice(&check.to_le_bytes());
         out.extend_from_slice(&u32_checked(head.len()).to_le_bytes());
         out.push(codec);
+        if is_encrypted {
+            out.push(if tag.is_some() { OF_TABLE } else { OF_SEGMENT });
+        }
         out.extend_from_slice(rest);
+        out.extend(tag.into_iter().flatten());
         out.extend_from_slice(&head);
         Ok(())
     }
 
     /// Takes an entry of the directory of a segment of this format, which begins at `end`.
     fn decode(fields: &mut Fields<'_>, end: u64, format: u32) -> Option<Part> {
-        let is_encrypted = matches!(format, ENCRYPTED_FORMAT | ENCRYPTED_WHOLE_FORMAT);
-        let has_codecs = matches!(format, FORMAT | ENCRYPTED_FORMAT);
+        let is_encrypted = is_encrypted(format)?;
+        let has_codecs = !matches!(format, WHOLE_FORMAT | ENCRYPTED_WHOLE_FORMAT);
         let (number, offset, bytes) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let bytes_stored = if has_codecs { fields.u64()? } else { bytes };
         let (check, head_bytes) = (fields.u32()?, fields.u32()?);
-        let codec = if has_codecs { fields.take(1)?[0] } else { NO_CODEC };
+        let codec = if has_codecs { fields.u8()? } else { NO_CODEC };
+        let is_of_table = match if format == ENCRYPTED_FORMAT { fields.u8()? } else { OF_SEGMENT } {
+            OF_SEGMENT => false,
+            OF_TABLE => true,
+            _ => return None,
+        };
         let form = match (codec, is_encrypted) {
             (NO_CODEC, false) => Form::Plain(check),
             (NO_CODEC, true) => Form::Encrypted(check, fields.tag()?),
@@ -98,7 +132,12 @@ impl Part {
                 blocks.fit(bytes, bytes_stored, is_encrypted).then_some(Form::Blocks(blocks))?
             }
         };
-        let head = Head::Clear(fields.take(head_bytes as usize)?.to_vec());
+        let tag = if is_of_table { Some(fields.tag()?) } else { None };
+        let head = fields.take(head_bytes as usize)?;
+        let head = match tag {
+            None => Head::Clear(head.to_vec()),
+            Some(tag) => Head::OfTable { tag, bytes: head.into() },
+        };
         let is_whole = matches!(form, Form::Blocks(_)) || bytes == bytes_stored;
         let is_within = offset.checked_add(bytes_stored)? <= end;
         (is_whole && is_within).then_some(Part { head, bytes, bytes_stored, number, offset, form })
@@ -123,6 +162,10 @@ impl<'a> Fields<'a> {
         let (front, rest) = self.0.split_at_checked(bytes)?;
         self.0 = rest;
         Some(front)
+    }
+
+    pub fn u8(&mut self) -> Option<u8> {
+        self.take(1).map(|byte| byte[0])
     }
 
     pub fn u32(&mut self) -> Option<u32> {

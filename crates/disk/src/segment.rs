@@ -8,7 +8,9 @@
 //!
 //! In an encrypted directory the header has a random salt, from which the key of the file is derived; each part is
 //! encrypted where it lies and keeps its length, so that a reader decrypts it in the memory that it was read to; its tag
-//! stands in the directory, which is encrypted as a whole, and whose tag stands in the trailer.
+//! stands in the directory, which is encrypted as a whole, and whose tag stands in the trailer. The parts of a table that has
+//! a key, their heads too, are encrypted under one that is derived from that key and the salt: who has the key of the file
+//! reads nothing of them.
 //!
 //! A part may be compressed, block by block; it then has a table of its blocks in the place of one checksum or tag
 //! (`blocks.rs`). Segments of the first formats have no such parts.
@@ -20,14 +22,14 @@ use crate::compression::Packer;
 use crate::encrypted::{changed, needs_key, not_encrypted};
 use crate::files::{Directory, File, failed};
 use crate::heads::Head;
-use crate::keys::{Nonce, Purpose, associated, cipher, decrypt, encrypt};
-use crate::parts::{
-    ENCRYPTED_FORMAT, ENCRYPTED_WHOLE_FORMAT, FORMAT, Fields, Form, Part, WHOLE_FORMAT, parts,
-};
+use crate::keys::{Nonce, Purpose, associated, associated_of, cipher, decrypt, encrypt};
+use crate::parts::{ENCRYPTED_FORMAT, FORMAT, Fields, Form, Part, is_encrypted, parts};
 use crate::sealed::other_format;
-use farpool_cipher::{Cipher, SALT_BYTES, Salt, Secret, TAG_BYTES, random_salt};
+use crate::table_keys::TableKey;
+use farpool_cipher::{Cipher, SALT_BYTES, Salt, Secret, TAG_BYTES, WrappedKeyId, random_salt};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, ErrorKind, Result};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -65,13 +67,31 @@ pub struct SegmentWriter {
     number: u64,
     file: Arc<dyn File>,
     parts: BTreeMap<u64, Part>,
-    /// What the file is encrypted with, and the number of parts that were added.
+    salt: Salt,
+    /// What the file is encrypted with.
     key: Option<Secret>,
     cipher: Option<Cipher>,
+    /// The id of the key of the table whose part was added last, and what its parts are encrypted with.
+    table: Option<(WrappedKeyId, Cipher)>,
     parts_added: u32,
     /// Written so far, and what comes next.
     written: u64,
     waiting: Vec<u8>,
+}
+
+/// A part that is to be added to a segment.
+#[derive(Debug)]
+pub struct NewPart<'a> {
+    /// A number that no part before has.
+    pub number: u64,
+    /// What the part is, apart from its data.
+    pub head: Vec<u8>,
+    /// Bytes of its data.
+    pub bytes: usize,
+    /// The key of its table, if that has one; only in an encrypted directory.
+    pub key: Option<&'a Arc<TableKey>>,
+    /// Whether the data may be compressed: codecs keep copies of parts of what they work on.
+    pub may_be_packed: bool,
 }
 
 /// A segment that can be read.
@@ -82,6 +102,7 @@ pub struct Segment {
     file: Arc<dyn File>,
     number: u64,
     parts: BTreeMap<u64, Part>,
+    salt: Salt,
     /// Short, and expanded when a part is read: thousands of segments are open at once, and locked memory is scarce.
     key: Option<Secret>,
     bytes: u64,
@@ -116,10 +137,22 @@ impl SegmentWriter {
         waiting.extend(key.iter().flat_map(|(salt, _)| salt));
         waiting.extend_from_slice(&crc32fast::hash(&waiting).to_le_bytes());
         waiting.resize(ALIGNMENT, 0);
-        let key = key.map(|(_, key)| key);
+        let (salt, key) = key.map_or(([0; SALT_BYTES], None), |(salt, key)| (salt, Some(key)));
         let cipher = key.as_ref().map(cipher).transpose()?;
-        let (parts, parts_added, written) = (BTreeMap::new(), 0, 0);
-        Ok(SegmentWriter { directory, number, file, parts, key, cipher, parts_added, written, waiting })
+        let (parts, table, parts_added, written) = (BTreeMap::new(), None, 0, 0);
+        Ok(SegmentWriter {
+            directory,
+            number,
+            file,
+            parts,
+            salt,
+            key,
+            cipher,
+            table,
+            parts_added,
+            written,
+            waiting,
+        })
     }
 
     /// The number of the segment.
@@ -132,42 +165,13 @@ impl SegmentWriter {
         self.written + u64_from(self.waiting.len())
     }
 
-    /// Adds a part with a number that none before has; `write` appends its data, of `bytes` bytes, to what it is given.
+    /// Adds a part; `write` appends its data to what it is given.
     ///
     /// # Errors
     /// Those of the file system: the segment can only be dropped then.
-    pub fn add(
-        &mut self,
-        number: u64,
-        head: Vec<u8>,
-        bytes: usize,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<()> {
-        self.add_part(number, head, bytes, true, write)
-    }
-
-    /// As [`SegmentWriter::add`], of data that are not to be compressed: codecs keep copies of parts of what they work on.
-    ///
-    /// # Errors
-    /// As [`SegmentWriter::add`].
-    pub fn add_secret(
-        &mut self,
-        number: u64,
-        head: Vec<u8>,
-        bytes: usize,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<()> {
-        self.add_part(number, head, bytes, false, write)
-    }
-
-    fn add_part(
-        &mut self,
-        number: u64,
-        head: Vec<u8>,
-        bytes: usize,
-        may_be_packed: bool,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<()> {
+    pub fn add(&mut self, part: NewPart<'_>, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        let NewPart { number, head, bytes, key, may_be_packed } = part;
+        self.turn_to(key)?;
         // What was written ends at a multiple of the larger alignment.
         let small_start = self.waiting.len().next_multiple_of(SMALL_ALIGNMENT);
         let alignment = if bytes < SMALL_BYTES { SMALL_ALIGNMENT } else { ALIGNMENT };
@@ -182,13 +186,10 @@ impl SegmentWriter {
             self.waiting.truncate(small_start + stored);
             start = small_start;
         }
-        self.parts_added += 1;
         let (offset, bytes, bytes_stored) =
             (self.written + u64_from(start), u64_from(bytes), u64_from(stored));
-        let head = match self.directory.keys() {
-            Some(keys) => Head::Clear(head).hidden(keys.heads())?,
-            None => Head::Clear(head),
-        };
+        let head = self.hide(head, number)?;
+        self.parts_added += 1;
         self.parts.insert(number, Part { head, bytes, bytes_stored, number, offset, form });
         if self.waiting.len() >= WRITE_BYTES {
             self.waiting.resize(self.waiting.len().next_multiple_of(ALIGNMENT), 0);
@@ -197,22 +198,50 @@ impl SegmentWriter {
         Ok(())
     }
 
+    /// Makes the cipher of a table with this key, which is to be used next.
+    fn turn_to(&mut self, key: Option<&Arc<TableKey>>) -> Result<()> {
+        let id = key.map(|key| key.id());
+        if self.table.as_ref().map(|(id, _)| *id) != id {
+            let cipher =
+                |key: &Arc<TableKey>| Ok::<_, Error>((key.id(), cipher(&key.of_segment(&self.salt)?)?));
+            self.table = key.filter(|_| self.cipher.is_some()).map(cipher).transpose()?;
+        }
+        Ok(())
+    }
+
+    /// Encrypts the head of the part `number`, which was just stored, as it is to be in memory.
+    fn hide(&self, mut head: Vec<u8>, number: u64) -> Result<Head> {
+        if let Some((id, cipher)) = &self.table {
+            let associated = associated_of(Some(*id), &[self.number, number], "head");
+            let tag = encrypt(cipher, Nonce::Head(self.parts_added), &associated, &mut head)?;
+            return Ok(Head::OfTable { tag, bytes: head.into() });
+        }
+        match self.directory.keys() {
+            Some(keys) => Head::Clear(head).hidden(keys.heads()),
+            None => Ok(Head::Clear(head)),
+        }
+    }
+
     /// Makes the data of a part, which wait from `start` on, what is stored of them.
     fn store(&mut self, number: u64, start: usize, may_be_packed: bool) -> Result<Form> {
         let (place, bytes) = (self.parts_added, self.waiting.len() - start);
+        let (cipher, table) = match &self.table {
+            Some((id, cipher)) => (Some(cipher), Some(*id)),
+            None => (self.cipher.as_ref(), None),
+        };
         with_tools(|tools| {
             let packer = self.directory.packer().filter(|_| may_be_packed && blocks::may_be_packed(bytes));
             let choose = |packer: &Packer| {
                 packer.choose(&*self.directory, &mut tools.compressor, &self.waiting[start..])
             };
             if let Some(codec) = packer.and_then(choose) {
-                let (cipher, segment, count) = (self.cipher.as_ref(), self.number, blocks::count(bytes));
-                let guard = Guard { cipher, segment, part: number, place, count };
+                let (segment, count) = (self.number, blocks::count(bytes));
+                let guard = Guard { cipher, table, segment, part: number, place, count };
                 return Blocks::pack(codec, &guard, &mut self.waiting, start, tools).map(Form::Blocks);
             }
             let data = &mut self.waiting[start..];
-            let Some(cipher) = &self.cipher else { return Ok(Form::Plain(crc32fast::hash(data))) };
-            let associated = associated(&[self.number, number], "part");
+            let Some(cipher) = cipher else { return Ok(Form::Plain(crc32fast::hash(data))) };
+            let associated = associated_of(table, &[self.number, number], "part");
             Ok(Form::Encrypted(place, encrypt(cipher, Nonce::Part(place), &associated, data)?))
         })
     }
@@ -224,7 +253,8 @@ impl SegmentWriter {
     pub fn finish(mut self) -> Result<Segment> {
         self.waiting.resize(self.waiting.len().next_multiple_of(SMALL_ALIGNMENT), 0);
         let (offset, start) = (self.bytes(), self.waiting.len());
-        self.parts.values().try_for_each(|part| part.encode(&mut self.waiting))?;
+        let is_encrypted = self.cipher.is_some();
+        self.parts.values().try_for_each(|part| part.encode(is_encrypted, &mut self.waiting))?;
         let directory = &mut self.waiting[start..];
         let bytes = u64_from(directory.len());
         let seal = |cipher: &Cipher| {
@@ -249,8 +279,9 @@ impl SegmentWriter {
         self.directory.sync().map_err(|error| self.failed(&error))?;
         self.file.release();
         let place = self.directory.describe();
-        let (number, parts, key, bytes) = (self.number, self.parts, self.key, self.written);
-        Ok(Segment { name: segment_name(number), place, file: self.file, number, parts, key, bytes })
+        let (number, parts, bytes) = (self.number, self.parts, self.written);
+        let (file, salt, key) = (self.file, self.salt, self.key);
+        Ok(Segment { name: segment_name(number), place, file, number, parts, salt, key, bytes })
     }
 
     fn write(&mut self) -> Result<()> {
@@ -286,14 +317,12 @@ impl Segment {
         let mut header = [0; HEADER_BYTES + SALT_BYTES];
         file.read_at(&mut header, 0).map_err(failed)?;
         let (format, salt) = opening(&header).ok_or_else(|| damaged("is damaged at byte 0"))?;
-        let key = match (format, directory.keys()) {
-            (FORMAT | WHOLE_FORMAT, None) => None,
-            (FORMAT | WHOLE_FORMAT, Some(_)) => return Err(not_encrypted(directory, &name)),
-            (ENCRYPTED_FORMAT | ENCRYPTED_WHOLE_FORMAT, None) => return Err(needs_key(directory, &name)),
-            (ENCRYPTED_FORMAT | ENCRYPTED_WHOLE_FORMAT, Some(keys)) => {
-                Some(keys.derive(Purpose::Segment, &salt)?)
-            }
-            (format, _) => return Err(other_format(directory, &name, format)),
+        let key = match (is_encrypted(format), directory.keys()) {
+            (Some(false), None) => None,
+            (Some(false), Some(_)) => return Err(not_encrypted(directory, &name)),
+            (Some(true), None) => return Err(needs_key(directory, &name)),
+            (Some(true), Some(keys)) => Some(keys.derive(Purpose::Segment, &salt)?),
+            (None, _) => return Err(other_format(directory, &name, format)),
         };
         let mut trailer = [0; TRAILER_BYTES + TAG_BYTES];
         let trailer = match &key {
@@ -333,7 +362,8 @@ impl Segment {
                 part.head = head.hidden(keys.heads())?;
             }
         }
-        Ok(Segment { name: name.clone(), place: directory.describe(), file, number, parts, key, bytes })
+        let place = directory.describe();
+        Ok(Segment { name: name.clone(), place, file, number, parts, salt, key, bytes })
     }
 
     /// Bytes of the file.
@@ -351,11 +381,31 @@ impl Segment {
         self.parts.iter().map(|(number, part)| (*number, part))
     }
 
-    /// Reads the data of a part into `data`, which has their length; decrypts and decompresses them.
+    /// What a part is, apart from its data. `key` is that of its table, if this has one.
     ///
     /// # Errors
-    /// `Corrupt`, with file and offset, where they are damaged or were changed; those of the file system.
-    pub fn read(&self, part: &Part, data: &mut [u8]) -> Result<()> {
+    /// `Corrupt`, with file and offset, where it was changed, or is of a table with another key.
+    pub fn head<'a>(&self, part: &'a Part, key: Option<&Arc<TableKey>>) -> Result<Cow<'a, [u8]>> {
+        let Head::OfTable { tag, bytes } = &part.head else { return part.head.open() };
+        let (cipher, table) = self.lock(part, key).map_err(|failure| self.unread(failure))?;
+        let cipher = cipher.ok_or_else(|| Error::internal("a part of a table without a cipher"))?;
+        let associated = associated_of(table, &[self.number, part.number], "head");
+        let mut head = bytes.to_vec();
+        let opened = decrypt(&cipher, Nonce::Head(part.place()), &associated, &mut head, tag);
+        opened.map_err(|error| match error.kind {
+            ErrorKind::Corrupt => self.unread(Failure::Damaged(part.offset)),
+            _ => error,
+        })?;
+        Ok(Cow::Owned(head))
+    }
+
+    /// Reads the data of a part into `data`, which has their length; decrypts and decompresses them. `key` is that of its
+    /// table, if this has one.
+    ///
+    /// # Errors
+    /// `Corrupt`, with file and offset, where they are damaged or were changed, or are of a table with another key; those of
+    /// the file system.
+    pub fn read(&self, part: &Part, key: Option<&Arc<TableKey>>, data: &mut [u8]) -> Result<()> {
         if u64_from(data.len()) != part.bytes {
             return Err(Error::internal(format!(
                 "{} bytes of memory for a part of {}",
@@ -363,12 +413,13 @@ impl Segment {
                 part.bytes
             )));
         }
-        let read = match &part.form {
-            Form::Blocks(blocks) => self.read_blocks(part, blocks, data),
-            Form::Plain(_) | Form::Encrypted(..) => self.read_whole(part, data),
-        };
+        self.try_read(part, key, data).map_err(|failure| self.unread(failure))
+    }
+
+    /// The error of a part that cannot be read.
+    fn unread(&self, failure: Failure) -> Error {
         let Segment { name, place, .. } = self;
-        read.map_err(|failure| match failure {
+        match failure {
             Failure::Unread(error, at) => {
                 Error::unavailable(format!("cannot read {name} in {place} at byte {at}: {error}"))
                     .advise("look at the disk and the system's log")
@@ -376,17 +427,54 @@ impl Segment {
             Failure::Damaged(at) => Error::corrupt(format!("{name} in {place} is damaged at byte {at}"))
                 .advise("restore the table from a backup, or drop it and load it again"),
             Failure::Other(error) => error,
-        })
+        }
     }
 
-    fn read_whole(&self, part: &Part, data: &mut [u8]) -> std::result::Result<(), Failure> {
+    fn try_read(
+        &self,
+        part: &Part,
+        key: Option<&Arc<TableKey>>,
+        data: &mut [u8],
+    ) -> std::result::Result<(), Failure> {
+        let (cipher, table) = self.lock(part, key)?;
+        let (cipher, segment, place) = (cipher.as_ref(), self.number, part.place());
+        let count = blocks::count(data.len());
+        let guard = Guard { cipher, table, segment, part: part.number, place, count };
+        match &part.form {
+            Form::Blocks(blocks) => {
+                with_tools(|tools| blocks.unpack(&guard, (&*self.file, part.offset), data, tools))
+            }
+            Form::Plain(_) | Form::Encrypted(..) => self.read_whole(part, &guard, data),
+        }
+    }
+
+    /// What a part is encrypted with, and the id of its table's key if it is under that.
+    fn lock(
+        &self,
+        part: &Part,
+        key: Option<&Arc<TableKey>>,
+    ) -> std::result::Result<(Option<Cipher>, Option<WrappedKeyId>), Failure> {
+        if !part.is_of_table() {
+            return Ok((self.key.as_ref().map(cipher).transpose().map_err(Failure::Other)?, None));
+        }
+        // Without the right key, a part looks like one that was changed.
+        let key = key.ok_or(Failure::Damaged(part.offset))?;
+        let secret = key.of_segment(&self.salt).map_err(Failure::Other)?;
+        Ok((Some(cipher(&secret).map_err(Failure::Other)?), Some(key.id())))
+    }
+
+    fn read_whole(
+        &self,
+        part: &Part,
+        guard: &Guard<'_>,
+        data: &mut [u8],
+    ) -> std::result::Result<(), Failure> {
         self.file.read_at(data, part.offset).map_err(|error| Failure::Unread(error, part.offset))?;
-        let is_intact = match (&part.form, &self.key) {
+        let is_intact = match (&part.form, guard.cipher) {
             (Form::Plain(checksum), None) => crc32fast::hash(data) == *checksum,
-            (Form::Encrypted(place, tag), Some(key)) => {
-                let associated = associated(&[self.number, part.number], "part");
-                let cipher = cipher(key).map_err(Failure::Other)?;
-                match decrypt(&cipher, Nonce::Part(*place), &associated, data, tag) {
+            (Form::Encrypted(place, tag), Some(cipher)) => {
+                let associated = associated_of(guard.table, &[self.number, part.number], "part");
+                match decrypt(cipher, Nonce::Part(*place), &associated, data, tag) {
                     Err(error) if error.kind == ErrorKind::Corrupt => false,
                     opened => opened.map(|()| true).map_err(Failure::Other)?,
                 }
@@ -394,13 +482,6 @@ impl Segment {
             (Form::Plain(_), Some(_)) | (Form::Encrypted(..), None) | (Form::Blocks(_), _) => false,
         };
         if is_intact { Ok(()) } else { Err(Failure::Damaged(part.offset)) }
-    }
-
-    fn read_blocks(&self, part: &Part, blocks: &Blocks, data: &mut [u8]) -> std::result::Result<(), Failure> {
-        let cipher = self.key.as_ref().map(cipher).transpose().map_err(Failure::Other)?;
-        let (segment, count) = (self.number, blocks::count(data.len()));
-        let guard = Guard { cipher: cipher.as_ref(), segment, part: part.number, place: blocks.place, count };
-        with_tools(|tools| blocks.unpack(&guard, (&*self.file, part.offset), data, tools))
     }
 }
 
@@ -412,11 +493,11 @@ fn opening(header: &[u8; HEADER_BYTES + SALT_BYTES]) -> Option<(u32, Salt)> {
         return None;
     }
     let format = fields.u32()?;
-    let is_plain =
-        is_checked(&header[..HEADER_BYTES]) && !matches!(format, ENCRYPTED_FORMAT | ENCRYPTED_WHOLE_FORMAT);
-    let is_encrypted = is_checked(header) && !matches!(format, FORMAT | WHOLE_FORMAT);
+    let is_encrypted = is_encrypted(format);
+    let is_plain_header = is_encrypted != Some(true) && is_checked(&header[..HEADER_BYTES]);
+    let is_encrypted_header = is_encrypted != Some(false) && is_checked(header);
     let salt = header[HEADER_BYTES - 4..].first_chunk()?;
-    (is_plain || is_encrypted).then_some((format, *salt))
+    (is_plain_header || is_encrypted_header).then_some((format, *salt))
 }
 
 /// Whether the last four bytes are the checksum of those before.

@@ -15,11 +15,37 @@ fn data(number: u64) -> Vec<u8> {
     (0..bytes).map(|i| (i as u64 * 31 + number) as u8).collect()
 }
 
-/// Plain directories and encrypted ones, as they are on the device and as they are read, that compress in every way.
-fn all() -> Vec<(Arc<SimulatedDirectory>, Arc<dyn Directory>)> {
+/// A directory as it is on the device and as it is read, and the key of a table in it.
+type Case = (Arc<SimulatedDirectory>, Arc<dyn Directory>, Option<Arc<TableKey>>);
+
+/// Plain directories and encrypted ones, without keys of tables and with them, that compress in every way.
+fn all() -> Vec<Case> {
     let ways = Codec::ALL.map(Packing::By);
     let ways = [Packing::None, Packing::Auto].into_iter().chain(ways);
-    ways.flat_map(|way| both().map(|(device, directory)| (device, compressing(directory, way)))).collect()
+    let cases = |way| {
+        let [(plain, plain_directory), (encrypted, keyed)] = both();
+        let (of_tables, directory) = both().into_iter().nth(1).unwrap();
+        let key = table_key(&*directory);
+        let cases =
+            [(plain, plain_directory, None), (encrypted, keyed, None), (of_tables, directory, Some(key))];
+        cases.map(|(device, directory, key)| (device, compressing(directory, way), key))
+    };
+    ways.flat_map(cases).collect()
+}
+
+/// A key for a table.
+fn table_key(directory: &dyn Directory) -> Arc<TableKey> {
+    directory.keys().unwrap().new_tenant().unwrap().new_table().unwrap()
+}
+
+/// A part with these bytes.
+pub(super) fn part(number: u64, head: Vec<u8>, bytes: usize, key: Option<&Arc<TableKey>>) -> NewPart<'_> {
+    NewPart { number, head, bytes, key, may_be_packed: true }
+}
+
+/// The key of a part: every third has none.
+fn key_of(key: Option<&Arc<TableKey>>, number: u64) -> Option<&Arc<TableKey>> {
+    key.filter(|_| number % 3 < 2)
 }
 
 /// Both a plain directory and an encrypted one.
@@ -30,23 +56,26 @@ fn both() -> [(Arc<SimulatedDirectory>, Arc<dyn Directory>); 2] {
     [(plain.clone(), plain), (encrypted, keyed)]
 }
 
-fn write(directory: &Arc<dyn Directory>, parts: usize) {
+fn write(directory: &Arc<dyn Directory>, key: Option<&Arc<TableKey>>, parts: usize) {
     let mut writer = SegmentWriter::create(directory.clone(), 7).unwrap();
     for number in 0..parts as u64 {
         let write = |out: &mut Vec<u8>| out.extend(data(number));
-        writer.add(number, vec![number as u8; 3 * number as usize], data(number).len(), write).unwrap();
+        let (head, bytes) = (vec![number as u8; 3 * number as usize], data(number).len());
+        writer.add(part(number, head, bytes, key_of(key, number)), write).unwrap();
     }
     writer.finish().unwrap();
 }
 
 /// Reads everything, and returns the first error.
-fn read(directory: &dyn Directory, parts: usize) -> Result<()> {
+fn read(directory: &dyn Directory, key: Option<&Arc<TableKey>>, parts: usize) -> Result<()> {
     let segment = Segment::open(directory, 7)?;
     assert_eq!(segment.parts().count(), parts);
     for (number, part) in segment.parts() {
-        assert_eq!(*part.head().unwrap(), vec![number as u8; 3 * number as usize]);
+        let key = key_of(key, number);
+        assert_eq!(part.is_of_table(), key.is_some());
+        assert_eq!(*segment.head(part, key)?, vec![number as u8; 3 * number as usize]);
         let mut bytes = vec![0; part.bytes as usize];
-        segment.read(part, &mut bytes)?;
+        segment.read(part, key, &mut bytes)?;
         assert!(bytes == data(number), "part {number}");
     }
     Ok(())
@@ -54,23 +83,23 @@ fn read(directory: &dyn Directory, parts: usize) -> Result<()> {
 
 #[test]
 fn parts_are_found_again_after_power_was_lost() {
-    for (device, directory) in all() {
-        write(&directory, SIZES.len());
-        read(&*directory, SIZES.len()).unwrap();
+    for (device, directory, key) in all() {
+        write(&directory, key.as_ref(), SIZES.len());
+        read(&*directory, key.as_ref(), SIZES.len()).unwrap();
         device.crash(1);
-        read(&*directory, SIZES.len()).unwrap();
+        read(&*directory, key.as_ref(), SIZES.len()).unwrap();
     }
 }
 
 #[test]
 fn damage_anywhere_is_found() {
-    for (device, directory) in all() {
-        write(&directory, 5);
+    for (device, directory, key) in all() {
+        write(&directory, key.as_ref(), 5);
         let bytes = directory.open(&segment_name(7)).unwrap().bytes().unwrap();
         let mut harmless = 0;
         for at in 0..bytes {
             device.flip(&segment_name(7), at as usize, 1 << (at % 8));
-            match read(&*directory, 5) {
+            match read(&*directory, key.as_ref(), 5) {
                 // Padding.
                 Ok(()) => harmless += 1,
                 Err(error) => {
@@ -82,7 +111,7 @@ fn damage_anywhere_is_found() {
             device.flip(&segment_name(7), at as usize, 1 << (at % 8));
         }
         assert!(harmless < 4 * ALIGNMENT, "{harmless}");
-        read(&*directory, 5).unwrap();
+        read(&*directory, key.as_ref(), 5).unwrap();
     }
 }
 
@@ -92,8 +121,11 @@ fn encrypted_parts_show_nothing() {
     let [_, (device, directory)] = both();
     let mut writer = SegmentWriter::create(directory.clone(), 7).unwrap();
     let (head, text) = (b"a head with bounds".to_vec(), b"a text of a table ".repeat(50));
+    let (one, other) = (table_key(&*directory), table_key(&*directory));
+    let keys = [None, Some(one.clone()), Some(one), Some(other)];
     for number in 0..4 {
-        writer.add(number, head.clone(), text.len(), |out| out.extend_from_slice(&text)).unwrap();
+        let part = part(number, head.clone(), text.len(), keys[number as usize].as_ref());
+        writer.add(part, |out| out.extend_from_slice(&text)).unwrap();
     }
     writer.finish().unwrap();
     let file = device.open(&segment_name(7)).unwrap();
@@ -113,7 +145,7 @@ fn encrypted_parts_show_nothing() {
     let (mut old, mut new) = ([0; 900], [0; 900]);
     segment.file.read_at(&mut old, segment.part(0).unwrap().offset).unwrap();
     let mut again = SegmentWriter::create(directory.clone(), 7).unwrap();
-    again.add(0, head, text.len(), |out| out.extend_from_slice(&text)).unwrap();
+    again.add(part(0, head, text.len(), None), |out| out.extend_from_slice(&text)).unwrap();
     again.finish().unwrap();
     device.open(&segment_name(7)).unwrap().read_at(&mut new, segment.part(0).unwrap().offset).unwrap();
     assert_ne!(old, new);
@@ -122,8 +154,8 @@ fn encrypted_parts_show_nothing() {
 #[test]
 fn a_plain_segment_is_none_of_an_encrypted_directory() {
     let [(plain, _), (encrypted, keyed)] = both();
-    write(&(plain.clone() as Arc<dyn Directory>), 2);
-    write(&keyed, 2);
+    write(&(plain.clone() as Arc<dyn Directory>), None, 2);
+    write(&keyed, None, 2);
     let error = Segment::open(&*encrypted, 7).unwrap_err();
     assert!(error.kind == ErrorKind::Denied && error.advice.unwrap().contains("--master-key-file"));
     let copy = |from: &dyn Directory, to: &dyn Directory| {
@@ -138,7 +170,7 @@ fn a_plain_segment_is_none_of_an_encrypted_directory() {
     assert!(error.kind == ErrorKind::Corrupt && error.message.contains("is not encrypted"), "{error}");
     // One of another directory, which has another key.
     let [_, (other, other_keyed)] = both();
-    write(&other_keyed, 2);
+    write(&other_keyed, None, 2);
     encrypted.remove(&segment_name(7)).unwrap();
     copy(&*other, &*encrypted);
     let error = Segment::open(&*keyed, 7).unwrap_err();
@@ -149,11 +181,84 @@ fn a_plain_segment_is_none_of_an_encrypted_directory() {
 fn a_segment_that_was_not_finished_is_told() {
     let directory = SimulatedDirectory::new();
     let mut writer = SegmentWriter::create(directory.clone(), 7).unwrap();
-    writer.add(0, vec![1], 2 << 20, |out| out.resize(2 << 20, 5)).unwrap();
+    writer.add(part(0, vec![1], 2 << 20, None), |out| out.resize(2 << 20, 5)).unwrap();
     drop(writer);
     assert!(Segment::open(&*directory, 7).unwrap_err().message.contains("was not finished"));
     assert_eq!(segment_number(&segment_name(7)), Some(7));
     // Its number is used again by whoever comes next.
     SegmentWriter::create(directory.clone(), 7).unwrap().finish().unwrap();
     assert_eq!(Segment::open(&*directory, 7).unwrap().parts().count(), 0);
+}
+
+/// Parts of a table are read with its key only, and stand for no others: whoever has the directory's key and lacks that of
+/// the table reads neither their data nor their heads.
+#[test]
+fn parts_of_a_table_are_read_with_its_key_only() {
+    let text = b"a text of a table ".repeat(50_000);
+    let [_, (_, directory)] = both();
+    let (one, other) = (table_key(&*directory), table_key(&*directory));
+    for packing in [Packing::None, Packing::By(Codec::Lz4)] {
+        let mut writer = SegmentWriter::create(compressing(directory.clone(), packing), 7).unwrap();
+        let keys = [Some(&one), Some(&one), Some(&other), None];
+        for (number, key) in (0..).zip(keys) {
+            let part = part(number, b"its bounds".to_vec(), text.len(), key);
+            writer.add(part, |out| out.extend_from_slice(&text)).unwrap();
+        }
+        drop(writer.finish().unwrap());
+        let segment = Segment::open(&*directory, 7).unwrap();
+        let read = |part: &Part, key: Option<&Arc<TableKey>>| {
+            let mut data = vec![0; text.len()];
+            let read = segment.read(part, key, &mut data).map(|()| data);
+            let head = segment.head(part, key).map(|head| head.into_owned());
+            assert_eq!(read.is_ok(), head.is_ok(), "neither or both");
+            head.and(read)
+        };
+        for (number, key) in (0..).zip(keys) {
+            let found = segment.part(number).unwrap();
+            assert!(read(found, key).unwrap() == text);
+            for wrong in [None, Some(&one), Some(&other)] {
+                let is_right = key.is_none_or(|key| wrong.is_some_and(|wrong| Arc::ptr_eq(wrong, key)));
+                let outcome = read(found, wrong);
+                assert_eq!(
+                    outcome.as_ref().err().map(|error| error.kind),
+                    (!is_right).then_some(ErrorKind::Corrupt)
+                );
+            }
+            // Data and head in the place of those of another part, of the same table or not.
+            for taken in (0..4).filter(|taken| *taken != number).map(|taken| segment.part(taken).unwrap()) {
+                let moved = Part { number, ..taken.clone() };
+                for key in [None, Some(&one), Some(&other)] {
+                    // Heads without a table's key are guarded as part of the directory.
+                    let mut data = vec![0; text.len()];
+                    assert!(segment.read(&moved, key, &mut data).is_err());
+                    assert!(!moved.is_of_table() || segment.head(&moved, key).is_err());
+                }
+            }
+        }
+    }
+}
+
+/// Keys come back from what is stored of them, under what wraps them and nothing else.
+#[test]
+fn keys_of_tenants_and_tables_are_unwrapped_again() {
+    let [_, (device, directory)] = both();
+    let keys = directory.keys().unwrap();
+    let tenant = keys.new_tenant().unwrap();
+    let table = tenant.new_table().unwrap();
+    write(&directory, Some(&table), 3);
+    let again = with_keys(device);
+    let found = again.keys().unwrap().tenant(tenant.wrapped().clone()).unwrap();
+    read(&*again, Some(&found.table(table.wrapped().clone()).unwrap()), 3).unwrap();
+    // Of another tenant, of another directory, or one in the place of the other.
+    let other = keys.new_tenant().unwrap();
+    let [_, (_, elsewhere)] = both();
+    let refused = [
+        other.table(table.wrapped().clone()).map(|_| ()),
+        other.table(tenant.wrapped().clone()).map(|_| ()),
+        keys.tenant(table.wrapped().clone()).map(|_| ()),
+        elsewhere.keys().unwrap().tenant(tenant.wrapped().clone()).map(|_| ()),
+    ];
+    for outcome in refused {
+        assert_eq!(outcome.unwrap_err().kind, ErrorKind::Corrupt);
+    }
 }

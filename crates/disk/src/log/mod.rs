@@ -226,6 +226,26 @@ impl Log {
         Ok(())
     }
 
+    /// Begins another file, unless the current one has no records, so that [`Log::forget_before`] can remove all that were
+    /// appended before. Blocks until these are durable.
+    ///
+    /// # Errors
+    /// `Unavailable` after a write has failed; `OverLimit` where the disk is full: the log goes on in its file then.
+    pub fn turn_over(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        loop {
+            let writer = self.wait_for_writer(&mut state)?;
+            if state.waiting_records > 0 {
+                self.write_waiting(&mut state, writer);
+            } else if writer.current().first_record == state.appended {
+                self.give_back(&mut state, writer);
+                return Ok(());
+            } else {
+                return self.begin_file(&mut state, writer);
+            }
+        }
+    }
+
     /// Removes the files that have only records before `number`, which need not be read again.
     ///
     /// # Errors

@@ -60,7 +60,8 @@ impl Model {
         match random.below(100) {
             0..60 => self.append(random),
             60..80 => self.commit(random),
-            80..86 => self.forget(random),
+            80..84 => self.forget(random),
+            84..86 => self.turn_over(),
             86..90 => {
                 self.directory.set_faults(Faults { fails_after: Some(random.below(6)), capacity: None });
                 self.may_fail = true;
@@ -103,6 +104,16 @@ impl Model {
         self.from = self.from.max(random.below(u64_from(self.durable) + 1) as usize);
         if let Err(error) = self.log().forget_before(u64_from(self.from)) {
             assert!(self.may_fail, "{error}");
+        }
+    }
+
+    fn turn_over(&mut self) {
+        match self.log().turn_over() {
+            Ok(()) => {
+                self.durable = self.records.len();
+                self.log().turn_over().unwrap();
+            }
+            Err(error) => assert!(self.may_fail, "{error}"),
         }
     }
 
@@ -392,6 +403,36 @@ fn a_removal_whose_sync_failed_is_done_again() {
     directory.set_faults(Faults::default());
     log.forget_before(last).unwrap();
     assert_eq!(directory.names().unwrap().len(), 1);
+}
+
+/// What was appended before is in no file afterwards, as soon as it is not needed any more.
+#[test]
+fn records_leave_with_their_file() {
+    for is_encrypted in [false, true] {
+        let (directory, log, _) = filled(1, is_encrypted);
+        let has = |bytes: &[u8]| {
+            let file = directory.names().unwrap().into_iter().rfind(|name| name.starts_with("log")).unwrap();
+            let file = directory.open(&file).unwrap();
+            let mut found = vec![0; file.bytes().unwrap() as usize];
+            file.read_at(&mut found, 0).unwrap();
+            found.windows(bytes.len()).any(|window| window == bytes)
+        };
+        let early = b"one of the first file";
+        log.commit(log.append(early, Urgency::Normal).unwrap()).unwrap();
+        assert_eq!(has(early), !is_encrypted);
+        log.append(b"one that waits", Urgency::Normal).unwrap();
+        log.turn_over().unwrap();
+        log.turn_over().unwrap();
+        let next = log.next_record();
+        log.forget_before(next).unwrap();
+        let logs = directory.names().unwrap().iter().filter(|name| name.starts_with("log")).count();
+        assert!(logs == 1 && !has(early) && !has(b"one that waits"));
+        let number = log.append(b"another", Urgency::Normal).unwrap();
+        log.commit(number).unwrap();
+        drop(log);
+        directory.crash(3);
+        assert_eq!(open(&directory, next).unwrap().1, [b"another"]);
+    }
 }
 
 #[test]

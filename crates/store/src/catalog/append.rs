@@ -12,6 +12,7 @@
 //! Invariants: the rows of an append stay together and in their order; a line has one leader at a time, and a
 //! leader that panics fails the appends that it had taken.
 
+use super::durable::fits_key;
 use super::load::{check_agree, check_nulls};
 use super::{Catalog, Current, Made};
 use arrow_schema::SchemaRef;
@@ -358,6 +359,14 @@ impl Rows {
         if current.table.cipher().is_some() && !chunks.all(|chunk| chunk.is_encrypted()) {
             let message =
                 format!("table {:?} has become an encrypted one since the load began", name.as_str());
+            return Err(Error::new(ErrorKind::Stale, message).advise("load the rows again"));
+        }
+        let mut chunks = self.groups.iter().flat_map(|group| &group.chunks);
+        if !chunks.all(|chunk| fits_key(chunk, current.key.as_ref())) {
+            let message = format!(
+                "table {:?} was replaced since the load began, and its rows were written under the old one's key",
+                name.as_str()
+            );
             return Err(Error::new(ErrorKind::Stale, message).advise("load the rows again"));
         }
         check_nulls(name, &current.table.schema, |column| {

@@ -26,9 +26,12 @@ impl Catalog {
         rows_hint: Option<u64>,
     ) -> Result<Load> {
         let check = |expected| self.state.read().check(tenant, name, expected);
-        let (mut base, mut claim) = (None, None);
+        let (mut base, mut claim, mut key) = (None, None, None);
         match options.mode {
-            LoadMode::Append => base = Some(self.newest(tenant, name)?.table),
+            LoadMode::Append => {
+                let current = self.newest(tenant, name)?;
+                (base, key) = (Some(current.table), current.key);
+            }
             LoadMode::Create => claim = Some(Claim::new(self, tenant, name)?),
             LoadMode::Replace => check(Expected::Anything)?,
             LoadMode::ReplaceVersion(version) => check(Expected::Version(version))?,
@@ -36,11 +39,14 @@ impl Catalog {
         let is_replacement = matches!(options.mode, LoadMode::Replace | LoadMode::ReplaceVersion(_));
         let before = is_replacement.then(|| self.get(tenant, name).ok()).flatten();
         let before = before.map(|(_, table)| table);
+        if options.mode != LoadMode::Append {
+            key = self.new_table_key(tenant)?;
+        }
         let cipher = self.cipher(name, &options, base.as_deref(), before.as_deref())?;
         let rows = (schema, cipher, rows_hint);
         let mut load = Load::begin(self.clone(), tenant.clone(), name.clone(), options.mode, rows, base)?;
         load.set_residency(options.residency)?;
-        Ok(load.under(claim).replacing(before.map(|table| table.bytes_encoded)))
+        Ok(load.under(claim).keyed(key).replacing(before.map(|table| table.bytes_encoded)))
     }
 
     /// What the rows of a load are encrypted with in memory: an append with what its table has, and any other with a key of

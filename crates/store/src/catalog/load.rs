@@ -26,6 +26,7 @@ use super::{Catalog, Made, Tapped};
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use farpool_columns::{Encoder, MemoryCipher, PlainGroup, RowGroup, Table, TableBuilder};
+use farpool_disk::TableKey;
 use farpool_memory::{Reservation, size_text};
 use farpool_model::cast::u64_from;
 use farpool_model::{
@@ -64,6 +65,8 @@ pub struct Load {
     outside: Option<Reservation>,
     /// Writes the row groups to disk, where there is one.
     keeper: Option<Keeper>,
+    /// The key of the table there, if it has one.
+    key: Option<Arc<TableKey>>,
     /// What becomes of the rows in memory.
     residency: Residency,
     rows_buffered: u64,
@@ -96,6 +99,7 @@ impl Load {
         Ok(Load {
             outside: catalog.outside(&tenant),
             keeper: catalog.durable.get().map(|durable| Keeper::new(durable.clone())),
+            key: None,
             id: None,
             catalog,
             tenant,
@@ -115,6 +119,11 @@ impl Load {
             workers,
             failed: None,
         })
+    }
+
+    /// Sets the key of the table in the data directory, if it has one. No rows may have been added.
+    pub(super) fn keyed(self, key: Option<Arc<TableKey>>) -> Self {
+        Load { key, ..self }
     }
 
     /// Attaches the claim to the name of the table that this load creates.
@@ -362,7 +371,7 @@ impl Load {
     pub fn publish(self) -> Result<Made<TableInfo>> {
         self.check_encoded()?;
         let is_pinned = self.residency == Residency::Pinned;
-        let Load { catalog, tenant, name, mode, id, claim, builder, encoder, tap, .. } = self;
+        let Load { catalog, tenant, name, mode, id, claim, builder, encoder, tap, key, .. } = self;
         let expected = match (mode, &claim) {
             (LoadMode::Append, _) => return Err(Error::internal("an append is not published by itself")),
             (LoadMode::Create, Some(claim)) => claim.expected(),
@@ -373,7 +382,7 @@ impl Load {
         let tapped = tap.map(|tap| Tapped { tap, before: None, encoder });
         let table = catalog.holding(&tenant, builder.finish()?)?;
         let settled = table.row_groups.len();
-        catalog.put(&tenant, &name, (table, settled, is_pinned), tapped, expected, id)
+        catalog.put(&tenant, &name, (table, settled, is_pinned, key), tapped, expected, id)
     }
 
     /// Puts the rows of an append in line. All of them must have been encoded, except those that are encoded
@@ -410,7 +419,7 @@ impl Load {
             self.check_disk()?;
             self.check_pin()?;
             if let Some(keeper) = &mut self.keeper {
-                keeper.add(group.clone())?;
+                keeper.add(group.clone(), self.key.as_ref())?;
             }
             if self.is_append() {
                 self.appended.push(group);

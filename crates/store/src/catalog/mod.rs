@@ -42,6 +42,7 @@ pub use tap::{AwaitedProfile, Stepped};
 use append::Line;
 use durable::{Change, Durable, Prepared};
 use farpool_columns::{Encoder, Table};
+use farpool_disk::TableKey;
 use farpool_memory::{Pool, Reservation, WorkMemory};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{
@@ -82,6 +83,8 @@ struct Current {
     /// The version since which rows have only been appended.
     since: Version,
     table: Arc<Table>,
+    /// What the table is encrypted with in segments; `None` where the data directory, if there is one, has no keys.
+    key: Option<Arc<TableKey>>,
     /// Whether the values stay in memory.
     is_pinned: bool,
     /// Number of row groups, the first ones, that are no longer merged, and the number of their rows.
@@ -274,7 +277,7 @@ impl Catalog {
         self: &Arc<Self>,
         tenant: &TenantName,
         name: &TableName,
-        (table, settled, is_pinned): (Table, usize, bool),
+        (table, settled, is_pinned, key): (Table, usize, bool, Option<Arc<TableKey>>),
         tapped: Option<Tapped>,
         expected: Expected,
         load: Option<LoadId>,
@@ -286,6 +289,7 @@ impl Catalog {
             tenant: tenant.clone(),
             name: name.clone(),
             table: table.clone(),
+            key: key.clone(),
             is_pinned,
             loads: load.into_iter().collect(),
         })?;
@@ -299,8 +303,19 @@ impl Catalog {
             let tap = tapped.map(Tapped::complete);
             let (since, line, whole) = (version, Arc::default(), None);
             let table = table.clone();
-            let current =
-                Current { version, since, table, is_pinned, settled, rows_settled, tap, whole, line, merges };
+            let current = Current {
+                version,
+                since,
+                table,
+                key,
+                is_pinned,
+                settled,
+                rows_settled,
+                tap,
+                whole,
+                line,
+                merges,
+            };
             state.end_claim(tenant, name);
             (put(tenant, name, None, &current, load.as_slice()), current)
         })?;
@@ -323,6 +338,7 @@ impl Catalog {
             name: name.clone(),
             before: current.table.clone(),
             after: table.clone(),
+            key: current.key.clone(),
             same: current.table.row_groups.len(),
             loads: loads.to_vec(),
         })?;
@@ -404,6 +420,7 @@ impl Catalog {
                 name: name.clone(),
                 before: current.table.clone(),
                 after: table.clone(),
+                key: current.key.clone(),
                 same: 0,
                 loads: load.into_iter().collect(),
             },
@@ -432,9 +449,20 @@ impl Catalog {
         let made = self.make(record, true, check, |_, version| {
             let tap = tapped.map(Tapped::complete);
             let (since, line, whole, table) = (version, current.line.clone(), None, table.clone());
-            let is_pinned = current.is_pinned;
-            let next =
-                Current { version, since, table, is_pinned, settled, rows_settled, tap, whole, line, merges };
+            let (is_pinned, key) = (current.is_pinned, current.key.clone());
+            let next = Current {
+                version,
+                since,
+                table,
+                key,
+                is_pinned,
+                settled,
+                rows_settled,
+                tap,
+                whole,
+                line,
+                merges,
+            };
             let renamed_from = (new_name != name).then(|| name.clone());
             (put(tenant, new_name, renamed_from, &next, load.as_slice()), next)
         })?;

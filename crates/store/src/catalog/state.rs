@@ -167,9 +167,9 @@ impl State {
     }
 
     /// The tables of changes that are not durable yet.
-    pub fn under_way(&self) -> Vec<Arc<Table>> {
+    pub fn under_way(&self) -> Vec<Current> {
         let table = |made: &Waiting| match &made.effect {
-            Effect::Put { current, .. } => Some(current.table.clone()),
+            Effect::Put { current, .. } => Some(current.clone()),
             Effect::Drop(..) | Effect::PutView(..) | Effect::DropView(..) => None,
         };
         self.waiting.iter().filter_map(table).collect()

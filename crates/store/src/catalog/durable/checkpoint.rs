@@ -2,17 +2,18 @@
 
 use super::homes::Home;
 use super::keeper::Keeper;
-use super::prepare::{distinct, encoded, fields, group_bytes, tier_number};
+use super::prepare::{distinct, encoded, fields, group_bytes, key_bytes, tenant_key_bytes, tier_number};
 use super::{Durable, proto};
 use crate::catalog::state::{Loads, Names};
 use crate::catalog::tap::Gathered;
 use crate::catalog::{Catalog, Current};
-use farpool_columns::{Chunk, Table};
+use bytes::Bytes;
+use farpool_columns::Chunk;
 use farpool_disk::write_sealed;
 use farpool_model::cast::u64_from;
 use farpool_model::{Error, Result, TenantName, limits};
 use prost::Message;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -67,6 +68,11 @@ impl Catalog {
         let mut latest = durable.latest.lock();
         durable.log_bytes.store(durable.log.bytes_written(), Ordering::Relaxed);
         durable.is_checkpoint_wanted.store(false, Ordering::Relaxed);
+        if durable.is_encrypted() && self.state.read().durable_records != latest.next_record {
+            // The file with the records up to here is removed below, and with it the keys of tables that are gone. Where
+            // there is no room for another one, that is left to the next checkpoint.
+            let _ = durable.log.turn_over();
+        }
         let (names, under_way, loads, next_record, versions_made) = {
             let state = self.state.write();
             if state.durable_records == latest.next_record {
@@ -82,16 +88,19 @@ impl Catalog {
             (names, state.under_way(), loads, state.durable_records, state.versions_made)
         };
         let mut keeper = Keeper::new(durable.clone());
-        let tables = || names.tables.values().flat_map(BTreeMap::values).map(|current| &current.table);
-        tables().chain(&under_way).flat_map(chunks).try_for_each(|chunk| keeper.write(chunk))?;
-        let mut profiles =
-            names.tables.values().flat_map(BTreeMap::values).filter_map(Current::known_profile);
-        profiles.try_for_each(|profile| keeper.write_profile(&profile))?;
+        let tables = || names.tables.values().flat_map(BTreeMap::values);
+        for current in tables().chain(&under_way) {
+            chunks(current).try_for_each(|chunk| keeper.write(chunk, current.key.as_ref()))?;
+        }
+        for current in tables() {
+            let profile = current.known_profile();
+            profile.map_or(Ok(()), |profile| keeper.write_profile(&profile, current.key.as_ref()))?;
+        }
         keeper.finish()?;
         let mut manifest = durable.manifest(&names, &loads);
         (manifest.next_record, manifest.versions_made) = (next_record, versions_made);
         // Their records follow, and may refer to chunks in records before that no table of the manifest has.
-        let groups = under_way.iter().flat_map(|table| table.row_groups.iter());
+        let groups = under_way.iter().flat_map(|current| current.table.row_groups.iter());
         manifest.others = groups.map(|group| group_bytes(group, u64::MAX, durable)).collect();
         let number = latest.manifest + 1;
         write_sealed(&*durable.directory, &manifest_name(number), FORMAT, &manifest.encode_to_vec())?;
@@ -106,8 +115,8 @@ impl Catalog {
     }
 }
 
-fn chunks(table: &Arc<Table>) -> impl Iterator<Item = &Arc<Chunk>> {
-    table.row_groups.iter().flat_map(|group| &group.chunks)
+fn chunks(current: &Current) -> impl Iterator<Item = &Arc<Chunk>> {
+    current.table.row_groups.iter().flat_map(|group| &group.chunks)
 }
 
 impl Current {
@@ -145,8 +154,12 @@ impl Durable {
                     distinct: distinct(&current.table),
                     tier: tier_number(current.table.tier()),
                     is_pinned: current.is_pinned,
+                    key: key_bytes(current.key.as_ref()),
                 }));
             }
+            let keys = tables.values().map(|current| tenant_key_bytes(current.key.as_ref()));
+            let keys: BTreeSet<Bytes> = keys.filter(|key| !key.is_empty()).collect();
+            manifest.tenant_keys.extend(keys);
         }
         for (tenant, views) in &names.views {
             manifest.views.extend(views.values().map(|view| {

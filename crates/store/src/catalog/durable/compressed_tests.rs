@@ -104,10 +104,12 @@ fn filled_group(group: &Arc<RowGroup>) {
     assert_eq!(thirds.slice(50, 50).to_data(), rows(0).column(1).slice(0, 50).to_data());
 }
 
-/// Such directories as this version leaves them, so that later versions open them.
-fn kept(is_encrypted: bool) -> std::path::PathBuf {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/data-directory");
-    root.join(if is_encrypted { "segments-4-encrypted" } else { "segments-3" })
+/// Such directories as this version and others leave them, so that later versions open them; the latest of each kind last.
+const PLAIN: &[&str] = &["segments-3"];
+const ENCRYPTED: &[&str] = &["segments-4-encrypted", "segments-5-encrypted"];
+
+fn kept(name: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/data-directory").join(name)
 }
 
 #[test]
@@ -116,18 +118,20 @@ fn write_compressed_directories() {
     for is_encrypted in [false, true] {
         let directory = new_directory(is_encrypted);
         filled(&directory);
-        std::fs::create_dir_all(kept(is_encrypted)).unwrap();
+        let to = kept(if is_encrypted { ENCRYPTED } else { PLAIN }.last().unwrap());
+        std::fs::create_dir_all(&to).unwrap();
         for (name, bytes) in encrypted::contents(&without_reserve(&directory)) {
-            std::fs::write(kept(is_encrypted).join(name), bytes).unwrap();
+            std::fs::write(to.join(name), bytes).unwrap();
         }
     }
 }
 
 #[test]
 fn compressed_directories_of_earlier_versions_are_opened() {
-    for is_encrypted in [false, true] {
+    let all = PLAIN.iter().map(|name| (name, false)).chain(ENCRYPTED.iter().map(|name| (name, true)));
+    for (name, is_encrypted) in all {
         let folder = tempfile::tempdir().unwrap();
-        for entry in std::fs::read_dir(kept(is_encrypted)).unwrap() {
+        for entry in std::fs::read_dir(kept(name)).unwrap() {
             let entry = entry.unwrap();
             std::fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
         }

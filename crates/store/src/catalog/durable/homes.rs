@@ -7,7 +7,7 @@
 
 use crate::catalog::Catalog;
 use farpool_columns::Chunk;
-use farpool_disk::{Part, Segment, segment_name};
+use farpool_disk::{Part, Segment, TableKey, segment_name};
 use farpool_model::{Error, Result};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +18,8 @@ use std::sync::{Arc, OnceLock, Weak};
 pub(super) struct Home {
     pub number: u64,
     place: Mutex<Place>,
+    /// The key of the table, if it has one and the copy is in a segment.
+    key: OnceLock<Arc<TableKey>>,
     /// The homes of the chunks that this one was merged from: until a manifest has it, these are needed to make it again.
     merged_from: Mutex<Vec<farpool_columns::Home>>,
 }
@@ -113,21 +115,30 @@ impl Home {
     pub fn at(slot: &OnceLock<farpool_columns::Home>, next: &AtomicU64) -> Arc<Home> {
         let home = slot.get_or_init(|| {
             let number = next.fetch_add(1, Ordering::Relaxed);
-            Arc::new(Home { number, place: Mutex::new(Place::Nowhere), merged_from: Mutex::default() })
+            let (place, key) = (Mutex::new(Place::Nowhere), OnceLock::new());
+            Arc::new(Home { number, place, key, merged_from: Mutex::default() })
         });
         home.clone().downcast().expect("chunks of a catalog have homes of its own")
     }
 
-    /// Gives what was read from a segment, or from the record `record` of the log, its home.
+    /// Gives what was read from a segment, of a table with the key there, or from the record `record` of the log, its home.
     pub fn found(
         slot: &OnceLock<farpool_columns::Home>,
         number: u64,
-        segment: Option<Arc<SegmentFile>>,
+        segment: Option<(Arc<SegmentFile>, Option<Arc<TableKey>>)>,
         record: u64,
     ) {
-        let place = Mutex::new(segment.map_or(Place::Log(record), Place::Segment));
+        let key = OnceLock::new();
+        let place = match segment {
+            Some((file, of_table)) => {
+                of_table.into_iter().for_each(|of_table| drop(key.set(of_table)));
+                Place::Segment(file)
+            }
+            None => Place::Log(record),
+        };
         // Nobody else knows the chunk yet.
-        let _ = slot.set(Arc::new(Home { number, place, merged_from: Mutex::default() }));
+        let _ =
+            slot.set(Arc::new(Home { number, place: Mutex::new(place), key, merged_from: Mutex::default() }));
     }
 
     /// Tells that the chunk was merged from others.
@@ -158,6 +169,11 @@ impl Home {
         }
     }
 
+    /// The key of the table whose segment the copy is in, if it has one.
+    pub fn key(&self) -> Option<&Arc<TableKey>> {
+        self.key.get()
+    }
+
     /// Whether the copy is in a segment.
     pub fn is_in_segment(&self) -> bool {
         matches!(*self.place.lock(), Place::Segment(_))
@@ -171,8 +187,10 @@ impl Home {
         }
     }
 
-    /// Tells that the copy is in a segment.
-    pub fn put_in_segment(&self, segment: Arc<SegmentFile>) {
+    /// Tells that the copy is in a segment, under the key of its table if that has one.
+    pub fn put_in_segment(&self, segment: Arc<SegmentFile>, key: Option<Arc<TableKey>>) {
+        // All versions of a table have the same key.
+        key.into_iter().for_each(|key| drop(self.key.set(key)));
         *self.place.lock() = Place::Segment(segment);
     }
 }

@@ -4,7 +4,7 @@ use super::homes::Home;
 use super::{Durable, proto};
 use crate::catalog::tap::Gathered;
 use farpool_columns::{Chunk, RowGroup};
-use farpool_disk::SegmentWriter;
+use farpool_disk::{NewPart, SegmentWriter, TableKey};
 use farpool_model::cast::u64_from;
 use farpool_model::{Error, Result};
 use prost::Message;
@@ -32,11 +32,28 @@ pub(crate) struct Keeper {
     open: Option<Open>,
 }
 
-/// A segment that is being written, and the homes of its chunks.
+/// A segment that is being written, and what is in it.
 #[derive(Debug)]
 struct Open {
     writer: SegmentWriter,
-    homes: Vec<(Arc<Home>, Option<Arc<Chunk>>)>,
+    written: Vec<Written>,
+}
+
+/// A chunk or a profile whose home a segment is to be.
+#[derive(Debug)]
+struct Written {
+    home: Arc<Home>,
+    /// The chunk, if it is a handle.
+    handle: Option<Arc<Chunk>>,
+    /// The key of the table, if it has one.
+    key: Option<Arc<TableKey>>,
+}
+
+/// What is to be written of a chunk or a profile.
+struct Image {
+    head: Vec<u8>,
+    bytes: usize,
+    may_be_packed: bool,
 }
 
 impl Keeper {
@@ -45,11 +62,11 @@ impl Keeper {
         Keeper { durable, segment_bytes, waiting: Vec::new(), waiting_bytes: 0, open: None }
     }
 
-    /// Adds a row group.
+    /// Adds a row group of the table with this key.
     ///
     /// # Errors
     /// Those of the disk.
-    pub fn add(&mut self, group: Arc<RowGroup>) -> Result<()> {
+    pub fn add(&mut self, group: Arc<RowGroup>, key: Option<&Arc<TableKey>>) -> Result<()> {
         self.waiting_bytes += group.bytes_encoded();
         self.waiting.push(group);
         if self.open.is_none() && self.waiting_bytes <= INLINE_BYTES {
@@ -58,17 +75,17 @@ impl Keeper {
         self.waiting_bytes = 0;
         for group in mem::take(&mut self.waiting) {
             for chunk in &group.chunks {
-                self.write(chunk)?;
+                self.write(chunk, key)?;
             }
         }
         Ok(())
     }
 
-    /// Writes a chunk, unless it is in a segment already.
+    /// Writes a chunk of the table with this key, unless it is in a segment already.
     ///
     /// # Errors
     /// Those of the disk.
-    pub fn write(&mut self, chunk: &Arc<Chunk>) -> Result<()> {
+    pub fn write(&mut self, chunk: &Arc<Chunk>, key: Option<&Arc<TableKey>>) -> Result<()> {
         let home = Home::of(chunk, &self.durable.next_chunk);
         if home.is_in_segment() {
             return Ok(());
@@ -77,16 +94,17 @@ impl Keeper {
         let values =
             chunk.values().ok_or_else(|| Error::internal("values left memory before they were kept"))?;
         let image = values.to_image()?;
-        let (head, bytes) = (image.head.clone(), image.data_bytes());
+        let (head, bytes, may_be_packed) = (image.head.clone(), image.data_bytes(), !chunk.is_encrypted());
         let handle = chunk.is_handle().then(|| chunk.clone());
-        self.put(home, handle, chunk.is_encrypted(), (head, bytes), |out| image.write_data(out))
+        let new = Image { head, bytes, may_be_packed };
+        self.put(Written { home, handle, key: key.cloned() }, new, |out| image.write_data(out))
     }
 
-    /// Writes the states of a profile, unless they are in a segment already.
+    /// Writes the states of a profile of the table with this key, unless they are in a segment already.
     ///
     /// # Errors
     /// Those of the disk.
-    pub fn write_profile(&mut self, gathered: &Gathered) -> Result<()> {
+    pub fn write_profile(&mut self, gathered: &Gathered, key: Option<&Arc<TableKey>>) -> Result<()> {
         let home = Home::at(&gathered.home, &self.durable.next_chunk);
         if home.is_in_segment() {
             return Ok(());
@@ -94,31 +112,28 @@ impl Keeper {
         let states = gathered.states();
         let head = proto::Profile { lengths: states.iter().map(|state| u64_from(state.len())).collect() };
         let bytes = states.iter().map(|state| state.len()).sum();
-        self.put(home, None, false, (head.encode_to_vec(), bytes), |out| {
+        let new = Image { head: head.encode_to_vec(), bytes, may_be_packed: true };
+        self.put(Written { home, handle: None, key: key.cloned() }, new, |out| {
             states.iter().for_each(|state| out.extend_from_slice(state));
         })
     }
 
     fn put(
         &mut self,
-        home: Arc<Home>,
-        handle: Option<Arc<Chunk>>,
-        is_secret: bool,
-        (head, bytes): (Vec<u8>, usize),
+        new: Written,
+        Image { head, bytes, may_be_packed }: Image,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<()> {
         let open = match &mut self.open {
             Some(open) => open,
             None => {
                 let writer = self.durable.new_segment()?;
-                self.open.insert(Open { writer, homes: Vec::new() })
+                self.open.insert(Open { writer, written: Vec::new() })
             }
         };
-        match is_secret {
-            true => open.writer.add_secret(home.number, head, bytes, write)?,
-            false => open.writer.add(home.number, head, bytes, write)?,
-        }
-        open.homes.push((home, handle));
+        let part = NewPart { number: new.home.number, head, bytes, key: new.key.as_ref(), may_be_packed };
+        open.writer.add(part, write)?;
+        open.written.push(new);
         if open.writer.bytes() >= self.segment_bytes { self.finish_segment() } else { Ok(()) }
     }
 
@@ -136,11 +151,11 @@ impl Keeper {
     }
 
     fn finish_segment(&mut self) -> Result<()> {
-        let Some(Open { writer, homes }) = self.open.take() else { return Ok(()) };
+        let Some(Open { writer, written }) = self.open.take() else { return Ok(()) };
         let number = writer.number();
         let file = self.durable.add_segment(number, writer.finish()?);
-        for (home, handle) in homes {
-            home.put_in_segment(file.clone());
+        for Written { home, handle, key } in written {
+            home.put_in_segment(file.clone(), key);
             let Some(handle) = handle else { continue };
             if handle.is_to_leave() {
                 drop(handle.take_values());

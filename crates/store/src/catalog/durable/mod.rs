@@ -17,6 +17,7 @@ mod cache;
 mod checkpoint;
 mod homes;
 mod keeper;
+mod keys;
 mod prepare;
 mod proto;
 mod reads;
@@ -29,6 +30,7 @@ mod warm;
 
 pub use backup::{Backup, adopt_backup};
 pub(crate) use keeper::Keeper;
+pub(super) use keys::fits_key;
 pub(super) use prepare::{Change, Prepared};
 pub use recovery::{Recovery, check_data};
 
@@ -37,6 +39,7 @@ use farpool_columns::{Chunk, RowGroup};
 use farpool_disk::{Directory, Log, Observer, Segment, SegmentWriter, segment_name};
 use farpool_model::{Error, Result, TenantName, Version};
 use homes::{Home, SegmentFile, Sweep};
+use keys::TenantKeys;
 use parking_lot::Mutex;
 use reads::Reads;
 use std::collections::BTreeMap;
@@ -53,6 +56,7 @@ pub(super) struct Durable {
     /// The numbers of the next chunk and segment: none is used twice.
     next_chunk: AtomicU64,
     next_segment: AtomicU64,
+    tenant_keys: TenantKeys,
     /// Chunks in records before this one can no longer be read.
     floor: AtomicU64,
     segments: Mutex<BTreeMap<u64, Arc<SegmentFile>>>,

@@ -6,7 +6,7 @@ use super::{Durable, proto};
 use arrow_schema::{Schema, SchemaRef};
 use bytes::Bytes;
 use farpool_columns::{Chunk, RowGroup, Table, type_to_bytes};
-use farpool_disk::Urgency;
+use farpool_disk::{TableKey, Urgency};
 use farpool_model::cast::{u32_checked, u64_from};
 use farpool_model::{Error, LoadId, Result, TableName, TenantName, Tier, Version, View};
 use prost::Message;
@@ -25,6 +25,7 @@ pub(in super::super) enum Change {
         tenant: TenantName,
         name: TableName,
         table: Arc<Table>,
+        key: Option<Arc<TableKey>>,
         is_pinned: bool,
         loads: Vec<LoadId>,
     },
@@ -35,6 +36,7 @@ pub(in super::super) enum Change {
         name: TableName,
         before: Arc<Table>,
         after: Arc<Table>,
+        key: Option<Arc<TableKey>>,
         same: usize,
         loads: Vec<LoadId>,
     },
@@ -108,21 +110,23 @@ impl Prepared {
         let mut record = proto::Record::default();
         self.homes.clear();
         let (tenant, name, what) = match &self.change {
-            Change::Put { tenant, name, table, is_pinned, loads } => {
+            Change::Put { tenant, name, table, key, is_pinned, loads } => {
                 made_by(&mut record, loads, table);
                 let groups: Vec<&Arc<RowGroup>> = table.row_groups.iter().collect();
-                self.homes = keep(durable, self.floor, &groups, &mut record)?;
+                self.homes = keep((durable, self.floor), &groups, key.as_ref(), &mut record)?;
                 let groups =
                     groups.into_iter().map(|group| group_bytes(group, self.floor, durable)).collect();
                 let (fields, tier) = (fields(&table.schema), tier_number(table.tier()));
-                (tenant, name, What::Put(proto::Put { fields, groups, tier, is_pinned: *is_pinned }))
+                let (key, tenant_key) = (key_bytes(key.as_ref()), tenant_key_bytes(key.as_ref()));
+                let is_pinned = *is_pinned;
+                (tenant, name, What::Put(proto::Put { fields, groups, tier, is_pinned, key, tenant_key }))
             }
-            Change::Rows { tenant, name, before, after, same, loads } => {
+            Change::Rows { tenant, name, before, after, key, same, loads } => {
                 made_by(&mut record, loads, after);
                 let splices = splices(before, after, *same);
                 let groups: Vec<_> =
                     splices.iter().flat_map(|splice| splice.groups.iter().copied()).collect();
-                self.homes = keep(durable, self.floor, &groups, &mut record)?;
+                self.homes = keep((durable, self.floor), &groups, key.as_ref(), &mut record)?;
                 let splice_bytes = |splice: &Splice<'_>| {
                     let Splice { first_row, rows, groups } = splice;
                     let groups = groups.iter().map(|group| group_bytes(group, self.floor, durable)).collect();
@@ -155,12 +159,12 @@ impl Prepared {
     }
 }
 
-/// Sees to it that the chunks of `groups` have durable copies when `record` has. Returns the homes of those that were put
-/// into it.
+/// Sees to it that the chunks of `groups`, of a table with this key, have durable copies when `record` has. Returns the homes
+/// of those that were put into it.
 fn keep(
-    durable: &Arc<Durable>,
-    floor: u64,
+    (durable, floor): (&Arc<Durable>, u64),
     groups: &[&Arc<RowGroup>],
+    key: Option<&Arc<TableKey>>,
     record: &mut proto::Record,
 ) -> Result<Vec<Arc<Home>>> {
     let home = |chunk: &Chunk| Home::of(chunk, &durable.next_chunk);
@@ -169,7 +173,7 @@ fn keep(
     let bytes: usize = lacking.iter().map(|chunk| chunk.bytes_encoded()).sum();
     if bytes > INLINE_BYTES {
         let mut keeper = Keeper::new(durable.clone());
-        lacking.iter().try_for_each(|chunk| keeper.write(chunk))?;
+        lacking.iter().try_for_each(|chunk| keeper.write(chunk, key))?;
         keeper.finish()?;
         return Ok(Vec::new());
     }
@@ -272,6 +276,16 @@ fn made_by(record: &mut proto::Record, loads: &[LoadId], table: &Table) {
 pub(super) fn tier_number(tier: Option<Tier>) -> u32 {
     let place = tier.and_then(|tier| Tier::ALL.iter().position(|one| *one == tier));
     place.map_or(0, |place| u32_checked(place + 1))
+}
+
+/// What is stored of the key of a table.
+pub(super) fn key_bytes(key: Option<&Arc<TableKey>>) -> Bytes {
+    key.map(|key| Bytes::copy_from_slice(&key.wrapped().to_bytes())).unwrap_or_default()
+}
+
+/// What is stored of the key of its tenant.
+pub(super) fn tenant_key_bytes(key: Option<&Arc<TableKey>>) -> Bytes {
+    key.map(|key| Bytes::copy_from_slice(&key.tenant().wrapped().to_bytes())).unwrap_or_default()
 }
 
 /// For each column one more than the number of its distinct values, of an encrypted table about that; 0 where it is not known.

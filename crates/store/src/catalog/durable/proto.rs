@@ -71,6 +71,12 @@ pub struct Put {
     /// Whether its values stay in memory.
     #[prost(bool, tag = "4")]
     pub is_pinned: bool,
+    /// In an encrypted directory its key, wrapped by that of its tenant, and this one, wrapped by that of the directory
+    /// (`crates/cipher/src/wrapped.rs`). Empty for a table of a directory without keys.
+    #[prost(bytes = "bytes", tag = "5")]
+    pub key: Bytes,
+    #[prost(bytes = "bytes", tag = "6")]
+    pub tenant_key: Bytes,
 }
 
 /// Rows of a table are replaced, removed or added.
@@ -169,6 +175,9 @@ pub struct Manifest {
     /// [`Group`]s of tables whose records follow: where chunks are that these may find in a record before.
     #[prost(bytes = "bytes", repeated, tag = "10")]
     pub others: Vec<Bytes>,
+    /// The keys that [`Table::key`]s are wrapped by, as [`Put::tenant_key`].
+    #[prost(bytes = "bytes", repeated, tag = "11")]
+    pub tenant_keys: Vec<Bytes>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -194,6 +203,9 @@ pub struct Table {
     pub tier: u32,
     #[prost(bool, tag = "9")]
     pub is_pinned: bool,
+    /// As [`Put::key`].
+    #[prost(bytes = "bytes", tag = "10")]
+    pub key: Bytes,
 }
 
 /// The head of a profile.

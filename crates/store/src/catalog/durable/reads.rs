@@ -182,11 +182,11 @@ impl Reads {
         let home = Home::existing(handle).ok_or_else(|| Error::internal("a handle without a home"))?;
         let file =
             home.file().ok_or_else(|| Error::internal("values that left before they were in a segment"))?;
-        let part = file.part(home.number)?;
+        let (part, key) = (file.part(home.number)?, home.key());
         let read = || {
             let tenure = if handle.is_pinned() { Tenure::Staying } else { Tenure::Passing };
             let bytes = usize_saturating(part.bytes);
-            let fill = |memory: &mut [u8]| file.segment.read(part, memory);
+            let fill = |memory: &mut [u8]| file.segment.read(part, key, memory);
             let fitting = |chunk: Chunk| match chunk.data_type() == handle.data_type()
                 && chunk.rows() == handle.rows()
             {
@@ -195,18 +195,20 @@ impl Reads {
             };
             let Some(cipher) = handle.cipher() else {
                 let (data, ()) = read_into_pool(&self.pool, tenant, bytes, tenure, fill)?;
-                return Ok(Arc::new(fitting(Chunk::from_image(&part.head()?, &data)?.passing())?));
+                let head = file.segment.head(part, key)?;
+                return Ok(Arc::new(fitting(Chunk::from_image(&head, &data)?.passing())?));
             };
             // In the clear they are never in the pool.
             let mut data = vec![0; bytes];
             fill(&mut data)?;
-            let chunk = fitting(Chunk::from_image(&part.head()?, &Buffer::from(data))?)?;
+            let head = file.segment.head(part, key)?;
+            let chunk = fitting(Chunk::from_image(&head, &Buffer::from(data))?)?;
             encrypt_into_pool(&self.pool, tenant, tenure, cipher, chunk)
         };
         let values = match read() {
             // Everybody who wants these values is told so.
             Err(damage) if damage.kind == ErrorKind::Corrupt => {
-                Arc::new(Chunk::from_head(&part.head()?, damage)?)
+                Arc::new(Chunk::from_head(&file.segment.head(part, key)?, damage)?)
             }
             values => values?,
         };

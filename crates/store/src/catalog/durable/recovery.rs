@@ -2,6 +2,7 @@
 
 use super::checkpoint::{FORMAT, manifest_name, manifest_number};
 use super::homes::{SegmentFile, Sweep};
+use super::keys::TenantKeys;
 use super::reads::Reads;
 use super::replay::{KeptTable, Replay};
 use super::sources::{Read, Sources, Wanted};
@@ -84,6 +85,7 @@ impl Catalog {
             node: sources.replay.node,
             next_chunk: AtomicU64::new(sources.replay.next_chunk),
             next_segment: AtomicU64::new(sources.replay.next_segment),
+            tenant_keys: TenantKeys::of(sources.replay.table_keys()),
             floor: AtomicU64::new(from),
             segments: Mutex::new(sources.files.clone()),
             sweep,
@@ -191,9 +193,20 @@ impl Catalog {
         let rows_settled = table.row_groups.iter().take(settled).map(|group| u64_from(group.rows)).sum();
         let merges = Merges::new(self, self.next_chore(), tenant, name);
         let (version, since, whole, line) = (kept.version, kept.version, None, Arc::default());
-        let is_pinned = kept.is_pinned;
-        let current =
-            Current { version, since, table, is_pinned, settled, rows_settled, tap, whole, line, merges };
+        let (is_pinned, key) = (kept.is_pinned, kept.key.clone());
+        let current = Current {
+            version,
+            since,
+            table,
+            key,
+            is_pinned,
+            settled,
+            rows_settled,
+            tap,
+            whole,
+            line,
+            merges,
+        };
         let mut state = self.state.write();
         // A pool that has become too small for its pinned tables does not hold all of them.
         if is_pinned && self.check_pins(&state, tenant, name, current.table.bytes_encoded).is_ok() {
@@ -205,8 +218,8 @@ impl Catalog {
     }
 
     fn check_fits(&self, wanted: &[Wanted<'_>], sources: &Sources) -> Result<()> {
-        let groups = wanted.iter().flat_map(|wanted| wanted.groups);
-        let bytes: u64 = groups.map(|group| sources.data_bytes(group)).sum();
+        let groups = wanted.iter().flat_map(|wanted| wanted.groups.iter().map(|group| (wanted.table, group)));
+        let bytes: u64 = groups.map(|(table, group)| sources.data_bytes(table, group)).sum();
         let most = self.pool.usage().bytes_limit;
         if bytes <= most {
             return Ok(());
@@ -252,7 +265,7 @@ pub fn check_data(directory: &dyn Directory) -> Result<Recovery> {
             let one = Wanted { first_row, ..wanted };
             for (column, number) in group.chunks.iter().enumerate() {
                 let Some(number) = number else { continue };
-                let source = sources.find(*number)?;
+                let source = sources.find(wanted.table, *number)?;
                 recovery.bytes += u64_from(source.bytes());
                 let mut data = vec![0; source.bytes()];
                 let read = source.read(&mut data);

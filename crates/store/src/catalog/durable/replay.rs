@@ -1,11 +1,13 @@
 //! What a manifest and the records behind it make, without the data of the tables.
 
+use super::keys::WrappedTenants;
 use super::prepare::split_version;
 use super::proto::{self, What};
 use crate::catalog::state::Loads;
 use arrow_schema::{Field, Schema, SchemaRef};
 use bytes::Bytes;
 use farpool_columns::{MemoryCipher, type_from_bytes};
+use farpool_disk::{TableKey, WrappedKey};
 use farpool_model::{
     Error, LoadId, LoadedVersion, Result, TableName, TenantName, Tier, Version, View, limits, schema,
 };
@@ -26,6 +28,8 @@ pub(super) struct Replay {
     pub images: HashMap<u64, (u64, proto::Image)>,
     /// The segments of the other chunks.
     pub places: HashMap<u64, u64>,
+    /// The keys that wrap those of tables.
+    pub tenant_keys: WrappedTenants,
     pub node: u64,
     pub next_record: u64,
 }
@@ -45,6 +49,9 @@ pub(super) struct KeptTable {
     /// Number of distinct values of each column; there are as many as columns, or none.
     pub distinct: Vec<Option<u64>>,
     pub is_pinned: bool,
+    /// What is stored of its key, if it has one, and the key once that is unwrapped.
+    pub wrapped_key: Option<WrappedKey>,
+    pub key: Option<Arc<TableKey>>,
 }
 
 /// Where the profile of the first rows of a table is.
@@ -65,9 +72,20 @@ impl KeptTable {
     ) -> KeptTable {
         let (rows, profile, cipher, is_pinned) = (rows_of(&groups), None, None, false);
         let numbers = distinct;
-        let distinct = Vec::new();
-        let mut table =
-            KeptTable { schema, version, groups, rows, profile, tier, cipher, distinct, is_pinned };
+        let (distinct, wrapped_key, key) = (Vec::new(), None, None);
+        let mut table = KeptTable {
+            schema,
+            version,
+            groups,
+            rows,
+            profile,
+            tier,
+            cipher,
+            distinct,
+            is_pinned,
+            wrapped_key,
+            key,
+        };
         table.set_distinct(numbers);
         table
     }
@@ -117,18 +135,31 @@ impl Replay {
             ..Replay::default()
         };
         for table in &manifest.tables {
-            let proto::Table { tenant, name, version, fields, groups, profile, distinct, tier, is_pinned } =
-                decoded(table)?;
+            let proto::Table {
+                tenant,
+                name,
+                version,
+                fields,
+                groups,
+                profile,
+                distinct,
+                tier,
+                is_pinned,
+                key,
+            } = decoded(table)?;
             let (tenant, name) = names(tenant, name)?;
             let schema = schema_of(&fields)?;
             let groups = replay.groups(&groups, schema.fields().len())?;
             let mut table = KeptTable::new(schema, Version(version), groups, tier_of(tier)?, &distinct);
-            table.is_pinned = is_pinned;
+            (table.is_pinned, table.wrapped_key) = (is_pinned, wrapped_key(&key)?);
             if let [segment, number, rows] = profile[..] {
                 table.profile = Some(KeptProfile { segment, number, rows });
                 replay.next_chunk = replay.next_chunk.max(number.saturating_add(1));
             }
             replay.tables.entry(tenant).or_default().insert(name, table);
+        }
+        for key in &manifest.tenant_keys {
+            replay.tenant_keys.extend(wrapped_key(key)?.map(|key| (key.id(), key)));
         }
         for group in &manifest.others {
             let proto::Group { runs, .. } = decoded(group)?;
@@ -180,7 +211,8 @@ impl Replay {
                 let schema = schema_of(&put.fields)?;
                 let groups = self.groups(&put.groups, schema.fields().len())?;
                 let mut table = KeptTable::new(schema, version, groups, tier_of(put.tier)?, &record.distinct);
-                table.is_pinned = put.is_pinned;
+                (table.is_pinned, table.wrapped_key) = (put.is_pinned, wrapped_key(&put.key)?);
+                self.tenant_keys.extend(wrapped_key(&put.tenant_key)?.map(|key| (key.id(), key)));
                 self.tables.entry(tenant.clone()).or_default().insert(name, table);
             }
             What::Rows(rows) => {
@@ -286,6 +318,13 @@ impl Replay {
         Ok(())
     }
 
+    /// The keys of tables that have one, with their tenants.
+    pub fn table_keys(&self) -> impl Iterator<Item = (&TenantName, &Arc<TableKey>)> {
+        self.tables.iter().flat_map(|(tenant, tables)| {
+            tables.values().filter_map(move |table| Some((tenant, table.key.as_ref()?)))
+        })
+    }
+
     fn table(&mut self, tenant: &TenantName, name: &TableName) -> Result<&mut KeptTable> {
         let tables = self.tables.get_mut(tenant);
         tables.and_then(|tables| tables.get_mut(name)).ok_or_else(|| not_there(name))
@@ -341,6 +380,11 @@ fn ids(bytes: &[u8]) -> Result<Vec<LoadId>> {
         (ids, []) => Ok(ids.iter().map(|id| LoadId(u128::from_le_bytes(*id))).collect()),
         _ => Err(Error::corrupt("ids of loads that are cut off")),
     }
+}
+
+/// The wrapped key that these bytes are; `None` where there are none.
+fn wrapped_key(bytes: &[u8]) -> Result<Option<WrappedKey>> {
+    if bytes.is_empty() { Ok(None) } else { WrappedKey::from_bytes(bytes).map(Some) }
 }
 
 /// The tier that a number stands for.

@@ -1,6 +1,7 @@
 //! The chunks of a data directory, wherever they are: in segments, or in records of the log.
 
 use super::homes::{Home, SegmentFile, Sweep};
+use super::keys::Unwrapping;
 use super::replay::{KeptGroup, KeptProfile, KeptTable, Replay};
 use super::{Durable, proto};
 use crate::catalog::Catalog;
@@ -8,7 +9,7 @@ use crate::catalog::tap::Gathered;
 use arrow_buffer::Buffer;
 use bytes::Bytes;
 use farpool_columns::{Chunk, Encoder, RowGroup, encrypt_into_pool, is_large, read_into_pool, table_cipher};
-use farpool_disk::{Directory, Part, Segment, segment_name};
+use farpool_disk::{Directory, Part, Segment, TableKey, segment_name};
 use farpool_memory::Tenure;
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, Result, TableName, TenantName};
@@ -46,8 +47,19 @@ const JOINED_ROWS: u32 = 32 << 10;
 impl Sources {
     /// Opens the segments that the tables need.
     pub fn open(directory: &dyn Directory, mut replay: Replay, sweep: &Arc<Sweep>) -> Result<Sources> {
-        for table in replay.tables.values_mut().flat_map(BTreeMap::values_mut) {
+        let mut keys = Unwrapping::new(directory, &replay.tenant_keys);
+        for (name, table) in replay.tables.values_mut().flatten() {
             table.cipher = table.tier.map(table_cipher).transpose()?;
+            let key = table.wrapped_key.as_ref().map(|key| keys.table(key)).transpose();
+            table.key = key.map_err(|error| Error {
+                message: format!(
+                    "the key of table {:?} in {}: {}",
+                    name.as_str(),
+                    directory.describe(),
+                    error.message
+                ),
+                ..error
+            })?;
         }
         let tables = replay.tables.values().flat_map(BTreeMap::values);
         let groups = tables.flat_map(|table| &table.groups);
@@ -102,24 +114,26 @@ impl Sources {
         let file = self.files.get(&segment)?;
         let part = file.part(number).ok()?;
         let mut data = vec![0; usize_saturating(part.bytes)];
-        file.segment.read(part, &mut data).ok()?;
+        let key = table.key.as_ref();
+        file.segment.read(part, key, &mut data).ok()?;
         let mut data = Bytes::from(data);
-        let lengths = proto::Profile::decode(&part.head().ok()?[..]).ok()?.lengths;
+        let lengths = proto::Profile::decode(&file.segment.head(part, key).ok()?[..]).ok()?.lengths;
         let mut state =
             |length: u64| (length <= u64_from(data.len())).then(|| data.split_to(usize_saturating(length)));
         let states = lengths.into_iter().map(&mut state).collect::<Option<Vec<_>>>()?;
         let encoder = Encoder::new(catalog.pool.clone(), tenant.clone(), table.schema.clone());
         let gathered = Gathered::from_states(&table.schema, states, &encoder).ok()?;
-        Home::found(&gathered.home, number, Some(Arc::clone(file)), 0);
+        Home::found(&gathered.home, number, Some((Arc::clone(file), key.cloned())), 0);
         Some(gathered)
     }
 
-    pub fn find(&self, number: u64) -> Result<Source<'_>> {
+    /// Where a chunk of a table is.
+    pub fn find<'a>(&'a self, table: &'a KeptTable, number: u64) -> Result<Source<'a>> {
         if let Some(segment) = self.replay.places.get(&number) {
             let file = self.files.get(segment);
             let file =
                 file.ok_or_else(|| Error::internal(format!("{} is not open", segment_name(*segment))))?;
-            return Ok(Source::Segment(file, file.part(number)?));
+            return Ok(Source::Segment(file, file.part(number)?, table.key.as_ref()));
         }
         match self.replay.images.get(&number) {
             Some((record, image)) => Ok(Source::Log(*record, image)),
@@ -129,20 +143,25 @@ impl Sources {
 
     /// Bytes that the chunks of all tables take on disk.
     pub fn bytes_stored(&self) -> Result<u64> {
-        let tables = self.replay.tables.values().flat_map(BTreeMap::values);
-        let chunks = tables.flat_map(|table| &table.groups).flat_map(|group| group.chunks.iter().flatten());
-        // Row groups may share a chunk of NULLs.
-        let distinct: BTreeSet<u64> = chunks.copied().collect();
-        distinct.into_iter().map(|number| Ok(self.find(number)?.bytes_stored())).sum()
+        let mut bytes = 0;
+        for table in self.replay.tables.values().flat_map(BTreeMap::values) {
+            let chunks = table.groups.iter().flat_map(|group| group.chunks.iter().flatten());
+            // Row groups may share a chunk of NULLs.
+            let distinct: BTreeSet<u64> = chunks.copied().collect();
+            let stored = |number| Ok(self.find(table, number)?.bytes_stored());
+            bytes += distinct.into_iter().map(stored).sum::<Result<u64>>()?;
+        }
+        Ok(bytes)
     }
 
     /// Bytes that a row group takes in the pool at once.
-    pub fn data_bytes(&self, group: &KeptGroup) -> u64 {
+    pub fn data_bytes(&self, table: &KeptTable, group: &KeptGroup) -> u64 {
         if is_large(group.rows as usize, 0) {
             return 0;
         }
         let chunks = group.chunks.iter().flatten();
-        chunks.filter_map(|number| self.find(*number).ok()).map(|source| u64_from(source.bytes())).sum()
+        let sources = chunks.filter_map(|number| self.find(table, *number).ok());
+        sources.map(|source| u64_from(source.bytes())).sum()
     }
 
     /// Reads row groups into the pool, joined where nothing is damaged.
@@ -176,7 +195,7 @@ impl Sources {
                 let Some(number) = number else {
                     return encoder.nulls_of(column, group.rows as usize).map(Arc::new);
                 };
-                let source = self.find(*number)?;
+                let source = self.find(wanted.table, *number)?;
                 let mut data = vec![0; source.bytes()];
                 source.read(&mut data)?;
                 let chunk = wanted.chunk(column, group, &source.head()?, &Buffer::from(data))?;
@@ -201,7 +220,9 @@ impl Sources {
         wanted: &Wanted<'_>,
         group: &KeptGroup,
     ) -> Result<Read> {
-        let find = |number: &Option<u64>| number.map(|number| Ok((number, self.find(number)?))).transpose();
+        let find = |number: &Option<u64>| {
+            number.map(|number| Ok((number, self.find(wanted.table, number)?))).transpose()
+        };
         let sources = group.chunks.iter().map(find).collect::<Result<Vec<_>>>()?;
         let (handles, cipher) = (durable.reads.source(wanted.tenant), wanted.table.cipher.as_ref());
         let absent = |source: &Option<(u64, Source<'_>)>| match source {
@@ -295,7 +316,8 @@ fn joined(groups: &[KeptGroup]) -> usize {
 /// Where a chunk is.
 pub(super) enum Source<'a> {
     Log(u64, &'a proto::Image),
-    Segment(&'a Arc<SegmentFile>, &'a Part),
+    /// The key is that of the table, if it has one.
+    Segment(&'a Arc<SegmentFile>, &'a Part, Option<&'a Arc<TableKey>>),
 }
 
 impl Source<'_> {
@@ -303,7 +325,7 @@ impl Source<'_> {
     pub fn bytes(&self) -> usize {
         let bytes = match self {
             Source::Log(_, image) => image.data.len(),
-            Source::Segment(_, part) => usize_saturating(part.bytes),
+            Source::Segment(_, part, _) => usize_saturating(part.bytes),
         };
         bytes.next_multiple_of(ALIGNMENT)
     }
@@ -312,14 +334,14 @@ impl Source<'_> {
     pub fn bytes_stored(&self) -> u64 {
         match self {
             Source::Log(_, image) => u64_from(image.data.len()),
-            Source::Segment(_, part) => part.bytes_stored,
+            Source::Segment(_, part, _) => part.bytes_stored,
         }
     }
 
     pub fn head(&self) -> Result<Cow<'_, [u8]>> {
         match self {
             Source::Log(_, image) => Ok(Cow::Borrowed(&image.head)),
-            Source::Segment(_, part) => part.head(),
+            Source::Segment(file, part, key) => file.segment.head(part, *key),
         }
     }
 
@@ -332,10 +354,10 @@ impl Source<'_> {
                 rest.fill(0);
                 Ok(())
             }
-            Source::Segment(file, part) => {
+            Source::Segment(file, part, key) => {
                 let (data, rest) = memory.split_at_mut(usize_saturating(part.bytes));
                 rest.fill(0);
-                file.segment.read(part, data)
+                file.segment.read(part, *key, data)
             }
         }
     }
@@ -343,7 +365,9 @@ impl Source<'_> {
     pub fn give_home(&self, chunk: &Chunk, number: u64) {
         match self {
             Source::Log(record, _) => Home::found(chunk.home(), number, None, *record),
-            Source::Segment(file, _) => Home::found(chunk.home(), number, Some(Arc::clone(file)), 0),
+            Source::Segment(file, _, key) => {
+                Home::found(chunk.home(), number, Some((Arc::clone(file), key.cloned())), 0)
+            }
         }
     }
 }
