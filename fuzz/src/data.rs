@@ -82,6 +82,13 @@ pub fn directory(is_encrypted: bool) -> (Arc<SimulatedDirectory>, Arc<dyn Direct
     (device, opened.expect("the key fits"))
 }
 
+/// A part of a segment from a section of the input.
+struct PartOf {
+    head: Vec<u8>,
+    data: Vec<u8>,
+    key: Option<Arc<TableKey>>,
+}
+
 /// The key of a table from a section of the input.
 fn table_key(directory: &dyn Directory, bytes: &[u8]) -> Option<Arc<TableKey>> {
     let (tenant, table) = bytes.split_at_checked(bytes.len() / 2)?;
@@ -96,30 +103,30 @@ fn build(mut data: &[u8]) -> (Arc<SimulatedDirectory>, Arc<dyn Directory>) {
     let (device, directory) = directory(is_encrypted);
     let way = Codec::ALL.get(data.len() % 4).map_or(Packing::None, |codec| Packing::By(*codec));
     let (mut records, mut manifest, mut key) = (Vec::new(), Vec::new(), None);
-    let mut parts: BTreeMap<u64, (&[u8], &[u8], Option<Arc<TableKey>>)> = BTreeMap::new();
+    let mut parts: BTreeMap<u64, PartOf> = BTreeMap::new();
     while let Some(([kind, low, high], rest)) = data.split_first_chunk::<3>() {
         let (bytes, rest) = rest.split_at(usize::from(u16::from_le_bytes([*low, *high])).min(rest.len()));
         data = rest;
         match kind % KINDS {
             MANIFEST => manifest = bytes.to_vec(),
             RECORD => records.push(bytes),
-            KEYS => key = table_key(&*directory, bytes),
-            _ => {
+            PART => {
                 let Some((number, bytes)) = bytes.split_first_chunk::<8>() else { continue };
                 let Some((length, bytes)) = bytes.split_first_chunk::<2>() else { continue };
                 let (head, data) = bytes.split_at(usize::from(u16::from_le_bytes(*length)).min(bytes.len()));
-                parts.insert(u64::from_le_bytes(*number), (head, data, key.clone()));
+                let (head, data) = (head.to_vec(), data.to_vec());
+                parts.insert(u64::from_le_bytes(*number), PartOf { head, data, key: key.clone() });
             }
+            _ => key = table_key(&*directory, bytes),
         }
     }
     write_sealed(&*directory, "manifest-000000000001", FORMAT, &manifest).expect("nothing fails here");
     write_log(&device, &directory, is_encrypted, &records);
     let mut writer =
         SegmentWriter::create(compressing(directory.clone(), way), 1).expect("nothing fails here");
-    for (number, (head, data, key)) in parts {
-        let head = head.to_vec();
+    for (number, PartOf { head, data, key }) in parts {
         let part = NewPart { number, head, bytes: data.len(), key: key.as_ref(), may_be_packed: true };
-        writer.add(part, |out| out.extend_from_slice(data)).expect("nothing fails here");
+        writer.add(part, |out| out.extend_from_slice(&data)).expect("nothing fails here");
     }
     writer.finish().expect("nothing fails here");
     (device, directory)

@@ -11,7 +11,7 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::{SpillFile, SpillWriter, TempFileFactory};
 use farpool_cipher::{Mark, MemoryCipher};
 use farpool_memory::size_text;
-use farpool_model::cast::{u64_from, usize_saturating};
+use farpool_model::cast::u64_from;
 use farpool_model::{Error, Tier, limits};
 use futures::{Stream, stream};
 use parking_lot::Mutex;
@@ -183,6 +183,7 @@ fn failed(doing: &str, error: &io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farpool_model::cast::usize_saturating;
     use futures::TryStreamExt;
     use proptest::prelude::*;
 
