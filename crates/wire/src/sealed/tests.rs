@@ -174,8 +174,10 @@ fn every_bit_of_an_answer_counts() {
         for at in 0..answer.body.len() * 8 {
             let mut body = answer.body.to_vec();
             body[at / 8] ^= 1 << (at % 8);
-            let opened = pair.opener.open(Message { body: body.into(), ..answer.clone() });
-            assert_eq!(opened.unwrap_err().kind, ErrorKind::Corrupt, "bit {at}");
+            let error = pair.opener.open(Message { body: body.into(), ..answer.clone() }).unwrap_err();
+            // Encrypted bytes may happen to look like an error in the clear, which is told as what it is.
+            let is_told = answer.kind == FrameKind::Error && error.message.contains("in the clear");
+            assert!(error.kind == ErrorKind::Corrupt || is_told, "bit {at}: {error}");
         }
         for end in 0..answer.body.len() {
             let cut = Message { body: answer.body.slice(..end), ..answer.clone() };
