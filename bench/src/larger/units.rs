@@ -114,7 +114,8 @@ fn measure_scan(
     (files, numbers): (&[File], &BTreeMap<&str, usize>),
 ) -> Result<ScanResult> {
     let is_wanted = |chunk: &&ChunkPlace| {
-        chunk.group.is_multiple_of(scan.every) && (scan.columns.is_empty() || scan.columns.contains(&chunk.column))
+        chunk.group.is_multiple_of(scan.every)
+            && (scan.columns.is_empty() || scan.columns.contains(&chunk.column))
     };
     let piece = |chunk: &ChunkPlace| Piece {
         file: numbers[chunk.file.as_str()],
