@@ -1,0 +1,219 @@
+//! Random changes, merges, checkpoints, crashes and failures of the disk.
+
+use super::*;
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put {
+        table: u8,
+        rows: u32,
+        replaces: bool,
+    },
+    Append {
+        table: u8,
+        rows: u32,
+    },
+    Change {
+        table: u8,
+        removes: bool,
+    },
+    Alter {
+        table: u8,
+        to: u8,
+        adds: bool,
+    },
+    Drop(u8),
+    View {
+        view: u8,
+        drops: bool,
+    },
+    Merge,
+    Checkpoint,
+    Compact,
+    /// Memory is short.
+    Evict,
+    Crash(u64),
+    Close,
+    /// The disk fails after so many calls, and power is lost then.
+    Fail {
+        after: u64,
+        seed: u64,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let rows = prop_oneof![6 => 1..40_u32, 1 => 60_000..140_000_u32];
+    prop_oneof![
+        3 => (0..4_u8, rows.clone(), any::<bool>())
+            .prop_map(|(table, rows, replaces)| Step::Put { table, rows, replaces }),
+        10 => (0..4_u8, rows).prop_map(|(table, rows)| Step::Append { table, rows }),
+        4 => (0..4_u8, any::<bool>()).prop_map(|(table, removes)| Step::Change { table, removes }),
+        3 => (0..4_u8, 0..4_u8, any::<bool>()).prop_map(|(table, to, adds)| Step::Alter { table, to, adds }),
+        1 => (0..4_u8).prop_map(Step::Drop),
+        1 => (4..6_u8, any::<bool>()).prop_map(|(view, drops)| Step::View { view, drops }),
+        3 => Just(Step::Merge),
+        2 => Just(Step::Checkpoint),
+        2 => Just(Step::Compact),
+        3 => Just(Step::Evict),
+        2 => any::<u64>().prop_map(Step::Crash),
+        1 => Just(Step::Close),
+        2 => (0..12_u64, any::<u64>()).prop_map(|(after, seed)| Step::Fail { after, seed }),
+    ]
+}
+
+impl Bench {
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Put { table, rows, replaces } => {
+                let (table, mode) =
+                    (named(*table), if *replaces { LoadMode::Replace } else { LoadMode::Create });
+                let rows = 0..i64::from(*rows);
+                match self.load(&table, mode, batch(rows.clone()), None) {
+                    Ok(info) => {
+                        self.newest = info.version.0;
+                        self.tables.insert(table, rows.map(Some).collect());
+                    }
+                    Err(error) => {
+                        assert!(
+                            error.kind == ErrorKind::Exists && self.tables.contains_key(&table),
+                            "{error}"
+                        );
+                    }
+                }
+            }
+            Step::Append { table, rows } => {
+                let table = named(*table);
+                let rows = 0..i64::from(*rows);
+                match self.load(&table, LoadMode::Append, batch(rows.clone()), None) {
+                    Ok(info) => {
+                        self.newest = info.version.0;
+                        self.tables.get_mut(&table).unwrap().extend(rows.map(Some));
+                    }
+                    // It is not there, or has other columns.
+                    Err(error) => {
+                        assert!([ErrorKind::NotFound, ErrorKind::Invalid].contains(&error.kind), "{error}")
+                    }
+                }
+            }
+            Step::Change { table, removes } => {
+                if let Err(error) = self.change(&named(*table), *removes) {
+                    assert_eq!(error.kind, ErrorKind::NotFound, "{error}");
+                }
+            }
+            Step::Alter { table, to, adds } => self.alter(&named(*table), &named(*to), *adds),
+            Step::Drop(table) => match self.catalog.drop_table(&tenant(), &named(*table)) {
+                Ok(made) => {
+                    made.wait().unwrap();
+                    self.tables.remove(&named(*table)).unwrap();
+                }
+                Err(error) => assert_eq!(error.kind, ErrorKind::NotFound, "{error}"),
+            },
+            Step::View { view, drops: true } => match self.catalog.drop_view(&tenant(), &named(*view)) {
+                Ok(made) => {
+                    made.wait().unwrap();
+                    self.views.remove(&named(*view)).unwrap();
+                }
+                Err(error) => assert_eq!(error.kind, ErrorKind::NotFound, "{error}"),
+            },
+            Step::View { view, drops: false } => {
+                let made = View::new(named(*view), "select 1").unwrap();
+                self.catalog.create_view(&tenant(), made, true).unwrap().wait().unwrap();
+                self.views.insert(named(*view), "select 1".to_string());
+            }
+            Step::Merge => self.background.run(),
+            Step::Checkpoint => self.catalog.checkpoint().unwrap(),
+            Step::Compact => self.catalog.compact().unwrap(),
+            Step::Evict => {
+                let durable = self.catalog.durable.get().unwrap();
+                durable.reads.cache.reclaim(None, limits::PAGE_BYTES);
+            }
+            Step::Crash(seed) => drop(self.again(Some(*seed))),
+            Step::Close => {
+                let recovery = self.again(None);
+                assert_eq!((recovery.records, recovery.dropped), (0, None), "a close makes a checkpoint");
+            }
+            Step::Fail { after, seed } => self.fail(*after, *seed),
+        }
+    }
+
+    pub(super) fn alter(&mut self, table: &TableName, to: &TableName, adds: bool) {
+        let field = Arc::new(arrow_schema::Field::new("more", arrow_schema::DataType::Date32, true));
+        let mut changes = vec![];
+        if adds {
+            changes.push(TableChange::AddColumn(field));
+        }
+        if table != to {
+            changes.push(TableChange::Rename(to.clone()));
+        }
+        match self.catalog.alter_table(&tenant(), table, &changes) {
+            Ok(made) => {
+                self.newest = made.wait().unwrap().version.0;
+                let values = self.tables.remove(table).unwrap();
+                self.tables.insert(to.clone(), values);
+            }
+            // There is none, or the name is taken, or it has that column.
+            Err(error) => {
+                let expected = [ErrorKind::NotFound, ErrorKind::Exists, ErrorKind::Invalid];
+                assert!(expected.contains(&error.kind), "{error}");
+            }
+        }
+    }
+
+    /// Appends while the disk fails: afterwards the rows are there or not, as a whole, and there if that was said.
+    fn fail(&mut self, after: u64, seed: u64) {
+        let table = named(0);
+        self.directory.set_faults(Faults { fails_after: Some(after), ..Faults::default() });
+        let mut before = self.tables.get(&table).cloned();
+        let mut with = before.clone();
+        for i in 0..8 {
+            let rows = i..i + 3;
+            if self.load(&table, LoadMode::Append, batch(rows.clone()), None).is_ok() {
+                with.as_mut().unwrap().extend(rows.map(Some));
+                before.clone_from(&with);
+            } else {
+                if let Some(with) = &mut with {
+                    with.extend(rows.map(Some));
+                }
+                break;
+            }
+        }
+        let _ = if seed.is_multiple_of(2) { self.catalog.checkpoint() } else { self.catalog.compact() };
+        self.again(Some(seed));
+        let found = self.catalog.get(&tenant(), &table).ok().map(|(_, table)| values(&table));
+        assert!(found == before || found == with, "neither the rows before nor those with an append");
+        if let Some(found) = found {
+            self.tables.insert(table, found);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn what_was_acknowledged_is_there_again(
+        steps in prop::collection::vec(step(), 1..60),
+        is_encrypted in any::<bool>(),
+    ) {
+        let mut bench = Bench::over(encrypted::new_directory(is_encrypted));
+        for step in &steps {
+            bench.step(step);
+            bench.check();
+        }
+        bench.again(Some(1));
+        bench.check();
+        bench.again(None);
+        bench.check();
+        // Nothing is kept for tables that are gone.
+        for table in bench.tables.keys().cloned().collect::<Vec<_>>() {
+            bench.catalog.drop_table(&tenant(), &table).unwrap().wait().unwrap();
+        }
+        bench.tables.clear();
+        bench.again(None);
+        bench.check();
+        let left = bench.directory.names().unwrap();
+        prop_assert!(!left.iter().any(|name| name.starts_with("segment")), "{left:?}");
+        prop_assert_eq!(bench.catalog.pool().usage().bytes_used, 0);
+    }
+}
