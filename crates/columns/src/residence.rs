@@ -227,7 +227,12 @@ impl Chunk {
         }
     }
 
-    /// Number of uses of a handle's values since they came or were last asked for this, a few at most; takes one off.
+    /// Number of uses of a handle's values since they came, less those that were taken off, a few at most.
+    pub fn uses(&self) -> u8 {
+        self.residence().map_or(0, |residence| residence.uses.load(Ordering::Relaxed))
+    }
+
+    /// As [`Chunk::uses`]; takes one off.
     pub fn take_use(&self) -> u8 {
         let Some(residence) = self.residence() else { return 0 };
         residence

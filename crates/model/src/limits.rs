@@ -533,6 +533,9 @@ pub const READERS: usize = 4;
 /// who starts a node waits no longer in silence.
 pub const KEY_COMMAND_WAIT_MAX: Duration = Duration::from_secs(30);
 
+/// Column chunks of a data directory that are remembered to be read first after a start, 8 bytes each.
+pub const USED_CHUNKS_MAX: usize = 1 << 20;
+
 /// Wrapped keys of one data directory: one for each of many tables, found by going through them.
 pub const WRAPPED_KEYS_MAX: usize = 64 << 10;
 

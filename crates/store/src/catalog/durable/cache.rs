@@ -104,6 +104,36 @@ impl Cache {
     }
 }
 
+impl Cache {
+    /// The numbers of the homes of values that queries have used, most used first.
+    pub fn used(&self) -> Vec<u64> {
+        let tenants = self.0.lock();
+        let mut used: Vec<(Reverse<(bool, u8)>, u64)> = Vec::new();
+        for queues in tenants.values() {
+            let both = [(true, &queues.main), (false, &queues.small)];
+            let entries =
+                both.iter().flat_map(|(is_main, queue)| queue.entries.iter().map(|entry| (*is_main, entry)));
+            used.extend(entries.filter_map(|(is_main, entry)| {
+                let uses = entry.handle.upgrade()?.uses();
+                (is_main || uses > 0).then_some((Reverse((is_main, uses)), entry.number))
+            }));
+        }
+        drop(tenants);
+        // Those that are alike stay in the order in which they came.
+        used.sort_by_key(|(rank, _)| *rank);
+        used.into_iter().map(|(_, number)| number).collect()
+    }
+
+    /// Has the values of this home go to the main queue when they come: they were used before the start.
+    pub fn expect(&self, tenant: &TenantName, number: u64) {
+        let mut tenants = self.0.lock();
+        let queues = tenants.entry(tenant.clone()).or_default();
+        if queues.are_gone.insert(number) {
+            queues.gone.push_back(number);
+        }
+    }
+}
+
 #[cfg(test)]
 impl Cache {
     /// Number of entries.

@@ -44,6 +44,9 @@ impl Catalog {
             let Some(catalog) = catalog.upgrade() else { return };
             // The log goes on: it is tried again when it has grown as much once more.
             let _ = catalog.checkpoint();
+            if let Some(durable) = catalog.durable.get() {
+                durable.keep_used();
+            }
         }));
     }
 

@@ -31,6 +31,7 @@ mod sources;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod used;
 mod warm;
 
 pub use backup::{Backup, adopt_backup};
@@ -219,6 +220,7 @@ impl Catalog {
         let Some(durable) = self.durable.get() else { return Ok(()) };
         durable.is_closed.store(true, Ordering::Relaxed);
         let checkpoint = self.checkpoint();
+        durable.keep_used();
         durable.log.stop();
         durable.log.close()?;
         checkpoint

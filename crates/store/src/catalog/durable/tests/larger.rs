@@ -60,6 +60,61 @@ fn a_start_reads_no_values_of_large_row_groups() {
     assert_eq!(sum(&catalog, &t), ROWS * (ROWS - 1) / 2);
 }
 
+/// The places of the row groups whose values of a column are in memory.
+fn groups_in_memory(catalog: &Catalog, table: &TableName, column: usize) -> Vec<usize> {
+    let (_, table) = catalog.get(&tenant(), table).unwrap();
+    let groups = table.row_groups.iter().enumerate();
+    groups.filter(|(_, group)| !group.chunks[column].is_absent()).map(|(place, _)| place).collect()
+}
+
+#[test]
+fn what_was_used_before_a_start_is_read_after_it() {
+    for is_encrypted in [false, true] {
+        let directory = encrypted::new_directory(is_encrypted);
+        let t = name("t");
+        let (mut catalog, _) = small_catalog(&directory, 8);
+        load(&catalog, &t, LoadMode::Create, 0..ROWS).unwrap();
+        catalog.durable.get().unwrap().reads.cache.reclaim(None, 64 * limits::PAGE_BYTES);
+        let (_, table) = catalog.get(&tenant(), &t).unwrap();
+        let all = table.row_groups.len();
+        let used: Vec<usize> = (0..all).step_by(4).collect();
+        for place in &used {
+            let chunk = &table.row_groups[*place].chunks[0];
+            farpool_columns::fetch(vec![chunk.clone()], Box::new(Counted(Arc::default())));
+            chunk.count_use();
+        }
+        drop(table);
+        // A start that nothing was asked of forgets nothing.
+        for _ in 0..2 {
+            catalog.close().unwrap();
+            (catalog, _) = small_catalog(&directory, 8);
+            assert!(groups_in_memory(&catalog, &t, 0).is_empty());
+            catalog.warm_up();
+            assert_eq!(groups_in_memory(&catalog, &t, 0), used);
+            assert!(groups_in_memory(&catalog, &t, 1).is_empty());
+        }
+        // Where there is room for all, the others follow.
+        catalog.close().unwrap();
+        (catalog, _) = small_catalog(&directory, 64);
+        catalog.warm_up();
+        assert_eq!(groups_in_memory(&catalog, &t, 1).len(), all);
+        // Nothing depends on what was remembered.
+        catalog.close().unwrap();
+        for at in [0, 9, 25, 90] {
+            directory.flip("used", at, 1);
+            (catalog, _) = small_catalog(&directory, 8);
+            catalog.warm_up();
+            assert!(
+                groups_in_memory(&catalog, &t, 1).len() > 1,
+                "small tables first, as if nothing were known"
+            );
+            assert_eq!(sum(&catalog, &t), ROWS * (ROWS - 1) / 2);
+            directory.crash(at as u64);
+            directory.flip("used", at, 1);
+        }
+    }
+}
+
 #[test]
 fn a_table_larger_than_the_pool_is_loaded_read_changed_and_found_again() {
     larger_than_the_pool(None);
