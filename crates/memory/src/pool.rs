@@ -161,7 +161,8 @@ impl Pool {
 
     /// Allocates exactly `bytes` bytes, with their number and their address rounded up to multiples of 64; the address of
     /// 64 KiB and more to a multiple of 4096.
-    /// They may share pages with other pieces of the tenant and of the same tenure; a page is freed when no piece reaches into
+    /// They may share pages with other pieces of the tenant and of the same tenure, or of the other one where there is no
+    /// further page; a page is freed when no piece reaches into
     /// it any more, and until then its free parts are reused for further pieces. The contents of the extent
     /// before it is written are unspecified: zeros, or those of an earlier piece of the same tenant.
     ///
@@ -184,7 +185,9 @@ impl Pool {
             drop(rest);
             Ok(piece)
         };
-        self.with_room(tenant, bytes, take).map(Extent::new)
+        let taken = self.with_room(tenant, bytes, take);
+        let beside = |short| self.take_free_piece(tenant, bytes, tenure.other()).ok_or(short);
+        taken.or_else(beside).map(Extent::new)
     }
 
     fn take_free_piece(self: &Arc<Self>, tenant: &TenantName, bytes: usize, tenure: Tenure) -> Option<Run> {

@@ -17,14 +17,23 @@ pub struct PageId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TenantIndex(usize);
 
-/// How long a piece stays. Pages have pieces of one tenure only: a few that stay would otherwise keep every page in use
-/// from which the others have gone.
+/// How long a piece stays. Pages have pieces of one tenure only, as long as there are pages: a few that stay would otherwise
+/// keep every page in use from which the others have gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tenure {
     /// As long as its table.
     Staying,
     /// Until somebody needs the memory.
     Passing,
+}
+
+impl Tenure {
+    pub(crate) fn other(self) -> Tenure {
+        match self {
+            Tenure::Staying => Tenure::Passing,
+            Tenure::Passing => Tenure::Staying,
+        }
+    }
 }
 
 /// The owner of a page.

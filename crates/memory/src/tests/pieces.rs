@@ -83,12 +83,13 @@ impl World {
         match *step {
             Step::Allocate { kind, bytes } => {
                 self.mark = self.mark.wrapping_add(1);
-                let count = self.pages().len();
+                let pages = self.pages();
+                let is_full = pages.len() + bytes.div_ceil(PAGE_BYTES).max(1) > PAGES;
                 let mut held = match pool.allocate_piece(&tenant(kind / 2), bytes, tenure(kind)) {
                     Ok(held) => held,
                     Err(error) => {
                         assert_eq!(error.kind, ErrorKind::OverLimit);
-                        assert!(count + bytes.div_ceil(PAGE_BYTES).max(1) > PAGES, "{error}");
+                        assert!(is_full, "{error}");
                         return;
                     }
                 };
@@ -97,6 +98,9 @@ impl World {
                 assert!(start.is_multiple_of(if bytes < 64 << 10 { 64 } else { 4096 }));
                 held.as_mut_slice().fill(self.mark);
                 let place = start..start + held.len();
+                let of_others = |kinds: &BTreeSet<usize>| kinds.iter().any(|other| *other != kind);
+                let is_shared = pages.get(&(start / PAGE_BYTES)).is_some_and(of_others);
+                assert!(is_full || !is_shared, "a page is of one tenure as long as there are others");
                 self.extents.push(Live { held, kind, place, mark: self.mark });
             }
             Step::Freeze { which } => {
@@ -119,7 +123,9 @@ impl World {
             assert!(live.held.iter().step_by(97).all(|byte| *byte == live.mark));
         }
         let pages = self.pages();
-        assert!(pages.values().all(|kinds| kinds.len() == 1), "a page is of one tenant and one tenure");
+        let tenants =
+            |kinds: &BTreeSet<usize>| kinds.iter().map(|kind| kind / 2).collect::<BTreeSet<_>>().len();
+        assert!(pages.values().all(|kinds| tenants(kinds) == 1), "a page is of one tenant");
         for (name, bytes) in &pool.usage().tenants {
             let number = (0..TENANTS).find(|number| tenant(*number) == *name).unwrap();
             let is_own = |kinds: &&BTreeSet<usize>| kinds.iter().any(|kind| kind / 2 == number);
@@ -163,6 +169,20 @@ proptest! {
         drop(world);
         prop_assert_eq!(pool.usage().bytes_used, 0);
     }
+}
+
+#[test]
+fn where_no_page_is_left_pieces_that_stay_lie_beside_others() {
+    let pool = pool(1);
+    let passing = pool.allocate_piece(&tenant(0), 100_000, Tenure::Passing).unwrap();
+    let staying = pool.allocate_piece(&tenant(0), 100, Tenure::Staying).unwrap();
+    assert_eq!(
+        pool.allocate_piece(&tenant(0), PAGE_BYTES, Tenure::Staying).unwrap_err().kind,
+        ErrorKind::OverLimit
+    );
+    drop(passing);
+    drop(staying);
+    assert_eq!(pool.usage().bytes_used, 0);
 }
 
 #[test]
