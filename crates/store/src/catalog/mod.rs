@@ -460,21 +460,9 @@ impl Catalog {
         };
         let made = self.make(record, true, check, |_, version| {
             let tap = tapped.map(Tapped::complete);
-            let (since, line, whole, table) = (version, current.line.clone(), None, table.clone());
-            let (is_pinned, key) = (current.is_pinned, current.key.clone());
-            let next = Current {
-                version,
-                since,
-                table,
-                key,
-                is_pinned,
-                settled,
-                rows_settled,
-                tap,
-                whole,
-                line,
-                merges,
-            };
+            let (since, whole, table) = (version, None, table.clone());
+            let kept = current.clone();
+            let next = Current { version, since, table, settled, rows_settled, tap, whole, merges, ..kept };
             let renamed_from = (new_name != name).then(|| name.clone());
             (put(tenant, new_name, renamed_from, &next, load.as_slice()), next)
         })?;

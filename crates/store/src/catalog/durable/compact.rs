@@ -45,6 +45,8 @@ impl Sparse {
         chunks: impl Iterator<Item = &'a Arc<Chunk>>,
         keeper: &mut Keeper,
     ) -> Result<()> {
+        // First: on a full disk it would otherwise be tried again with each chunk that goes.
+        self.files().for_each(|file| file.is_compacted());
         // Row groups may share a chunk of NULLs.
         let mut moved = HashSet::new();
         for chunk in chunks {
@@ -55,7 +57,6 @@ impl Sparse {
                 keeper.write_again(chunk, &file)?;
             }
         }
-        self.files().for_each(|file| file.is_compacted());
         Ok(())
     }
 }

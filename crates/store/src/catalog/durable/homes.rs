@@ -72,8 +72,8 @@ impl SegmentFile {
         self.bytes_of_parts
     }
 
-    /// What the parts take in which something in memory has its home. A part that was found
-    /// twice counts twice.
+    /// About what the parts take in which something in memory has its home: chunks that row groups shared before a start
+    /// have several homes after it.
     pub fn bytes_live(&self) -> u64 {
         self.bytes_live.load(Ordering::Relaxed)
     }
@@ -84,13 +84,16 @@ impl SegmentFile {
         live < self.bytes_of_parts / 2 && live < self.bytes_left.load(Ordering::Relaxed)
     }
 
-    /// Tells that it is compacted now: what stays in it does so until more is gone.
+    /// Tells that it is compacted now: what stays in it, also because that fails, does so until more is gone.
     pub fn is_compacted(&self) {
         self.bytes_left.store(self.bytes_live(), Ordering::Relaxed);
     }
 
     fn remove_live(&self, chunk: u64) {
-        self.bytes_live.fetch_sub(self.segment.part(chunk).map_or(0, weight), Ordering::Relaxed);
+        let gone = self.segment.part(chunk).map_or(0, weight);
+        let less = |live: u64| Some(live.saturating_sub(gone));
+        // It never fails.
+        let _ = self.bytes_live.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
     /// The part that has a chunk.

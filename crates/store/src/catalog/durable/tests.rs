@@ -49,6 +49,15 @@ impl Deferred {
     }
 }
 
+/// What a background is to do later.
+struct Job(Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Job")
+    }
+}
+
 /// A catalog over a directory, and what it should have.
 struct Bench {
     directory: Arc<SimulatedDirectory>,

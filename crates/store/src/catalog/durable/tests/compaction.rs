@@ -8,14 +8,6 @@ const ROWS: i64 = 2_600_000;
 #[derive(Debug, Default)]
 struct Waiting(Mutex<Vec<Job>>);
 
-struct Job(Box<dyn FnOnce() + Send>);
-
-impl std::fmt::Debug for Job {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Job")
-    }
-}
-
 impl Background for Waiting {
     fn submit(&self, _chore: Chore) {}
 

@@ -303,14 +303,6 @@ impl Reader for Counted {
 #[derive(Debug, Default)]
 struct Later(Mutex<Vec<Job>>);
 
-struct Job(Box<dyn FnOnce() + Send>);
-
-impl std::fmt::Debug for Job {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Job")
-    }
-}
-
 impl Background for Later {
     fn submit(&self, _chore: Chore) {}
 
