@@ -46,16 +46,18 @@ fn of_limit(limit: &LimitResult, results: &Results) -> String {
     let both: Vec<(Sample, Sample)> =
         limit.queries.iter().filter_map(|query| query.farpool.zip(query.duckdb)).collect();
     let sum = |of: &dyn Fn(&(Sample, Sample)) -> f64| both.iter().map(of).sum::<f64>();
-    let (ours, theirs) = (sum(&|both| both.0.bytes_read as f64), sum(&|both| both.1.bytes_read as f64));
+    let bytes = |of: &dyn Fn(&(Sample, Sample)) -> u64| both.iter().map(of).sum::<u64>();
+    let (ours, theirs) = (bytes(&|both| both.0.bytes_read), bytes(&|both| both.1.bytes_read));
     let times = sum(&|both| both.1.ms) / sum(&|both| both.0.ms);
-    let is_met = text::met((!both.is_empty()).then_some(ours <= results.bytes_goal * theirs));
+    let is_met = text::met((!both.is_empty()).then_some(ours as f64 <= results.bytes_goal * theirs as f64));
     format!(
-        "\nwithin {} MiB:\n{}\n{} queries of both sides: DuckDB's time is {times:.2} times farpool's; farpool reads {:.2} of \
-         its bytes, goal {:.2} {}\n{}",
+        "\nwithin {} MiB:\n{}\n{} queries of both sides: DuckDB's time is {times:.2} times farpool's; farpool reads {}, \
+         DuckDB {}, goal {:.2} of that {}\n{}",
         limit.mib,
         text::table(header.map(String::from).to_vec(), rows),
         both.len(),
-        ours / theirs,
+        text::bytes(ours),
+        text::bytes(theirs),
         results.bytes_goal,
         is_met.trim(),
         of_trace(&limit.trace, results.optimum_goal)
