@@ -58,15 +58,22 @@ impl Arena {
         self.bytes_placed.load(Ordering::Relaxed)
     }
 
+    /// The chunks as they are to lie in the pool: encrypted, if they are to be and are not yet.
+    ///
+    /// # Errors
+    /// `Corrupt` where values are lost.
+    pub fn encrypted(&self, chunks: Vec<Chunk>) -> Result<Vec<Chunk>> {
+        let Some(cipher) = &self.cipher else { return Ok(chunks) };
+        let encrypt = |chunk: Chunk| if chunk.is_encrypted() { Ok(chunk) } else { chunk.encrypted(cipher) };
+        chunks.into_iter().map(encrypt).collect()
+    }
+
     /// Moves the chunks' buffers to the pool, encrypted where they are to be.
     ///
     /// # Errors
-    /// `OverLimit` when the pool or the tenant's quota has not enough memory left.
+    /// `OverLimit` when the pool or the tenant's quota has not enough memory left; as [`Arena::encrypted`].
     pub fn place(&self, chunks: Vec<Chunk>) -> Result<Vec<Arc<Chunk>>> {
-        let chunks = match &self.cipher {
-            Some(cipher) => chunks.into_iter().map(|chunk| chunk.encrypted(cipher)).collect::<Result<_>>()?,
-            None => chunks,
-        };
+        let chunks = self.encrypted(chunks)?;
         let rows = chunks.first().map_or(0, Chunk::rows);
         let may_leave = self.pool.reclaims() && is_large(rows, chunks.iter().map(Chunk::bytes_plain).sum());
         let tenure = if may_leave { Tenure::Passing } else { Tenure::Staying };

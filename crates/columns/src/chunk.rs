@@ -321,6 +321,21 @@ impl Chunk {
 
     /// Returns the same chunk with `map` applied to each buffer; `map` must keep the bytes and their
     /// alignment.
+    /// The same chunk, with the same buffers, for one that was just encoded: no handle, and without a home.
+    pub fn shared(&self) -> Chunk {
+        let (data_type, zone, body) = (self.data_type.clone(), self.zone.clone(), self.body.clone());
+        let (hidden, facts) = (self.hidden.clone(), self.facts.clone());
+        let chunk = Chunk::new(data_type, self.rows, self.validity.clone(), zone, body, self.bytes_plain);
+        Chunk {
+            hidden,
+            facts,
+            bytes_encoded: self.bytes_encoded,
+            damage: self.damage.clone(),
+            is_passing: self.is_passing,
+            ..chunk
+        }
+    }
+
     pub(crate) fn map_buffers(mut self, map: &mut dyn FnMut(&Buffer) -> Buffer) -> Chunk {
         if let Some(hidden) = &mut self.hidden {
             hidden.bytes = map(&hidden.bytes);

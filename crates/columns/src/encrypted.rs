@@ -47,7 +47,7 @@ pub(crate) struct OpenFacts {
 }
 
 /// The values of an encrypted chunk: its image, the data behind the head at a multiple of [`ALIGNMENT`], encrypted.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Hidden {
     mark: Mark,
     kind: EncodingKind,

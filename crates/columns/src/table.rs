@@ -262,6 +262,14 @@ impl Encoder {
         crate::encode::encode(&new_null_array(field.data_type(), rows))
     }
 
+    /// Encoded columns as they are to lie in the pool: encrypted, if the table is.
+    ///
+    /// # Errors
+    /// `Corrupt` where values are lost.
+    pub fn encrypted(&self, chunks: Vec<Chunk>) -> Result<Vec<Chunk>> {
+        self.arena.encrypted(chunks)
+    }
+
     /// Moves the encoded columns of a row group to the pool. `chunks` must have all columns, in schema order.
     ///
     /// # Errors

@@ -152,9 +152,12 @@ impl Pool {
             };
             let reclaim =
                 self.reclaim.get().filter(|_| shortage.of != Lacking::System).and_then(Weak::upgrade);
+            let Some(reclaim) = reclaim else { return Err(shortage.error) };
             let tenant = (shortage.of == Lacking::Quota).then_some(tenant);
-            if !reclaim.is_some_and(|reclaim| reclaim.reclaim(tenant, bytes)) {
-                return Err(shortage.error);
+            if !reclaim.reclaim(tenant, bytes) {
+                return Err(shortage.error.advise(
+                    "what is in memory is in use or pinned: try again, or give the pool, or the tenant, more memory",
+                ));
             }
         }
     }

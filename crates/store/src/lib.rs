@@ -13,6 +13,6 @@ pub mod source;
 
 pub use catalog::{
     Access, AccessKind, AccessTrace, Append, AwaitedProfile, AwaitedStatistics, Background, Backup, Catalog,
-    Chore, Claim, Helpers, Load, Loads, Made, Piece, PieceDone, PlaceOnDisk, Recorded, Recovery, Sealing,
-    Stepped, adopt_backup, check_data, place_on_disk,
+    Chore, Claim, Helpers, Load, Loads, Made, Piece, PieceDone, PlaceOnDisk, Recorded, Recovery, Stepped,
+    adopt_backup, check_data, place_on_disk,
 };

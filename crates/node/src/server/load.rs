@@ -2,7 +2,7 @@
 //! a version of a table when all have come.
 //!
 //! A load is a task of the scheduler. A step decodes one message, encodes one column of a row group, places a
-//! row group in the pool, works on earlier profiles that an append would get too far ahead of, or makes the
+//! row group in the pool, writes some to disk, works on earlier profiles that an append would get too far ahead of, or makes the
 //! rows visible, those of an append together with those of others that wait. Several workers may encode at
 //! once, one decodes. Credit is given back to the client once its rows have been encoded, which is the only
 //! backpressure: a silent client occupies no thread. Rows that do not fill a row group cannot be encoded yet;
@@ -19,7 +19,7 @@ use farpool_model::{
     Clock, Error, ErrorKind, LoadId, LoadOutcome, LoadedVersion, Result, TableInfo, TableName, limits,
 };
 use farpool_pipeline::{End, Progress, Readiness, Task};
-use farpool_store::{Append, AwaitedProfile, Load, Piece, Sealing};
+use farpool_store::{Append, AwaitedProfile, Load, Piece};
 use farpool_wire::{Message, Request, Response, bytes_to_decode};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -98,8 +98,6 @@ enum Phase {
     Open(Box<Open>),
     /// All rows are encoded, but profiles have to be computed before they are published.
     Behind(Box<Open>, Arc<Behind>),
-    /// What was encoded is being written to disk.
-    Sealing(Box<Open>, Sealing),
     /// The append waits in line for its version.
     InLine(Arc<Append>),
     /// The version is made, and is not durable yet. The outcome is put here.
@@ -146,8 +144,6 @@ enum Step {
     Encode(Piece),
     KeepUp(Arc<Behind>),
     Commit(Box<Open>),
-    /// What was written to disk is durable, or that has failed.
-    Sealed(Box<Open>, Sealing),
     Append(Arc<Append>),
     /// Answer with this outcome.
     Answer(Result<TableInfo>),
@@ -233,10 +229,6 @@ impl LoadTask {
                 }
             }
             Step::Commit(open) => self.commit(open)?,
-            Step::Sealed(mut open, sealing) => {
-                open.load.sealed(&sealing)?;
-                self.commit(open)?;
-            }
             Step::Answer(outcome) => {
                 *self.outcome.lock() = Some(outcome);
                 return Ok(Progress::Done);
@@ -265,12 +257,10 @@ impl LoadTask {
         Ok(Progress::Worked)
     }
 
-    /// Goes on with a load whose rows are all encoded.
-    fn commit(&self, mut open: Box<Open>) -> Result<()> {
+    /// Goes on with a load whose rows are all encoded, and durable where they are on disk.
+    fn commit(&self, open: Box<Open>) -> Result<()> {
         let wake = || self.connection.caller.waker();
-        if let Some(sealing) = open.load.seal(wake()) {
-            self.state.lock().phase = Phase::Sealing(open, sealing);
-        } else if let Some(profile) = open.load.profile_before(wake()) {
+        if let Some(profile) = open.load.profile_before(wake()) {
             self.fall_behind(open, profile);
         } else if open.load.is_append() {
             // Commits in a later step: until then other appends can join the line, for the same version.
@@ -311,6 +301,7 @@ impl LoadTask {
             return first.wait(Box::new(move |_| wake()));
         }
         let mut load = self.connection.caller.begin_load(&table, &schema, options, rows_hint)?;
+        load.set_wake(self.connection.caller.waker().into());
         id.into_iter().for_each(|id| load.set_id(id));
         load.claim().into_iter().for_each(|claim| self.inbox.set_claim(claim));
         let open = Open { load, schema, is_decoding: false, unread: None, is_complete: false };
@@ -452,12 +443,15 @@ impl State {
                 let news = inbox.has_memory() || inbox.is_closed();
                 return open.load.has_piece() || self.in_hand > 0 || news;
             }
+            // All that is left is with other threads.
+            Phase::Open(open) if open.is_complete && open.load.is_waiting() => {
+                return open.load.has_piece() || self.in_hand > 0 || inbox.is_closed();
+            }
             Phase::Open(open) => open.load.has_piece(),
             Phase::Behind(_, behind) => {
                 let Behind { profile, memory } = &**behind;
                 return profile.has_step() || memory.has_come() || inbox.is_closed();
             }
-            Phase::Sealing(_, sealing) => return sealing.is_done() || inbox.is_closed(),
             Phase::InLine(append) => {
                 return append.has_step() || inbox.is_closed() && append.is_waiting();
             }
@@ -494,11 +488,6 @@ impl State {
             Phase::Behind(open, behind) => {
                 self.phase = Phase::Behind(open, behind.clone());
                 Step::KeepUp(behind)
-            }
-            Phase::Sealing(open, sealing) if sealing.is_done() => Step::Sealed(open, sealing),
-            Phase::Sealing(open, sealing) => {
-                self.phase = Phase::Sealing(open, sealing);
-                Step::Nothing
             }
             Phase::InLine(append) => {
                 self.phase = Phase::InLine(append.clone());
@@ -551,7 +540,7 @@ impl Open {
                 self.load.complete();
                 self.take_step(inbox, in_hand)
             }
-            Taken::Complete if in_hand == 0 => None,
+            Taken::Complete if in_hand == 0 && !self.load.seal() => None,
             Taken::Complete | Taken::Nothing | Taken::Gone => Some(Step::Nothing),
         }
     }

@@ -8,7 +8,9 @@
 //! (`append.rs`), so that concurrent appends lose nothing.
 //!
 //! In a catalog with a data directory, the row groups of a load that is not small go to segments while they are made
-//! ([`Keeper`]); [`Load::seal`] makes these durable before the load is published.
+//! ([`Keeper`]); [`Load::seal`] makes these durable before the load is published. A row group for which the pool has no
+//! room waits a while for it: what others have in use is free in a moment. For all of that other threads wait
+//! (`errands.rs`), and the load has no piece meanwhile.
 //!
 //! The row groups of a new table are handed to a tap, which profiles them in the background; the tap stays
 //! with the version. Appended row groups get a tap once they are no longer merged.
@@ -18,8 +20,9 @@
 
 use super::append::{Append, Rows};
 use super::claims::Claim;
-use super::durable::Keeper;
-use super::pieces::{Piece, PieceDone, Pieces};
+use super::durable::{Keeper, Patience};
+use super::errands::{Errands, Purpose};
+use super::pieces::{Piece, PieceDone, PieceOutcome, Pieces, Placement};
 use super::state::Expected;
 use super::tap::{AwaitedProfile, Tap};
 use super::{Catalog, Made, Tapped};
@@ -33,11 +36,18 @@ use farpool_model::{
     Error, ErrorKind, LoadId, LoadMode, Residency, Result, TableInfo, TableName, TenantName, limits, schema,
 };
 use parking_lot::Mutex;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Upper bound of the default number of workers: each holds a row group in plain form.
 const WORKERS_DEFAULT_MAX: usize = 8;
+
+/// Segments that may wait for the disk at once. What they have cannot leave memory before.
+const SEGMENTS_WAITING_MAX: usize = 2;
+
+/// Row groups that may wait to be written, beside those that are encoded.
+const UNWRITTEN_MAX: usize = 2;
 
 /// A load in progress: buffers rows, encodes them, and publishes them as a table version.
 #[derive(Debug)]
@@ -63,8 +73,12 @@ pub struct Load {
     pieces: Pieces,
     /// Memory that the row groups take outside the pool.
     outside: Option<Reservation>,
-    /// Writes the row groups to disk, where there is one.
+    /// Writes the row groups to disk, where there is one; also `None` while a worker has it.
     keeper: Option<Keeper>,
+    has_disk: bool,
+    /// Row groups that are to be written next.
+    to_keep: Vec<Arc<RowGroup>>,
+    errands: Arc<Errands>,
     /// The key of the table there, if it has one.
     key: Option<Arc<TableKey>>,
     /// What becomes of the rows in memory.
@@ -96,9 +110,14 @@ impl Load {
         let is_tapped = !closed && cipher.is_none() && mode != LoadMode::Append;
         let tap = is_tapped.then(|| catalog.tap(&tenant, builder.schema()));
         let workers = catalog.helpers.threads_max().clamp(1, WORKERS_DEFAULT_MAX);
+        let errands = Arc::<Errands>::default();
+        let keeper = catalog.durable.get().map(|durable| Keeper::beside(durable.clone(), &errands));
         Ok(Load {
             outside: catalog.outside(&tenant),
-            keeper: catalog.durable.get().map(|durable| Keeper::new(durable.clone())),
+            has_disk: keeper.is_some(),
+            keeper,
+            to_keep: Vec::new(),
+            errands,
             key: None,
             id: None,
             catalog,
@@ -139,6 +158,11 @@ impl Load {
     /// Sets the id by which the client may ask what became of the load.
     pub fn set_id(&mut self, id: LoadId) {
         self.id = Some(id);
+    }
+
+    /// Has `wake` called whenever other threads have done something that the load waits for: then it may have a piece.
+    pub fn set_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.errands.set_wake(wake);
     }
 
     /// Sets what becomes of the rows in memory.
@@ -194,7 +218,7 @@ impl Load {
         if self.pieces.groups_count() < self.workers {
             return Ok(());
         }
-        self.encode()
+        self.encode(false)
     }
 
     /// Adds rows without encoding anything.
@@ -231,16 +255,42 @@ impl Load {
 
     /// Whether [`Load::next_piece`] has a piece.
     pub fn has_piece(&self) -> bool {
-        self.failed.is_none() && self.pieces.has_next()
+        let has_own = || self.may_keep() || self.pieces.has_next(self.may_begin());
+        self.failed.is_none() && (self.errands.have_news() || has_own())
     }
 
-    /// Takes the next piece of encoding work; `None` when every piece has been taken.
+    /// Takes the next piece of work; `None` when every piece has been taken, or what is left has to wait.
     pub fn next_piece(&mut self) -> Option<Piece> {
         if self.failed.is_some() {
             return None;
         }
         self.catalog.background.rows_came();
-        self.pieces.next()
+        if let Some(outcome) = self.errands.take() {
+            return Some(Piece::of_done(outcome));
+        }
+        if self.may_keep()
+            && let Some(keeper) = self.keeper.take()
+        {
+            return Some(Piece::keep(keeper, mem::take(&mut self.to_keep), self.key.clone()));
+        }
+        self.pieces.next(self.may_begin())
+    }
+
+    /// Whether row groups can be written now.
+    fn may_keep(&self) -> bool {
+        let is_behind = || self.errands.under_way(Purpose::Disk) >= SEGMENTS_WAITING_MAX;
+        !self.to_keep.is_empty() && self.keeper.is_some() && !is_behind()
+    }
+
+    /// Whether a further row group can be encoded now.
+    fn may_begin(&self) -> bool {
+        self.to_keep.len() < UNWRITTEN_MAX && self.errands.under_way(Purpose::Room) == 0
+    }
+
+    /// Whether a part of the load is with other threads, or waits for them. Then there will be another piece.
+    pub fn is_waiting(&self) -> bool {
+        let is_kept = !self.has_disk || self.keeper.is_some() && self.to_keep.is_empty();
+        self.failed.is_none() && (self.errands.are_left() || !is_kept)
     }
 
     /// Takes back a finished piece, and adds the row groups that are complete with it.
@@ -250,11 +300,50 @@ impl Load {
     pub fn done(&mut self, piece: Result<PieceDone>) -> Result<()> {
         self.check()?;
         self.catalog.background.rows_came();
-        let added = piece.map_err(|error| self.with_both_versions(error)).and_then(|piece| {
-            self.pieces.done(piece);
-            self.add_placed()
-        });
-        self.keep_failure(added)
+        let taken = piece.and_then(|PieceDone(outcome)| self.take_back(outcome));
+        self.keep_failure(taken)
+    }
+
+    fn take_back(&mut self, outcome: PieceOutcome) -> Result<()> {
+        match outcome {
+            PieceOutcome::Encoded { group, column, chunk } => self.pieces.encoded(group, column, chunk),
+            PieceOutcome::Placed { group, placed } => {
+                self.pieces.placed(group, placed);
+                self.add_placed()?;
+            }
+            PieceOutcome::Crowded(placement, error) => self.wait_for_room(placement, error)?,
+            PieceOutcome::Kept(keeper) => self.keeper = Some(keeper),
+            PieceOutcome::Stored => {}
+        }
+        Ok(())
+    }
+
+    /// Has another thread place a row group once there is room.
+    ///
+    /// # Errors
+    /// That of the pool, where nothing leaves it by itself.
+    fn wait_for_room(&mut self, mut placement: Placement, error: Error) -> Result<()> {
+        if !self.catalog.pool.reclaims() {
+            return Err(self.with_both_versions(error));
+        }
+        let errand = self.errands.begin(Purpose::Room);
+        self.catalog.background.read(Box::new(move || {
+            let mut patience = Patience::new();
+            let outcome = loop {
+                match placement.run() {
+                    Ok(PieceDone(PieceOutcome::Crowded(again, error))) => {
+                        if !errand.is_wanted() || !errand.frees_memory() && !patience.is_left() {
+                            break Err(error);
+                        }
+                        patience.wait();
+                        placement = again;
+                    }
+                    outcome => break outcome,
+                }
+            };
+            errand.end(outcome);
+        }));
+        Ok(())
     }
 
     /// Number of rows buffered so far, whether they have been encoded or not.
@@ -298,15 +387,15 @@ impl Load {
     pub fn commit(mut self) -> Result<TableInfo> {
         self.check()?;
         self.complete();
-        self.encode()?;
+        self.encode(true)?;
         while let Some(profile) = self.profile_before(Box::new(|| {})) {
             // The append needs no profile, and does not wait for one without end.
             if let Err(error) = profile.finish(&*self.catalog.helpers) {
                 profile.give_up(&error);
             }
         }
-        if let Some(keeper) = &mut self.keeper {
-            keeper.finish()?;
+        if self.seal() {
+            self.encode(true)?;
         }
         match self.mode {
             LoadMode::Append => self.append(Box::new(|| {}))?.commit(),
@@ -314,30 +403,17 @@ impl Load {
         }
     }
 
-    /// Begins to make durable what the load has written to disk; `None` where there is nothing to do. All rows must have
-    /// been encoded. The load can be published when that is done ([`Load::sealed`]); `wake` is called then.
-    pub fn seal(&mut self, wake: Box<dyn FnOnce() + Send>) -> Option<Sealing> {
-        let keeper = self.keeper.take_if(|keeper| keeper.has_more_to_write())?;
-        let sealing = Sealing(Arc::default());
-        let mut sealed = Sealed { slot: sealing.0.clone(), wake: Some(wake) };
-        self.catalog.background.write(Box::new(move || {
-            let mut keeper = keeper;
+    /// Begins to make durable what the load has written to disk; returns whether it has to wait for that: then it has
+    /// another piece when it is done. All rows must have been encoded.
+    pub fn seal(&mut self) -> bool {
+        if !self.is_waiting()
+            && let Some(keeper) = &mut self.keeper
+        {
             let finished = keeper.finish();
-            sealed.end(finished.map(|()| keeper));
-        }));
-        Some(sealing)
-    }
-
-    /// Takes back what [`Load::seal`] has begun, once it is done.
-    ///
-    /// # Errors
-    /// Those of the disk.
-    pub fn sealed(&mut self, sealing: &Sealing) -> Result<()> {
-        let outcome = sealing.0.lock().take();
-        let kept =
-            outcome.unwrap_or_else(|| Err(Error::internal("a load is published before it is durable")));
-        self.keeper = Some(self.keep_failure(kept)?);
-        Ok(())
+            // It is kept in `failed`, and ends the load when that is to be published.
+            drop(self.keep_failure(finished));
+        }
+        self.is_waiting()
     }
 
     /// The claim to the name of the table, if this load creates it. It can be given up before the load is
@@ -418,8 +494,8 @@ impl Load {
             added.map_err(|error| self.with_both_versions(error))?;
             self.check_disk()?;
             self.check_pin()?;
-            if let Some(keeper) = &mut self.keeper {
-                keeper.add(group.clone(), self.key.as_ref())?;
+            if self.has_disk {
+                self.to_keep.push(group.clone());
             }
             if self.is_append() {
                 self.appended.push(group);
@@ -479,63 +555,40 @@ impl Load {
         if let Err(error) = &outcome {
             self.failed = Some(error.clone());
             self.pieces = Pieces::new(self.encoder.clone());
+            self.to_keep.clear();
             self.tap = None;
         }
         outcome
     }
 
-    /// Encodes all full row groups, on the calling thread and helpers.
-    fn encode(&mut self) -> Result<()> {
-        let threads = self.workers.min(self.pieces.groups_count());
-        if threads == 0 {
-            return self.check();
-        }
-        let helpers = self.catalog.helpers.clone();
-        let load = Mutex::new(&mut *self);
-        let encode_some = || {
-            loop {
-                // A statement of its own, so that the lock is released while the piece runs.
-                let piece = load.lock().next_piece();
-                let Some(piece) = piece else { return };
-                let done = piece.run();
-                // The error is kept in `failed` and returned below.
-                drop(load.lock().done(done));
+    /// Encodes all full row groups, on the calling thread and helpers; waits for what other threads do for them, and in the
+    /// end for everything that others do.
+    fn encode(&mut self, is_end: bool) -> Result<()> {
+        while self.is_encoding() || is_end && self.is_waiting() {
+            if !self.has_piece() {
+                if !self.errands.wait() {
+                    return Err(Error::internal("a load waits for nobody"));
+                }
+                continue;
             }
-        };
-        let helped = helpers.run(threads, &encode_some);
-        self.keep_failure(helped)?;
+            let threads = self.workers.min(self.pieces.groups_count()).max(1);
+            let helpers = self.catalog.helpers.clone();
+            let load = Mutex::new(&mut *self);
+            let encode_some = || {
+                loop {
+                    // A statement of its own, so that the lock is released while the piece runs.
+                    let piece = load.lock().next_piece();
+                    let Some(piece) = piece else { return };
+                    let done = piece.run();
+                    // The error is kept in `failed` and returned below.
+                    drop(load.lock().done(done));
+                }
+            };
+            let helped = helpers.run(threads, &encode_some);
+            self.keep_failure(helped)?;
+            self.check()?;
+        }
         self.check()
-    }
-}
-
-/// The end of a load's writes to disk.
-#[derive(Debug)]
-pub struct Sealing(Arc<Mutex<Option<Result<Keeper>>>>);
-
-/// Tells what came of a load's writes, also where they have panicked.
-struct Sealed {
-    slot: Arc<Mutex<Option<Result<Keeper>>>>,
-    wake: Option<Box<dyn FnOnce() + Send>>,
-}
-
-impl Sealed {
-    fn end(&mut self, outcome: Result<Keeper>) {
-        let Some(wake) = self.wake.take() else { return };
-        *self.slot.lock() = Some(outcome);
-        wake();
-    }
-}
-
-impl Drop for Sealed {
-    fn drop(&mut self) {
-        self.end(Err(Error::internal("a defect stopped the writes of a load")));
-    }
-}
-
-impl Sealing {
-    /// Whether the writes have ended.
-    pub fn is_done(&self) -> bool {
-        self.0.lock().is_some()
     }
 }
 

@@ -14,6 +14,7 @@ mod begin;
 mod change;
 mod claims;
 mod durable;
+mod errands;
 mod helpers;
 mod load;
 mod made;
@@ -35,7 +36,7 @@ pub use durable::{
     place_on_disk,
 };
 pub use helpers::Helpers;
-pub use load::{Load, Sealing};
+pub use load::Load;
 pub use made::Made;
 pub use pieces::{Piece, PieceDone};
 pub use state::Loads;

@@ -1,55 +1,117 @@
 //! The row groups of a load on their way into the pool, in pieces that several threads work on at once.
 //!
 //! A row group is encoded one column at a time, and then placed in the pool as a whole. Row groups leave in
-//! the order in which their rows came. This file starts no threads: whoever takes a [`Piece`] runs it and
-//! brings back the result.
+//! the order in which their rows came. With a data directory they are then written to a segment. This file starts no
+//! threads: whoever takes a [`Piece`] runs it and brings back the result.
 
+use super::durable::Keeper;
 use farpool_columns::{Chunk, Encoder, PlainGroup, RowGroup};
-use farpool_model::Result;
+use farpool_disk::TableKey;
+use farpool_model::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A unit of a load's encoding work, done by one thread in about a millisecond.
 #[derive(Debug)]
-pub struct Piece {
-    group: u64,
-    work: PieceWork,
-    encoder: Encoder,
-}
+pub struct Piece(PieceWork);
 
 #[derive(Debug)]
 enum PieceWork {
-    Encode { plain: Arc<PlainGroup>, column: usize },
-    Place { rows: usize, chunks: Vec<Chunk> },
+    Encode {
+        group: u64,
+        plain: Arc<PlainGroup>,
+        column: usize,
+        encoder: Encoder,
+    },
+    Place(Placement),
+    /// Writes row groups to a segment.
+    Keep {
+        keeper: Keeper,
+        groups: Vec<Arc<RowGroup>>,
+        key: Option<Arc<TableKey>>,
+    },
+    /// Another thread has done it.
+    Done(Result<PieceDone>),
+}
+
+/// A row group that is encoded and has to come into the pool.
+#[derive(Debug)]
+pub(super) struct Placement {
+    group: u64,
+    rows: usize,
+    chunks: Vec<Chunk>,
+    encoder: Encoder,
 }
 
 /// The result of a piece, to be given back to its load.
 #[derive(Debug)]
-pub struct PieceDone {
-    group: u64,
-    outcome: PieceOutcome,
-}
+pub struct PieceDone(pub(super) PieceOutcome);
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time for each thread, moved twice")]
-enum PieceOutcome {
-    Encoded { column: usize, chunk: Chunk },
-    Placed(RowGroup),
+pub(super) enum PieceOutcome {
+    Encoded {
+        group: u64,
+        column: usize,
+        chunk: Chunk,
+    },
+    Placed {
+        group: u64,
+        placed: RowGroup,
+    },
+    /// The pool has no room for the row group now.
+    Crowded(Placement, Error),
+    /// The row groups were written.
+    Kept(Keeper),
+    /// A segment of row groups is durable.
+    Stored,
 }
 
 impl Piece {
+    /// A piece that writes `groups` of the table with this key.
+    pub(super) fn keep(keeper: Keeper, groups: Vec<Arc<RowGroup>>, key: Option<Arc<TableKey>>) -> Piece {
+        Piece(PieceWork::Keep { keeper, groups, key })
+    }
+
+    /// A piece that another thread has done.
+    pub(super) fn of_done(outcome: Result<PieceDone>) -> Piece {
+        Piece(PieceWork::Done(outcome))
+    }
+
     /// Runs the piece. Its result must be passed to [`super::Load::done`].
     ///
     /// # Errors
-    /// `Invalid` when a value cannot be encoded; `OverLimit` when the pool is full. The load cannot go on then.
+    /// `Invalid` when a value cannot be encoded; those of the disk. The load cannot go on then.
     pub fn run(self) -> Result<PieceDone> {
-        let outcome = match self.work {
-            PieceWork::Encode { plain, column } => {
-                PieceOutcome::Encoded { column, chunk: self.encoder.encode_column(&plain, column)? }
+        match self.0 {
+            PieceWork::Encode { group, plain, column, encoder } => {
+                let chunk = encoder.encode_column(&plain, column)?;
+                Ok(PieceDone(PieceOutcome::Encoded { group, column, chunk }))
             }
-            PieceWork::Place { rows, chunks } => PieceOutcome::Placed(self.encoder.place(rows, chunks)?),
-        };
-        Ok(PieceDone { group: self.group, outcome })
+            PieceWork::Place(placement) => placement.run(),
+            PieceWork::Keep { mut keeper, groups, key } => {
+                groups.into_iter().try_for_each(|group| keeper.add(group, key.as_ref()))?;
+                Ok(PieceDone(PieceOutcome::Kept(keeper)))
+            }
+            PieceWork::Done(outcome) => outcome,
+        }
+    }
+}
+
+impl Placement {
+    /// Tries to place the row group.
+    ///
+    /// # Errors
+    /// `Invalid` when its columns are not those of the table.
+    pub fn run(mut self) -> Result<PieceDone> {
+        self.chunks = self.encoder.encrypted(self.chunks)?;
+        let chunks = self.chunks.iter().map(Chunk::shared).collect();
+        match self.encoder.place(self.rows, chunks) {
+            Ok(placed) => Ok(PieceDone(PieceOutcome::Placed { group: self.group, placed })),
+            Err(error) if error.kind == ErrorKind::OverLimit => {
+                Ok(PieceDone(PieceOutcome::Crowded(self, error)))
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -105,24 +167,36 @@ impl Pieces {
     }
 
     /// Whether [`Pieces::next`] has a piece.
-    pub fn has_next(&self) -> bool {
-        self.groups.iter().any(Group::has_next)
+    pub fn has_next(&self, may_begin: bool) -> bool {
+        self.groups.iter().any(|group| group.has_next(may_begin))
     }
 
-    /// Takes the next piece; `None` when every piece has been taken.
-    pub fn next(&mut self) -> Option<Piece> {
-        let index = self.groups.iter().position(Group::has_next)?;
-        let work = self.groups[index].next()?;
-        let group = self.first + index as u64;
-        Some(Piece { group, work, encoder: self.encoder.clone() })
+    /// Takes the next piece, one of a further row group only if one may be begun; `None` when every piece has been taken.
+    pub fn next(&mut self, may_begin: bool) -> Option<Piece> {
+        let index = self.groups.iter().position(|group| group.has_next(may_begin))?;
+        let number = self.first + index as u64;
+        Some(Piece(self.groups[index].next(number, &self.encoder)?))
     }
 
-    /// Takes back a finished piece.
-    pub fn done(&mut self, done: PieceDone) {
-        let index = done.group.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
-        if let Some(group) = index.and_then(|index| self.groups.get_mut(index)) {
-            group.done(done.outcome);
+    /// Takes back an encoded column.
+    pub fn encoded(&mut self, group: u64, column: usize, chunk: Chunk) {
+        if let Some(Group { state: GroupState::Encoding { chunks, .. }, .. }) = self.group(group)
+            && let Some(slot) = chunks.get_mut(column)
+        {
+            *slot = Some(chunk);
         }
+    }
+
+    /// Takes back a row group that is in the pool.
+    pub fn placed(&mut self, group: u64, placed: RowGroup) {
+        if let Some(group) = self.group(group) {
+            group.state = GroupState::Placed(placed);
+        }
+    }
+
+    fn group(&mut self, number: u64) -> Option<&mut Group> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.groups.get_mut(index)
     }
 
     /// Takes the first row group, once it is in the pool.
@@ -139,8 +213,9 @@ impl Pieces {
 }
 
 impl Group {
-    fn has_next(&self) -> bool {
+    fn has_next(&self, may_begin: bool) -> bool {
         match &self.state {
+            GroupState::Encoding { .. } if self.columns_handed_out == 0 && !may_begin => false,
             GroupState::Encoding { chunks, .. } => {
                 self.columns_handed_out < chunks.len() || chunks.iter().all(Option::is_some)
             }
@@ -148,28 +223,17 @@ impl Group {
         }
     }
 
-    fn next(&mut self) -> Option<PieceWork> {
+    fn next(&mut self, group: u64, encoder: &Encoder) -> Option<PieceWork> {
         let GroupState::Encoding { plain, chunks } = &mut self.state else { return None };
+        let encoder = encoder.clone();
         if self.columns_handed_out < chunks.len() {
             let column = self.columns_handed_out;
             self.columns_handed_out += 1;
-            return Some(PieceWork::Encode { plain: plain.clone(), column });
+            return Some(PieceWork::Encode { group, plain: plain.clone(), column, encoder });
         }
         let chunks = chunks.iter_mut().map(Option::take).collect::<Option<Vec<_>>>()?;
         self.state = GroupState::Placing;
         self.bytes_held = 0;
-        Some(PieceWork::Place { rows: self.rows, chunks })
-    }
-
-    fn done(&mut self, outcome: PieceOutcome) {
-        match (outcome, &mut self.state) {
-            (PieceOutcome::Placed(group), state) => *state = GroupState::Placed(group),
-            (PieceOutcome::Encoded { column, chunk }, GroupState::Encoding { chunks, .. }) => {
-                if let Some(slot) = chunks.get_mut(column) {
-                    *slot = Some(chunk);
-                }
-            }
-            (PieceOutcome::Encoded { .. }, _) => {}
-        }
+        Some(PieceWork::Place(Placement { group, rows: self.rows, chunks, encoder }))
     }
 }

@@ -2,6 +2,8 @@
 
 use super::homes::{Home, SegmentFile};
 use super::{Durable, proto};
+use crate::catalog::errands::{Errands, Purpose};
+use crate::catalog::pieces::{PieceDone, PieceOutcome};
 use crate::catalog::tap::Gathered;
 use farpool_columns::{Chunk, RowGroup};
 use farpool_disk::{NewPart, SegmentWriter, TableKey};
@@ -30,6 +32,8 @@ pub(crate) struct Keeper {
     waiting: Vec<Arc<RowGroup>>,
     waiting_bytes: usize,
     open: Option<Open>,
+    /// Those of the load, if another thread is to wait for the disk.
+    errands: Option<Arc<Errands>>,
 }
 
 /// A segment that is being written, and what is in it.
@@ -57,9 +61,18 @@ struct Image {
 }
 
 impl Keeper {
+    /// Creates a keeper that waits for the disk itself.
     pub fn new(durable: Arc<Durable>) -> Keeper {
         let segment_bytes = SEGMENT_BYTES.min(durable.reads.pool_bytes() / POOL_PART).max(SEGMENT_BYTES_MIN);
-        Keeper { durable, segment_bytes, waiting: Vec::new(), waiting_bytes: 0, open: None }
+        Keeper { durable, segment_bytes, waiting: Vec::new(), waiting_bytes: 0, open: None, errands: None }
+    }
+
+    /// Creates the keeper of a load, for which another thread waits for the disk: segments are durable when none of its
+    /// `errands` for that is left.
+    pub fn beside(durable: Arc<Durable>, errands: &Arc<Errands>) -> Keeper {
+        let mut keeper = Keeper::new(durable);
+        keeper.errands = Some(errands.clone());
+        keeper
     }
 
     /// Adds a row group of the table with this key.
@@ -161,12 +174,7 @@ impl Keeper {
         if open.writer.bytes() >= self.segment_bytes { self.finish_segment() } else { Ok(()) }
     }
 
-    /// Whether [`Keeper::finish`] has something to do.
-    pub fn has_more_to_write(&self) -> bool {
-        self.open.is_some()
-    }
-
-    /// Makes durable what was written.
+    /// Makes durable what was written, or begins to.
     ///
     /// # Errors
     /// Those of the disk.
@@ -175,16 +183,28 @@ impl Keeper {
     }
 
     fn finish_segment(&mut self) -> Result<()> {
-        let Some(Open { writer, written }) = self.open.take() else { return Ok(()) };
-        let number = writer.number();
-        let file = self.durable.add_segment(number, writer.finish()?);
-        for Written { home, handle, key } in written {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let Some(errands) = &self.errands else { return open.store(&self.durable) };
+        let (durable, errand) = (self.durable.clone(), errands.begin(Purpose::Disk));
+        self.durable.reads.background.write(Box::new(move || {
+            errand.end(open.store(&durable).map(|()| PieceDone(PieceOutcome::Stored)));
+        }));
+        Ok(())
+    }
+}
+
+impl Open {
+    /// Makes the segment durable, and the home of what is in it.
+    fn store(self, durable: &Arc<Durable>) -> Result<()> {
+        let number = self.writer.number();
+        let file = durable.add_segment(number, self.writer.finish()?);
+        for Written { home, handle, key } in self.written {
             home.put_in_segment(&file, key);
             let Some(handle) = handle else { continue };
             if handle.is_to_leave() {
                 drop(handle.take_values());
             } else {
-                self.durable.reads.cache.add(&handle, home.number);
+                durable.reads.cache.add(&handle, home.number);
             }
         }
         Ok(())

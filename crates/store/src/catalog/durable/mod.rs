@@ -38,6 +38,7 @@ pub use backup::{Backup, adopt_backup};
 pub(crate) use keeper::Keeper;
 pub(super) use keys::fits_key;
 pub(super) use prepare::{Change, Prepared};
+pub(crate) use reads::Patience;
 pub use recovery::{Recovery, check_data};
 pub use trace::{Access, AccessKind, AccessTrace, PlaceOnDisk, Recorded, place_on_disk};
 

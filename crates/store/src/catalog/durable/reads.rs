@@ -33,15 +33,36 @@ const WAITS: u32 = 300;
 pub(super) struct Reads {
     this: Weak<Reads>,
     pool: Arc<Pool>,
-    background: Arc<dyn Background>,
+    pub background: Arc<dyn Background>,
     pub cache: Arc<Cache>,
     trace: Option<Arc<AccessTrace>>,
     /// Requests for each handle whose values are being read, by the handle's address.
     under_way: Mutex<HashMap<usize, Vec<Arc<Request>>>>,
     bytes_kept: Arc<AtomicUsize>,
     has_turn: Arc<AtomicBool>,
-    moment: Mutex<()>,
-    passed: Condvar,
+}
+
+/// How long somebody waits for memory who finds none.
+pub(crate) struct Patience {
+    waits: u32,
+}
+
+impl Patience {
+    pub fn new() -> Patience {
+        Patience { waits: 0 }
+    }
+
+    /// Whether it should be tried again.
+    pub fn is_left(&self) -> bool {
+        self.waits < WAITS
+    }
+
+    /// Waits for a moment, in which memory may be freed. Only threads that wait for disks may.
+    pub fn wait(&mut self) {
+        self.waits += 1;
+        let (moment, passed) = (Mutex::new(()), Condvar::new());
+        passed.wait_for(&mut moment.lock(), WAIT);
+    }
 }
 
 /// The source of the handles of one tenant.
@@ -110,8 +131,6 @@ impl Reads {
             under_way: Mutex::default(),
             bytes_kept: Arc::default(),
             has_turn: Arc::default(),
-            moment: Mutex::default(),
-            passed: Condvar::new(),
         })
     }
 
@@ -148,17 +167,14 @@ impl Reads {
     /// Reads the values of a handle for all who want them.
     fn read(&self, handle: &Arc<Chunk>, tenant: &TenantName) {
         let address = Arc::as_ptr(handle) as usize;
-        let mut waits = 0;
+        let mut patience = Patience::new();
         let values = loop {
             if !self.is_wanted(address) {
                 return;
             }
             match handle.values().map_or_else(|| self.load(handle, tenant), Ok) {
                 // What others work on is free in a moment.
-                Err(error) if error.kind == ErrorKind::OverLimit && waits < WAITS => {
-                    waits += 1;
-                    self.wait();
-                }
+                Err(error) if error.kind == ErrorKind::OverLimit && patience.is_left() => patience.wait(),
                 outcome => break outcome,
             }
         };
@@ -183,12 +199,6 @@ impl Reads {
         if let Some(trace) = &self.trace {
             trace.add(handle, kind);
         }
-    }
-
-    /// Waits for a moment in which memory may be freed.
-    fn wait(&self) {
-        let mut nothing = self.moment.lock();
-        self.passed.wait_for(&mut nothing, WAIT);
     }
 
     fn load(&self, handle: &Arc<Chunk>, tenant: &TenantName) -> Result<Arc<Chunk>> {

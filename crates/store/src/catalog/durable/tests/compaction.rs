@@ -4,9 +4,12 @@ use super::*;
 
 const ROWS: i64 = 2_600_000;
 
-/// Does what waits for the disk when it is told to.
+/// Does what waits for the disk at once, and from a call of [`Waiting::begin`] on when it is told to.
 #[derive(Debug, Default)]
-struct Waiting(Mutex<Vec<Job>>);
+struct Waiting {
+    jobs: Mutex<Vec<Job>>,
+    waits: AtomicBool,
+}
 
 impl Background for Waiting {
     fn submit(&self, _chore: Chore) {}
@@ -14,15 +17,22 @@ impl Background for Waiting {
     fn rows_came(&self) {}
 
     fn write(&self, job: Box<dyn FnOnce() + Send>) {
-        self.0.lock().push(Job(job));
+        match self.waits.load(Ordering::Relaxed) {
+            true => self.jobs.lock().push(Job(job)),
+            false => job(),
+        }
     }
 }
 
 impl Waiting {
+    fn begin(&self) {
+        self.waits.store(true, Ordering::Relaxed);
+    }
+
     /// Does everything, and returns how many jobs that were.
     fn run(&self) -> usize {
         let mut jobs = 0;
-        while let Some(job) = { self.0.lock().pop() } {
+        while let Some(job) = { self.jobs.lock().pop() } {
             job.0();
             jobs += 1;
         }
@@ -66,7 +76,7 @@ fn what_is_left_of_a_segment_is_written_anew_by_itself() {
         let t = name("t");
         let (catalog, waiting) = open_waiting(&directory);
         larger::load(&catalog, &t, LoadMode::Create, 0..ROWS).unwrap();
-        waiting.run();
+        waiting.begin();
         let before = segments(&directory);
         let expected = thin_out(&catalog, &t);
         // Where the values are does not matter.
@@ -92,6 +102,7 @@ fn a_segment_that_an_old_version_needs_is_left_alone_until_it_is_gone() {
     let t = name("t");
     let (catalog, waiting) = open_waiting(&directory);
     larger::load(&catalog, &t, LoadMode::Create, 0..ROWS).unwrap();
+    waiting.begin();
     let (_, reader) = catalog.get(&tenant(), &t).unwrap();
     let before = segments(&directory);
     thin_out(&catalog, &t);
@@ -111,6 +122,7 @@ fn changes_under_way_may_name_a_segment_that_is_gone() {
     let t = name("t");
     let (catalog, waiting) = open_waiting(&directory);
     larger::load(&catalog, &t, LoadMode::Create, 0..ROWS).unwrap();
+    waiting.begin();
     let expected = thin_out(&catalog, &t);
     let before = segments(&directory);
     let (version, base) = catalog.get(&tenant(), &t).unwrap();

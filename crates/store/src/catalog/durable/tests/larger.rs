@@ -3,6 +3,7 @@
 use super::*;
 use farpool_columns::{Chunk, Kept, Reader};
 use farpool_model::Residency;
+use std::time::{Duration, Instant};
 
 /// Rows of the tables here: some forty row groups, of about 20 MiB.
 const ROWS: i64 = 2_600_000;
@@ -299,9 +300,22 @@ impl Reader for Counted {
     }
 }
 
-/// Reads later, when it is told to.
+/// Reads later, when it is told to, and writes later once it was told so.
 #[derive(Debug, Default)]
-struct Later(Mutex<Vec<Job>>);
+struct Later {
+    reads: Mutex<Vec<Job>>,
+    writes: Mutex<Vec<Job>>,
+    defers_writes: AtomicBool,
+}
+
+impl Later {
+    fn run(jobs: &Mutex<Vec<Job>>) -> usize {
+        let jobs = std::mem::take(&mut *jobs.lock());
+        let count = jobs.len();
+        jobs.into_iter().for_each(|job| (job.0)());
+        count
+    }
+}
 
 impl Background for Later {
     fn submit(&self, _chore: Chore) {}
@@ -309,8 +323,117 @@ impl Background for Later {
     fn rows_came(&self) {}
 
     fn read(&self, job: Box<dyn FnOnce() + Send>) {
-        self.0.lock().push(Job(job));
+        self.reads.lock().push(Job(job));
     }
+
+    fn write(&self, job: Box<dyn FnOnce() + Send>) {
+        match self.defers_writes.load(Ordering::Relaxed) {
+            true => self.writes.lock().push(Job(job)),
+            false => job(),
+        }
+    }
+}
+
+/// A catalog over a new directory with a pool of `pages`, with what it does later.
+fn waiting_catalog(pages: usize) -> (Arc<Catalog>, Arc<Later>) {
+    let later = Arc::new(Later::default());
+    let pool = Pool::new(PoolConfig { bytes_limit: pages * limits::PAGE_BYTES }).unwrap();
+    let catalog = Arc::new(Catalog::new(pool, Arc::new(Two), later.clone()));
+    catalog.close_taps();
+    catalog.open(SimulatedDirectory::new(), 7).unwrap();
+    (catalog, later)
+}
+
+/// Begins a load that has all its rows and counts how often it was woken.
+fn begun(catalog: &Arc<Catalog>, table: &TableName, rows: i64) -> (Load, Arc<AtomicU64>) {
+    let options = LoadMode::Create.into();
+    let mut load = catalog.begin_load(&tenant(), table, &batch(0..0).schema(), options, None).unwrap();
+    let woken = Arc::new(AtomicU64::new(0));
+    let counted = woken.clone();
+    load.set_wake(Arc::new(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    }));
+    load.buffer(&batch(0..rows)).unwrap();
+    load.complete();
+    (load, woken)
+}
+
+/// Does all pieces that a load has.
+fn work_on(load: &mut Load) -> Result<()> {
+    while let Some(piece) = load.next_piece() {
+        load.done(piece.run())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_load_waits_for_memory_that_others_have_in_use() {
+    let (t, u) = (name("t"), name("u"));
+    let (catalog, later) = waiting_catalog(8);
+    load(&catalog, &t, LoadMode::Create, 0..ROWS).unwrap();
+    let values_of = |table: &TableName| -> Vec<Arc<Chunk>> {
+        let (_, table) = catalog.get(&tenant(), table).unwrap();
+        table.row_groups.iter().flat_map(|group| &group.chunks).filter_map(|chunk| chunk.values()).collect()
+    };
+    let in_use = values_of(&t);
+    let (mut waiting, woken) = begun(&catalog, &u, 1_000_000);
+    work_on(&mut waiting).unwrap();
+    assert!(waiting.is_waiting() && waiting.is_encoding() && !waiting.has_piece());
+    assert_eq!(woken.load(Ordering::Relaxed), 0);
+    drop(in_use);
+    while waiting.is_waiting() {
+        assert!(Later::run(&later.reads) > 0);
+        assert!(waiting.has_piece() && woken.load(Ordering::Relaxed) > 0);
+        work_on(&mut waiting).unwrap();
+        if !waiting.is_waiting() && waiting.seal() {
+            work_on(&mut waiting).unwrap();
+        }
+    }
+    waiting.publish().unwrap().wait().unwrap();
+    assert_eq!(catalog.info(&tenant(), &u).unwrap().rows, 1_000_000);
+    // Not for ever.
+    let in_use = [values_of(&t), values_of(&u)];
+    let (mut hopeless, _) = begun(&catalog, &name("v"), ROWS);
+    work_on(&mut hopeless).unwrap();
+    assert!(hopeless.is_waiting());
+    Later::run(&later.reads);
+    let error = work_on(&mut hopeless).unwrap_err();
+    assert!(error.kind == ErrorKind::OverLimit && error.to_string().contains("in use"), "{error}");
+    assert!(!hopeless.is_waiting() && !hopeless.seal());
+    hopeless.publish().unwrap_err();
+    // Who is no longer there waits for nothing.
+    let (mut gone, _) = begun(&catalog, &name("v"), ROWS);
+    work_on(&mut gone).unwrap();
+    drop(gone);
+    let begin = Instant::now();
+    assert!(Later::run(&later.reads) > 0);
+    assert!(begin.elapsed() < Duration::from_millis(500));
+    drop(in_use);
+}
+
+#[test]
+fn a_load_waits_for_the_disk_elsewhere_and_does_not_run_ahead_of_it() {
+    let t = name("t");
+    let (catalog, later) = waiting_catalog(8);
+    later.defers_writes.store(true, Ordering::Relaxed);
+    let (mut loading, woken) = begun(&catalog, &t, ROWS);
+    let mut stops = 0;
+    loop {
+        work_on(&mut loading).unwrap();
+        if !loading.seal() {
+            break;
+        }
+        stops += 1;
+        assert!(!loading.has_piece() && !later.writes.lock().is_empty());
+        let before = woken.load(Ordering::Relaxed);
+        let jobs = Later::run(&later.writes) as u64;
+        assert_eq!(woken.load(Ordering::Relaxed) - before, jobs);
+    }
+    // The last segment, and more than once that too many waited.
+    assert!(stops > 2, "{stops}");
+    later.defers_writes.store(false, Ordering::Relaxed);
+    loading.publish().unwrap().wait().unwrap();
+    assert_eq!(catalog.info(&tenant(), &t).unwrap().rows, ROWS as u64);
 }
 
 #[test]
@@ -331,7 +454,7 @@ fn values_that_two_want_are_read_once() {
     for _ in 0..3 {
         farpool_columns::fetch(absent.clone(), Box::new(Counted(arrived.clone())));
     }
-    let jobs = std::mem::take(&mut *later.0.lock());
+    let jobs = std::mem::take(&mut *later.reads.lock());
     assert_eq!((jobs.len(), arrived.load(Ordering::Relaxed)), (absent.len(), 0));
     jobs.into_iter().for_each(|job| (job.0)());
     assert_eq!(arrived.load(Ordering::Relaxed), 3);
