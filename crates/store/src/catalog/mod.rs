@@ -207,7 +207,9 @@ impl Catalog {
     /// # Errors
     /// `NotFound`, with the names of existing tables.
     pub fn info(&self, tenant: &TenantName, name: &TableName) -> Result<TableInfo> {
-        self.state.read().visible(tenant, name).map(|current| current.info(name))
+        let current = self.state.read().visible(tenant, name)?.clone();
+        current.want_profile();
+        Ok(current.info(name))
     }
 
     /// An empty reservation for what a table takes outside the pool; `None` where there is no budget.
@@ -584,6 +586,13 @@ impl Current {
             columns: found.gathered.as_ref().map_or_else(unknown, |gathered| gathered.columns.clone()),
             moments: found.gathered.and_then(|gathered| gathered.moments.clone()),
             table,
+        }
+    }
+
+    /// Has the profile read soon, if a start has left it on disk. Not under the lock of the names.
+    fn want_profile(&self) {
+        if let Some(tap) = &self.tap {
+            tap.want();
         }
     }
 

@@ -73,6 +73,7 @@ impl Catalog {
         columns: &[usize],
     ) -> Result<TableStatistics> {
         let current = self.state.read().visible(tenant, name)?.clone();
+        current.want_profile();
         let of_table = current.table.schema.fields().len();
         if let Some(other) = columns.iter().find(|column| **column >= of_table) {
             let message = format!("table {:?} has {of_table} columns, and none at {other}", name.as_str());

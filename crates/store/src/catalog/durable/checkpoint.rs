@@ -6,7 +6,7 @@ use super::keeper::Keeper;
 use super::prepare::{distinct, encoded, fields, group_bytes, key_bytes, tenant_key_bytes, tier_number};
 use super::{Durable, proto};
 use crate::catalog::state::{Loads, Names};
-use crate::catalog::tap::Gathered;
+use crate::catalog::tap::Known;
 use crate::catalog::{Catalog, Current};
 use bytes::Bytes;
 use farpool_columns::Chunk;
@@ -102,8 +102,14 @@ impl Catalog {
             chunks(current).try_for_each(|chunk| keeper.write(chunk, current.key.as_ref()))?;
         }
         for current in tables() {
-            let Some(profile) = current.known_profile() else { continue };
-            keeper.write_profile(&profile, current.key.as_ref(), |file| !sparse.has(file))?;
+            match current.known_profile() {
+                Some(Known::Gathered(profile)) => {
+                    keeper.write_profile(&profile, current.key.as_ref(), |file| !sparse.has(file))?;
+                }
+                // Its bytes are moved as they are.
+                Some(Known::Stored(profile)) => sparse.rewrite_profile(&profile, &mut keeper)?,
+                None => {}
+            }
         }
         latest.replaced.extend(sparse.files().cloned());
         sparse.rewrite(tables().chain(&under_way).flat_map(chunks), &mut keeper)?;
@@ -133,9 +139,9 @@ fn chunks(current: &Current) -> impl Iterator<Item = &Arc<Chunk>> {
 
 impl Current {
     /// The profile of the settled rows, if it is known and these are many: that of a few is soon computed again.
-    fn known_profile(&self) -> Option<Arc<Gathered>> {
+    fn known_profile(&self) -> Option<Known> {
         let are_many = self.rows_settled >= u64_from(limits::ROW_GROUP_ROWS);
-        self.tap.as_ref().filter(|_| are_many)?.settled()?.ok()
+        self.tap.as_ref().filter(|_| are_many)?.known()
     }
 }
 
@@ -152,7 +158,7 @@ impl Durable {
             for (name, current) in tables {
                 let groups = current.table.row_groups.iter();
                 let profile = current.known_profile().and_then(|profile| {
-                    let home = Home::at(&profile.home, &self.next_chunk);
+                    let home = Home::at(profile.home(), &self.next_chunk);
                     // One that was not known a moment ago is kept by the next checkpoint.
                     Some(vec![home.segment(u64::MAX)?, home.number, current.rows_settled])
                 });

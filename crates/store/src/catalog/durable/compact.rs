@@ -9,6 +9,7 @@
 use super::Durable;
 use super::homes::{Home, SegmentFile};
 use super::keeper::Keeper;
+use super::profiles::StoredProfile;
 use crate::catalog::Catalog;
 use farpool_columns::Chunk;
 use farpool_model::Result;
@@ -54,10 +55,19 @@ impl Sparse {
             if let Some(file) = home.file().filter(|file| self.has(file))
                 && moved.insert(home.number)
             {
-                keeper.write_again(chunk, &file)?;
+                keeper.write_again(home, !chunk.is_encrypted(), &file)?;
             }
         }
         Ok(())
+    }
+
+    /// Writes a profile that was not read yet again if it is in one of the segments.
+    pub fn rewrite_profile(&self, profile: &StoredProfile, keeper: &mut Keeper) -> Result<()> {
+        let Some(home) = Home::existing_at(profile.home()) else { return Ok(()) };
+        match home.file().filter(|file| self.has(file)) {
+            Some(file) => keeper.write_again(home, true, &file),
+            None => Ok(()),
+        }
     }
 }
 

@@ -163,7 +163,12 @@ impl Home {
 
     /// The home of a chunk that has one.
     pub fn existing(chunk: &Chunk) -> Option<Arc<Home>> {
-        chunk.home().get()?.clone().downcast().ok()
+        Home::existing_at(chunk.home())
+    }
+
+    /// The home that is kept at `slot`, if there is one.
+    pub fn existing_at(slot: &OnceLock<farpool_columns::Home>) -> Option<Arc<Home>> {
+        slot.get()?.clone().downcast().ok()
     }
 
     /// The home that is kept at `slot`, likewise.

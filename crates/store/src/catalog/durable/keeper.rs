@@ -113,13 +113,17 @@ impl Keeper {
         self.put(Written { home, handle, key: key.cloned() }, new, |out| image.write_data(out))
     }
 
-    /// Writes a chunk that is in a segment, whether or not its values are in memory, once more. What cannot be read stays where
-    /// it is.
+    /// Writes a chunk or a profile that is in a segment, whether or not it is in memory, once more. What cannot be read stays
+    /// where it is.
     ///
     /// # Errors
     /// Those of writing.
-    pub(super) fn write_again(&mut self, chunk: &Chunk, file: &SegmentFile) -> Result<()> {
-        let home = Home::of(chunk, &self.durable.next_chunk);
+    pub(super) fn write_again(
+        &mut self,
+        home: Arc<Home>,
+        may_be_packed: bool,
+        file: &SegmentFile,
+    ) -> Result<()> {
         let read = || {
             let part = file.part(home.number)?;
             let mut data = vec![0; usize_saturating(part.bytes)];
@@ -128,7 +132,7 @@ impl Keeper {
         };
         let Ok((head, data)) = read() else { return Ok(()) };
         let key = home.key().cloned();
-        let again = Image { head, bytes: data.len(), may_be_packed: !chunk.is_encrypted() };
+        let again = Image { head, bytes: data.len(), may_be_packed };
         self.put(Written { home, handle: None, key }, again, |out| out.extend_from_slice(&data))
     }
 

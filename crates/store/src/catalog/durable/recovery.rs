@@ -3,17 +3,17 @@
 use super::checkpoint::{FORMAT, manifest_name, manifest_number};
 use super::homes::{SegmentFile, Sweep};
 use super::keys::TenantKeys;
+use super::profiles::StoredProfile;
 use super::reads::Reads;
 use super::replay::{KeptTable, Replay};
 use super::sources::{Read, Sources, Wanted};
 use super::{Durable, Latest, Watch, proto};
 use crate::catalog::merge::{self, Merges};
 use crate::catalog::state::Loads;
-use crate::catalog::tap::{Gathered, Tap};
 use crate::catalog::views::Kept;
 use crate::catalog::{Catalog, Current};
 use arrow_buffer::Buffer;
-use farpool_columns::{Table, TableBuilder};
+use farpool_columns::{Encoder, Table, TableBuilder};
 use farpool_disk::{Directory, Dropped, Log, Recovered, read_sealed, segment_number, write_sealed};
 use farpool_memory::size_text;
 use farpool_model::cast::u64_from;
@@ -24,11 +24,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The profile of a table, where it has one that can be read.
-type Profile = Option<Arc<Gathered>>;
-
-/// What came of reading row groups, with the profile of their table if they are its first.
-type Outcome = Result<(Vec<Read>, Profile)>;
+/// What came of reading row groups.
+type Outcome = Result<Vec<Read>>;
 
 /// What was found in a data directory.
 #[derive(Debug, Default)]
@@ -109,6 +106,7 @@ impl Catalog {
         durable.log.observe(Box::new(Watch(Arc::downgrade(self))));
         remove_leftovers(&*directory, &names, manifest, &sources.files);
         self.durable.set(durable).map_err(|_| Error::internal("a catalog has two data directories"))?;
+        self.read_profiles();
         Ok(recovery)
     }
 
@@ -127,12 +125,8 @@ impl Catalog {
             loop {
                 let place = next.fetch_add(1, Ordering::Relaxed);
                 let (Some(wanted), Some(slot)) = (wanted.get(place), read.get(place)) else { return };
-                // With the first row group of a table, since there may be thousands of tables.
-                let profile =
-                    (wanted.first_row == 0).then(|| sources.profile(self, wanted.tenant, wanted.table));
-                let groups = sources.read(self, durable, wanted);
                 // Each place is taken once.
-                let _ = slot.set(groups.map(|groups| (groups, profile.flatten())));
+                let _ = slot.set(sources.read(self, durable, wanted));
             }
         };
         self.helpers.run(self.helpers.threads_max().clamp(1, wanted.len().max(1)), &read_some)?;
@@ -141,11 +135,8 @@ impl Catalog {
             for (name, kept) in tables {
                 let builder = TableBuilder::new(self.pool.clone(), tenant.clone(), &kept.schema, None)?;
                 let mut builder = builder.encrypting(kept.cipher.as_ref());
-                let mut profile = None;
                 while let Some((_, read)) = read.next_if(|(wanted, _)| std::ptr::eq(wanted.table, kept)) {
-                    let (groups, of_table) =
-                        read.unwrap_or_else(|| Err(Error::internal("a row group was not read")))?;
-                    profile = profile.or(of_table);
+                    let groups = read.unwrap_or_else(|| Err(Error::internal("a row group was not read")))?;
                     for (group, damaged) in groups {
                         recovery.damaged.extend(damaged);
                         builder.add_row_group(Arc::new(group))?;
@@ -155,7 +146,7 @@ impl Catalog {
                 let table = Arc::new(self.holding(tenant, builder.finish()?)?);
                 recovery.tables += 1;
                 recovery.bytes += table.bytes_encoded;
-                self.restore_table((tenant, name), kept, table, profile);
+                self.restore_table((tenant, name), kept, table, sources.profile(kept));
             }
         }
         let mut state = self.state.write();
@@ -175,21 +166,24 @@ impl Catalog {
         (tenant, name): (&TenantName, &TableName),
         kept: &KeptTable,
         table: Arc<Table>,
-        profile: Profile,
+        profile: Option<StoredProfile>,
     ) {
-        let profile = profile.zip(kept.profile).and_then(|(gathered, kept)| {
+        let profile = profile.zip(kept.profile).and_then(|(stored, kept)| {
             let mut rows = 0;
             let end = table.row_groups.iter().position(|group| {
                 rows += u64_from(group.rows);
                 rows == kept.rows
             });
-            Some((gathered, end? + 1, rows))
+            Some((stored, end? + 1))
         });
-        let tap = profile.as_ref().map(|(gathered, _, rows)| {
-            let (schema, known) = (table.schema.clone(), (gathered.clone(), *rows));
-            Tap::of_known(self.next_chore(), tenant.clone(), schema, self.background.clone(), known)
+        let settled = profile.as_ref().map_or_else(|| merge::settled(&table, 0), |(_, settled)| *settled);
+        let tap = profile.map(|(stored, _)| {
+            let tap = self.tap(tenant, &table.schema);
+            let encoder = Encoder::new(self.pool.clone(), tenant.clone(), table.schema.clone());
+            let groups = table.row_groups.iter().take(settled).cloned();
+            tap.store(Arc::new(stored), groups.collect(), encoder);
+            tap
         });
-        let settled = profile.map_or_else(|| merge::settled(&table, 0), |(_, settled, _)| settled);
         let rows_settled = table.row_groups.iter().take(settled).map(|group| u64_from(group.rows)).sum();
         let merges = Merges::new(self, self.next_chore(), tenant, name);
         let (version, since, whole, line) = (kept.version, kept.version, None, Arc::default());

@@ -2,18 +2,16 @@
 
 use super::homes::{Home, SegmentFile, Sweep};
 use super::keys::Unwrapping;
+use super::profiles::StoredProfile;
 use super::replay::{KeptGroup, KeptProfile, KeptTable, Replay};
 use super::{Durable, proto};
 use crate::catalog::Catalog;
-use crate::catalog::tap::Gathered;
 use arrow_buffer::Buffer;
-use bytes::Bytes;
 use farpool_columns::{Chunk, Encoder, RowGroup, encrypt_into_pool, is_large, read_into_pool, table_cipher};
 use farpool_disk::{Directory, Part, Segment, TableKey, segment_name};
 use farpool_memory::Tenure;
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, Result, TableName, TenantName};
-use prost::Message;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -102,28 +100,12 @@ impl Sources {
         wanted
     }
 
-    /// Reads the profile of a table into the pool; `None` where there is none, or it is damaged.
-    pub fn profile(
-        &self,
-        catalog: &Catalog,
-        tenant: &TenantName,
-        table: &KeptTable,
-    ) -> Option<Arc<Gathered>> {
+    /// The profile of a table; `None` where there is none.
+    pub fn profile(&self, table: &KeptTable) -> Option<StoredProfile> {
         let KeptProfile { segment, number, .. } = table.profile?;
         let file = self.files.get(&segment)?;
-        let part = file.part(number).ok()?;
-        let mut data = vec![0; usize_saturating(part.bytes)];
-        let key = table.key.as_ref();
-        file.segment.read(part, key, &mut data).ok()?;
-        let mut data = Bytes::from(data);
-        let lengths = proto::Profile::decode(&file.segment.head(part, key).ok()?[..]).ok()?.lengths;
-        let mut state =
-            |length: u64| (length <= u64_from(data.len())).then(|| data.split_to(usize_saturating(length)));
-        let states = lengths.into_iter().map(&mut state).collect::<Option<Vec<_>>>()?;
-        let encoder = Encoder::new(catalog.pool.clone(), tenant.clone(), table.schema.clone());
-        let gathered = Gathered::from_states(&table.schema, states, &encoder).ok()?;
-        Home::found(&gathered.home, number, Some((Arc::clone(file), key.cloned())), 0);
-        Some(gathered)
+        file.part(number).ok()?;
+        Some(StoredProfile::found(number, file, table.key.as_ref()))
     }
 
     /// Where a chunk of a table is.

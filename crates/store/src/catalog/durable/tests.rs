@@ -25,6 +25,7 @@ mod damage;
 mod hidden;
 mod larger;
 mod model;
+mod profiles;
 
 use damage::{flip_every_byte, without_reserve};
 

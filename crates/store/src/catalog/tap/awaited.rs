@@ -29,6 +29,7 @@ impl AwaitedProfile {
         line.push(tap);
         let waiter = Arc::new(Waiter { wake });
         line.iter().for_each(|tap| tap.0.add_waiter(waiter.clone()));
+        line.iter().for_each(|tap| tap.want());
         AwaitedProfile { line, settled: AtomicUsize::new(0), waiter }
     }
 

@@ -11,14 +11,15 @@
 
 use super::memory::PartMemory;
 use super::part::Wake;
-use super::work::{Done, Stage, Waiter, Work, Worker};
-use super::{Gathered, Outcome, Tap, defect};
+use super::work::{Done, Stage, Stored, Waiter, Work, Worker};
+use super::{Gathered, Known, Outcome, Tap, defect};
+use crate::catalog::durable::StoredProfile;
 use crate::catalog::{Background, Chore};
 use arrow_schema::SchemaRef;
 use farpool_columns::{Encoder, RowGroup};
 use farpool_memory::{Account, Reservation};
+use farpool_model::cast::u64_from;
 use farpool_model::{Error, TenantName, limits};
-use farpool_statistics::Profile;
 use parking_lot::{Condvar, Mutex};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -63,9 +64,7 @@ impl Gathering {
         background: Arc<dyn Background>,
         account: Option<Account>,
     ) -> Gathering {
-        // An unsupported schema fails later, when the profile is begun.
-        let states_bytes = Profile::bytes_most(&schema).unwrap_or(0);
-        let memory = PartMemory::new(account, states_bytes);
+        let memory = PartMemory::new(account, schema.clone());
         Gathering {
             number,
             tenant,
@@ -121,11 +120,44 @@ impl Gathering {
         self.announce();
     }
 
-    /// Sets the outcome: that of `rows` rows.
-    pub(super) fn settle_with(&self, gathered: Arc<Gathered>, rows: u64) {
+    pub(super) fn store(&self, profile: Arc<StoredProfile>, groups: Vec<Arc<RowGroup>>, encoder: Encoder) {
         let mut work = self.work.lock();
-        work.stage = Stage::Settled(Ok(gathered));
-        work.rows_seen = rows;
+        work.rows_seen = groups.iter().map(|group| u64_from(group.rows)).sum();
+        work.waiting = groups.into();
+        work.stage = Stage::Stored(Stored { profile, encoder, is_wanted: false, is_read: false });
+    }
+
+    pub(super) fn want(self: &Arc<Self>) {
+        if !self.work.lock().want() {
+            return;
+        }
+        let weak = Arc::downgrade(self);
+        self.background.read(Box::new(move || {
+            if let Some(gathering) = weak.upgrade() {
+                gathering.read();
+            }
+        }));
+    }
+
+    pub(super) fn read(self: &Arc<Self>) {
+        let Some((profile, encoder)) = self.work.lock().begin_reading() else { return };
+        let read = || Gathered::read(&profile, &self.schema, &encoder);
+        let read = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(defect()));
+        let mut work = self.work.lock();
+        let held = work.end_reading(read);
+        let next = if matches!(work.stage, Stage::Settled(_)) { work.next.take() } else { None };
+        drop(work);
+        drop(held);
+        self.announce();
+        next.into_iter().for_each(|next| next.announce());
+    }
+
+    pub(super) fn known(&self) -> Option<Known> {
+        match &self.work.lock().stage {
+            Stage::Settled(Ok(gathered)) => Some(Known::Gathered(gathered.clone())),
+            Stage::Stored(stored) => Some(Known::Stored(stored.profile.clone())),
+            _ => None,
+        }
     }
 
     pub(super) fn set_next(&self, next: Arc<Gathering>) {
@@ -135,7 +167,7 @@ impl Gathering {
     pub(super) fn settled(&self) -> Option<Outcome> {
         match &self.work.lock().stage {
             Stage::Settled(outcome) => Some(outcome.clone()),
-            Stage::Open | Stage::Complete { .. } | Stage::Settling(_) => None,
+            Stage::Open | Stage::Stored(_) | Stage::Complete { .. } | Stage::Settling(_) => None,
         }
     }
 
@@ -191,13 +223,13 @@ impl Gathering {
         self.announce();
     }
 
-    /// Fails the profile, unless it is settled or its parts are already being merged.
+    /// Fails the profile, unless it is settled, on disk, or its parts are already being merged.
     pub(super) fn give_up(self: &Arc<Self>, why: &Error) {
         let held = {
             let mut work = self.work.lock();
             match work.stage {
                 Stage::Open | Stage::Complete { .. } => work.fail_with(why.clone()),
-                Stage::Settling(_) | Stage::Settled(_) => return,
+                Stage::Stored(_) | Stage::Settling(_) | Stage::Settled(_) => return,
             }
         };
         drop(held);

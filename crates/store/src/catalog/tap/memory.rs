@@ -6,10 +6,12 @@
 //! memory ahead of waiters; a caller that waits for the profile waits for the memory and gives it to the
 //! profile.
 
+use arrow_schema::SchemaRef;
 use farpool_columns::RowGroup;
 use farpool_memory::{Account, Reservation};
 use farpool_model::limits;
 use farpool_statistics::Profile;
+use std::cell::OnceCell;
 
 /// Divisor of the budget's limit: one part of a profile waits for at most this fraction, even where it may
 /// come to need more. It takes what it needs then.
@@ -25,8 +27,9 @@ pub(super) type Held = Option<Reservation>;
 #[derive(Debug, Default)]
 pub(super) struct PartMemory {
     account: Option<Account>,
-    /// Upper bound of the bytes that the states of one part take.
-    states_bytes: usize,
+    schema: Option<SchemaRef>,
+    /// Upper bound of the bytes that the states of one part take, once it is needed: a start makes thousands of these.
+    states_bytes: OnceCell<usize>,
     /// Bytes of the last reservation that failed.
     lacking: Option<usize>,
     /// Whether a thread waits for the lacking memory.
@@ -36,9 +39,15 @@ pub(super) struct PartMemory {
 }
 
 impl PartMemory {
-    /// Creates the memory account of a profile whose states take up to `states_bytes` per part.
-    pub fn new(account: Option<Account>, states_bytes: usize) -> PartMemory {
-        PartMemory { account, states_bytes, ..PartMemory::default() }
+    /// Creates the memory account of the profile of a table of `schema`.
+    pub fn new(account: Option<Account>, schema: SchemaRef) -> PartMemory {
+        PartMemory { account, schema: Some(schema), ..PartMemory::default() }
+    }
+
+    fn states_bytes(&self) -> usize {
+        // An unsupported schema fails later, when the profile is begun.
+        let most = || self.schema.as_ref().and_then(|schema| Profile::bytes_most(schema).ok()).unwrap_or(0);
+        *self.states_bytes.get_or_init(most)
     }
 
     /// Bytes that could not be reserved, until a reservation succeeds.
@@ -75,21 +84,21 @@ impl PartMemory {
     /// Reserves what a part needs beyond `held` to profile `group`. `None` when memory is short.
     pub fn for_group(&mut self, group: &RowGroup, held: &Held) -> Option<Held> {
         let held = held.as_ref().map_or(0, Reservation::bytes);
-        self.reserve((with_written(self.states_bytes) + in_hand(group)).saturating_sub(held))
+        self.reserve((with_written(self.states_bytes()) + in_hand(group)).saturating_sub(held))
     }
 
     /// Reserves for an additional part that begins with `group`, if that is a small fraction of the account's
     /// limit.
     pub fn for_further_part(&mut self, group: &RowGroup) -> Option<Held> {
         let Some(account) = &self.account else { return Some(None) };
-        let bytes = with_written(self.states_bytes) + in_hand(group);
+        let bytes = with_written(self.states_bytes()) + in_hand(group);
         let is_little = bytes <= account.memory().limit() / FURTHER_PART;
         is_little.then(|| account.try_reserve(bytes).ok()).flatten().map(Some)
     }
 
     /// Reserves what a part without rows takes. `None` when memory is short.
     pub fn for_no_rows(&mut self) -> Option<Held> {
-        self.reserve(with_written(self.states_bytes))
+        self.reserve(with_written(self.states_bytes()))
     }
 
     fn reserve(&mut self, bytes: usize) -> Option<Held> {

@@ -2,7 +2,7 @@
 //!
 //! A load is never slowed down by its profile, which is computed in steps: by the [`super::Background`] when
 //! there is no other work, and by callers that wait for it. The profile of an append builds on that of the
-//! version which it extends.
+//! version which it extends. One that a start has found on disk is read, and computed only where that fails.
 //!
 //! Invariants: a tap never blocks a load; one that nobody owns any more stops within a column; a settled
 //! result does not change.
@@ -16,6 +16,7 @@ mod settling;
 mod work;
 
 use super::Background;
+use super::durable::StoredProfile;
 use arrow_schema::SchemaRef;
 pub use awaited::AwaitedProfile;
 use bytes::Bytes;
@@ -51,11 +52,12 @@ impl Gathered {
         columns.chain(self.moments.iter().map(|moments| &moments.state)).collect()
     }
 
-    /// Reads the states of a table of `schema`; `encoder` stores them in the pool.
+    /// Reads the profile of a table of `schema` from disk; `encoder` stores its states in the pool.
     ///
     /// # Errors
-    /// `Corrupt` when they are damaged or of another table; `OverLimit` when memory is short.
-    pub fn from_states(schema: &SchemaRef, states: Vec<Bytes>, encoder: &Encoder) -> Result<Arc<Gathered>> {
+    /// `Corrupt` when it is damaged or of another table; `OverLimit` when memory is short; those of the disk.
+    pub fn read(stored: &StoredProfile, schema: &SchemaRef, encoder: &Encoder) -> Result<Arc<Gathered>> {
+        let states = stored.states()?;
         let mut whole = Profile::new(schema)?;
         let (columns, moments) = whole.arrange(states.clone());
         for (place, states) in columns.iter().enumerate() {
@@ -67,7 +69,25 @@ impl Gathered {
         // The same bytes as before, in the pool.
         let states: Vec<Vec<u8>> = states.iter().map(|state| state.to_vec()).collect();
         let (columns, moments) = whole.arrange(encoder.keep(&states)?);
-        Ok(Arc::new(Gathered { columns, moments, distinct, spreads, home: OnceLock::new() }))
+        Ok(Arc::new(Gathered { columns, moments, distinct, spreads, home: stored.home().clone() }))
+    }
+}
+
+/// A profile that has a durable copy, or can have one.
+#[derive(Debug)]
+pub(super) enum Known {
+    Gathered(Arc<Gathered>),
+    /// Only the copy is there.
+    Stored(Arc<StoredProfile>),
+}
+
+impl Known {
+    /// The durable copy; empty where there is none yet.
+    pub fn home(&self) -> &OnceLock<Home> {
+        match self {
+            Known::Gathered(gathered) => &gathered.home,
+            Known::Stored(stored) => stored.home(),
+        }
     }
 }
 
@@ -88,17 +108,25 @@ impl Tap {
         Arc::new(Tap(Arc::new(Gathering::new(number, tenant, schema, background, account))))
     }
 
-    /// Creates a tap of `rows` rows whose profile is known.
-    pub fn of_known(
-        number: u64,
-        tenant: TenantName,
-        schema: SchemaRef,
-        background: Arc<dyn Background>,
-        (gathered, rows): (Arc<Gathered>, u64),
-    ) -> Arc<Tap> {
-        let gathering = Gathering::new(number, tenant, schema, background, None);
-        gathering.settle_with(gathered, rows);
-        Arc::new(Tap(Arc::new(gathering)))
+    /// Makes a new tap that of `groups`, all of its rows, whose profile is `stored` on disk. It is computed only if it
+    /// cannot be read. `encoder` stores it in the pool.
+    pub fn store(&self, stored: Arc<StoredProfile>, groups: Vec<Arc<RowGroup>>, encoder: Encoder) {
+        self.0.store(stored, groups, encoder);
+    }
+
+    /// Has the profile read soon, elsewhere, if it is on disk.
+    pub fn want(&self) {
+        self.0.want();
+    }
+
+    /// Reads the profile if it is on disk and nobody else reads it: for a thread that may wait for a disk.
+    pub fn read(&self) {
+        self.0.read();
+    }
+
+    /// The profile if it is complete, in memory or on disk.
+    pub fn known(&self) -> Option<Known> {
+        self.0.known()
     }
 
     /// Queues a row group to be added to the profile.

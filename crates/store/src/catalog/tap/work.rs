@@ -5,9 +5,10 @@ use super::memory::{Held, PartMemory};
 use super::part::{Part, Wake};
 use super::settling::Settling;
 use super::{Gathered, Gathering, Outcome, Tap};
+use crate::catalog::durable::StoredProfile;
 use arrow_schema::SchemaRef;
 use farpool_columns::{Encoder, RowGroup};
-use farpool_model::{Error, Result, limits};
+use farpool_model::{Error, ErrorKind, Result, limits};
 use farpool_statistics::Profile;
 use std::collections::VecDeque;
 use std::fmt;
@@ -40,6 +41,8 @@ pub(super) enum Stage {
     /// More rows may come.
     #[default]
     Open,
+    /// The profile is on disk and not read yet. All rows are queued, in case it cannot be.
+    Stored(Stored),
     /// All rows are queued; they follow those of `base`.
     Complete {
         base: Option<Arc<Tap>>,
@@ -48,6 +51,16 @@ pub(super) enum Stage {
     /// All rows were profiled and the parts are being merged; `None` while a worker holds them.
     Settling(Option<Box<Settling>>),
     Settled(Outcome),
+}
+
+/// A profile on disk.
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub profile: Arc<StoredProfile>,
+    pub encoder: Encoder,
+    /// Whether somebody has asked for it to be read, and whether a thread reads it.
+    pub is_wanted: bool,
+    pub is_read: bool,
 }
 
 /// State of the profile that this one builds on.
@@ -134,7 +147,7 @@ impl Work {
     pub fn base(&self) -> Option<&Arc<Tap>> {
         match &self.stage {
             Stage::Complete { base, .. } => base.as_ref(),
-            Stage::Open | Stage::Settling(_) | Stage::Settled(_) => None,
+            Stage::Open | Stage::Stored(_) | Stage::Settling(_) | Stage::Settled(_) => None,
         }
     }
 
@@ -203,6 +216,34 @@ impl Work {
         }?;
         self.busy += 1;
         Some(step)
+    }
+
+    /// Whether the profile is to be read from disk on behalf of who asks, the first one who does.
+    pub fn want(&mut self) -> bool {
+        match &mut self.stage {
+            Stage::Stored(stored) => !mem::replace(&mut stored.is_wanted, true) && !stored.is_read,
+            _ => false,
+        }
+    }
+
+    /// Returns what is to be read, if there is something that no other thread reads.
+    pub fn begin_reading(&mut self) -> Option<(Arc<StoredProfile>, Encoder)> {
+        let Stage::Stored(stored) = &mut self.stage else { return None };
+        let is_read = mem::replace(&mut stored.is_read, true);
+        (!is_read).then(|| (stored.profile.clone(), stored.encoder.clone()))
+    }
+
+    /// Records what came of reading the profile. One that cannot be read is computed, unless the pool has no room for it.
+    /// Returns what the caller must drop outside the lock.
+    pub fn end_reading(&mut self, read: Outcome) -> Option<(Stage, VecDeque<Arc<RowGroup>>)> {
+        // It may have been abandoned meanwhile.
+        let Stage::Stored(Stored { encoder, .. }) = &self.stage else { return None };
+        let computed = Stage::Complete { base: None, encoder: encoder.clone() };
+        if read.as_ref().is_err_and(|error| error.kind != ErrorKind::OverLimit) {
+            self.rows_seen = 0;
+            return Some((mem::replace(&mut self.stage, computed), VecDeque::new()));
+        }
+        Some((mem::replace(&mut self.stage, Stage::Settled(read)), mem::take(&mut self.waiting)))
     }
 
     fn combine(&mut self, base: Option<Arc<Gathered>>) -> Option<Step> {
