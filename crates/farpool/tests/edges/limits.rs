@@ -30,6 +30,8 @@ const NO_LIMITS: &[(&str, &str, &str)] = &[
     ("crates/store/src/source/lanes.rs", "PIECE_BYTES_MAX", "how many bytes a request asks for"),
     ("crates/store/src/source/remote.rs", "BLOCK_BYTES_MAX", "how many bytes a request asks for"),
     ("crates/store/src/catalog/load.rs", "WORKERS_DEFAULT_MAX", "how many threads encode"),
+    ("crates/store/src/catalog/load.rs", "SEGMENTS_WAITING_MAX", "how far encoding is ahead of the disk"),
+    ("crates/store/src/catalog/load.rs", "UNWRITTEN_MAX", "how far encoding is ahead of the disk"),
     ("crates/store/src/catalog/names.rs", "NAMES_MAX", "the length of a message"),
     ("crates/transfer/src/remote/connection.rs", "STREAMS_MAX", "when a client opens another connection"),
     ("crates/cipher/src/hpke.rs", "INFO_BYTES_MAX", "what we write ourselves fits locked memory"),

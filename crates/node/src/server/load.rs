@@ -2,11 +2,11 @@
 //! a version of a table when all have come.
 //!
 //! A load is a task of the scheduler. A step decodes one message, encodes one column of a row group, places a
-//! row group in the pool, writes some to disk, works on earlier profiles that an append would get too far ahead of, or makes the
-//! rows visible, those of an append together with those of others that wait. Several workers may encode at
-//! once, one decodes. Credit is given back to the client once its rows have been encoded, which is the only
-//! backpressure: a silent client occupies no thread. Rows that do not fill a row group cannot be encoded yet;
-//! there is one such row group for each load, and its bytes are bounded.
+//! row group in the pool, writes some of them to a segment, works on earlier profiles that an append would get too
+//! far ahead of, or makes the rows visible, those of an append together with those of others that wait. Several
+//! workers may encode at once, one decodes. Credit is given back to the client once its rows have been encoded, which
+//! is the only backpressure: a silent client occupies no thread. Rows that do not fill a row group cannot be encoded
+//! yet; there is one such row group for each load, and its bytes are bounded.
 
 use super::connection::{Connection, Work};
 use super::inbox::{Inbox, Taken};
@@ -141,7 +141,7 @@ struct Open {
 enum Step {
     Begin(Message),
     Decode(Message, SchemaRef),
-    Encode(Piece),
+    Encode(Box<Piece>),
     KeepUp(Arc<Behind>),
     Commit(Box<Open>),
     Append(Arc<Append>),
@@ -522,7 +522,7 @@ impl Open {
     fn take_step(&mut self, inbox: &Inbox, in_hand: usize) -> Option<Step> {
         // Encoding comes first: it frees the memory of rows before more are decoded.
         if let Some(piece) = self.load.next_piece() {
-            return Some(Step::Encode(piece));
+            return Some(Step::Encode(Box::new(piece)));
         }
         if let Some(message) = self.unread.take_if(|_| inbox.has_memory()) {
             return Some(Step::Decode(message, self.schema.clone()));

@@ -2,6 +2,7 @@
 
 use super::*;
 use farpool_columns::{Chunk, Kept, Reader};
+use farpool_memory::Tenure;
 use farpool_model::Residency;
 use std::time::{Duration, Instant};
 
@@ -392,7 +393,8 @@ fn a_load_waits_for_memory_that_others_have_in_use() {
     waiting.publish().unwrap().wait().unwrap();
     assert_eq!(catalog.info(&tenant(), &u).unwrap().rows, 1_000_000);
     // Not for ever.
-    let in_use = [values_of(&t), values_of(&u)];
+    let piece = || catalog.pool().allocate_piece(&tenant(), 1 << 10, Tenure::Passing).ok();
+    let in_use: Vec<_> = std::iter::from_fn(piece).collect();
     let (mut hopeless, _) = begun(&catalog, &name("v"), ROWS);
     work_on(&mut hopeless).unwrap();
     assert!(hopeless.is_waiting());

@@ -9,12 +9,11 @@ use std::collections::VecDeque;
 const COLUMNS: usize = 48;
 const ROWS: i64 = limits::ROW_GROUP_ROWS as i64;
 
-/// Does everything when it is told to.
+/// Computes and reads when it is told to.
 #[derive(Debug, Default)]
 struct Waiting {
     chores: Mutex<Vec<Chore>>,
     reads: Mutex<VecDeque<Job>>,
-    writes: Mutex<Vec<Job>>,
 }
 
 impl Background for Waiting {
@@ -27,19 +26,9 @@ impl Background for Waiting {
     fn read(&self, job: Box<dyn FnOnce() + Send>) {
         self.reads.lock().push_back(Job(job));
     }
-
-    fn write(&self, job: Box<dyn FnOnce() + Send>) {
-        self.writes.lock().push(Job(job));
-    }
 }
 
 impl Waiting {
-    fn write_all(&self) {
-        while let Some(job) = { self.writes.lock().pop() } {
-            job.0();
-        }
-    }
-
     /// Reads everything that is to be read; returns how many jobs that were.
     fn read_all(&self) -> usize {
         let mut jobs = 0;
@@ -198,7 +187,6 @@ fn one_that_was_not_read_moves_when_its_segment_is_compacted() {
         for table in ["u", "v"] {
             catalog.drop_table(&tenant(), &name(table)).unwrap().wait().unwrap();
         }
-        waiting.write_all();
         catalog.compact().unwrap();
         assert!(!directory.names().unwrap().contains(&segment));
         waiting.read_all();
@@ -236,11 +224,9 @@ fn a_table_that_is_dropped_before_leaves_nothing() {
     let (asked, _) = ask(&catalog);
     catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
     drop(asked);
-    waiting.write_all();
     assert!(waiting.read_all() > 0);
     assert_eq!(catalog.pool().usage().bytes_used, 0);
     catalog.checkpoint().unwrap();
-    waiting.write_all();
     assert!(!directory.names().unwrap().iter().any(|name| name.starts_with("segment")));
 }
 
