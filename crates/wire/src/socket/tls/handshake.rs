@@ -10,8 +10,10 @@ use farpool_model::{Error, Result};
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
+use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::task::Poll;
 
 /// Types of records (RFC 8446, section 5.1), one of which is the first byte of every TLS peer.
 const RECORD_TYPES: std::ops::RangeInclusive<u8> = 20..=23;
@@ -49,15 +51,27 @@ impl Tls {
 async fn agree(socket: Arc<dyn Socket>, mut session: Session) -> Result<Tls, Fault> {
     let mut is_first = true;
     loop {
-        flush(&mut session, &*socket).await?;
+        let is_sent = match session.flush(&*socket) {
+            Ok(()) => true,
+            // The peer has closed the connection; what it sent before is still read, since it may explain
+            // why.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Err(error) => return Err(Fault::Socket(error)),
+        };
+        let is_over = !session.tls.is_handshaking() || session.fault.is_some();
+        if is_over && !is_sent {
+            socket.ready(Interest::Writable).await.map_err(Fault::Socket)?;
+            continue;
+        }
         if !session.tls.is_handshaking() {
             if session.incoming.is_empty() {
                 session.incoming = BytesMut::new();
             }
             return Ok(Tls { socket, session: Mutex::new(session) });
         }
-        if session.incoming.is_empty() {
-            fill(&mut session, &*socket).await?;
+        if session.incoming.is_empty() && !fill(&mut session, &*socket, !is_sent).await? {
+            continue;
         }
         if std::mem::take(&mut is_first) && !RECORD_TYPES.contains(&session.incoming[0]) {
             return Err(Fault::NoTls(describe(&session.incoming)));
@@ -67,28 +81,25 @@ async fn agree(socket: Arc<dyn Socket>, mut session: Session) -> Result<Tls, Fau
     }
 }
 
-async fn flush(session: &mut Session, socket: &dyn Socket) -> Result<(), Fault> {
-    loop {
-        match session.flush(socket) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                socket.ready(Interest::Writable).await.map_err(Fault::Socket)?;
-            }
-            // The peer has closed the connection; what it sent before is still read, since it may explain
-            // why.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
-            outcome => return outcome.map_err(Fault::Socket),
-        }
-    }
-}
-
-async fn fill(session: &mut Session, socket: &dyn Socket) -> Result<(), Fault> {
+/// Waits for ciphertext and reads it. Where `sends` says that some waits to be sent, returns false as soon as the socket takes
+/// it: the peer may have no room for it before this side reads.
+async fn fill(session: &mut Session, socket: &dyn Socket, sends: bool) -> Result<bool, Fault> {
     loop {
         match session.fill(socket) {
             Err(Fault::Socket(error)) if error.kind() == ErrorKind::WouldBlock => {
-                socket.ready(Interest::Readable).await.map_err(Fault::Socket)?;
+                let is_writable = poll_fn(|context| match socket.poll_ready(context, Interest::Readable) {
+                    Poll::Ready(outcome) => Poll::Ready(outcome.map(|()| false)),
+                    Poll::Pending if sends => {
+                        socket.poll_ready(context, Interest::Writable).map_ok(|()| true)
+                    }
+                    Poll::Pending => Poll::Pending,
+                });
+                if is_writable.await.map_err(Fault::Socket)? {
+                    return Ok(false);
+                }
             }
             Err(Fault::Socket(error)) if error.kind() == ErrorKind::Interrupted => {}
-            outcome => return outcome,
+            outcome => return outcome.map(|()| true),
         }
     }
 }
