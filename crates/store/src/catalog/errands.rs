@@ -1,9 +1,12 @@
 //! What other threads do for a load: they wait for room in the pool, and for the disk.
 //!
-//! What comes of it is taken over by whoever works on the load ([`super::Load::next_piece`]). Nobody who waits here holds
-//! memory that others wait for, other than that of the load itself.
+//! What comes of it is taken over by whoever works on the load ([`super::Load::next_piece`]). A row group that waits for room
+//! takes one of the threads that read from disk for a moment at a time, in turn with what these read for others: however
+//! many wait, nobody's reads wait for all of them to be placed or to give up.
 
-use super::pieces::PieceDone;
+use super::background::Background;
+use super::durable::Patience;
+use super::pieces::{PieceDone, PieceOutcome, Placement};
 use farpool_model::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -119,6 +122,38 @@ impl Errand {
     /// Ends the errand.
     pub fn end(mut self, outcome: Result<PieceDone>) {
         self.outcome = Some(outcome);
+    }
+}
+
+/// A row group that waits for room in the pool.
+pub(super) struct Waiting {
+    pub placement: Placement,
+    pub errand: Errand,
+    pub background: Arc<dyn Background>,
+    pub patience: Patience,
+}
+
+impl Waiting {
+    /// Tries to place it in a moment, and again until there is room, nobody wants it any more, or it has waited for long.
+    pub fn go_on(self) {
+        let background = self.background.clone();
+        background.read(Box::new(move || self.try_again()));
+    }
+
+    fn try_again(mut self) {
+        if !self.errand.is_wanted() {
+            return;
+        }
+        self.patience.wait();
+        match self.placement.run() {
+            Ok(PieceDone(PieceOutcome::Crowded(_, error)))
+                if !self.errand.frees_memory() && !self.patience.is_left() =>
+            {
+                self.errand.end(Err(error));
+            }
+            Ok(PieceDone(PieceOutcome::Crowded(placement, _))) => Waiting { placement, ..self }.go_on(),
+            outcome => self.errand.end(outcome),
+        }
     }
 }
 

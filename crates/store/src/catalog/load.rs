@@ -21,7 +21,7 @@
 use super::append::{Append, Rows};
 use super::claims::Claim;
 use super::durable::{Keeper, Patience};
-use super::errands::{Errands, Purpose};
+use super::errands::{Errands, Purpose, Waiting};
 use super::pieces::{Piece, PieceDone, PieceOutcome, Pieces, Placement};
 use super::state::Expected;
 use super::tap::{AwaitedProfile, Tap};
@@ -322,27 +322,12 @@ impl Load {
     ///
     /// # Errors
     /// That of the pool, where nothing leaves it by itself.
-    fn wait_for_room(&mut self, mut placement: Placement, error: Error) -> Result<()> {
+    fn wait_for_room(&mut self, placement: Placement, error: Error) -> Result<()> {
         if !self.catalog.pool.reclaims() {
             return Err(self.with_both_versions(error));
         }
-        let errand = self.errands.begin(Purpose::Room);
-        self.catalog.background.read(Box::new(move || {
-            let mut patience = Patience::new();
-            let outcome = loop {
-                match placement.run() {
-                    Ok(PieceDone(PieceOutcome::Crowded(again, error))) => {
-                        if !errand.is_wanted() || !errand.frees_memory() && !patience.is_left() {
-                            break Err(error);
-                        }
-                        patience.wait();
-                        placement = again;
-                    }
-                    outcome => break outcome,
-                }
-            };
-            errand.end(outcome);
-        }));
+        let (errand, background) = (self.errands.begin(Purpose::Room), self.catalog.background.clone());
+        Waiting { placement, errand, background, patience: Patience::new() }.go_on();
         Ok(())
     }
 

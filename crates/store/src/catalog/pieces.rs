@@ -101,7 +101,7 @@ impl Placement {
     /// Tries to place the row group.
     ///
     /// # Errors
-    /// `Invalid` when its columns are not those of the table.
+    /// `Invalid` when its columns are not those of the table; `Corrupt` where values are lost.
     pub fn run(mut self) -> Result<PieceDone> {
         self.chunks = self.encoder.encrypted(self.chunks)?;
         let chunks = self.chunks.iter().map(Chunk::shared).collect();
@@ -161,7 +161,7 @@ impl Pieces {
         self.groups.len()
     }
 
-    /// Bytes of memory that rows hold which are not encoded yet.
+    /// Bytes of memory that rows hold which are not in the pool yet.
     pub fn bytes_held(&self) -> usize {
         self.groups.iter().map(|group| group.bytes_held).sum()
     }
@@ -191,6 +191,7 @@ impl Pieces {
     pub fn placed(&mut self, group: u64, placed: RowGroup) {
         if let Some(group) = self.group(group) {
             group.state = GroupState::Placed(placed);
+            group.bytes_held = 0;
         }
     }
 
@@ -233,7 +234,8 @@ impl Group {
         }
         let chunks = chunks.iter_mut().map(Option::take).collect::<Option<Vec<_>>>()?;
         self.state = GroupState::Placing;
-        self.bytes_held = 0;
+        // They may wait for room.
+        self.bytes_held = chunks.iter().map(Chunk::bytes_encoded).sum();
         Some(PieceWork::Place(Placement { group, rows: self.rows, chunks, encoder }))
     }
 }
