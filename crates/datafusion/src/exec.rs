@@ -127,6 +127,11 @@ impl PoolExec {
         total
     }
 
+    /// Where the receipts of the runs so far are, or will be.
+    pub(crate) fn handles(&self) -> Vec<ReceiptHandle> {
+        self.runs.lock().seen.iter().filter_map(|seen| seen.receipt.lock().clone()).collect()
+    }
+
     /// Drops the streams that no partition has taken, which cancels the program at the pool.
     pub(crate) fn cancel(&self) {
         let mut runs = self.runs.lock();

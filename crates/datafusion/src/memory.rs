@@ -92,7 +92,9 @@ impl MemoryPool for EngineMemory {
         if is_on_its_way(consumer) {
             return Ok(());
         }
-        if consumer.can_spill() && self.dealt.reserved() + additional > self.spillable_max {
+        // What has nothing yet cannot spill anything, and would fail.
+        let can_do_with_less = consumer.can_spill() && reservation.size() > 0;
+        if can_do_with_less && self.dealt.reserved() + additional > self.spillable_max {
             let message = format!("{} has had its part of the memory for work", consumer.name());
             return Err(DataFusionError::ResourcesExhausted(message));
         }
@@ -142,11 +144,14 @@ mod tests {
         sort.try_grow(48 << 20).unwrap();
         assert!(sort.try_grow(1).is_err());
         let merge = MemoryConsumer::new("merge").register(&memory);
-        merge.try_grow(16 << 20).unwrap();
+        merge.try_grow(15 << 20).unwrap();
+        let other_sort = MemoryConsumer::new("sort").with_can_spill(true).register(&memory);
+        other_sort.try_grow(1 << 20).unwrap();
+        assert!(other_sort.try_grow(1).is_err());
         let on_its_way = MemoryConsumer::new("RepartitionExec[0]").with_can_spill(true).register(&memory);
         on_its_way.try_grow(1 << 20).unwrap();
         assert_eq!((work.usage().bytes_used, memory.reserved()), (64 << 20, 64 << 20));
-        drop((sort, merge, on_its_way));
+        drop((sort, other_sort, merge, on_its_way));
         assert_eq!(work.usage().bytes_used, 0);
         // DataFusion's infallible `grow` may exceed the limit.
         let must = MemoryConsumer::new("must").register(&memory);

@@ -133,7 +133,7 @@ impl Planned {
         }
         text.push_str("Here:\n");
         for rows in rows {
-            for line in displayable(rows.operators().as_ref()).indent(false).to_string().lines() {
+            for line in displayable(&*rows.operators()).indent(false).to_string().lines() {
                 let _ = writeln!(text, "  {line}");
             }
         }
@@ -269,13 +269,13 @@ impl Query {
         planned
             .rows()
             .into_iter()
-            .fold(programs, |text, rows| text + &crate::joins::outcomes(rows.operators()))
+            .fold(programs, |text, rows| text + &crate::joins::outcomes(&rows.operators()))
     }
 
     /// Costs of the query's programs that have ended, added up.
     pub fn receipt(&self) -> Receipt {
         let mut total = Receipt::default();
-        self.state.planned().programs(PoolExec::receipt).iter().for_each(|receipt| total.merge(receipt));
+        self.state.planned().rows().into_iter().for_each(|rows| total.merge(&rows.receipt()));
         total
     }
 }

@@ -1,35 +1,104 @@
 //! A plan that returns rows, and its execution.
+//!
+//! A plan that runs out of memory before its first row is made again, at the same versions of the tables, with fewer hash
+//! joins (`crate::joins::HashTables`): the sorts of the joins that take their place go to files.
 
+use crate::checked::FiltersFirst;
 use crate::dialect::Headers;
 use crate::error;
 use crate::exec::PoolExec;
+use crate::joins::{CompactRows, HashTables};
+use crate::lineage::TrustedFilters;
+use crate::spill::SpillFiles;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::DataFusionError;
+use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::TaskContext;
+use datafusion::execution::disk_manager::DiskManagerBuilder;
+use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use farpool_model::Result;
-use farpool_transfer::BatchStream;
-use futures::StreamExt;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{
+    ExecutionPlan, ExecutionPlanProperties, SendableRecordBatchStream, execute_stream,
+};
+use farpool_model::{Receipt, Result};
+use farpool_transfer::{BatchStream, ReceiptHandle};
+use futures::{StreamExt, TryStreamExt, stream};
+use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// One part in this many is the most that all sorts together put aside for merging what they have sorted; below
+/// joins they are more at once.
+const PART_FOR_MERGES: usize = 2;
+const PART_FOR_MERGES_OF_JOINS: usize = 4;
+
+/// Bytes for a run that is merged: two batches of a hundred bytes per row, and as much for their keys.
+const RUN_BYTES: usize = 4 << 20;
+
+/// How long and how often to wait for the memory of a run that has failed, whose tasks may take a moment to end.
+const RELEASE_PAUSE: Duration = Duration::from_millis(5);
+const RELEASE_PAUSES: usize = 400;
 
 /// A plan that returns rows. Clones refer to the same plan.
 #[derive(Clone)]
 pub(crate) struct Rows {
-    plan: Arc<dyn ExecutionPlan>,
+    current: Arc<Mutex<Current>>,
     /// The columns of the result, with their names in the result.
     schema: SchemaRef,
+    source: Arc<Source>,
+}
+
+/// What the plan is made from.
+struct Source {
+    state: SessionState,
+    plan: LogicalPlan,
+    /// The engine's memory; `None` if it has no limit.
+    memory_bytes: Option<usize>,
+}
+
+/// The plan that runs next or ran last.
+struct Current {
+    plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
+    /// How many plans before this one ran out of memory.
+    failed: usize,
+    /// Receipts of the programs of those.
+    spent: Vec<ReceiptHandle>,
+}
+
+/// Returns the rules that make a physical plan; `tables` are the limits of hash tables, if there are any.
+pub(crate) fn physical_rules(
+    tables: Option<HashTables>,
+) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules = crate::joins::rules(tables);
+    rules.push(Arc::new(FiltersFirst));
+    rules.push(Arc::new(TrustedFilters));
+    rules.push(Arc::new(CompactRows));
+    rules
 }
 
 impl Rows {
     /// Plans the rows of `plan`.
     pub async fn plan(state: &SessionState, plan: &LogicalPlan) -> Result<Self, DataFusionError> {
+        let memory_bytes = match state.runtime_env().memory_pool.memory_limit() {
+            MemoryLimit::Finite(bytes) => Some(bytes),
+            _ => None,
+        };
+        let source = Source { state: state.clone(), plan: plan.clone(), memory_bytes };
         let physical = state.create_physical_plan(plan).await?;
-        Ok(Rows { schema: physical.schema(), plan: physical, context: state.task_ctx() })
+        let context = source.context(state, &physical)?;
+        Ok(Rows {
+            schema: physical.schema(),
+            current: Arc::new(Mutex::new(Current { plan: physical, context, failed: 0, spent: Vec::new() })),
+            source: Arc::new(source),
+        })
     }
 
     /// Sets these headers as the names of the columns.
@@ -43,17 +112,16 @@ impl Rows {
         Arc::clone(&self.schema)
     }
 
-    /// The physical plan.
-    pub fn operators(&self) -> &Arc<dyn ExecutionPlan> {
-        &self.plan
+    /// The physical plan that runs next or ran last.
+    pub fn operators(&self) -> Arc<dyn ExecutionPlan> {
+        Arc::clone(&self.current.lock().plan)
     }
 
     /// Runs the plan. Dropping the stream cancels the programs at the pool.
     pub fn start(&self) -> Result<BatchStream> {
         let guard = CancelOnDrop(self.clone());
-        let (plan, context) = (Arc::clone(&self.plan), Arc::clone(&self.context));
-        let batches = execute_stream(plan, context).map_err(error::unwrap)?;
-        let (schema, has_headers) = (Arc::clone(&self.schema), self.schema != self.plan.schema());
+        let batches = self.run().map_err(error::unwrap)?;
+        let (schema, has_headers) = (Arc::clone(&self.schema), self.schema != self.operators().schema());
         let named = move |batch: RecordBatch| {
             let _ = &guard;
             if !has_headers {
@@ -64,21 +132,212 @@ impl Rows {
             RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)
                 .map_err(|error| error::unwrap(error.into()))
         };
-        Ok(batches.map(move |batch| named(batch.map_err(error::unwrap)?)).boxed())
+        let batches = match self.source.memory_bytes {
+            Some(_) => stream::once(self.clone().begun(batches)).try_flatten().boxed(),
+            None => batches.map_err(error::unwrap).boxed(),
+        };
+        Ok(batches.map(move |batch| named(batch?)).boxed())
+    }
+
+    fn run(&self) -> Result<SendableRecordBatchStream, DataFusionError> {
+        let (plan, context) = {
+            let current = self.current.lock();
+            (Arc::clone(&current.plan), Arc::clone(&current.context))
+        };
+        execute_stream(plan, context)
+    }
+
+    /// Returns `batches` once the first of them is there; if memory does not suffice until then, those of a plan that
+    /// takes less.
+    async fn begun(self, mut batches: SendableRecordBatchStream) -> Result<BatchStream> {
+        loop {
+            let error = match first_with_rows(&mut batches).await {
+                Ok(first) => {
+                    let rest = batches.map_err(error::unwrap);
+                    return Ok(stream::iter(first.map(Ok)).chain(rest).boxed());
+                }
+                Err(error) => error,
+            };
+            drop(batches);
+            if !is_exhausted(&error) || !self.plan_smaller().await.map_err(error::unwrap)? {
+                return Err(self.explained(error));
+            }
+            batches = self.run().map_err(error::unwrap)?;
+        }
+    }
+
+    /// Makes a plan that takes less memory; returns whether there is one.
+    async fn plan_smaller(&self) -> Result<bool, DataFusionError> {
+        let (failed, joins) = {
+            let current = self.current.lock();
+            (current.failed, joins(&current.plan))
+        };
+        // Files that DataFusion has begun to write would be there twice.
+        if joins == 0 || self.source.plan.exists(|node| Ok(matches!(node, LogicalPlan::Copy(_))))? {
+            return Ok(false);
+        }
+        let Some(memory_bytes) = self.source.memory_bytes else { return Ok(false) };
+        let Some(tables) = HashTables::after(failed + 1, memory_bytes) else { return Ok(false) };
+        let state = self.source.state_for(tables, joins, memory_bytes);
+        let plan = state.create_physical_plan(&self.source.plan).await?;
+        let context = self.source.context(&state, &plan)?;
+        {
+            let mut current = self.current.lock();
+            let spent = handles(&current.plan);
+            current.spent.extend(spent);
+            // With the plan go the hash tables that it still holds.
+            (current.plan, current.context, current.failed) = (plan, context, failed + 1);
+        }
+        released(&*state.runtime_env().memory_pool, memory_bytes).await;
+        Ok(true)
+    }
+
+    /// Adds to the error of a plan that ran out of memory what could be written in its place.
+    fn explained(&self, error: DataFusionError) -> farpool_model::Error {
+        let is_not_in = |plan: &Arc<dyn ExecutionPlan>| {
+            plan.exists(|node| Ok(node.downcast_ref::<HashJoinExec>().is_some_and(|join| join.null_aware)))
+        };
+        let is_not_in = is_exhausted(&error) && is_not_in(&self.operators()).unwrap_or(false);
+        let error = error::unwrap(error);
+        match is_not_in {
+            true => error.advise(
+                "give the statement more memory (--work-memory), or write NOT EXISTS in place of NOT IN, which needs the \
+                 values of its subquery in memory",
+            ),
+            false => error,
+        }
     }
 
     /// Applies `f` to each program of the plan.
     pub fn programs<T>(&self, f: impl Fn(&PoolExec) -> T) -> Vec<T> {
-        let mut found = Vec::new();
-        let visited = self.plan.apply(|node| {
-            if let Some(program) = node.downcast_ref::<PoolExec>() {
-                found.push(f(program));
-            }
-            Ok(TreeNodeRecursion::Continue)
-        });
-        debug_assert!(visited.is_ok(), "the visitor cannot fail");
-        found
+        programs(&self.operators(), f)
     }
+
+    /// Costs of the programs that have ended, added up.
+    pub fn receipt(&self) -> Receipt {
+        let spent = self.current.lock().spent.clone();
+        let mut total = Receipt::default();
+        spent.iter().filter_map(ReceiptHandle::get).for_each(|receipt| total.merge(&receipt));
+        self.programs(PoolExec::receipt).iter().for_each(|receipt| total.merge(receipt));
+        total
+    }
+}
+
+impl Source {
+    /// Returns the session's state for a plan whose hash tables keep to `tables`, with enough memory for the sorts of
+    /// so many joins.
+    fn state_for(&self, tables: HashTables, joins: usize, memory_bytes: usize) -> SessionState {
+        let mut state = SessionStateBuilder::new_from_existing(self.state.clone())
+            .with_physical_optimizer_rules(physical_rules(Some(tables)))
+            .build();
+        let execution = &mut state.config_mut().options_mut().execution;
+        let threads = execution.target_partitions.min(tables.threads_max(joins, memory_bytes));
+        execution.target_partitions = threads;
+        state
+    }
+
+    /// Returns the context in which `plan` runs: what its sorts put aside must leave them something to sort in, and
+    /// merges must leave something for the sort of a join's other side, which comes later.
+    fn context(
+        &self,
+        state: &SessionState,
+        plan: &Arc<dyn ExecutionPlan>,
+    ) -> Result<Arc<TaskContext>, DataFusionError> {
+        let context = state.task_ctx();
+        let Some(memory_bytes) = self.memory_bytes else { return Ok(context) };
+        let usual = context.session_config().options().execution.sort_spill_reservation_bytes;
+        let merged = sum(plan, |node| usize::from(node.is::<SortMergeJoinExec>()));
+        let part = if merged > 0 { PART_FOR_MERGES_OF_JOINS } else { PART_FOR_MERGES };
+        let reserved = usual.min(memory_bytes / part / sum(plan, sorts).max(1));
+        if reserved == usual && merged == 0 {
+            return Ok(context);
+        }
+        let mut config = context.session_config().clone();
+        config.options_mut().execution.sort_spill_reservation_bytes = reserved;
+        let files = config.get_extension::<SpillFiles>().filter(|_| merged > 0);
+        let context = TaskContext::from(state).with_session_config(config);
+        let Some(files) = files else { return Ok(Arc::new(context)) };
+        // A join has both its sides merged at once, in each partition.
+        let merges = 2 * most(plan, sorts).max(1);
+        let runs = memory_bytes / 2 / merges / RUN_BYTES;
+        let disk = DiskManagerBuilder::default()
+            .with_temp_file_factory(files)
+            .with_max_spill_merge_fan_in(runs.max(2));
+        let runtime =
+            RuntimeEnv { disk_manager: Arc::new(disk.build()?), ..(*context.runtime_env()).clone() };
+        Ok(Arc::new(context.with_runtime(Arc::new(runtime))))
+    }
+}
+
+/// Whether the error is that the engine's memory did not suffice.
+fn is_exhausted(error: &DataFusionError) -> bool {
+    matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
+}
+
+async fn first_with_rows(
+    batches: &mut SendableRecordBatchStream,
+) -> Result<Option<RecordBatch>, DataFusionError> {
+    while let Some(batch) = batches.try_next().await? {
+        if batch.num_rows() > 0 {
+            return Ok(Some(batch));
+        }
+    }
+    Ok(None)
+}
+
+/// Waits until the tasks of a run that was dropped have given their memory back, but not for long: it may be another
+/// statement's.
+async fn released(memory: &dyn MemoryPool, memory_bytes: usize) {
+    for _ in 0..RELEASE_PAUSES {
+        if memory.reserved() <= memory_bytes / 8 {
+            return;
+        }
+        tokio::time::sleep(RELEASE_PAUSE).await;
+    }
+}
+
+fn of_all(plan: &Arc<dyn ExecutionPlan>, mut f: impl FnMut(&Arc<dyn ExecutionPlan>)) {
+    let visited = plan.apply(|node| {
+        f(node);
+        Ok(TreeNodeRecursion::Continue)
+    });
+    debug_assert!(visited.is_ok(), "the visitor cannot fail");
+}
+
+/// Adds up `f` of all operators of the plan.
+fn sum(plan: &Arc<dyn ExecutionPlan>, f: impl Fn(&Arc<dyn ExecutionPlan>) -> usize) -> usize {
+    let mut total = 0;
+    of_all(plan, |node| total += f(node));
+    total
+}
+
+/// Returns the largest `f` of all operators of the plan.
+fn most(plan: &Arc<dyn ExecutionPlan>, f: impl Fn(&Arc<dyn ExecutionPlan>) -> usize) -> usize {
+    let mut most = 0;
+    of_all(plan, |node| most = most.max(f(node)));
+    most
+}
+
+fn joins(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    sum(plan, |node| usize::from(node.is::<HashJoinExec>() || node.is::<SortMergeJoinExec>()))
+}
+
+/// Returns the number of sorts that run if the operator is one, one for each partition.
+fn sorts(node: &Arc<dyn ExecutionPlan>) -> usize {
+    match node.is::<SortExec>() {
+        true => node.children()[0].output_partitioning().partition_count(),
+        false => 0,
+    }
+}
+
+fn programs<T>(plan: &Arc<dyn ExecutionPlan>, f: impl Fn(&PoolExec) -> T) -> Vec<T> {
+    let mut found = Vec::new();
+    of_all(plan, |node| found.extend(node.downcast_ref::<PoolExec>().map(&f)));
+    found
+}
+
+fn handles(plan: &Arc<dyn ExecutionPlan>) -> Vec<ReceiptHandle> {
+    programs(plan, PoolExec::handles).into_iter().flatten().collect()
 }
 
 /// Cancels the programs of a plan when its result stream is dropped.

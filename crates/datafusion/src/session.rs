@@ -3,19 +3,18 @@
 use crate::alter;
 use crate::catalog::{self, Found, Home, PoolSchema};
 use crate::changes::{self, Change};
-use crate::checked::{CheckedArithmetic, FiltersFirst};
+use crate::checked::CheckedArithmetic;
 use crate::copy::{self, Copy, FileWriter};
 use crate::deadline::Deadline;
 use crate::dialect::{self, Headers};
 use crate::error;
 use crate::file::{self, FileOpener};
-use crate::lineage::TrustedFilters;
 use crate::memory::EngineMemory;
 use crate::one_zero::{OneZero, OneZeroOfConstants};
 use crate::pins::Pins;
 use crate::plan::PoolPlanner;
 use crate::query::{Command, Planned, Query};
-use crate::rows::Rows;
+use crate::rows::{Rows, physical_rules};
 use crate::spill::SpillFiles;
 use crate::statements::Statement;
 use crate::subqueries::SubqueriesAsValues;
@@ -101,19 +100,18 @@ impl std::fmt::Debug for Session {
 impl Session {
     /// Makes a session without pools.
     pub fn new(options: SessionOptions) -> Self {
+        let files = Arc::new(SpillFiles::default());
         let state = SessionStateBuilder::new()
             .with_default_features()
-            .with_config(config(&options))
-            .with_runtime_env(runtime(&options))
+            .with_config(config(&options).with_extension(Arc::clone(&files)))
+            .with_runtime_env(runtime(&options, files))
             .with_optimizer_rule(Arc::new(OneZero))
             .with_analyzer_rule(Arc::new(SubqueriesAsValues))
             .with_analyzer_rule(Arc::new(CheckedArithmetic))
             .with_analyzer_rule(Arc::new(OneZeroOfConstants))
             .with_query_planner(Arc::new(PoolPlanner))
             .with_type_planner(Arc::new(InstantTypes))
-            .with_physical_optimizer_rules(crate::joins::rules())
-            .with_physical_optimizer_rule(Arc::new(FiltersFirst))
-            .with_physical_optimizer_rule(Arc::new(TrustedFilters))
+            .with_physical_optimizer_rules(physical_rules(None))
             .with_statistics_registry(crate::joins::registry())
             .build();
         let context = SessionContext::new_with_state(state);
@@ -492,9 +490,9 @@ fn is_query(statement: &DfStatement) -> bool {
 }
 
 /// Makes the runtime environment, which limits memory and provides files to spill to.
-fn runtime(options: &SessionOptions) -> Arc<RuntimeEnv> {
+fn runtime(options: &SessionOptions, files: Arc<SpillFiles>) -> Arc<RuntimeEnv> {
     let Some(work) = &options.work else { return Arc::default() };
-    let files = DiskManagerBuilder::default().with_temp_file_factory(Arc::new(SpillFiles::default()));
+    let files = DiskManagerBuilder::default().with_temp_file_factory(files);
     let builder = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(EngineMemory::new(work)))
         .with_disk_manager_builder(files);

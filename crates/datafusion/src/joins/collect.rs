@@ -8,6 +8,7 @@
 //!
 //! Invariant: the join itself stays the same, including its sides.
 
+use super::merged::{HashTables, MergedJoins};
 use super::physical::registry;
 use crate::grouping_sets::KeysOfSets;
 use datafusion::common::JoinType;
@@ -28,8 +29,8 @@ use std::sync::Arc;
 const COLLECTED_ROWS: usize = 512 << 10;
 
 /// Returns DataFusion's rules, with this rule after the one that chooses the sides of joins, and one before
-/// all of them.
-pub(crate) fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+/// all of them. Behind this rule, joins are changed for which `tables`, where there is a limit, leaves no room.
+pub(crate) fn rules(tables: Option<HashTables>) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
     let chooses = |rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>| {
         let rule: &dyn Any = &**rule;
@@ -37,7 +38,11 @@ pub(crate) fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     };
     let chosen = rules.iter().position(chooses);
     debug_assert!(chosen.is_some(), "DataFusion chooses the sides of joins elsewhere");
-    rules.insert(chosen.map_or(0, |place| place + 1), Arc::new(CollectedJoins));
+    let behind = chosen.map_or(0, |place| place + 1);
+    if let Some(tables) = tables {
+        rules.insert(behind, Arc::new(MergedJoins(tables)));
+    }
+    rules.insert(behind, Arc::new(CollectedJoins));
     rules.insert(0, Arc::new(KeysOfSets));
     rules
 }

@@ -7,9 +7,11 @@
 
 mod collect;
 mod logical;
+mod merged;
 mod physical;
 
 pub(crate) use collect::rules;
+pub(crate) use merged::{CompactRows, HashTables};
 pub(crate) use physical::{outcomes, registry};
 
 use crate::file::pool_table;

@@ -17,7 +17,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, JoinOnRef, NestedLoopJoinExec, SortMergeJoinExec,
+};
 use datafusion::physical_plan::operator_statistics::{
     DefaultStatisticsProvider, ExtendedStatistics, StatisticsProvider, StatisticsRegistry, StatisticsResult,
 };
@@ -32,7 +34,7 @@ pub(crate) fn registry() -> StatisticsRegistry {
     StatisticsRegistry::with_providers(vec![Arc::new(Estimates), Arc::new(DefaultStatisticsProvider)])
 }
 
-/// Describes, for each hash join of a plan that has run, the estimated and the actual number of rows, a line
+/// Describes, for each join on equal keys of a plan that has run, the estimated and the actual number of rows, a line
 /// each.
 ///
 /// ```text
@@ -41,20 +43,27 @@ pub(crate) fn registry() -> StatisticsRegistry {
 pub(crate) fn outcomes(plan: &Arc<dyn ExecutionPlan>) -> String {
     let (registry, mut text) = (registry(), String::new());
     let visited = plan.apply(|node| {
-        if let Some(join) = node.downcast_ref::<HashJoinExec>()
-            && let Some(seen) = join.metrics().and_then(|metrics| metrics.output_rows())
-            && let Some(expected) = registry.compute(join)?.base().num_rows.get_value()
+        if let Some((on, kind)) = keys(node.as_ref())
+            && let Some(seen) = node.metrics().and_then(|metrics| metrics.output_rows())
+            && let Some(expected) = registry.compute(node.as_ref())?.base().num_rows.get_value()
         {
-            let on: Vec<String> =
-                join.on().iter().map(|(l, r)| format!("{} = {}", name(l), name(r))).collect();
-            let (kind, on) = (join.join_type(), on.join(" AND "));
-            let kind = if *kind == JoinType::Inner { String::new() } else { format!("{kind} ") };
+            let on: Vec<String> = on.iter().map(|(l, r)| format!("{} = {}", name(l), name(r))).collect();
+            let on = on.join(" AND ");
+            let kind = if kind == JoinType::Inner { String::new() } else { format!("{kind} ") };
             let _ = writeln!(text, "{kind}join on {on}: {expected} rows expected; {seen} rows seen");
         }
         Ok(TreeNodeRecursion::Continue)
     });
     debug_assert!(visited.is_ok(), "estimates do not fail");
     text
+}
+
+/// Returns the keys and the type of a join on equal keys.
+fn keys(plan: &dyn ExecutionPlan) -> Option<(JoinOnRef<'_>, JoinType)> {
+    if let Some(join) = plan.downcast_ref::<SortMergeJoinExec>() {
+        return Some((join.on(), join.join_type()));
+    }
+    plan.downcast_ref::<HashJoinExec>().map(|join| (join.on(), *join.join_type()))
 }
 
 /// Formats an expression without the indexes of its columns.
@@ -90,12 +99,16 @@ fn of(plan: &dyn ExecutionPlan, inputs: &[&Estimate]) -> Option<Estimate> {
     if let Some(program) = plan.downcast_ref::<PoolExec>() {
         return Some(program.estimated());
     }
-    if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+    if let Some((on, join_type)) = keys(plan) {
         let &[left, right] = inputs else { return None };
-        let keys: Vec<_> = join.on().iter().map(|(l, r)| (known(left, l), known(right, r))).collect();
-        let filtered = join.filter().is_some();
-        let joined = Estimate::joined(left.clone(), right.clone(), &keys, kind(*join.join_type()), filtered);
-        return projected(joined, join.projection.as_deref());
+        let keys: Vec<_> = on.iter().map(|(l, r)| (known(left, l), known(right, r))).collect();
+        let hashed = plan.downcast_ref::<HashJoinExec>();
+        let filtered = match plan.downcast_ref::<SortMergeJoinExec>() {
+            Some(merged) => merged.filter().is_some(),
+            None => hashed.is_some_and(|join| join.filter().is_some()),
+        };
+        let joined = Estimate::joined(left.clone(), right.clone(), &keys, kind(join_type), filtered);
+        return projected(joined, hashed.and_then(|join| join.projection.as_deref()));
     }
     if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
         let &[left, right] = inputs else { return None };

@@ -8,6 +8,7 @@ mod fake;
 mod floats;
 mod front;
 mod joins;
+mod merged;
 mod others;
 mod overflow;
 mod pushed;

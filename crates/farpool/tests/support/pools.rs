@@ -4,7 +4,7 @@ use farpool::model::{TenantName, limits};
 use farpool::node::{Codec, Directory, LocalDirectory, Node, NodeConfig, Packing, compressing, server};
 use farpool::{
     ClientOptions, EmbeddedPool, LoadMode, LoadOptions, Pool, Rates, ResultForm, Session, SessionOptions,
-    TableInfo, TableName,
+    TableInfo, TableName, WorkMemory,
 };
 use futures::stream;
 use std::path::Path;
@@ -62,12 +62,26 @@ impl Pools {
 
     /// Opens a session that reaches the node in the given way.
     pub async fn session(&self, way: Way, pushdown: bool) -> Session {
-        let pool: Arc<dyn Pool> = match way {
+        session_over(self.pool(way), pushdown).await
+    }
+
+    /// Opens a session whose joins, sorts and groups have so much memory, on one thread, so that what fits does not
+    /// depend on time.
+    pub async fn session_within(&self, way: Way, pushdown: bool, work_bytes: usize) -> Session {
+        let work = Some(WorkMemory::new(work_bytes));
+        let options =
+            SessionOptions { pushdown, work, target_partitions: Some(1), ..SessionOptions::default() };
+        let session = Session::new(options);
+        session.register_pool("farpool", self.pool(way)).await.expect("a pool can be registered");
+        session
+    }
+
+    fn pool(&self, way: Way) -> Arc<dyn Pool> {
+        match way {
             Way::Embedded => self.embedded.clone(),
             Way::Remote => self.remote.clone(),
             Way::Plain => self.plain.clone(),
-        };
-        session_over(pool, pushdown).await
+        }
     }
 }
 

@@ -1,0 +1,382 @@
+//! Makes sort-merge joins of those hash joins whose tables take too much memory: sorts go to files, hash tables cannot.
+//!
+//! A plan that has run out of memory is made again with less room for hash tables, see [`HashTables`]; in the end no join
+//! has one. Not before: estimates are often too high by orders of magnitude, as those of groups with a HAVING are, and a
+//! hash join that fits is several times as fast.
+//!
+//! Invariant: a sort-merge join gives the rows of the hash join that it replaces. What it does not do stays a hash join:
+//! `NOT IN`, where a NULL matters (`null_aware`), and keys of other types than [`has_order`] names.
+
+use super::physical::registry;
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{DataType, Schema, SortOptions};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{JoinSide, JoinType, ScalarValue, internal_err};
+use datafusion::config::ConfigOptions;
+use datafusion::error::Result;
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, lit};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::{HashJoinExec, JoinOn, SortMergeJoinExec};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+    ReplaceChildrenOptions, SendableRecordBatchStream,
+};
+use futures::{TryStreamExt, stream};
+use std::fmt;
+use std::sync::Arc;
+
+/// Bytes per row that a hash table takes beside the columns: a hash, an index, and room that is not used.
+const ROW_BYTES: usize = 24;
+
+/// Bytes of a value whose type has no width, such as a string. Estimates do not have lengths.
+const VALUE_BYTES: usize = 32;
+
+/// Least bytes of memory for each sort below a join, if that can be had by running on fewer threads: some batches of wide
+/// rows. About half of it is what the sort may take (`crate::memory`).
+const SORT_BYTES_MIN: usize = 16 << 20;
+
+/// How much the hash tables of a plan may take, by the estimates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct HashTables {
+    bytes_max: usize,
+}
+
+impl HashTables {
+    /// Returns the limit for a plan that is made because those before it, `failed` in number, ran out of `memory_bytes`;
+    /// `None` if there is nothing left to try.
+    pub(crate) fn after(failed: usize, memory_bytes: usize) -> Option<Self> {
+        let bytes_max = match failed {
+            // Sorts need the rest. With an eighth, q09 of TPC-H at scale 10 takes 32 s within 512 MiB, with a quarter 2 s:
+            // keys of a smaller side are sent to the pool only from a hash table.
+            1 => memory_bytes / 4,
+            2 => 0,
+            _ => return None,
+        };
+        Some(HashTables { bytes_max })
+    }
+
+    /// Most threads for a plan with so many joins, so that each of their sorts has enough of `memory_bytes`. The last
+    /// attempt has one: nothing takes less.
+    pub(crate) fn threads_max(self, joins: usize, memory_bytes: usize) -> usize {
+        match self.bytes_max {
+            0 => 1,
+            _ => (memory_bytes / (2 * joins.max(1) * SORT_BYTES_MIN)).max(1),
+        }
+    }
+
+    /// Returns the size from which on a hash table is one too many; `None` if all may stay.
+    fn cut(self, mut bytes: Vec<usize>) -> Option<usize> {
+        bytes.sort_unstable();
+        let mut cut = None;
+        while bytes.iter().fold(0_usize, |sum, bytes| sum.saturating_add(*bytes)) > self.bytes_max {
+            cut = bytes.pop();
+        }
+        cut
+    }
+
+    /// Estimates the bytes of the hash table of `join`; it is too large if nothing is known.
+    fn bytes(join: &HashJoinExec) -> Result<usize> {
+        let built = join.left();
+        let Some(rows) = registry().compute(built.as_ref())?.base().num_rows.get_value().copied() else {
+            return Ok(usize::MAX);
+        };
+        let schema = built.schema();
+        let widths = schema.fields().iter().map(|f| f.data_type().primitive_width().unwrap_or(VALUE_BYTES));
+        Ok(rows.max(1).saturating_mul(ROW_BYTES + widths.sum::<usize>()))
+    }
+}
+
+/// The optimizer rule.
+#[derive(Debug)]
+pub(crate) struct MergedJoins(pub HashTables);
+
+impl PhysicalOptimizerRule for MergedJoins {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut bytes = Vec::new();
+        plan.apply(|node| {
+            if let Some(join) = replaceable(node)? {
+                bytes.push(HashTables::bytes(join)?);
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        let Some(cut) = self.0.cut(bytes) else { return Ok(plan) };
+        // From the root down, so that the estimates are those of before.
+        plan.transform_down(|node| match replaceable(&node)? {
+            Some(join) if HashTables::bytes(join)? >= cut => Ok(Transformed::yes(merged(join)?)),
+            _ => Ok(Transformed::no(node)),
+        })
+        .data()
+    }
+
+    fn name(&self) -> &'static str {
+        "merged_joins"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The rule that gives the sorts of sort-merge joins compact rows, once the sorts are there.
+#[derive(Debug)]
+pub(crate) struct CompactRows;
+
+impl PhysicalOptimizerRule for CompactRows {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let compact = |side: &Arc<dyn ExecutionPlan>| match side.downcast_ref::<SortExec>() {
+            Some(sort) => {
+                let rows = Arc::new(FencedExec(Arc::clone(sort.input())));
+                Arc::clone(side).replace_children(vec![rows], same_properties())
+            }
+            None => Ok(Arc::clone(side)),
+        };
+        plan.transform_up(|node| {
+            if !node.is::<SortMergeJoinExec>() {
+                return Ok(Transformed::no(node));
+            }
+            let sides = node.children().into_iter().map(compact).collect::<Result<Vec<_>>>()?;
+            Ok(Transformed::yes(node.replace_children(sides, same_properties())?))
+        })
+        .data()
+    }
+
+    fn name(&self) -> &'static str {
+        "compact_rows"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+fn same_properties() -> ReplaceChildrenOptions {
+    ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep)
+}
+
+/// Returns the hash join that `node` is, if a sort-merge join can replace it.
+fn replaceable(node: &Arc<dyn ExecutionPlan>) -> Result<Option<&HashJoinExec>> {
+    let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(None) };
+    if join.null_aware || join.fetch().is_some() {
+        return Ok(None);
+    }
+    // DataFusion's stream for joins that return one side has another comparison, which panics at NaN.
+    let with_floats =
+        matches!(join.join_type(), JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full);
+    let (left, right) = (join.left().schema(), join.right().schema());
+    for (ours, theirs) in join.on() {
+        let types = [ours.data_type(&left)?, theirs.data_type(&right)?];
+        if !types.iter().all(|t| has_order(t) || with_floats && is_float(t)) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(join))
+}
+
+fn is_float(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Float32 | DataType::Float64)
+}
+
+/// Whether sorts and all comparisons of keys agree on values of the type.
+fn has_order(data_type: &DataType) -> bool {
+    data_type.is_integer()
+        || data_type.is_string()
+        || matches!(
+            data_type,
+            DataType::Boolean
+                | DataType::Binary
+                | DataType::LargeBinary
+                | DataType::BinaryView
+                | DataType::FixedSizeBinary(_)
+                | DataType::Decimal128(..)
+                | DataType::Date32
+                | DataType::Date64
+                | DataType::Timestamp(..)
+        )
+}
+
+/// Returns the sort-merge join in place of `join`; the sorts are added below it later, as for any operator that needs an
+/// order.
+fn merged(join: &HashJoinExec) -> Result<Arc<dyn ExecutionPlan>> {
+    let (left, right) = (join.left().schema(), join.right().schema());
+    let key = |(ours, theirs): &(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)| {
+        Ok((ordered(ours, &ours.data_type(&left)?)?, ordered(theirs, &theirs.data_type(&right)?)?))
+    };
+    let on = join.on().iter().map(key).collect::<Result<JoinOn>>()?;
+    let orders = vec![SortOptions::default(); on.len()];
+    let merged: Arc<dyn ExecutionPlan> = Arc::new(SortMergeJoinExec::try_new(
+        Arc::clone(join.left()),
+        Arc::clone(join.right()),
+        on,
+        join.filter().map(left_first).transpose()?,
+        *join.join_type(),
+        orders,
+        join.null_equality(),
+    )?);
+    let merged: Arc<dyn ExecutionPlan> = Arc::new(FencedExec(merged));
+    let Some(kept) = &join.projection else { return Ok(merged) };
+    let schema = merged.schema();
+    let column = |&index: &usize| {
+        let name = schema.field(index).name().clone();
+        (Arc::new(Column::new(&name, index)) as Arc<dyn PhysicalExpr>, name)
+    };
+    Ok(Arc::new(ProjectionExec::try_new(kept.iter().map(column), merged)?))
+}
+
+/// Stands above sort-merge joins and below their sorts, and passes rows on.
+///
+/// Strings are copied to memory of their own, in batches of the usual size: a batch may keep alive the strings of many
+/// others, and sorts and joins count all memory that a batch refers to.
+///
+/// Projections stay above it: where DataFusion 55 moves one below such a join, the join's filter still has the columns of
+/// before, and the mark of a mark join counts as a column of the other side.
+#[derive(Debug)]
+struct FencedExec(Arc<dyn ExecutionPlan>);
+
+impl DisplayAs for FencedExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FencedExec")
+    }
+}
+
+impl ExecutionPlan for FencedExec {
+    fn name(&self) -> &'static str {
+        "FencedExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.0.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.0]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Ok([join]) = <[_; 1]>::try_from(children) else { return internal_err!("a fence has one input") };
+        Ok(Arc::new(FencedExec(join)))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let rows_max = context.session_config().batch_size().max(1);
+        let rows = self.0.execute(partition, context)?;
+        let compact = rows.map_ok(move |batch| {
+            let starts = (0..batch.num_rows()).step_by(rows_max);
+            let piece = move |at: usize| compact(&batch.slice(at, rows_max.min(batch.num_rows() - at)));
+            stream::iter(starts.map(piece))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), compact.try_flatten())))
+    }
+}
+
+/// Copies the strings of a batch that refers to the memory of many others.
+fn compact(batch: &RecordBatch) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().map(|column| -> ArrayRef {
+        if let Some(texts) = column.as_string_view_opt() {
+            Arc::new(texts.gc())
+        } else if let Some(texts) = column.as_binary_view_opt() {
+            Arc::new(texts.gc())
+        } else {
+            Arc::clone(column)
+        }
+    });
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(batch.schema(), columns.collect(), &options)?)
+}
+
+/// Returns the filter with the columns of the left side first, as the sort-merge join of DataFusion 55 passes them. Those of
+/// a hash join whose sides were exchanged are in the order of before. Each may be NULL, as in rows without a match, for which
+/// that join evaluates it, too.
+fn left_first(filter: &JoinFilter) -> Result<JoinFilter> {
+    let columns = filter.column_indices();
+    let mut order: Vec<usize> = (0..columns.len()).collect();
+    order.sort_by_key(|&place| columns[place].side != JoinSide::Left);
+    let expression = Arc::clone(filter.expression()).transform(|expr| {
+        let Some(column) = expr.downcast_ref::<Column>() else { return Ok(Transformed::no(expr)) };
+        let Some(place) = order.iter().position(|&before| before == column.index()) else {
+            return internal_err!("a filter of a join reads a column that it does not have");
+        };
+        Ok(Transformed::yes(Arc::new(Column::new(column.name(), place)) as _))
+    })?;
+    let fields = filter.schema().fields();
+    let schema = Schema::new(
+        order.iter().map(|&i| fields[i].as_ref().clone().with_nullable(true)).collect::<Vec<_>>(),
+    );
+    let columns = order.iter().map(|&place| columns[place].clone()).collect();
+    Ok(JoinFilter::new(expression.data, columns, Arc::new(schema)))
+}
+
+/// Returns an expression that is equal where the key is, and in order where the join takes it for in order. Joins take 0.0
+/// and -0.0 for equal and sorts do not, so that keys behind them would be out of order; and not all comparisons know
+/// timestamps with a zone, whose values are numbers all the same.
+fn ordered(key: &Arc<dyn PhysicalExpr>, data_type: &DataType) -> Result<Arc<dyn PhysicalExpr>> {
+    let key = Arc::clone(key);
+    Ok(match data_type {
+        DataType::Timestamp(_, Some(_)) => Arc::new(CastExpr::new(key, DataType::Int64, None)),
+        float if is_float(float) => {
+            let zero = lit(ScalarValue::from(0.0).cast_to(float)?);
+            Arc::new(BinaryExpr::new(key, Operator::Plus, zero))
+        }
+        _ => key,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_hash_tables_are_the_first_to_go() {
+        let cut = |failed, bytes: &[usize]| HashTables::after(failed, 400).unwrap().cut(bytes.to_vec());
+        assert_eq!(cut(1, &[]), None);
+        assert_eq!(cut(1, &[60, 40]), None, "they fit");
+        assert_eq!(cut(1, &[10, 701, 50]), Some(701));
+        assert_eq!(cut(1, &[900, 51, 50]), Some(51));
+        assert_eq!(cut(1, &[usize::MAX, 60, usize::MAX, 40]), Some(usize::MAX));
+        assert_eq!(cut(2, &[60, 40]), Some(40));
+        assert_eq!(HashTables::after(3, 800), None);
+        let threads = |failed, mib: usize| {
+            let tables = HashTables::after(failed, mib << 20).unwrap();
+            tables.threads_max(2, mib << 20)
+        };
+        assert_eq!([threads(1, 640), threads(1, 10), threads(2, 640)], [10, 1, 1]);
+    }
+}
