@@ -105,6 +105,11 @@ fn parcels() {
 }
 
 #[test]
+fn requests_of_redis_clients() {
+    run("resp_decoder", resp_decoder);
+}
+
+#[test]
 fn sketches() {
     run("sketch_decoder", sketch_decoder);
 }
@@ -216,6 +221,7 @@ fn write_the_seeds() {
         ("log_reader", log_seeds()),
         ("key_ring_decoder", key_ring_seeds()),
         ("parcel_decoder", parcel_seeds()),
+        ("resp_decoder", resp_seeds()),
         ("sketch_decoder", sketch_seeds()),
         ("datasketches_decoder", datasketches_seeds()),
         ("moments_decoder", moments_seeds()),
@@ -764,6 +770,20 @@ fn load_seeds() -> Vec<Vec<u8>> {
         load_of(std::slice::from_ref(&text), forms[0]),
         load_of(&[text.clone(), text], forms[2]),
     ]
+}
+
+/// Makes pipelined requests of both kinds, whole and wrong; the first byte says how they are cut.
+fn resp_seeds() -> Vec<Vec<u8>> {
+    let seeds: [&[u8]; 7] = [
+        b"\x00*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n",
+        b"\x05*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$24\r\na value of several pieces\r\n",
+        b"\x03set k \"\\x00\\n\\\"\" 'v\\'w'\r\n\r\nincrbyfloat k 1.5e3\n",
+        b"\x11*2\r\n$4\r\nAUTH\r\n$16385\r\n*11\r\n",
+        b"\x01*000001\r\n*-1\r\n*0\r\n$0\r\n",
+        b"\x02GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"\x00*4\r\n$11\r\nincrbyfloat\r\n$22\r\n-9223372036854775808.25\r\n$10\r\n0x1.8p-70a\r\n$6\r\n1e4932\r\n",
+    ];
+    seeds.map(<[u8]>::to_vec).to_vec()
 }
 
 fn strings_that_share_bytes() -> RecordBatch {

@@ -16,6 +16,7 @@ mod files;
 mod groups;
 mod hidden;
 mod joins;
+mod keys;
 mod larger;
 mod lost_handles;
 mod memory;

@@ -80,6 +80,7 @@ impl Run {
         self.place.len()
     }
 
+    #[inline]
     fn at(&self, offset: usize) -> *mut u8 {
         self.pool.mapping().at(self.place.start + offset).as_ptr()
     }
@@ -169,13 +170,39 @@ impl Extent {
         self.run.warm
     }
 
+    /// Bytes in use of the pool's page that the extent begins in, by this extent and by others of the tenant:
+    /// where that is little, [`Self::allocate_lower`] lets the page go.
+    pub fn page_bytes_used(&self) -> usize {
+        self.run.pool.page_bytes_used(self.run.tenant, self.page())
+    }
+
+    /// Allocates a piece that is as long as this one, in a page before the one that this one begins in, which
+    /// has pieces of the tenant already. Who moves what is in sparsely used pages there packs the pieces at the
+    /// lower addresses, and never moves anything back. `None` where no room was found, and for whole pages.
+    pub fn allocate_lower(&self) -> Option<Extent> {
+        let (run, bytes) = (&self.run, self.range.len());
+        run.pool.take_piece_before(self.page(), run.tenant, bytes, run.piece?).map(Extent::new)
+    }
+
+    fn page(&self) -> usize {
+        (self.run.place.start + self.range.start) / PAGE_BYTES
+    }
+
     /// Whether no bytes are left, because all were split off.
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
+    /// The bytes of the extent, for its owner to read while it may still write to them.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: the range is mapped and initialized, the system maps zeros; by the invariant of this module it
+        // is ours alone, and only `&mut self` writes to it.
+        unsafe { std::slice::from_raw_parts(self.run.at(self.range.start), self.range.len()) }
+    }
+
     /// The bytes of the extent. Bytes not written yet are zero, but unspecified in a piece and in a pool that
     /// recycles its pages.
+    #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: the range is mapped and, by the invariant of this module, ours alone.
         unsafe { std::slice::from_raw_parts_mut(self.run.at(self.range.start), self.range.len()) }

@@ -69,6 +69,7 @@ impl Mapping {
     }
 
     /// The address of byte `offset`, which lies within the range.
+    #[inline]
     pub fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset <= self.pages * PAGE_BYTES, "an address outside the pool");
         // SAFETY: within the one reserved allocation, as just checked.

@@ -15,6 +15,9 @@ use std::ops::Range;
 /// Ranges that are looked at, from the shortest one that is long enough on, for one with a start that is wanted.
 const TIGHT_TRIED: usize = 8;
 
+/// Ranges that are looked at, from the lowest address on, for one that is long enough: some microseconds.
+const LOW_TRIED: usize = 512;
+
 /// The free ranges of one tenant; see the comment of this file.
 #[derive(Debug, Default)]
 pub(crate) struct FreePieces {
@@ -35,10 +38,27 @@ impl FreePieces {
         let mut tight = self.by_length.range((bytes, 0)..).take(TIGHT_TRIED);
         let wide = || self.by_length.range((bytes + alignment, 0)..).next();
         let (free, start) = tight.find_map(fits).or_else(|| wide().and_then(fits))?;
+        self.cut(free, start, bytes);
+        Some(start)
+    }
+
+    /// As [`Self::take`], but of the first range by address that is long enough before `end`, if it is among the
+    /// first [`LOW_TRIED`].
+    pub fn take_before(&mut self, end: usize, bytes: usize, alignment: usize) -> Option<usize> {
+        let fits = |(start, free_end): (&usize, &usize)| {
+            let middle = start.next_multiple_of(alignment);
+            (middle + bytes <= *free_end.min(&end)).then_some((*start..*free_end, middle))
+        };
+        let (free, start) = self.by_start.range(..end).take(LOW_TRIED).find_map(fits)?;
+        self.cut(free, start, bytes);
+        Some(start)
+    }
+
+    /// Takes a part out of a free range.
+    fn cut(&mut self, free: Range<usize>, start: usize, bytes: usize) {
         self.remove(free.clone());
         self.insert(free.start..start);
         self.insert(start + bytes..free.end);
-        Some(start)
     }
 
     /// Frees a range. Returns the pages that are then entirely free, which are removed from the set.
@@ -62,6 +82,14 @@ impl FreePieces {
         self.insert(free.start..pages.start * PAGE_BYTES);
         self.insert(pages.end * PAGE_BYTES..free.end);
         pages
+    }
+
+    /// Free bytes of a page, by its number.
+    pub fn bytes_in(&self, page: usize) -> usize {
+        let (from, to) = (page * PAGE_BYTES, (page + 1) * PAGE_BYTES);
+        let before = self.by_start.range(..from).next_back();
+        let free = |(start, end): (&usize, &usize)| (*end).min(to).saturating_sub((*start).max(from));
+        before.into_iter().chain(self.by_start.range(from..to)).map(free).sum()
     }
 
     /// Bytes of all ranges.

@@ -196,8 +196,21 @@ impl Pool {
     fn take_free_piece(self: &Arc<Self>, tenant: &TenantName, bytes: usize, tenure: Tenure) -> Option<Run> {
         let mut table = self.table.lock();
         let index = table.tenant_index(tenant);
-        let alignment = if bytes < LARGE_BYTES { PIECE_ALIGNMENT } else { LARGE_ALIGNMENT };
-        let start = table.free_pieces(index, tenure).take(bytes, alignment)?;
+        let start = table.free_pieces(index, tenure).take(bytes, alignment_of(bytes))?;
+        Some(Run::piece(Arc::clone(self), index, start..start + bytes, tenure))
+    }
+
+    /// Takes a free piece of a page before `page`, at the lowest address where one is found.
+    pub(crate) fn take_piece_before(
+        self: &Arc<Self>,
+        page: usize,
+        index: TenantIndex,
+        bytes: usize,
+        tenure: Tenure,
+    ) -> Option<Run> {
+        let mut table = self.table.lock();
+        let pieces = table.free_pieces(index, tenure);
+        let start = pieces.take_before(page * PAGE_BYTES, bytes, alignment_of(bytes))?;
         Some(Run::piece(Arc::clone(self), index, start..start + bytes, tenure))
     }
 
@@ -318,6 +331,13 @@ impl Pool {
         self.table.lock().pages_used() * PAGE_BYTES
     }
 
+    /// Bytes of a page in use that are not free for pieces of its tenant.
+    pub(crate) fn page_bytes_used(&self, index: TenantIndex, page: usize) -> usize {
+        let mut table = self.table.lock();
+        let free = |tenure| table.free_pieces(index, tenure).bytes_in(page);
+        PAGE_BYTES - [Tenure::Staying, Tenure::Passing].map(free).iter().sum::<usize>()
+    }
+
     /// Bytes of free pages whose memory is kept for reuse.
     pub fn bytes_kept(&self) -> usize {
         self.table.lock().pages_kept() * PAGE_BYTES
@@ -376,6 +396,7 @@ impl Pool {
         Ok(unsafe { std::slice::from_raw_parts(start.as_ptr(), range.len()) }.to_vec())
     }
 
+    #[inline]
     pub(crate) fn mapping(&self) -> &Mapping {
         &self.mapping
     }
@@ -430,6 +451,11 @@ enum Lacking {
     Quota,
     /// Memory of the system.
     System,
+}
+
+/// The alignment of the start of a piece.
+fn alignment_of(bytes: usize) -> usize {
+    if bytes < LARGE_BYTES { PIECE_ALIGNMENT } else { LARGE_ALIGNMENT }
 }
 
 fn pages_of(config: PoolConfig) -> Result<usize> {

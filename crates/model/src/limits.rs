@@ -397,6 +397,24 @@ pub const CLIENT_CHARS_MAX: usize = 64;
 /// for TLS and one for GSSAPI.
 pub const POSTGRES_REQUESTS_MAX: usize = 2;
 
+/// Arguments of one request over the Redis protocol, the name of the command included: Redis' own limit for long. What
+/// has arrived of them is charged to the client.
+pub const RESP_ARGUMENTS_MAX: usize = 1 << 20;
+
+/// Bytes of one argument over the Redis protocol, and so of a value: what Redis allows by default.
+pub const RESP_ARGUMENT_BYTES_MAX: usize = KV_VALUE_BYTES_MAX;
+
+/// Bytes of a command in one line over the Redis protocol, and of the line with a length: Redis' own limit.
+pub const RESP_INLINE_BYTES_MAX: usize = 64 << 10;
+
+/// Arguments of a request from a client that has not authenticated itself: Redis' own limit, for `HELLO` with all its
+/// options.
+pub const RESP_UNAUTHENTICATED_ARGUMENTS_MAX: usize = 10;
+
+/// Bytes of an argument, and of a command in one line, from a client that has not authenticated itself: Redis' own
+/// limit, and room for a token.
+pub const RESP_UNAUTHENTICATED_ARGUMENT_BYTES_MAX: usize = 16 << 10;
+
 /// Programs in one list of queries: at most one for each stream of each connection.
 pub const LISTED_QUERIES_MAX: usize = CONNECTIONS_MAX * STREAMS_PER_CONNECTION_MAX;
 
@@ -539,6 +557,30 @@ pub const USED_CHUNKS_MAX: usize = 1 << 20;
 /// Wrapped keys of one data directory: one for each of many tables, found by going through them.
 pub const WRAPPED_KEYS_MAX: usize = 64 << 10;
 
+/// Connections of all kinds at once, for clients of the Redis protocol: services keep many of them.
+pub const RESP_CONNECTIONS_MAX: usize = 10_000;
+
+/// Bytes of replies to a client of the Redis protocol that are in memory at once: the longest value, and others.
+pub const RESP_OUTPUT_BYTES_MAX: usize = KV_VALUE_BYTES_MAX + 2 * RESP_REPLIES_BYTES_MAX;
+
+/// Bytes of replies after which they are sent before the next command of a client is carried out.
+pub const RESP_REPLIES_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of the longest key of a key-value space.
+pub const KV_KEY_BYTES_MAX: usize = 65_535;
+
+/// Bytes of the longest value of a key-value space, as Redis has it.
+pub const KV_VALUE_BYTES_MAX: usize = 512 << 20;
+
+/// Bytes of one entry of a key-value space: its key, its value, and as much as a key may have for what else it holds.
+pub const ENTRY_BYTES_MAX: usize = KV_VALUE_BYTES_MAX + 2 * (KV_KEY_BYTES_MAX + 1);
+
+/// Bytes of the commands that a client of key-value spaces may have queued behind `MULTI`.
+pub const KV_QUEUE_BYTES_MAX: usize = 64 << 20;
+
+/// Keys that a client of key-value spaces may watch at once.
+pub const KV_WATCHED_MAX: usize = 4096;
+
 const _: () = assert!(4 * LOG_RECORD_BYTES_MAX <= LOG_FILE_BYTES);
 const _: () = assert!(ROW_GROUP_ROWS.is_multiple_of(BATCH_ROWS));
 const _: () = assert!(SMALL_APPEND_ROWS < LARGE_GROUP_ROWS && LARGE_GROUP_ROWS < ROW_GROUP_ROWS);
@@ -565,3 +607,4 @@ const _: () = assert!(TAP_COLUMNS_MAX <= COLUMNS_MAX && TAP_MOMENT_COLUMNS_MAX <
 const _: () = assert!(MOMENT_COLUMNS_MAX <= COLUMNS_MAX && COLUMNS_MAX <= LISTED_COLUMNS_MAX);
 const _: () = assert!(PAGE_BYTES.is_power_of_two() && PAGE_BYTES <= RESULT_BYTES_MAX);
 const _: () = assert!(ROW_GROUP_ROWS <= u32::MAX as usize);
+const _: () = assert!(RESP_UNAUTHENTICATED_ARGUMENT_BYTES_MAX <= RESP_INLINE_BYTES_MAX);

@@ -39,8 +39,9 @@ impl Clock for SystemClock {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the node is where the clock lives")]
-    fn unix_s(&self) -> u64 {
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    fn unix_ms(&self) -> u64 {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 }
 

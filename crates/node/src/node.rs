@@ -9,6 +9,7 @@ use crate::background::BackgroundThreads;
 use crate::caller::Caller;
 use crate::clock::SystemClock;
 use crate::disk::{DiskJobs, DiskThreads};
+use crate::keyspaces::Keyspaces;
 use crate::rights::Right;
 use crate::seats::Seats;
 use crate::server::Queries;
@@ -120,6 +121,7 @@ pub struct Node {
     tls: Mutex<Option<ServerTls>>,
     node_key: Mutex<Option<Arc<PrivateKey>>>,
     shares: Arc<Shares>,
+    keyspaces: Keyspaces,
     totals: Totals,
     queries: Arc<Queries>,
     connections: AtomicU64,
@@ -186,8 +188,10 @@ impl Node {
         let disk = jobs.map(|jobs| DiskThreads::start(&catalog, &jobs)).transpose();
         let disk = disk.inspect_err(|_| scheduler.shutdown())?;
         catalog.warm_up();
+        let keyspaces = Keyspaces::new(&pool, processors, hash_seed);
         let node = Arc::new(Node {
             catalog,
+            keyspaces,
             pool,
             work,
             scheduler,
@@ -295,6 +299,11 @@ impl Node {
         &self.totals
     }
 
+    /// The keys of all tenants.
+    pub(crate) fn keyspaces(&self) -> &Keyspaces {
+        &self.keyspaces
+    }
+
     /// The programs of clients that are under way.
     pub(crate) fn queries(&self) -> &Arc<Queries> {
         &self.queries
@@ -400,13 +409,13 @@ impl Node {
         self.node_key.lock().clone()
     }
 
-    /// Counts a connection of `tenant` for as long as the guard lives.
+    /// Counts a connection of `tenant` for as long as the guard lives; `limit` is for those of all tenants.
     ///
     /// # Errors
     /// `OverLimit` when there are too many.
-    pub(crate) fn connect(self: &Arc<Self>, tenant: &TenantName) -> Result<ConnectionGuard> {
+    pub(crate) fn connect(self: &Arc<Self>, tenant: &TenantName, limit: usize) -> Result<ConnectionGuard> {
         let seat = self.shares.connect(tenant)?;
-        let limit = cast::u64_from(limits::CONNECTIONS_MAX);
+        let limit = cast::u64_from(limit);
         let more = |open: u64| (open < limit).then_some(open + 1);
         let admitted = self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         match admitted {

@@ -85,6 +85,10 @@ pub enum Verb {
     CancelQueryOfAll,
     /// Read the files of the data directory.
     Backup,
+    /// Read keys and their values.
+    ReadKeys,
+    /// Change keys and their values.
+    WriteKeys,
 }
 
 /// Which tenants' data a verb shows or changes.
@@ -97,7 +101,7 @@ pub enum Reach {
 }
 
 /// For each verb the lowest right that it needs, and its reach.
-pub const VERBS: [(Verb, Right, Reach); 20] = [
+pub const VERBS: [(Verb, Right, Reach); 22] = [
     (Verb::Describe, Right::Read, Reach::Own),
     (Verb::Statistics, Right::Read, Reach::Own),
     (Verb::Prepare, Right::Read, Reach::Own),
@@ -118,6 +122,8 @@ pub const VERBS: [(Verb, Right, Reach); 20] = [
     (Verb::CancelQuery, Right::Read, Reach::Own),
     (Verb::CancelQueryOfAll, Right::Admin, Reach::All),
     (Verb::Backup, Right::Admin, Reach::All),
+    (Verb::ReadKeys, Right::Read, Reach::Own),
+    (Verb::WriteKeys, Right::Write, Reach::Own),
 ];
 
 impl Verb {

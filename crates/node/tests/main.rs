@@ -10,6 +10,7 @@ mod flow;
 mod forms;
 mod handles;
 mod memory;
+mod resp;
 mod retries;
 mod rights;
 mod sealed;

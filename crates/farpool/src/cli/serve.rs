@@ -6,9 +6,10 @@ use super::size;
 use super::stop::{Outcome, Stop, reason};
 use farpool::node::{
     Access, Directory, Followed, Keys, LocalDirectory, Node, NodeConfig, PrivateKey, Recovery, ServerTls,
-    Tier, certificate, server,
+    Tier, certificate, resp, server,
 };
 use farpool::{Error, ErrorKind, WorkMemory};
+use futures::FutureExt;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ const EXAMPLES: &str = "\
 Examples:
   farpool serve
   farpool serve --memory 8GiB --data-dir /var/lib/farpool
+  farpool serve --resp 127.0.0.1:6380   # redis-cli -p 6380 set greeting hello
   farpool serve --data-dir /var/lib/farpool --master-key-file farpool.key   # openssl rand -out farpool.key 32
   farpool serve --listen 0.0.0.0:9797 --memory 64GiB --access access.toml \
     --tls-cert node7.pem --tls-key node7.key
@@ -70,6 +72,11 @@ pub struct Args {
     /// Where to listen; port 0 takes any free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9797")]
     listen: String,
+
+    /// Also speak the Redis protocol there: keys and values for Redis clients. They live in memory only, also with
+    /// --data-dir
+    #[arg(long, value_name = "HOST:PORT")]
+    resp: Option<String>,
 
     /// Memory for tables, such as 4GiB [default: half of what the machine has]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
@@ -152,8 +159,11 @@ pub fn run(args: Args) -> Outcome {
     let stop = first_signal()?;
     let runtime = super::runtime()?;
     let outcome = runtime.block_on(async {
-        let listener = listen(&args).await?;
-        let address = listener.local_addr().map_err(|error| cannot_listen(&args.listen, &error))?;
+        let (listener, address) = listen("--listen", &args.listen, &args).await?;
+        let resp = match &args.resp {
+            Some(resp) => Some(listen("--resp", resp, &args).await?),
+            None => None,
+        };
         let node = Node::start(config)?;
         if let (Some(found), Some(path)) = (node.recovery(), &args.data_dir) {
             report(path, found, tier);
@@ -178,8 +188,21 @@ pub fn run(args: Args) -> Outcome {
             let node = node.clone();
             following.spawn(files.follow("the certificate", move |tls| node.set_tls(tls), hangups()?));
         }
-        announce(&node, scheme, address)?;
-        server::serve(node.clone(), listener, stop).await?;
+        announce(&node, scheme, address, resp.as_ref().map(|(_, address)| *address))?;
+        match resp {
+            Some((resp, _)) => {
+                if directory.is_some() {
+                    eprintln!(
+                        "warning: keys and values live in memory only, and are gone when the node stops"
+                    );
+                }
+                let stop = stop.shared();
+                let keys = resp::serve(node.clone(), resp, stop.clone());
+                let (tables, keys) = tokio::join!(server::serve(node.clone(), listener, stop), keys);
+                tables.and(keys)?;
+            }
+            None => server::serve(node.clone(), listener, stop).await?,
+        }
         following.shutdown().await;
         shut_down(node, stop_within).await;
         eprintln!("stopped");
@@ -239,12 +262,12 @@ async fn shut_down(node: Arc<Node>, within: Duration) {
     drop(tokio::time::timeout(within, end).await);
 }
 
-async fn listen(args: &Args) -> Outcome<TcpListener> {
-    let address = args.listen.as_str();
+/// Listens where the argument `flag` says, and tells where that is.
+async fn listen(flag: &str, address: &str, args: &Args) -> Outcome<(TcpListener, SocketAddr)> {
     if !address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
         return Err(Stop::usage(
             format!("{address:?} is not an address to listen on"),
-            "write HOST:PORT, for example --listen 127.0.0.1:9797",
+            format!("write HOST:PORT, for example {flag} 127.0.0.1:9797"),
         ));
     }
     let resolved = lookup_host(address).await.map_err(|error| cannot_listen(address, &error))?;
@@ -257,7 +280,9 @@ async fn listen(args: &Args) -> Outcome<TcpListener> {
              or that anyone may: --open",
         ));
     }
-    Ok(TcpListener::bind(&addresses[..]).await.map_err(|error| cannot_listen(address, &error))?)
+    let listener = TcpListener::bind(&addresses[..]).await.map_err(|error| cannot_listen(address, &error))?;
+    let address = listener.local_addr().map_err(|error| cannot_listen(address, &error))?;
+    Ok((listener, address))
 }
 
 fn cannot_listen(address: &str, error: &io::Error) -> Error {
@@ -277,10 +302,13 @@ fn cannot_listen(address: &str, error: &io::Error) -> Error {
     }
 }
 
-fn announce(node: &Node, scheme: &str, address: SocketAddr) -> Outcome {
+/// Says that the node is ready, in one line: who waits for it may read no more.
+fn announce(node: &Node, scheme: &str, address: SocketAddr, resp: Option<SocketAddr>) -> Outcome {
     let status = node.status();
+    let tls = if scheme == "farpools" { "s" } else { "" };
+    let resp = resp.map(|resp| format!("; redis{tls}://{resp}")).unwrap_or_default();
     let line = format!(
-        "listening on {scheme}://{address}, memory {} and {} for work, huge pages: {}\n",
+        "listening on {scheme}://{address}, memory {} and {} for work, huge pages: {}{resp}\n",
         size::bytes(status.memory_bytes_limit),
         size::bytes(status.work_bytes_limit),
         status.huge_pages

@@ -8,7 +8,8 @@ use std::path::Path;
 const DECODE: &[&str] = &["codec", "columns", "model", "statistics", "store", "wire"];
 
 /// The files with decoders of crates whose other functions take bytes and decode nothing.
-const DECODING_FILES: &[&str] = &["crates/cipher/src/ring.rs", "crates/cipher/src/wrapped.rs"];
+const DECODING_FILES: &[&str] =
+    &["crates/cipher/src/ring.rs", "crates/cipher/src/wrapped.rs", "crates/kv/src/resp/parse.rs"];
 
 /// Public functions that decode bytes, and the target of `fuzz` that calls them, directly or indirectly.
 const DECODERS: &[(&str, &str, &str)] = &[
@@ -22,6 +23,7 @@ const DECODERS: &[(&str, &str, &str)] = &[
     ("crates/columns/src/parcel/read.rs", "read", "parcel_decoder"),
     ("crates/columns/src/residence.rs", "absent", "chunk_decoder"),
     ("crates/columns/src/type_code.rs", "type_from_bytes", "data_directory"),
+    ("crates/kv/src/resp/parse.rs", "parse", "resp_decoder"),
     ("crates/model/src/key_filter.rs", "from_bytes", "plan_decoder"),
     ("crates/model/src/key_set.rs", "from_bytes", "plan_decoder"),
     ("crates/store/src/catalog/durable/replay.rs", "apply", "data_directory"),
@@ -83,7 +85,10 @@ fn decoders(file: &SourceFile) -> Vec<String> {
     let functions = code.split("pub fn ").skip(1).filter_map(|after| {
         let (signature, _) = after.split_once('{')?;
         let (arguments, result) = signature.rsplit_once("-> ")?;
-        let takes_bytes = ["&[u8]", "&Bytes", "&Message"].iter().any(|bytes| arguments.contains(bytes));
+        // What is decoded in place is called a buffer; other mutable bytes are filled.
+        let takes_bytes = ["&[u8]", "buffer: &mut [u8]", "&Bytes", "&Message"]
+            .iter()
+            .any(|bytes| arguments.contains(bytes));
         let may_fail = result.starts_with("Result<");
         let name = arguments.split(['(', '<']).next()?;
         (takes_bytes && may_fail).then(|| name.to_string())

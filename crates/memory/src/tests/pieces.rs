@@ -16,6 +16,7 @@ const TENANTS: usize = 3;
 enum Step {
     Allocate { kind: usize, bytes: usize },
     Freeze { which: usize },
+    Lower { which: usize },
     DropExtent { which: usize },
     DropLease { which: usize },
 }
@@ -34,6 +35,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (0..2 * TENANTS, bytes).prop_map(|(kind, bytes)| Step::Allocate { kind, bytes }),
         6 => (0..64usize).prop_map(|which| Step::Freeze { which }),
+        1 => (0..64usize).prop_map(|which| Step::Lower { which }),
         1 => (0..64usize).prop_map(|which| Step::DropExtent { which }),
         4 => (0..64usize).prop_map(|which| Step::DropLease { which }),
     ]
@@ -110,12 +112,37 @@ impl World {
                 let held = held.freeze(place.len());
                 self.leases.push(Live { held, kind, place, mark });
             }
+            Step::Lower { which } => self.lower(which),
             Step::DropExtent { which } => drop(Self::take(&mut self.extents, which)),
             Step::DropLease { which } => drop(Self::take(&mut self.leases, which)),
         }
     }
 
+    /// Replaces an extent by one of a page before its own.
+    fn lower(&mut self, which: usize) {
+        let Some(old) = Self::take(&mut self.extents, which) else { return };
+        let Some(mut held) = old.held.allocate_lower() else { return self.extents.push(old) };
+        assert_eq!(held.len(), old.place.len());
+        let start = held.as_mut_slice().as_ptr() as usize - self.base;
+        assert!(start.is_multiple_of(if old.place.len() < 64 << 10 { 64 } else { 4096 }));
+        let place = start..start + held.len();
+        assert!(place.end.div_ceil(PAGE_BYTES) <= old.place.start / PAGE_BYTES, "{place:?}, {:?}", old.place);
+        held.as_mut_slice().fill(old.mark);
+        assert!(held.as_slice().iter().all(|byte| *byte == old.mark));
+        self.extents.push(Live { held, place, ..old });
+    }
+
+    /// Bytes of a page that pieces have.
+    fn bytes_used(&self, page: usize) -> usize {
+        let (from, to) = (page * PAGE_BYTES, (page + 1) * PAGE_BYTES);
+        let within = |place: &Range<usize>| place.end.min(to).saturating_sub(place.start.max(from));
+        self.places().map(|(_, place)| within(place)).sum()
+    }
+
     fn check(&self, pool: &Pool) {
+        for live in &self.extents {
+            assert_eq!(live.held.page_bytes_used(), self.bytes_used(live.place.start / PAGE_BYTES));
+        }
         let mut places: Vec<&Range<usize>> = self.places().map(|(_, place)| place).collect();
         places.sort_by_key(|place| place.start);
         assert!(places.is_sorted_by(|one, next| one.end <= next.start), "pieces overlap");
@@ -169,6 +196,22 @@ proptest! {
         drop(world);
         prop_assert_eq!(pool.usage().bytes_used, 0);
     }
+}
+
+#[test]
+fn a_piece_finds_room_in_a_page_before_its_own() {
+    let pool = pool(4);
+    let piece = || pool.allocate_piece(&tenant(0), PAGE_BYTES / 2, Tenure::Staying).unwrap();
+    let mut pieces: Vec<Extent> = (0..5).map(|_| piece()).collect();
+    let last = pieces.pop().unwrap();
+    assert!(last.allocate_lower().is_none(), "the pages before are full");
+    assert_eq!(last.page_bytes_used(), PAGE_BYTES / 2);
+    pieces.remove(1);
+    let lower = last.allocate_lower().unwrap();
+    assert_eq!(lower.page_bytes_used(), PAGE_BYTES);
+    drop(last);
+    assert_eq!(pool.bytes_used(), 2 * PAGE_BYTES);
+    assert!(pool.allocate(&tenant(0), 1).unwrap().allocate_lower().is_none(), "not a piece");
 }
 
 #[test]

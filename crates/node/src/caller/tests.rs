@@ -97,6 +97,11 @@ fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
                 outcome => outcome,
             }
         }
+        Verb::ReadKeys => caller.keys().map(drop),
+        Verb::WriteKeys => {
+            assert_eq!(caller.may_write_keys(), caller.check(verb).is_ok());
+            caller.check(verb)
+        }
         Verb::QueriesOfAll | Verb::CancelQueryOfAll => verb.check(caller.right()),
         Verb::StatusOfAll => {
             verb.check(caller.right())?;
@@ -150,8 +155,15 @@ fn every_verb_takes_its_right_and_reaches_the_callers_own_tables_only() {
                 false => assert_eq!(done.unwrap_err().kind, ErrorKind::Denied, "{verb:?} with {right:?}"),
             }
             // Another tenant's table is not found, whatever the right, and must still exist afterwards.
-            let names_a_table =
-                !matches!(verb, Verb::Status | Verb::Queries | Verb::CancelQuery | Verb::LoadOutcome);
+            let names_a_table = !matches!(
+                verb,
+                Verb::Status
+                    | Verb::Queries
+                    | Verb::CancelQuery
+                    | Verb::LoadOutcome
+                    | Verb::ReadKeys
+                    | Verb::WriteKeys
+            );
             if reach == Reach::Own && names_a_table && right >= least {
                 let kind = exercise(verb, &caller, &others).unwrap_err().kind;
                 assert_eq!(kind, ErrorKind::NotFound, "{verb:?}");

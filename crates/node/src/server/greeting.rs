@@ -222,7 +222,7 @@ fn hello(
         shown,
     });
     let tenant = caller.tenant().clone();
-    let guard = node.connect(&tenant)?;
+    let guard = node.connect(&tenant, limits::CONNECTIONS_MAX)?;
     let server = concat!("farpool ", env!("CARGO_PKG_VERSION")).to_string();
     let (instance, newest) = (node.instance(), node.catalog().newest_version());
     let sealing = Some(Sealing { node_key: node.node_key().map(|key| key.public()) });

@@ -44,7 +44,7 @@ impl Listener for mpsc::UnboundedReceiver<Arc<dyn Socket>> {
 }
 
 /// Waits for the next connection; calls `on_failure` each time that accepting fails.
-pub(super) async fn accept(listener: &mut impl Listener, on_failure: impl Fn()) -> Arc<dyn Socket> {
+pub(crate) async fn accept(listener: &mut impl Listener, on_failure: impl Fn()) -> Arc<dyn Socket> {
     loop {
         match listener.next().await {
             Ok(socket) => return socket,

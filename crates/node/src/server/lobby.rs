@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 /// The connections that have not been authenticated.
 #[derive(Debug, Default)]
-pub(super) struct Lobby {
+pub(crate) struct Lobby {
     seats: Mutex<Seats>,
 }
 
@@ -53,7 +53,7 @@ impl Seats {
 
 /// A place in the lobby, freed on drop.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(crate) struct Seat {
     lobby: Arc<Lobby>,
     number: u64,
     evicted: Arc<Notify>,

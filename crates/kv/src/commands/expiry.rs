@@ -1,0 +1,122 @@
+//! Commands that say and tell when keys expire.
+
+use super::options::{AT_MILLISECONDS, AT_SECONDS, MILLISECONDS, SECONDS, Unit, invalid_expiry};
+use super::{Args, Context, Done, Refusal, integer};
+use std::borrow::Cow;
+
+/// Sets the expiry of a key; replies whether it did. What has expired already is removed.
+fn set(context: &mut Context<'_, '_>, args: &Args<'_>, unit: Unit, command: &str) -> Done {
+    let number = integer(args[2])?;
+    let moment = unit.moment(number, context.now).ok_or_else(|| invalid_expiry(command))?;
+    let conditions = Conditions::parse(&args[3..])?;
+    let now = context.now;
+    let mut slot = context.slot(args[1]);
+    let Some(entry) = slot.entry() else {
+        context.replies.integer(0);
+        return Ok(());
+    };
+    // What never expires counts as later than everything.
+    let before = entry.expiry();
+    let is_later = before.is_some_and(|before| i128::from(moment) > i128::from(before));
+    let is_earlier = before.is_none_or(|before| i128::from(moment) < i128::from(before));
+    let is_set = !(conditions.if_none && before.is_some()
+        || conditions.if_some && before.is_none()
+        || conditions.if_later && !is_later
+        || conditions.if_earlier && !is_earlier);
+    match u64::try_from(moment) {
+        _ if !is_set => {}
+        Ok(at) if at > now => slot.set_expiry(Some(at))?,
+        _ => drop(slot.remove()),
+    }
+    context.replies.integer(i64::from(is_set));
+    Ok(())
+}
+
+#[derive(Default)]
+struct Conditions {
+    if_none: bool,
+    if_some: bool,
+    if_later: bool,
+    if_earlier: bool,
+}
+
+impl Conditions {
+    fn parse(options: &Args<'_>) -> Result<Self, Refusal> {
+        let mut found = Conditions::default();
+        for option in options {
+            match option.to_ascii_lowercase().as_slice() {
+                b"nx" => found.if_none = true,
+                b"xx" => found.if_some = true,
+                b"gt" => found.if_later = true,
+                b"lt" => found.if_earlier = true,
+                _ => {
+                    let text = format!("ERR Unsupported option {}", option.escape_ascii());
+                    return Err(Refusal(Cow::Owned(text)));
+                }
+            }
+        }
+        if found.if_none && (found.if_some || found.if_later || found.if_earlier) {
+            return Err("ERR NX and XX, GT or LT options at the same time are not compatible".into());
+        }
+        if found.if_later && found.if_earlier {
+            return Err("ERR GT and LT options at the same time are not compatible".into());
+        }
+        Ok(found)
+    }
+}
+
+pub(super) fn expire(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    set(context, args, SECONDS, "expire")
+}
+
+pub(super) fn pexpire(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    set(context, args, MILLISECONDS, "pexpire")
+}
+
+pub(super) fn expireat(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    set(context, args, AT_SECONDS, "expireat")
+}
+
+pub(super) fn pexpireat(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    set(context, args, AT_MILLISECONDS, "pexpireat")
+}
+
+pub(super) fn persist(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let mut slot = context.slot(args[1]);
+    let expires = slot.entry().is_some_and(|entry| entry.expiry().is_some());
+    if expires {
+        slot.set_expiry(None)?;
+    }
+    context.replies.integer(i64::from(expires));
+    Ok(())
+}
+
+/// Replies -2 for an absent key, -1 for one that does not expire, and otherwise what `f` makes of its expiry.
+fn tell(context: &mut Context<'_, '_>, args: &Args<'_>, f: impl Fn(u64) -> u64) -> Done {
+    let (slot, replies) = context.slot_and_replies(args[1]);
+    let told = match slot.entry().map(|entry| entry.expiry()) {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(at)) => i64::try_from(f(at)).unwrap_or(i64::MAX),
+    };
+    replies.integer(told);
+    Ok(())
+}
+
+pub(super) fn ttl(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let now = context.now;
+    tell(context, args, |at| (at.saturating_sub(now) + 500) / 1000)
+}
+
+pub(super) fn pttl(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let now = context.now;
+    tell(context, args, |at| at.saturating_sub(now))
+}
+
+pub(super) fn expiretime(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    tell(context, args, |at| at.saturating_add(500) / 1000)
+}
+
+pub(super) fn pexpiretime(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    tell(context, args, |at| at)
+}

@@ -1,0 +1,213 @@
+//! Commands of keys, whatever their values are.
+
+use super::pattern::matches;
+use super::{Args, Context, Done, NO_KEY, NOT_INTEGER, REST, Refusal, SYNTAX, TOO_MUCH, integer};
+
+/// Keys that `SCAN` looks at if nothing else is said.
+const SCAN_COUNT: usize = 10;
+
+/// Keys that it looks at at most, so that others are not kept waiting: fewer than are asked for is allowed.
+const SCAN_COUNT_LIMIT: usize = 1000;
+
+/// Bytes that a key takes in a list and in a reply beside its own.
+const KEY_BYTES_BESIDE: usize = 16;
+
+/// Comparisons that count as much as a key that is looked at: a pattern may be long.
+const COMPARISONS_PER_KEY: usize = 1024;
+
+pub(super) fn exists(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let count = REST.of(args).filter(|key| context.slot(key).exists()).count();
+    context.replies.integer(count as i64);
+    Ok(())
+}
+
+pub(super) fn del(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let count = REST.of(args).filter(|key| context.slot(key).remove()).count();
+    context.replies.integer(count as i64);
+    Ok(())
+}
+
+pub(super) fn type_of(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let name = context.slot(args[1]).entry().map_or("none", |entry| entry.kind().name());
+    context.replies.simple(name);
+    Ok(())
+}
+
+pub(super) fn dbsize(context: &mut Context<'_, '_>, _: &Args<'_>) -> Done {
+    let keys: usize = context.tables().map(|table| table.len()).sum();
+    context.replies.integer(keys as i64);
+    Ok(())
+}
+
+pub(super) fn flushdb(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let is_known =
+        |option: &&[u8]| option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync");
+    if args.len() > 2 || !args[1..].iter().all(is_known) {
+        return Err(SYNTAX.into());
+    }
+    context.flush();
+    context.replies.ok();
+    Ok(())
+}
+
+pub(super) fn keys(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    for table in context.tables() {
+        let mut cursor = 0;
+        loop {
+            cursor = table.scan(cursor, context.now, |entry| {
+                if matches(args[1], entry.key()) {
+                    bytes += entry.key().len() + KEY_BYTES_BESIDE;
+                    found.push(Box::<[u8]>::from(entry.key()));
+                }
+            });
+            // They are in memory twice, here and as a reply.
+            if !context.replies.has_room(2 * bytes) {
+                return Err(TOO_MUCH.into());
+            }
+            if cursor == 0 {
+                break;
+            }
+        }
+    }
+    // A scan may see a key twice.
+    found.sort_unstable();
+    found.dedup();
+    context.replies.array(found.len());
+    found.iter().for_each(|key| context.replies.bulk(key));
+    Ok(())
+}
+
+pub(super) fn randomkey(context: &mut Context<'_, '_>, _: &Args<'_>) -> Done {
+    let total: usize = context.tables().map(|table| table.len()).sum();
+    let mut at = if total == 0 { 0 } else { context.random as usize % total };
+    let mut found = None;
+    for table in context.tables() {
+        if at < table.len() {
+            found = table.any(context.random.rotate_left(32), context.now).map(|entry| entry.key().to_vec());
+            break;
+        }
+        at -= table.len();
+    }
+    match found {
+        Some(key) => context.replies.bulk(&key),
+        None => context.replies.null(),
+    }
+    Ok(())
+}
+
+/// The cursor tells the shard in its low bits, which change last.
+pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let cursor = std::str::from_utf8(args[1]).ok().and_then(|text| text.parse::<u64>().ok());
+    let cursor = cursor.ok_or("ERR invalid cursor")?;
+    let (mut pattern, mut count, mut wanted) = (None, SCAN_COUNT, true);
+    let mut options = args[2..].chunks(2);
+    for option in options.by_ref() {
+        let &[name, value] = option else { return Err(SYNTAX.into()) };
+        match name.to_ascii_lowercase().as_slice() {
+            b"match" => pattern = Some(value),
+            b"count" => match integer(value) {
+                Ok(number) if number > 0 => count = (number as usize).min(SCAN_COUNT_LIMIT),
+                Ok(_) => return Err(SYNTAX.into()),
+                Err(_) => return Err(NOT_INTEGER.into()),
+            },
+            b"type" => wanted = value.eq_ignore_ascii_case(b"string"),
+            _ => return Err(SYNTAX.into()),
+        }
+    }
+    let shards = context.keyspace.shards() as u64;
+    let (mut shard, mut inner) = (cursor % shards, cursor / shards);
+    let (mut found, mut looked_at) = (Vec::new(), 0);
+    let next = loop {
+        let table = context.table_of(shard as usize);
+        let seen = |entry: crate::entry::Entry<'_>| {
+            looked_at += 1 + pattern.map_or(0, <[u8]>::len) * entry.key().len() / COMPARISONS_PER_KEY;
+            if wanted && pattern.is_none_or(|pattern| matches(pattern, entry.key())) {
+                found.push(Box::<[u8]>::from(entry.key()));
+            }
+        };
+        inner = table.map_or(0, |table| table.scan(inner, context.now, seen));
+        if inner == 0 {
+            shard += 1;
+        }
+        if shard == shards {
+            break 0;
+        }
+        // Empty parts of the index are counted too, so that a step ends.
+        looked_at += 1;
+        if looked_at >= count {
+            break inner * shards + shard;
+        }
+    };
+    context.replies.array(2);
+    context.replies.bulk(next.to_string().as_bytes());
+    context.replies.array(found.len());
+    found.iter().for_each(|key| context.replies.bulk(key));
+    Ok(())
+}
+
+/// Gives the value and the expiry of one key to another. Returns whether it did, which it does not where the other is
+/// there and must not be.
+fn give(context: &mut Context<'_, '_>, from: &[u8], to: &[u8], replaces: bool) -> Result<bool, Refusal> {
+    let slot = context.slot(from);
+    let Some(entry) = slot.entry() else { return Err(NO_KEY.into()) };
+    let (value, expiry) = (entry.value().to_vec(), entry.expiry());
+    let mut target = context.slot(to);
+    if !replaces && target.exists() {
+        return Ok(false);
+    }
+    target.put(&value, expiry)?;
+    Ok(true)
+}
+
+pub(super) fn rename(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    if args[1] == args[2] && context.slot(args[1]).exists() {
+        context.replies.ok();
+        return Ok(());
+    }
+    give(context, args[1], args[2], true)?;
+    context.slot(args[1]).remove();
+    context.replies.ok();
+    Ok(())
+}
+
+pub(super) fn renamenx(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let is_done = give(context, args[1], args[2], false)?;
+    if is_done {
+        context.slot(args[1]).remove();
+    }
+    context.replies.integer(i64::from(is_done));
+    Ok(())
+}
+
+pub(super) fn copy(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let (mut replaces, mut to_space) = (false, context.space);
+    let mut options = args[3..].iter();
+    while let Some(option) = options.next() {
+        if option.eq_ignore_ascii_case(b"replace") {
+            replaces = true;
+        } else if option.eq_ignore_ascii_case(b"db") {
+            let number = integer(options.next().ok_or(SYNTAX)?)?;
+            to_space = crate::space_number(number).ok_or("ERR DB index is out of range")?;
+        } else {
+            return Err(SYNTAX.into());
+        }
+    }
+    if args[1] == args[2] && to_space == context.space {
+        return Err("ERR source and destination objects are the same".into());
+    }
+    let slot = context.slot(args[1]);
+    let copied = slot.entry().map(|entry| (entry.value().to_vec(), entry.expiry()));
+    let from_space = std::mem::replace(&mut context.space, to_space);
+    let done = match copied {
+        Some((value, expiry)) => {
+            let mut target = context.slot(args[2]);
+            let is_free = replaces || !target.exists();
+            if is_free { target.put(&value, expiry).map(|()| true) } else { Ok(false) }
+        }
+        None => Ok(false),
+    };
+    context.space = from_space;
+    context.replies.integer(i64::from(done?));
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! Options of commands that say when a key expires.
+
+use super::{Args, NOT_INTEGER, Refusal, SYNTAX};
+use crate::resp::parse_integer;
+use std::borrow::Cow;
+
+/// What becomes of a key's expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expiry {
+    /// It is what the command does without options.
+    Unsaid,
+    /// At this time, in milliseconds since the epoch.
+    At(u64),
+    Keep,
+    Persist,
+}
+
+/// The options of `SET` and `GETEX`.
+#[derive(Debug)]
+pub(super) struct Options {
+    pub expiry: Expiry,
+    pub if_absent: bool,
+    pub if_present: bool,
+    pub gets: bool,
+}
+
+/// A unit of time, and whether it counts from the epoch.
+#[derive(Clone, Copy)]
+pub(super) struct Unit {
+    pub milliseconds: i64,
+    pub is_absolute: bool,
+}
+
+pub(super) const SECONDS: Unit = Unit { milliseconds: 1000, is_absolute: false };
+pub(super) const MILLISECONDS: Unit = Unit { milliseconds: 1, is_absolute: false };
+pub(super) const AT_SECONDS: Unit = Unit { milliseconds: 1000, is_absolute: true };
+pub(super) const AT_MILLISECONDS: Unit = Unit { milliseconds: 1, is_absolute: true };
+
+impl Unit {
+    /// The moment that is `number` of the unit from `now`, or from the epoch.
+    pub fn moment(self, number: i64, now: u64) -> Option<i64> {
+        let milliseconds = number.checked_mul(self.milliseconds)?;
+        if self.is_absolute { Some(milliseconds) } else { milliseconds.checked_add_unsigned(now) }
+    }
+}
+
+/// The refusal of a time that does not exist.
+pub(super) fn invalid_expiry(command: &str) -> Refusal {
+    Refusal(Cow::Owned(format!("ERR invalid expire time in '{command}' command")))
+}
+
+/// Reads the time of an expiry that must lie behind the epoch.
+pub(super) fn moment(text: &[u8], unit: Unit, now: u64, command: &str) -> Result<u64, Refusal> {
+    let number = parse_integer(text).ok_or(Refusal::from(NOT_INTEGER))?;
+    let moment = (number > 0).then(|| unit.moment(number, now)).flatten();
+    moment.and_then(|moment| u64::try_from(moment).ok()).ok_or_else(|| invalid_expiry(command))
+}
+
+/// Reads what follows the key and, with `SET`, the value.
+pub(super) fn parse(options: &Args<'_>, now: u64, command: &str) -> Result<Options, Refusal> {
+    let is_set = command == "set";
+    let mut found = Options { expiry: Expiry::Unsaid, if_absent: false, if_present: false, gets: false };
+    let mut at = 0;
+    while let Some(option) = options.get(at) {
+        let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+        at += 1;
+        let unit = match () {
+            () if is("ex") => SECONDS,
+            () if is("px") => MILLISECONDS,
+            () if is("exat") => AT_SECONDS,
+            () if is("pxat") => AT_MILLISECONDS,
+            () if is_set && is("nx") && !found.if_present => {
+                found.if_absent = true;
+                continue;
+            }
+            () if is_set && is("xx") && !found.if_absent => {
+                found.if_present = true;
+                continue;
+            }
+            () if is_set && is("get") => {
+                found.gets = true;
+                continue;
+            }
+            () if is_set && is("keepttl") && found.expiry == Expiry::Unsaid => {
+                found.expiry = Expiry::Keep;
+                continue;
+            }
+            () if !is_set && is("persist") && found.expiry == Expiry::Unsaid => {
+                found.expiry = Expiry::Persist;
+                continue;
+            }
+            () => return Err(SYNTAX.into()),
+        };
+        let number = options.get(at).filter(|_| found.expiry == Expiry::Unsaid);
+        found.expiry = Expiry::At(moment(number.ok_or(SYNTAX)?, unit, now, command)?);
+        at += 1;
+    }
+    Ok(found)
+}

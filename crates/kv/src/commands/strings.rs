@@ -1,0 +1,203 @@
+//! Commands of strings.
+
+use super::options::{self, Expiry, MILLISECONDS, SECONDS, Unit};
+use super::{Args, Context, Done, PAIRS, TOO_LONG, TOO_MUCH, integer};
+use farpool_model::limits::KV_VALUE_BYTES_MAX;
+
+pub(super) fn get(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    reply_value(context, args[1])
+}
+
+/// Replies with the string that the key has, or with null.
+fn reply_value(context: &mut Context<'_, '_>, key: &[u8]) -> Done {
+    let (slot, replies) = context.slot_and_replies(key);
+    match slot.string()? {
+        Some(value) if !replies.has_room(value.len()) => return Err(TOO_MUCH.into()),
+        Some(value) => replies.bulk(value),
+        None => replies.null(),
+    }
+    Ok(())
+}
+
+pub(super) fn set(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let options = options::parse(&args[3..], context.now, "set")?;
+    if options.gets {
+        context.slot(args[1]).string()?;
+    }
+    let is_there = context.slot(args[1]).exists();
+    let is_set = !(options.if_absent && is_there || options.if_present && !is_there);
+    if options.gets {
+        reply_value(context, args[1])?;
+    } else if !is_set {
+        context.replies.null();
+    }
+    if is_set {
+        put(context, args[1], args[2], options.expiry)?;
+        if !options.gets {
+            context.replies.ok();
+        }
+    }
+    Ok(())
+}
+
+/// Sets the value of a key. A time that has passed already removes it.
+fn put(context: &mut Context<'_, '_>, key: &[u8], value: &[u8], expiry: Expiry) -> Done {
+    let now = context.now;
+    let mut slot = context.slot(key);
+    let expiry = match expiry {
+        Expiry::At(at) => Some(at),
+        Expiry::Keep => slot.entry().and_then(|entry| entry.expiry()),
+        Expiry::Unsaid | Expiry::Persist => None,
+    };
+    if expiry.is_some_and(|at| at <= now) {
+        slot.remove();
+        return Ok(());
+    }
+    slot.put(value, expiry)
+}
+
+fn set_for(context: &mut Context<'_, '_>, args: &Args<'_>, unit: Unit, command: &str) -> Done {
+    let at = options::moment(args[2], unit, context.now, command)?;
+    put(context, args[1], args[3], Expiry::At(at))?;
+    context.replies.ok();
+    Ok(())
+}
+
+pub(super) fn setex(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    set_for(context, args, SECONDS, "setex")
+}
+
+pub(super) fn psetex(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    set_for(context, args, MILLISECONDS, "psetex")
+}
+
+pub(super) fn setnx(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let is_absent = !context.slot(args[1]).exists();
+    if is_absent {
+        context.slot(args[1]).put(args[2], None)?;
+    }
+    context.replies.integer(i64::from(is_absent));
+    Ok(())
+}
+
+pub(super) fn getset(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    reply_value(context, args[1])?;
+    context.slot(args[1]).put(args[2], None)
+}
+
+pub(super) fn getdel(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    reply_value(context, args[1])?;
+    context.slot(args[1]).remove();
+    Ok(())
+}
+
+pub(super) fn getex(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let options = options::parse(&args[2..], context.now, "getex")?;
+    reply_value(context, args[1])?;
+    let now = context.now;
+    let mut slot = context.slot(args[1]);
+    match options.expiry {
+        _ if !slot.exists() => {}
+        Expiry::At(at) if at <= now => drop(slot.remove()),
+        Expiry::At(at) => slot.set_expiry(Some(at))?,
+        Expiry::Persist => slot.set_expiry(None)?,
+        Expiry::Unsaid | Expiry::Keep => {}
+    }
+    Ok(())
+}
+
+pub(super) fn mget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    context.replies.array(args.len() - 1);
+    for key in &args[1..] {
+        reply_value(context, key)?;
+    }
+    Ok(())
+}
+
+fn set_all(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    for pair in args[1..].chunks_exact(2) {
+        context.slot(pair[0]).put(pair[1], None)?;
+    }
+    Ok(())
+}
+
+/// Refuses an odd number of keys and values.
+fn in_pairs(args: &Args<'_>, command: &str) -> Done {
+    if args.len() % 2 == 1 {
+        return Ok(());
+    }
+    Err(super::Refusal(format!("ERR wrong number of arguments for '{command}' command").into()))
+}
+
+pub(super) fn mset(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    in_pairs(args, "mset")?;
+    set_all(context, args)?;
+    context.replies.ok();
+    Ok(())
+}
+
+pub(super) fn msetnx(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    in_pairs(args, "msetnx")?;
+    let are_absent = !PAIRS.of(args).any(|key| context.slot(key).exists());
+    if are_absent {
+        set_all(context, args)?;
+    }
+    context.replies.integer(i64::from(are_absent));
+    Ok(())
+}
+
+pub(super) fn append(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let mut slot = context.slot(args[1]);
+    let before = slot.string()?.map_or(0, <[u8]>::len);
+    let bytes = before + args[2].len();
+    slot.edit(bytes, |value| value[before..].copy_from_slice(args[2]))?;
+    context.replies.integer(bytes as i64);
+    Ok(())
+}
+
+pub(super) fn strlen(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let bytes = context.slot(args[1]).string()?.map_or(0, <[u8]>::len);
+    context.replies.integer(bytes as i64);
+    Ok(())
+}
+
+/// The bytes from `start` to `end`, both included, of a value of so many; negative ones count from its end.
+pub(super) fn range(start: i64, end: i64, bytes: usize) -> std::ops::Range<usize> {
+    let bytes = bytes as i64;
+    if start < 0 && end < 0 && start > end {
+        return 0..0;
+    }
+    let from_front = |at: i64| if at < 0 { (bytes + at).max(0) } else { at };
+    let (start, end) = (from_front(start), from_front(end).min(bytes - 1));
+    if start > end { 0..0 } else { start as usize..end as usize + 1 }
+}
+
+pub(super) fn getrange(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let (start, end) = (integer(args[2])?, integer(args[3])?);
+    let (slot, replies) = context.slot_and_replies(args[1]);
+    let value = slot.string()?.unwrap_or_default();
+    let part = &value[range(start, end, value.len())];
+    if !replies.has_room(part.len()) {
+        return Err(TOO_MUCH.into());
+    }
+    replies.bulk(part);
+    Ok(())
+}
+
+pub(super) fn setrange(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let offset = usize::try_from(integer(args[2])?).map_err(|_| "ERR offset is out of range")?;
+    let mut slot = context.slot(args[1]);
+    let before = slot.string()?.map_or(0, <[u8]>::len);
+    if args[3].is_empty() {
+        context.replies.integer(before as i64);
+        return Ok(());
+    }
+    let end = offset.saturating_add(args[3].len());
+    if end > KV_VALUE_BYTES_MAX {
+        return Err(TOO_LONG.into());
+    }
+    let bytes = before.max(end);
+    slot.edit(bytes, |value| value[offset..end].copy_from_slice(args[3]))?;
+    context.replies.integer(bytes as i64);
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! How an entry lies in its slot: a header, its expiry if it has one, the key and the value.
+//!
+//! ```text
+//! byte  0     kind of the value
+//!       1     1 if it expires
+//!       2..4  length of the key
+//!       4..8  length of the value
+//!       ...   when it expires (8 bytes, milliseconds since the epoch), if it does
+//!       ...   the key, the value
+//! ```
+//! Numbers are little-endian. What is left of the slot is room for the value to grow.
+
+use farpool_model::cast::u32_checked;
+
+const HEADER_BYTES: usize = 8;
+const EXPIRY_BYTES: usize = 8;
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Bytes.
+    String,
+}
+
+impl Kind {
+    /// The name, as `TYPE` tells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::String => "string",
+        }
+    }
+}
+
+/// Bytes of a slot for an entry of these sizes.
+pub(crate) fn entry_bytes(key_bytes: usize, value_bytes: usize, expires: bool) -> usize {
+    HEADER_BYTES + if expires { EXPIRY_BYTES } else { 0 } + key_bytes + value_bytes
+}
+
+/// An entry that is read.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a>(&'a [u8]);
+
+impl<'a> Entry<'a> {
+    /// The entry that lies in `slot`, which [`write`] has filled.
+    pub fn of(slot: &'a [u8]) -> Self {
+        Entry(slot)
+    }
+
+    pub fn kind(self) -> Kind {
+        Kind::String
+    }
+
+    fn has_expiry(self) -> bool {
+        self.0[1] != 0
+    }
+
+    fn key_at(self) -> usize {
+        if self.has_expiry() { HEADER_BYTES + EXPIRY_BYTES } else { HEADER_BYTES }
+    }
+
+    fn key_bytes(self) -> usize {
+        usize::from(u16::from_le_bytes([self.0[2], self.0[3]]))
+    }
+
+    fn value_bytes(self) -> usize {
+        u32::from_le_bytes([self.0[4], self.0[5], self.0[6], self.0[7]]) as usize
+    }
+
+    /// When it expires, in milliseconds since the epoch.
+    pub fn expiry(self) -> Option<u64> {
+        let bytes = self.0.get(HEADER_BYTES..HEADER_BYTES + EXPIRY_BYTES).filter(|_| self.has_expiry())?;
+        bytes.try_into().ok().map(u64::from_le_bytes)
+    }
+
+    pub fn key(self) -> &'a [u8] {
+        &self.0[self.key_at()..][..self.key_bytes()]
+    }
+
+    pub fn value(self) -> &'a [u8] {
+        &self.0[self.key_at() + self.key_bytes()..][..self.value_bytes()]
+    }
+}
+
+/// Writes the header and the key of an entry into `slot`, and returns the place of its value. The key is at most 65,535
+/// bytes long, the value less than 4 GiB, and the slot as long as [`entry_bytes`] says, or longer.
+pub(crate) fn write<'a>(
+    slot: &'a mut [u8],
+    key: &[u8],
+    value_bytes: usize,
+    expiry: Option<u64>,
+) -> &'a mut [u8] {
+    let (header, rest) = slot.split_at_mut(HEADER_BYTES);
+    header[0] = Kind::String as u8;
+    header[1] = u8::from(expiry.is_some());
+    header[2..4].copy_from_slice(&(key.len() as u16).to_le_bytes());
+    header[4..8].copy_from_slice(&u32_checked(value_bytes).to_le_bytes());
+    let rest = match expiry {
+        Some(expiry) => {
+            let (place, rest) = rest.split_at_mut(EXPIRY_BYTES);
+            place.copy_from_slice(&expiry.to_le_bytes());
+            rest
+        }
+        None => rest,
+    };
+    let (place, rest) = rest.split_at_mut(key.len());
+    place.copy_from_slice(key);
+    &mut rest[..value_bytes]
+}

@@ -1,0 +1,317 @@
+//! The index of a space: from the hash of a key to the place of its entry, in memory of the pool.
+//!
+//! A bucketized cuckoo hash table that grows and shrinks by one bucket at a time, as linear hashing does. The two bucket
+//! numbers of a key are arbitrarily long: its hash, and the same with one of 64 distances added, the *route*, which the tag
+//! in its slot says. Their low bits name buckets, as many of them as there are buckets for (table.rs). So a table is
+//! equally full at any size, and splitting a bucket moves at most seven entries.
+//!
+//! An entry is *at home* in the first one of its key's buckets, or *away* in the other, or in the stash, which takes those
+//! that find both buckets full. Then its route is in the summary of its home. So a key that is at home is
+//! found with one cache line, one that is not there is missed with hardly more, and no lookup reads more than two and,
+//! where the summary says so, the stash. Entries are moved along short paths (at most five moves, found
+//! breadth first as in libcuckoo) to empty it, in the background or, when it is half full, by inserts: nothing here takes
+//! longer for a larger table.
+//!
+//! A scan goes by homes: what is moved between the two buckets of a key does not move for it ([`scan`](Index::scan)).
+//!
+//! Invariants: the route of an entry that is not at home is in the summary of its home; a summary has a route only if some
+//! entry came by it to a bucket that the home's keys can be in, or is in the stash.
+//!
+//! After Caribou (section 4.1: lookups in constant time, displacement in the background), MemC3 (tags, partial-key cuckoo
+//! hashing) and F14 (overflow counts that end unsuccessful lookups early).
+
+mod bucket;
+mod displace;
+mod hasher;
+mod resize;
+mod scan;
+mod stash;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use hasher::KeyHasher;
+
+use crate::slab::Place;
+use bucket::{KeyHash, Route, SLOTS, Slot};
+use farpool_memory::Pool;
+use farpool_model::{Error, Result, TenantName};
+use stash::Stash;
+use std::sync::Arc;
+use table::Table;
+
+/// Buckets that an insert adds at most where one is not enough.
+const CATCH_UP_BUCKETS: usize = 16;
+
+/// The index of a space. The hashes that it is given must depend on nothing but the key.
+pub struct Index {
+    table: Table,
+    stash: Stash,
+    /// Number of entries, those in the stash included.
+    len: usize,
+}
+
+/// Where an entry is.
+enum Spot {
+    Bucket { bucket: usize, slot: usize },
+    Stash(usize),
+}
+
+impl Index {
+    /// Creates an empty index, which takes no memory of the pool until there is a key.
+    pub fn new(pool: Arc<Pool>, tenant: TenantName) -> Index {
+        Index { table: Table::new(pool, tenant), stash: Stash::default(), len: 0 }
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of the pool that the index takes.
+    pub fn usage(&self) -> usize {
+        self.table.bytes()
+    }
+
+    /// Returns the entry of the key with this hash that `is_it` is true for. It is asked for entries with the same hash,
+    /// and for one in 32,768 others that were looked at.
+    #[inline]
+    pub fn find(&self, hash: u64, is_it: impl Fn(Place) -> bool) -> Option<Place> {
+        if self.table.len() == 0 {
+            return None;
+        }
+        let hash = KeyHash(hash);
+        let like = hash.slot(Place::from_bits(0));
+        let home = self.table.get(self.table.address(hash.home()));
+        if let Some(slot) = home.find(like, &is_it) {
+            return Some(home.slot(slot).place());
+        }
+        if !home.summary().has(hash.route()) {
+            return None;
+        }
+        let other = self.table.get(self.table.address(hash.other()));
+        if let Some(slot) = other.find(like.moved(), &is_it) {
+            return Some(other.slot(slot).place());
+        }
+        self.stash.find(hash, &is_it).map(|index| self.stash.entries()[index].place)
+    }
+
+    /// Adds an entry for a key that is not there. `hash_of` returns the hash of an entry's key; it is called for a bounded
+    /// number of entries, most often for one or none.
+    ///
+    /// # Errors
+    /// The pool's where it gives no memory and there is no room left without it; `OverLimit` for a key whose buckets and
+    /// stash are full of keys that cannot be moved: keys with the same hash, or, after the pool gave no memory for a while,
+    /// until [`step`](Index::step) has caught up. All entries stay as they were.
+    pub fn insert(&mut self, hash: u64, place: Place, hash_of: impl Fn(Place) -> u64) -> Result<()> {
+        let hash = KeyHash(hash);
+        let grown = if self.is_crowded(self.len + 1) { self.grow(&hash_of) } else { Ok(()) };
+        if self.table.len() == 0 {
+            return grown.and_then(|()| Err(Error::internal("an index grew to no buckets")));
+        }
+        if !self.put_directly(hash, place) {
+            // Twice, so that the stash gets emptier although the new entry may go there.
+            for _ in 0..2 {
+                if self.stash.is_filling() {
+                    self.empty_stash(&hash_of);
+                }
+            }
+            if !self.stash.is_full() {
+                self.put_in_stash(hash, place);
+            } else if !self.put_by_displacement(hash, place, &hash_of) {
+                grown?;
+                if self.put_with_growth(hash, place, &hash_of)? {
+                    self.len += 1;
+                    return Ok(());
+                }
+                return Err(Error::over_limit(
+                    "the index has no room for a key: too many have almost the same hash",
+                ));
+            }
+        }
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Gives the entry `old` of a key with this hash another place. It must be there.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub fn replace(&mut self, hash: u64, old: Place, new: Place) {
+        let hash = KeyHash(hash);
+        match self.spot_of(hash, old).expect("an entry that is replaced is there") {
+            Spot::Stash(index) => self.stash.replace(index, new),
+            Spot::Bucket { bucket, slot } => {
+                let at_home = hash.slot(new);
+                let is_away = self.table.get(bucket).slot(slot).is_away();
+                self.table.write_slot(bucket, slot, if is_away { at_home.moved() } else { at_home });
+            }
+        }
+    }
+
+    /// Removes the entry of a key with this hash. Returns whether it was there.
+    pub fn remove(&mut self, hash: u64, place: Place) -> bool {
+        let hash = KeyHash(hash);
+        match self.spot_of(hash, place) {
+            None => return false,
+            Some(Spot::Stash(index)) => self.take_from_stash(index),
+            Some(Spot::Bucket { bucket, slot }) => self.vacate(bucket, slot),
+        }
+        self.len -= 1;
+        self.stash.retry();
+        if self.len == 0 {
+            self.table.clear();
+        } else if self.is_sparse() {
+            self.shrink();
+        }
+        true
+    }
+
+    /// Does background work of at most `budget` units: empties the stash by displacement, and grows and shrinks the table. A
+    /// unit reads a dozen cache lines, and at most some 250. Returns whether there is more to do.
+    ///
+    /// # Errors
+    /// Those of the pool, where it gives no memory to grow. All entries stay as they were.
+    pub fn step(&mut self, hash_of: impl Fn(Place) -> u64, budget: usize) -> Result<bool> {
+        for _ in 0..budget {
+            if self.stash.has_untried() {
+                self.empty_stash(&hash_of);
+            } else if self.is_crowded(self.len) {
+                self.grow(&hash_of)?;
+            } else if !self.is_sparse() || !self.shrink() {
+                return Ok(false);
+            }
+        }
+        Ok(self.stash.has_untried() || self.is_crowded(self.len) || self.is_sparse())
+    }
+
+    fn spot_of(&self, hash: KeyHash, place: Place) -> Option<Spot> {
+        if self.table.len() == 0 {
+            return None;
+        }
+        let is_it = |candidate| candidate == place;
+        let in_bucket = |bucket, like: Slot| {
+            self.table.get(bucket).find(like, is_it).map(|slot| Spot::Bucket { bucket, slot })
+        };
+        let at_home = hash.slot(place);
+        in_bucket(self.table.address(hash.home()), at_home)
+            .or_else(|| in_bucket(self.table.address(hash.other()), at_home.moved()))
+            .or_else(|| self.stash.find(hash, is_it).map(Spot::Stash))
+    }
+
+    /// Puts an entry somewhere after growth by some more buckets: for a table that is too full because the pool gave no
+    /// memory for a while.
+    fn put_with_growth(
+        &mut self,
+        hash: KeyHash,
+        place: Place,
+        hash_of: &impl Fn(Place) -> u64,
+    ) -> Result<bool> {
+        for _ in 0..CATCH_UP_BUCKETS {
+            if !self.is_crowded(self.len + 1) {
+                break;
+            }
+            self.grow(hash_of)?;
+            if self.put_directly(hash, place) || self.put_by_displacement(hash, place, hash_of) {
+                return Ok(true);
+            }
+            if self.empty_stash(hash_of) {
+                self.put_in_stash(hash, place);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Puts an entry into a free slot of one of its buckets, at home if possible.
+    fn put_directly(&mut self, hash: KeyHash, place: Place) -> bool {
+        let buckets = [self.table.address(hash.home()), self.table.address(hash.other())];
+        for bucket in buckets {
+            if let Some(slot) = self.table.read(bucket).free_slot() {
+                self.put(bucket, slot, hash, place);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Puts an entry into a free slot of one of its buckets.
+    fn put(&mut self, bucket: usize, slot: usize, hash: KeyHash, place: Place) {
+        let home = self.table.address(hash.home());
+        let at_home = hash.slot(place);
+        let content = if bucket == home { at_home } else { at_home.moved() };
+        self.table.write_slot(bucket, slot, content);
+        if bucket != home {
+            self.remember(home, hash.route());
+        }
+    }
+
+    fn put_in_stash(&mut self, hash: KeyHash, place: Place) {
+        self.stash.push(hash, place);
+        self.remember(self.table.address(hash.home()), hash.route());
+    }
+
+    fn take_from_stash(&mut self, index: usize) {
+        let hash = self.stash.entries()[index].hash;
+        self.stash.remove(index);
+        self.forget(self.table.address(hash.home()), hash.route());
+    }
+
+    /// Empties a slot.
+    fn vacate(&mut self, bucket: usize, slot: usize) {
+        let was = self.table.get(bucket).slot(slot);
+        self.table.write_slot(bucket, slot, Slot::EMPTY);
+        if was.is_away() {
+            self.forget_facing(bucket, was.route());
+        }
+    }
+
+    /// Adds a route to the summary of a bucket.
+    fn remember(&mut self, home: usize, route: Route) {
+        let summary = self.table.get(home).summary();
+        self.table.write_summary(home, summary.with(route, true));
+    }
+
+    /// Removes a route from the summaries of the homes of those that come by it to a bucket, if none is left.
+    fn forget_facing(&mut self, bucket: usize, route: Route) {
+        let (first, second) = self.table.facing(bucket, route);
+        self.forget(first, route);
+        if let Some(second) = second {
+            self.forget(second, route);
+        }
+    }
+
+    /// Removes a route from the summary of a bucket if no entry is where it leads.
+    fn forget(&mut self, home: usize, route: Route) {
+        let summary = self.table.get(home).summary();
+        if summary.has(route) && !self.is_used(home, route) {
+            self.table.write_summary(home, summary.with(route, false));
+        }
+    }
+
+    /// Whether an entry is where a route leads from a bucket: in one of the buckets there, or in the stash.
+    fn is_used(&self, home: usize, route: Route) -> bool {
+        let leads_to = |bucket| self.table.read(bucket).has_away_by(route);
+        let (first, second) = self.table.facing(home, route);
+        let of_home = |hash: KeyHash| hash.route() == route && self.table.address(hash.home()) == home;
+        leads_to(first)
+            || second.is_some_and(leads_to)
+            || self.stash.entries().iter().any(|entry| of_home(entry.hash))
+    }
+
+    fn slots(&self) -> usize {
+        self.table.len() * SLOTS
+    }
+}
+
+impl std::fmt::Debug for Index {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (buckets, stashed) = (self.table.len(), self.stash.entries().len());
+        write!(f, "Index({} entries in {buckets} buckets, {stashed} of them in the stash)", self.len)
+    }
+}

@@ -1,0 +1,83 @@
+//! Scans in steps without state, and random entries.
+
+use super::Index;
+use super::bucket::SLOTS;
+use crate::slab::Place;
+
+/// Slots that are tried for a random entry. A table is hardly ever less than half full.
+const TRIES: usize = 64;
+
+impl Index {
+    /// Appends the entries whose keys are at home in the bucket that the cursor names, a handful, and returns the next
+    /// cursor, or 0 at the end. A scan begins with 0. An entry that is there from the beginning to the end of a scan is
+    /// returned at least once, whatever happens meanwhile; others may be returned, and any may be returned again. Any
+    /// number is a valid cursor.
+    ///
+    /// As in Redis (dict.c), cursors count from the highest bit that is known of the bucket down: buckets are passed in the
+    /// order of their reversed numbers. In this order, the parts that a bucket is split into lie where it was, so that the
+    /// numbers that are passed stay passed.
+    pub fn scan(&self, cursor: u64, out: &mut Vec<Place>) -> u64 {
+        if self.table.len() == 0 {
+            return 0;
+        }
+        let bucket = self.table.address(cursor);
+        self.of_home(bucket, out);
+        (cursor | !self.table.known(bucket)).reverse_bits().wrapping_add(1).reverse_bits()
+    }
+
+    /// Appends the entries that are at home in a bucket, wherever they are; perhaps those of another one too that are in
+    /// the same bucket as some of these.
+    fn of_home(&self, bucket: usize, out: &mut Vec<Place>) {
+        let home = self.table.read(bucket);
+        out.extend(home.at_home().map(|slot| slot.place()));
+        for route in home.summary.routes() {
+            let (first, second) = self.table.facing(bucket, route);
+            for other in [Some(first), second].into_iter().flatten() {
+                out.extend(self.table.read(other).away_by(route).map(|slot| slot.place()));
+            }
+        }
+        if home.summary.routes().next().is_some() {
+            let stashed = self.stash.entries().iter();
+            let of_home = stashed.filter(|entry| self.table.address(entry.hash.home()) == bucket);
+            out.extend(of_home.map(|entry| entry.place));
+        }
+    }
+
+    /// Returns an entry that a random number chooses, each one with almost the same probability.
+    pub fn any(&self, random: u64) -> Option<Place> {
+        let stashed = self.stash.entries();
+        let candidates = (self.slots() + stashed.len()) as u64;
+        if self.len == 0 {
+            return None;
+        }
+        let mut state = random;
+        let mut at = 0;
+        for _ in 0..TRIES {
+            state = mixed(state);
+            at = (state % candidates) as usize;
+            let place = match at.checked_sub(self.slots()) {
+                Some(index) => Some(stashed[index].place),
+                None => self.place_in(at / SLOTS, at % SLOTS),
+            };
+            if place.is_some() {
+                return place;
+            }
+        }
+        let all = (at..self.slots()).chain(0..self.slots());
+        let mut places = all.filter_map(|slot| self.place_in(slot / SLOTS, slot % SLOTS));
+        places.next().or(stashed.first().map(|entry| entry.place))
+    }
+
+    fn place_in(&self, bucket: usize, slot: usize) -> Option<Place> {
+        let slot = self.table.get(bucket).slot(slot);
+        (!slot.is_empty()).then(|| slot.place())
+    }
+}
+
+/// The next number of a random sequence (SplitMix64).
+fn mixed(state: u64) -> u64 {
+    let state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let state = (state ^ state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let state = (state ^ state >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    state ^ state >> 31
+}

@@ -1,0 +1,188 @@
+//! The array of buckets, which grows and shrinks at its end, one bucket at a time, in the pool's memory.
+//!
+//! Buckets are numbered as in linear hashing (Litwin 1980). With 2^L to 2^(L+1) buckets, a number of arbitrary length names
+//! the bucket of its L+1 low bits if there is one, and otherwise that of its L low bits. The bucket that is added next takes
+//! over its part of one other bucket, its parent, and of no more. Bits are *known* of a bucket if all numbers that
+//! name it agree in them.
+//!
+//! Invariant: the memory of a segment is written before it is read, as each bucket is when it is added.
+
+use super::bucket::{BUCKET_BYTES, Bucket, BucketRef, Route, SLOTS, Slot, Summary};
+use farpool_memory::{Extent, Pool, Tenure};
+use farpool_model::{Result, TenantName};
+use std::sync::Arc;
+
+/// Binary logarithm of the buckets of the first segments. Four buckets (256 B) hold the 25 keys of a small space.
+const FIRST_SHIFT: u32 = 2;
+
+/// Binary logarithm of the buckets of the largest segments: 256 KiB, so that the list of those of 10^7 keys stays in the L2
+/// cache, and less than 1 % of a large table is allocated ahead of use.
+const LAST_SHIFT: u32 = 12;
+
+/// Binary logarithm of the segments for each doubling of the table between these, which bounds what is allocated ahead of
+/// use by an eighth.
+const PARTS_SHIFT: u32 = 3;
+
+/// The buckets.
+pub struct Table {
+    pool: Arc<Pool>,
+    tenant: TenantName,
+    segments: Vec<Extent>,
+    buckets: usize,
+    bytes: usize,
+}
+
+/// The one or two buckets that keys can be in of which one bucket and the route are known.
+pub type Facing = (usize, Option<usize>);
+
+impl Table {
+    pub fn new(pool: Arc<Pool>, tenant: TenantName) -> Table {
+        Table { pool, tenant, segments: Vec::new(), buckets: 0, bytes: 0 }
+    }
+
+    /// Number of buckets.
+    pub fn len(&self) -> usize {
+        self.buckets
+    }
+
+    /// Bytes of the pool.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the bucket that a number names. There must be one.
+    #[inline]
+    pub fn address(&self, number: u64) -> usize {
+        let low = self.low_mask();
+        let (wide, narrow) = (number & (low << 1 | 1), number & low);
+        (if wide < self.buckets as u64 { wide } else { narrow }) as usize
+    }
+
+    /// The mask of the bits that are known of a bucket.
+    pub fn known(&self, bucket: usize) -> u64 {
+        let low = self.low_mask();
+        let is_split = bucket as u64 > low || (bucket as u64 + low + 1) < self.buckets as u64;
+        if is_split { low << 1 | 1 } else { low }
+    }
+
+    /// The buckets on the other side of a route. This is symmetric.
+    pub fn facing(&self, bucket: usize, route: Route) -> Facing {
+        let known = self.known(bucket);
+        let number = (bucket as u64 ^ route.distance()) & known;
+        let first = self.address(number);
+        // Where one more bit matters than is known, both of its values are possible.
+        let second = self.address(number | (known + 1));
+        (first, (second != first).then_some(second))
+    }
+
+    /// Returns the bucket that the next one is split off from.
+    pub fn next_parent(&self) -> usize {
+        parent(self.buckets)
+    }
+
+    #[inline]
+    pub fn read(&self, bucket: usize) -> Bucket {
+        Bucket::read(self.get(bucket))
+    }
+
+    #[inline]
+    pub fn get(&self, bucket: usize) -> BucketRef<'_> {
+        let (segment, at) = position(bucket);
+        let bytes = self.segments[segment].as_slice()[at..].first_chunk();
+        BucketRef(bytes.expect("segments are whole buckets"))
+    }
+
+    pub fn write(&mut self, bucket: usize, content: &Bucket) {
+        content.write(self.bytes_mut(bucket));
+    }
+
+    /// Writes a slot of a bucket.
+    #[inline]
+    pub fn write_slot(&mut self, bucket: usize, slot: usize, content: Slot) {
+        self.bytes_mut(bucket)[slot * 8..][..8].copy_from_slice(&content.to_bytes());
+    }
+
+    /// Writes the summary of a bucket.
+    #[inline]
+    pub fn write_summary(&mut self, bucket: usize, summary: Summary) {
+        self.bytes_mut(bucket)[SLOTS * 8..].copy_from_slice(&summary.to_bytes());
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self, bucket: usize) -> &mut [u8; BUCKET_BYTES] {
+        let (segment, at) = position(bucket);
+        let bytes = self.segments[segment].as_mut_slice()[at..].first_chunk_mut();
+        bytes.expect("segments are whole buckets")
+    }
+
+    /// Adds an empty bucket.
+    ///
+    /// # Errors
+    /// Those of [`Pool::allocate_piece`]; nothing is changed then.
+    pub fn push(&mut self) -> Result<()> {
+        if position(self.buckets).0 == self.segments.len() {
+            let bytes = BUCKET_BYTES << shift(self.buckets);
+            let extent = self.pool.allocate_piece(&self.tenant, bytes, Tenure::Staying)?;
+            self.bytes += extent.len();
+            self.segments.push(extent);
+        }
+        self.buckets += 1;
+        self.write(self.buckets - 1, &Bucket::EMPTY);
+        Ok(())
+    }
+
+    /// Removes the last bucket, and the segments behind it.
+    pub fn pop(&mut self) {
+        self.buckets -= 1;
+        let used = self.buckets.checked_sub(1).map_or(0, |last| position(last).0 + 1);
+        while self.segments.len() > used {
+            self.bytes -= self.segments.pop().map_or(0, |extent| extent.len());
+        }
+    }
+
+    /// Frees all memory.
+    pub fn clear(&mut self) {
+        (self.segments, self.buckets, self.bytes) = (Vec::new(), 0, 0);
+    }
+
+    #[inline]
+    fn low_mask(&self) -> u64 {
+        (1 << self.buckets.ilog2()) - 1
+    }
+}
+
+/// Returns the bucket that another one was split off from; that one is not the first.
+pub fn parent(bucket: usize) -> usize {
+    bucket ^ 1 << bucket.ilog2()
+}
+
+/// Binary logarithm of the buckets of the segment that has this one.
+#[inline]
+fn shift(bucket: usize) -> u32 {
+    (bucket | 1).ilog2().saturating_sub(PARTS_SHIFT).clamp(FIRST_SHIFT, LAST_SHIFT)
+}
+
+/// Returns the segment of a bucket, and its first byte there.
+#[inline]
+fn position(bucket: usize) -> (usize, usize) {
+    let shift = shift(bucket);
+    let segment = (((shift - FIRST_SHIFT) as usize) << PARTS_SHIFT) + (bucket >> shift);
+    (segment, (bucket & ((1 << shift) - 1)) * BUCKET_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_fill_segments_in_order() {
+        let (mut segment, mut at) = (0, 0);
+        for bucket in 0..3 << 16 {
+            assert_eq!(position(bucket), (segment, at), "bucket {bucket}");
+            at += BUCKET_BYTES;
+            if at == BUCKET_BYTES << shift(bucket) {
+                (segment, at) = (segment + 1, 0);
+            }
+        }
+    }
+}

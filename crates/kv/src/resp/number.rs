@@ -1,0 +1,69 @@
+//! Integers and doubles as Redis reads and writes them. For the numbers of `INCRBYFLOAT` see [`super::ExtendedFloat`].
+
+/// Bytes of the longest text of an `i64`.
+pub const INTEGER_TEXT_BYTES: usize = 20;
+
+/// Reads an integer as Redis' `string2ll` does: no spaces, no plus sign, no leading zeros, no `-0`, so that an integer
+/// has one text. Returns `None` for anything else, and for what an `i64` cannot hold.
+pub fn parse_integer(text: &[u8]) -> Option<i64> {
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    match digits {
+        [b'0'] if !is_negative => return Some(0),
+        [b'1'..=b'9', ..] if digits.len() < INTEGER_TEXT_BYTES => {}
+        _ => return None,
+    }
+    let add = |number: i64, digit: &u8| match (digit, is_negative) {
+        (b'0'..=b'9', false) => number.checked_mul(10)?.checked_add(i64::from(digit - b'0')),
+        (b'0'..=b'9', true) => number.checked_mul(10)?.checked_sub(i64::from(digit - b'0')),
+        _ => None,
+    };
+    digits.iter().try_fold(0, add)
+}
+
+/// Writes an integer into `buffer`. Returns its text.
+pub fn integer_text(number: i64, buffer: &mut [u8; INTEGER_TEXT_BYTES]) -> &[u8] {
+    let start = write_before(number, buffer);
+    &buffer[start..]
+}
+
+/// Writes an integer at the end of `buffer`, which has room for [`INTEGER_TEXT_BYTES`]. Returns where it begins.
+#[inline]
+pub(super) fn write_before(number: i64, buffer: &mut [u8]) -> usize {
+    let mut at = buffer.len();
+    let mut rest = number.unsigned_abs();
+    loop {
+        at -= 1;
+        buffer[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        at -= 1;
+        buffer[at] = b'-';
+    }
+    at
+}
+
+/// Returns the shortest text that is read as `number` again, at most 17 digits, laid out as C's `%.17g`: with an
+/// exponent below 10⁻⁴ and from 10¹⁷ on. Infinities are `inf` and `-inf`; all else that is no number is `nan`.
+pub fn double_text(number: f64) -> String {
+    if number.is_nan() {
+        return "nan".to_string();
+    }
+    if number.is_infinite() {
+        return if number > 0.0 { "inf" } else { "-inf" }.to_string();
+    }
+    let scientific = format!("{number:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    match exponent.parse::<i32>().unwrap_or(0) {
+        // Rust writes `f64` without an exponent, and as short as with one.
+        -4..17 => number.to_string(),
+        exponent if exponent < 0 => format!("{digits}e-{:02}", -exponent),
+        exponent => format!("{digits}e+{exponent:02}"),
+    }
+}

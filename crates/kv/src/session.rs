@@ -1,0 +1,339 @@
+//! What a client has begun: its space, the commands that it has queued, and the keys that it watches.
+
+use crate::commands::{Args, Command, Context, Keys, Refusal, Taken, command};
+use crate::keyspace::Keyspace;
+use crate::resp::{Replies, parse_integer};
+use crate::shard::{SpaceId, Watch};
+use farpool_model::limits::{KV_QUEUE_BYTES_MAX, KV_WATCHED_MAX};
+use std::borrow::Cow;
+
+/// Spaces that clients select by number.
+const SPACES: i64 = 16;
+
+/// Returns the space with this number, if there is one.
+pub(crate) fn space_number(number: i64) -> Option<SpaceId> {
+    (0..SPACES).contains(&number).then_some(number as SpaceId)
+}
+
+/// What comes with a command, so that it does the same wherever it is carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Milliseconds since the epoch.
+    pub now: u64,
+    /// A random number.
+    pub random: u64,
+}
+
+/// Carries out the commands that are not about keys, such as those of a connection.
+pub trait Host {
+    /// Returns whether it knows the command; refused where its arguments are wrong.
+    fn knows(&self, args: &Args<'_>) -> Result<bool, Refusal>;
+
+    /// Carries out a command that it knows.
+    fn run(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Result<(), Refusal>;
+
+    /// Whether the client may change keys.
+    fn may_write(&self) -> bool;
+}
+
+/// A client's state.
+#[derive(Debug, Default)]
+pub struct Session {
+    space: SpaceId,
+    queue: Option<Queue>,
+    watch: Watch,
+    watched: Vec<Watched>,
+}
+
+/// A key that is watched.
+#[derive(Debug)]
+struct Watched {
+    space: SpaceId,
+    key: Box<[u8]>,
+    /// Whether it was there when it was named.
+    was_there: bool,
+}
+
+/// The commands behind `MULTI`.
+#[derive(Debug, Default)]
+struct Queue {
+    commands: Vec<Vec<Box<[u8]>>>,
+    bytes: usize,
+    /// Whether one of them was refused when it came.
+    is_refused: bool,
+}
+
+/// What a client asks for.
+enum Wanted {
+    Command(&'static Command),
+    OfHost,
+    Multi,
+    Exec,
+    Discard,
+    Watch,
+    Unwatch,
+    Select,
+}
+
+impl Session {
+    /// Bytes of the commands that are queued and the keys that are watched.
+    pub fn bytes(&self) -> usize {
+        let watched: usize = self.watched.iter().map(|watched| watched.key.len() + 64).sum();
+        self.queue.as_ref().map_or(0, |queue| queue.bytes) + watched
+    }
+
+    /// The number of the space.
+    pub fn space(&self) -> SpaceId {
+        self.space
+    }
+
+    /// Whether commands are queued.
+    pub fn is_queueing(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// Carries out a command, or queues it, and appends one reply.
+    pub fn execute(
+        &mut self,
+        keyspace: &Keyspace,
+        args: &Args<'_>,
+        moment: Moment,
+        host: &mut dyn Host,
+        replies: &mut Replies<'_>,
+    ) {
+        let moment = Moment { now: keyspace.not_before(moment.now), ..moment };
+        let before = replies.bytes();
+        if let Err(Refusal(text)) = self.dispatch(keyspace, args, moment, host, replies) {
+            replies.truncate(before);
+            replies.error(&*text);
+        }
+    }
+
+    fn dispatch(
+        &mut self,
+        keyspace: &Keyspace,
+        args: &Args<'_>,
+        moment: Moment,
+        host: &mut dyn Host,
+        replies: &mut Replies<'_>,
+    ) -> Result<(), Refusal> {
+        let wanted = match wanted(args, host) {
+            Ok(wanted) => wanted,
+            Err(refusal) => {
+                self.queue.iter_mut().for_each(|queue| queue.is_refused = true);
+                return Err(refusal);
+            }
+        };
+        match wanted {
+            Wanted::Command(_) | Wanted::OfHost | Wanted::Select | Wanted::Unwatch
+                if self.queue.is_some() =>
+            {
+                self.enqueue(args)?;
+                replies.simple("QUEUED");
+                Ok(())
+            }
+            Wanted::Command(command) => {
+                let mut taken = Taken::of(keyspace, std::iter::once((command.keys, args)));
+                self.run(command, args, (keyspace, &mut taken), moment, replies)
+            }
+            Wanted::OfHost => host.run(args, replies),
+            Wanted::Select => self.select(args, replies),
+            Wanted::Multi if self.queue.is_some() => Err("ERR MULTI calls can not be nested".into()),
+            Wanted::Multi => {
+                self.queue = Some(Queue::default());
+                replies.ok();
+                Ok(())
+            }
+            Wanted::Discard => {
+                self.queue.take().ok_or("ERR DISCARD without MULTI")?;
+                self.unwatch(keyspace);
+                replies.ok();
+                Ok(())
+            }
+            Wanted::Watch if self.queue.is_some() => Err("ERR WATCH inside MULTI is not allowed".into()),
+            Wanted::Watch => {
+                self.watch_keys(keyspace, args, moment.now)?;
+                replies.ok();
+                Ok(())
+            }
+            Wanted::Unwatch => {
+                self.unwatch(keyspace);
+                replies.ok();
+                Ok(())
+            }
+            Wanted::Exec => self.exec(keyspace, moment, host, replies),
+        }
+    }
+
+    fn run<'k>(
+        &self,
+        command: &Command,
+        args: &Args<'_>,
+        (keyspace, taken): (&'k Keyspace, &mut Taken<'k>),
+        moment: Moment,
+        replies: &mut Replies<'_>,
+    ) -> Result<(), Refusal> {
+        let (now, random) = (moment.now, moment.random);
+        let replies = replies.reborrow();
+        Context { keyspace, space: self.space, now, random, replies, taken }.run(command, args)
+    }
+
+    fn enqueue(&mut self, args: &Args<'_>) -> Result<(), Refusal> {
+        let Some(queue) = &mut self.queue else { return Ok(()) };
+        let bytes: usize = args.iter().map(|argument| argument.len() + 32).sum();
+        if queue.bytes + bytes > KV_QUEUE_BYTES_MAX {
+            queue.is_refused = true;
+            let text = format!("ERR more than {} MiB of commands in MULTI", KV_QUEUE_BYTES_MAX >> 20);
+            return Err(Refusal(Cow::Owned(text)));
+        }
+        queue.bytes += bytes;
+        queue.commands.push(args.iter().map(|argument| Box::from(*argument)).collect());
+        Ok(())
+    }
+
+    fn select(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+        let number = parse_integer(args[1]).ok_or("ERR invalid DB index")?;
+        self.space = space_number(number).ok_or("ERR DB index is out of range")?;
+        replies.ok();
+        Ok(())
+    }
+
+    fn watch_keys(&mut self, keyspace: &Keyspace, args: &Args<'_>, now: u64) -> Result<(), Refusal> {
+        for key in &args[1..] {
+            if self.watched.iter().any(|watched| watched.space == self.space && *watched.key == **key) {
+                continue;
+            }
+            if self.watched.len() >= KV_WATCHED_MAX {
+                return Err(Refusal(Cow::Owned(format!("ERR more than {KV_WATCHED_MAX} keys are watched"))));
+            }
+            let hash = keyspace.hash(key);
+            let mut shard = keyspace.lock(keyspace.shard_of(hash));
+            shard.watch(self.space, key, &self.watch);
+            let was_there = shard.table(self.space).is_some_and(|table| table.get(hash, key, now).is_some());
+            self.watched.push(Watched { space: self.space, key: Box::from(*key), was_there });
+        }
+        Ok(())
+    }
+
+    fn unwatch(&mut self, keyspace: &Keyspace) {
+        for Watched { space, key, .. } in self.watched.drain(..) {
+            keyspace.lock(keyspace.shard_of(keyspace.hash(&key))).unwatch(space, &key, &self.watch);
+        }
+        self.watch = Watch::default();
+    }
+
+    /// Ends what the client has begun, as when it leaves.
+    pub fn reset(&mut self, keyspace: &Keyspace) {
+        self.unwatch(keyspace);
+        *self = Session::default();
+    }
+
+    /// Carries out the queue while no other command sees any of its keys.
+    fn exec(
+        &mut self,
+        keyspace: &Keyspace,
+        moment: Moment,
+        host: &mut dyn Host,
+        replies: &mut Replies<'_>,
+    ) -> Result<(), Refusal> {
+        let queue = self.queue.take().ok_or("ERR EXEC without MULTI")?;
+        if queue.is_refused {
+            self.unwatch(keyspace);
+            return Err("EXECABORT Transaction discarded because of previous errors.".into());
+        }
+        let commands: Vec<Vec<&[u8]>> =
+            queue.commands.iter().map(|args| args.iter().map(|argument| &**argument).collect()).collect();
+        let wanted = commands.iter().map(|args| wanted(args, host)).collect::<Result<Vec<_>, _>>()?;
+        let keys_of = |wanted: &Wanted| match wanted {
+            Wanted::Command(command) => command.keys,
+            _ => Keys::None,
+        };
+        let watched: Vec<&[u8]> = self.watched.iter().map(|watched| &*watched.key).collect();
+        let all = wanted.iter().zip(&commands).map(|(wanted, args)| (keys_of(wanted), &args[..]));
+        let watches = std::iter::once((Keys::At { first: 0, last: -1, step: 1 }, &watched[..]));
+        let mut taken = Taken::of(keyspace, all.chain(watches));
+        // Whoever changes a watched key has its shard while it says so.
+        if self.watch.is_touched() || self.is_gone(keyspace, &mut taken, moment.now) {
+            drop(taken);
+            self.unwatch(keyspace);
+            replies.null_array();
+            return Ok(());
+        }
+        replies.array(commands.len());
+        for (wanted, args) in wanted.iter().zip(&commands) {
+            let before = replies.bytes();
+            let done = match wanted {
+                Wanted::Command(command) => self.run(command, args, (keyspace, &mut taken), moment, replies),
+                Wanted::Select => self.select(args, replies),
+                Wanted::Unwatch => {
+                    replies.ok();
+                    Ok(())
+                }
+                _ => host.run(args, replies),
+            };
+            if let Err(Refusal(text)) = done {
+                replies.truncate(before);
+                replies.error(&*text);
+            }
+        }
+        drop(taken);
+        self.unwatch(keyspace);
+        Ok(())
+    }
+
+    /// Whether a watched key has expired since.
+    fn is_gone(&self, keyspace: &Keyspace, taken: &mut Taken<'_>, now: u64) -> bool {
+        self.watched.iter().filter(|watched| watched.was_there).any(|Watched { space, key, .. }| {
+            let hash = keyspace.hash(key);
+            let table = taken.shard(keyspace.shard_of(hash)).table(*space);
+            table.is_none_or(|table| table.get(hash, key, now).is_none())
+        })
+    }
+}
+
+/// Returns what is asked for; refused if it does not exist, has too few or too many arguments, or needs another right.
+fn wanted(args: &Args<'_>, host: &dyn Host) -> Result<Wanted, Refusal> {
+    let arity = |wanted, exact: Option<usize>| match exact {
+        Some(exact) if args.len() != exact => Err(wrong_number(args[0])),
+        None if args.len() < 2 => Err(wrong_number(args[0])),
+        _ => Ok(wanted),
+    };
+    if let Some(command) = command(args[0]) {
+        if !command.takes(args.len()) {
+            return Err(wrong_number(args[0]));
+        }
+        if command.writes && !host.may_write() {
+            return Err("NOPERM this token may not write: use one with the role write".into());
+        }
+        return Ok(Wanted::Command(command));
+    }
+    match args[0].to_ascii_lowercase().as_slice() {
+        b"multi" => arity(Wanted::Multi, Some(1)),
+        b"exec" => arity(Wanted::Exec, Some(1)),
+        b"discard" => arity(Wanted::Discard, Some(1)),
+        b"watch" => arity(Wanted::Watch, None),
+        b"unwatch" => arity(Wanted::Unwatch, Some(1)),
+        b"select" => arity(Wanted::Select, Some(2)),
+        _ if host.knows(args)? => Ok(Wanted::OfHost),
+        _ => Err(unknown(args)),
+    }
+}
+
+/// The refusal of a command with too few or too many arguments.
+pub fn wrong_number(name: &[u8]) -> Refusal {
+    let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+    Refusal(Cow::Owned(format!("ERR wrong number of arguments for '{name}' command")))
+}
+
+/// The refusal of a command that does not exist.
+fn unknown(args: &Args<'_>) -> Refusal {
+    let shown = |text: &[u8]| String::from_utf8_lossy(&text[..text.len().min(128)]).into_owned();
+    let mut text = format!("ERR unknown command '{}', with args beginning with: ", shown(args[0]));
+    for argument in &args[1..] {
+        if text.len() > 128 {
+            break;
+        }
+        text.push_str(&format!("'{}' ", shown(argument)));
+    }
+    Refusal(Cow::Owned(text))
+}

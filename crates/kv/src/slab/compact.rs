@@ -1,0 +1,129 @@
+//! Compaction: empties pages that are at most three quarters full, so that they return to the pool.
+//!
+//! One page at a time is *closed*, which keeps it from allocations: one of its class's least filled (to an
+//! eighth of a page), if the free slots of other pages in use have room for its entries twice over. For a page
+//! that is half full this is a whole page of free slots; an empty page that is kept does not count, so that
+//! each page that is emptied is one page less. A page of which only reclaimable slots are left stays closed
+//! until they are reclaimed, and the next one is taken on.
+//!
+//! Where no class has such a page, slab pages are moved out of pages of the pool (2 MiB) of which at most a
+//! quarter is in use: after most entries are deleted, a slab page would otherwise keep the 32 times larger
+//! page in use. Such a page is emptied in the same way, where its class has no free slots into a new slab page
+//! at a lower address: a move to any other could have to be undone by the next one.
+
+use super::page::Page;
+use super::{LARGE, Place, Slabs};
+use farpool_model::limits::PAGE_BYTES;
+
+/// The eighths of a page that are free at least before it is emptied: moving three entries frees the room of
+/// one at most.
+const EIGHTHS_FREE: usize = 2;
+
+/// The part of a page of the pool that is in use at most when slab pages are moved out of it.
+const PART_USED: usize = 4;
+
+/// Slab pages of which a step looks up how much of their page of the pool is in use: some 0.1 µs each.
+const PAGES_TRIED: usize = 32;
+
+impl Slabs {
+    /// Returns an entry that should move so that its page becomes empty, or `None` when nothing is to be
+    /// gained; as a step looks at 32 pages of the pool at most, the next one may find something nevertheless.
+    /// Takes constant time. The caller allocates as many bytes, which will be of another page, copies the
+    /// entry, and frees or retires its place; the next call returns the next entry. When an entry cannot move
+    /// now, it will be returned again: call [`Self::stop_moving`] and come back later.
+    pub fn to_move(&mut self) -> Option<Place> {
+        if let Some(place) = self.emptying.and_then(|id| self.next_of(id)) {
+            return Some(place);
+        }
+        let classes = self.classes.len().min(LARGE);
+        for step in 0..classes {
+            let class = (self.compact_next + step) % classes;
+            if let Some(id) = self.candidate(class) {
+                (self.emptying, self.compact_next) = (Some(id), class);
+                self.classes[class].close(&mut self.table, id);
+                if let Some(place) = self.next_of(id) {
+                    return Some(place);
+                }
+            }
+        }
+        let id = self.scattered()?;
+        self.emptying = Some(id);
+        self.classes[usize::from(self.table.get(id).class)].close(&mut self.table, id);
+        self.next_of(id)
+    }
+
+    /// Gives up emptying a page: its free slots can be allocated again.
+    pub fn stop_moving(&mut self) {
+        if let Some(id) = self.emptying.take() {
+            let class = usize::from(self.table.get(id).class);
+            self.classes[class].open(&mut self.table, id);
+        }
+    }
+
+    /// Returns the page that is being emptied to allocations, if it has free slots of a class.
+    pub(super) fn reopen_for(&mut self, class: usize) -> Option<u32> {
+        let page = self.table.get(self.emptying?);
+        if usize::from(page.class) != class || page.free() == 0 {
+            return None;
+        }
+        self.stop_moving();
+        self.classes[class].fullest()
+    }
+
+    /// The next entry of the page that is being emptied.
+    fn next_of(&mut self, id: u32) -> Option<Place> {
+        let page = self.table.get(id);
+        let class = usize::from(page.class);
+        if page.written() > self.classes[class].free {
+            // Others have taken the free slots.
+            self.stop_moving();
+            return None;
+        }
+        let slot = page.first_written();
+        if slot.is_none() {
+            self.emptying = None;
+        }
+        slot.map(|slot| Place::new(class, id, slot))
+    }
+
+    /// Returns a slab page that should leave its page of the pool, and sees to it that there is room for its
+    /// entries.
+    fn scattered(&mut self) -> Option<u32> {
+        for _ in 0..PAGES_TRIED {
+            let Some((id, page)) = self.table.from(self.scattered_next) else {
+                self.scattered_next = 0;
+                return None;
+            };
+            self.scattered_next = id + 1;
+            let class = usize::from(page.class);
+            if class == LARGE || page.is_closed() || page.written() == 0 {
+                continue;
+            }
+            if page.extent.page_bytes_used() > PAGE_BYTES / PART_USED {
+                continue;
+            }
+            if self.classes[class].free - page.free() < page.written() {
+                let slots = page.slots();
+                let Some(extent) = page.extent.allocate_lower() else { continue };
+                self.insert_page(class, extent, slots);
+            }
+            return Some(farpool_model::cast::u32_checked(id));
+        }
+        None
+    }
+
+    fn candidate(&self, class: usize) -> Option<u32> {
+        let of = &self.classes[class];
+        let id = of.emptiest_in_use(&self.table)?;
+        let page = self.table.get(id);
+        let kept = of.empty().map_or(0, |id| self.table.get(id).free());
+        let elsewhere = of.free - page.free() - kept;
+        let is_worth = page.free() * 8 >= page.slots() * EIGHTHS_FREE && elsewhere >= 2 * entries(page);
+        is_worth.then_some(id)
+    }
+}
+
+/// Number of entries of a page, those included that are reclaimable.
+fn entries(page: &Page) -> usize {
+    page.slots() - page.free()
+}

@@ -1,0 +1,112 @@
+//! The pages of slabs by their number, with a bitmap of the numbers in use, so that a scan skips the others.
+//!
+//! A page keeps its number for life. A new one gets the lowest that is free, so that the table becomes shorter
+//! where there are fewer pages; finding it takes 1/64 ns for each page. The table grows by doubling, which copies
+//! 80 bytes a page: a millisecond at some GiB.
+
+use super::page::Page;
+use std::mem::size_of;
+
+/// Bytes that the pool allocates for each piece, besides its memory.
+const PIECE_METADATA_BYTES: usize = 128;
+
+/// The pages; see the comment of this file.
+#[derive(Debug, Default)]
+pub struct PageTable {
+    pages: Vec<Option<Page>>,
+    /// Which numbers have a page, a bit each.
+    present: Vec<u64>,
+    /// No word of `present` before this one has a free number.
+    lowest: usize,
+    /// Number of pages.
+    count: usize,
+    /// Bytes of the bitmaps of all pages.
+    bitmap_bytes: usize,
+}
+
+impl PageTable {
+    /// Adds a page and returns its number.
+    pub fn insert(&mut self, page: Page) -> u32 {
+        self.bitmap_bytes += page.bitmap_bytes();
+        self.count += 1;
+        let is_full = |word: &u64| *word == u64::MAX;
+        self.lowest += self.present[self.lowest..].iter().take_while(|word| is_full(word)).count();
+        let free = self.present.get(self.lowest).map_or(0, |word| word.trailing_ones() as usize);
+        let at = self.lowest * 64 + free;
+        if at >= self.pages.len() {
+            self.pages.resize_with(at + 1, || None);
+            self.present.resize(at / 64 + 1, 0);
+        }
+        self.present[at / 64] |= 1 << (at % 64);
+        self.pages[at] = Some(page);
+        farpool_model::cast::u32_checked(at)
+    }
+
+    /// Removes a page.
+    pub fn remove(&mut self, id: u32) -> Page {
+        let at = id as usize;
+        let page = self.pages[at].take().expect("a page is removed once");
+        self.count -= 1;
+        self.bitmap_bytes -= page.bitmap_bytes();
+        self.present[at / 64] &= !(1 << (at % 64));
+        self.lowest = self.lowest.min(at / 64);
+        self.shorten();
+        page
+    }
+
+    /// Cuts the numbers off behind the last page, and gives memory back when a quarter of it would do.
+    fn shorten(&mut self) {
+        let words = self.present.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+        let last = self.present[..words].last().map_or(0, |word| word.ilog2() as usize + 1);
+        self.pages.truncate(words.saturating_sub(1) * 64 + last);
+        self.present.truncate(words);
+        self.lowest = self.lowest.min(words);
+        if self.pages.len() * 4 <= self.pages.capacity() {
+            self.pages.shrink_to(self.pages.len() * 2);
+            self.present.shrink_to(words * 2);
+        }
+    }
+
+    /// The page with a number.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[inline]
+    pub fn get(&self, id: u32) -> &Page {
+        self.pages[id as usize].as_ref().expect("the page of an entry stays")
+    }
+
+    /// As [`Self::get`].
+    #[inline]
+    pub fn get_mut(&mut self, id: u32) -> &mut Page {
+        self.pages[id as usize].as_mut().expect("the page of an entry stays")
+    }
+
+    /// Makes a written slot of a page reclaimable.
+    pub fn retire(&mut self, id: u32, slot: usize) {
+        let page = self.get_mut(id);
+        let before = page.bitmap_bytes();
+        page.retire(slot);
+        self.bitmap_bytes += self.get(id).bitmap_bytes() - before;
+    }
+
+    /// The first page with this number or a higher one.
+    pub fn from(&self, id: usize) -> Option<(usize, &Page)> {
+        let mut word = id / 64;
+        let mut bits = self.present.get(word)? & (u64::MAX << (id % 64));
+        while bits == 0 {
+            word += 1;
+            bits = *self.present.get(word)?;
+        }
+        let id = word * 64 + bits.trailing_zeros() as usize;
+        Some((id, self.pages[id].as_ref()?))
+    }
+
+    /// Bytes that the table and the pages take outside the pool.
+    pub fn metadata_bytes(&self) -> usize {
+        self.pages.capacity() * size_of::<Option<Page>>()
+            + self.present.capacity() * size_of::<u64>()
+            + self.count * PIECE_METADATA_BYTES
+            + self.bitmap_bytes
+    }
+}

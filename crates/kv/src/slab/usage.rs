@@ -1,0 +1,69 @@
+//! What slabs take and hold.
+
+use super::classes::SLOT_BYTES;
+use super::{LARGE, Slabs};
+use std::mem::size_of_val;
+
+/// The memory of slabs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlabUsage {
+    /// Bytes of the slab pages, in the pool.
+    pub pages_bytes: usize,
+    /// Bytes of the slots in use, reclaimable ones included.
+    pub slots_bytes: usize,
+    /// Number of written slots.
+    pub slots_used: usize,
+    /// Number of reclaimable slots.
+    pub slots_retired: usize,
+    /// Bytes of bitmaps, lists and tables, outside the pool.
+    pub metadata_bytes: usize,
+    /// The classes that have pages, by ascending size of their slots.
+    pub classes: Vec<ClassUsage>,
+}
+
+/// The memory of one size class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassUsage {
+    /// Bytes of a slot; `None` for entries that are pieces of their own.
+    pub slot_bytes: Option<usize>,
+    /// Number of slab pages.
+    pub pages: usize,
+    /// Their bytes.
+    pub pages_bytes: usize,
+    /// Number of slots.
+    pub slots: usize,
+    /// Number of written slots.
+    pub slots_used: usize,
+    /// Number of reclaimable slots.
+    pub slots_retired: usize,
+}
+
+impl Slabs {
+    /// What the slabs take and hold. Takes time in proportion to the number of classes.
+    pub fn usage(&self) -> SlabUsage {
+        let mut usage = SlabUsage { metadata_bytes: self.metadata_bytes(), ..SlabUsage::default() };
+        for (number, class) in self.classes.iter().enumerate().filter(|(_, class)| class.pages > 0) {
+            let slot_bytes = SLOT_BYTES.get(number).copied();
+            usage.pages_bytes += class.bytes;
+            usage.slots_bytes += slot_bytes.map_or(class.bytes, |bytes| (class.used + class.retired) * bytes);
+            usage.slots_used += class.used;
+            usage.slots_retired += class.retired;
+            usage.classes.push(ClassUsage {
+                slot_bytes,
+                pages: class.pages,
+                pages_bytes: class.bytes,
+                slots: class.slots,
+                slots_used: class.used,
+                slots_retired: class.retired,
+            });
+        }
+        usage
+    }
+
+    /// Bytes of bitmaps, lists and tables, outside the pool, with what the pool itself allocates for a piece.
+    pub fn metadata_bytes(&self) -> usize {
+        self.table.metadata_bytes() + size_of_val(&*self.classes)
+    }
+}
+
+const _: () = assert!(LARGE == SLOT_BYTES.len());

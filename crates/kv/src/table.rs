@@ -1,0 +1,255 @@
+//! The keys of one space in one shard.
+//!
+//! Invariant: each key is in the index once, at the place of its entry; each place that is written is in the index.
+
+use crate::entry::{self, Entry, entry_bytes};
+use crate::index::{Index, KeyHasher};
+use crate::slab::{Place, SlabCursor, Slabs};
+use farpool_memory::Pool;
+use farpool_model::limits::KV_VALUE_BYTES_MAX as VALUE_BYTES_MAX;
+use farpool_model::{Result, TenantName};
+use std::sync::Arc;
+
+/// Entries that move at most after a command, to make room in the index.
+const MOVES: usize = 4;
+
+/// Most room that a value which grows gets for growing again.
+const GROWTH_BYTES: usize = 1 << 20;
+
+/// Entries that are looked at in one step of removing what has expired.
+const EXPIRY_STEP: usize = 64;
+
+/// Entries that are moved in one step of compaction.
+const COMPACTION_STEP: usize = 64;
+
+pub(crate) struct Table {
+    hasher: KeyHasher,
+    index: Index,
+    slabs: Slabs,
+    /// Entries that have an expiry.
+    expiring: usize,
+    /// Where the next step of removing what has expired goes on.
+    expiry_cursor: SlabCursor,
+    /// Places of such a step; empty between steps.
+    seen: Vec<Place>,
+}
+
+/// A new value for a key.
+pub(crate) struct Value {
+    pub bytes: usize,
+    /// Room for so many bytes is taken.
+    pub room: usize,
+    /// In milliseconds since the epoch.
+    pub expiry: Option<u64>,
+}
+
+impl Value {
+    pub fn new(bytes: usize, expiry: Option<u64>) -> Self {
+        Value { bytes, room: bytes, expiry }
+    }
+}
+
+impl Table {
+    pub fn new(pool: &Arc<Pool>, tenant: &TenantName, hasher: KeyHasher) -> Self {
+        Table {
+            hasher,
+            index: Index::new(Arc::clone(pool), tenant.clone()),
+            slabs: Slabs::new(Arc::clone(pool), tenant.clone()),
+            expiring: 0,
+            expiry_cursor: SlabCursor::default(),
+            seen: Vec::new(),
+        }
+    }
+
+    /// Number of keys, those that have expired and were not removed yet among them.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Number of keys with an expiry.
+    pub fn expiring(&self) -> usize {
+        self.expiring
+    }
+
+    fn find(&self, hash: u64, key: &[u8]) -> Option<Place> {
+        self.index.find(hash, |place| Entry::of(self.slabs.bytes(place)).key() == key)
+    }
+
+    /// Returns the entry of `key` that is valid at `now`.
+    pub fn get(&self, hash: u64, key: &[u8], now: u64) -> Option<Entry<'_>> {
+        let place = self.find(hash, key)?;
+        Some(Entry::of(self.slabs.bytes(place))).filter(|entry| is_valid(*entry, now))
+    }
+
+    /// Gives `key` a value of so many bytes, which are unspecified where the value was shorter before, and returns them.
+    ///
+    /// # Errors
+    /// `OverLimit` when the pool has no room; the key then has what it had.
+    pub fn put(&mut self, hash: u64, key: &[u8], value: &Value) -> Result<&mut [u8]> {
+        let needed = entry_bytes(key.len(), value.room, value.expiry.is_some());
+        let old = self.find(hash, key);
+        let place = match old {
+            Some(place) if fits(needed, self.slabs.bytes(place).len()) => {
+                self.expiring -= usize::from(Entry::of(self.slabs.bytes(place)).expiry().is_some());
+                place
+            }
+            _ => self.place_anew(hash, old, needed)?,
+        };
+        self.expiring += usize::from(value.expiry.is_some());
+        Ok(entry::write(self.slabs.bytes_mut(place), key, value.bytes, value.expiry))
+    }
+
+    /// Makes the value of `key` so many bytes long, and returns it: zeros follow what is there; it keeps its expiry.
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn resize(&mut self, hash: u64, key: &[u8], bytes: usize, now: u64) -> Result<&mut [u8]> {
+        let Some(entry) = self.get(hash, key, now) else {
+            let value = self.put(hash, key, &Value::new(bytes, None))?;
+            value.fill(0);
+            return Ok(value);
+        };
+        let (expiry, before) = (entry.expiry(), entry.value().len());
+        let needed = entry_bytes(key.len(), bytes, expiry.is_some());
+        let place = self.find(hash, key).filter(|place| fits(needed, self.slabs.bytes(*place).len()));
+        let kept = before.min(bytes);
+        let value = match place {
+            Some(place) => entry::write(self.slabs.bytes_mut(place), key, bytes, expiry),
+            None => {
+                let old = entry.value()[..kept].to_vec();
+                // A value that grows is likely to grow again.
+                let room = if bytes > before { bytes + (bytes / 2).min(GROWTH_BYTES) } else { bytes };
+                let value = self.put(hash, key, &Value { bytes, room: room.min(VALUE_BYTES_MAX), expiry })?;
+                value[..kept].copy_from_slice(&old);
+                value
+            }
+        };
+        value[kept..].fill(0);
+        Ok(value)
+    }
+
+    /// Sets when the key expires, or that it does not; it must be there.
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn set_expiry(&mut self, hash: u64, key: &[u8], expiry: Option<u64>) -> Result<()> {
+        let Some(place) = self.find(hash, key) else { return Ok(()) };
+        let entry = Entry::of(self.slabs.bytes(place));
+        if entry.expiry() == expiry {
+            return Ok(());
+        }
+        let value = entry.value().to_vec();
+        self.put(hash, key, &Value::new(value.len(), expiry))?.copy_from_slice(&value);
+        Ok(())
+    }
+
+    /// Takes a slot for the entry whose key has `hash`, in place of the `old` one.
+    fn place_anew(&mut self, hash: u64, old: Option<Place>, needed: usize) -> Result<Place> {
+        let place = self.slabs.allocate(needed)?;
+        let Some(old) = old else {
+            let (slabs, hasher) = (&self.slabs, &self.hasher);
+            let hash_of = |place: Place| hasher.hash(Entry::of(slabs.bytes(place)).key());
+            if let Err(error) = self.index.insert(hash, place, hash_of) {
+                self.slabs.free(place);
+                return Err(error);
+            }
+            return Ok(place);
+        };
+        self.expiring -= usize::from(Entry::of(self.slabs.bytes(old)).expiry().is_some());
+        self.index.replace(hash, old, place);
+        self.slabs.free(old);
+        Ok(place)
+    }
+
+    /// Removes the key; returns whether it was there.
+    pub fn remove(&mut self, hash: u64, key: &[u8]) -> bool {
+        let Some(place) = self.find(hash, key) else { return false };
+        self.remove_at(hash, place);
+        true
+    }
+
+    fn remove_at(&mut self, hash: u64, place: Place) {
+        self.expiring -= usize::from(Entry::of(self.slabs.bytes(place)).expiry().is_some());
+        self.index.remove(hash, place);
+        self.slabs.free(place);
+    }
+
+    /// Moves a few entries in the index, if some have to be moved.
+    ///
+    /// # Errors
+    /// `OverLimit` when the index would have to grow and the pool has no room; keys can still be found.
+    pub fn tidy(&mut self) -> Result<bool> {
+        let (slabs, hasher) = (&self.slabs, &self.hasher);
+        self.index.step(|place| hasher.hash(Entry::of(slabs.bytes(place)).key()), MOVES)
+    }
+
+    /// Moves a few entries so that slab pages with little in them empty; returns whether there may be more to do.
+    pub fn compact(&mut self) -> bool {
+        for _ in 0..COMPACTION_STEP {
+            let Some(from) = self.slabs.to_move() else { return false };
+            let entry = self.slabs.bytes(from).to_vec();
+            let Ok(to) = self.slabs.allocate(entry.len()) else {
+                self.slabs.stop_moving();
+                return false;
+            };
+            self.slabs.bytes_mut(to)[..entry.len()].copy_from_slice(&entry);
+            self.index.replace(self.hasher.hash(Entry::of(&entry).key()), from, to);
+            self.slabs.free(from);
+        }
+        true
+    }
+
+    /// Looks at some entries and removes those that have expired; returns how many it looked at, and how many it removed.
+    pub fn expire(&mut self, now: u64, mut removed: impl FnMut(&[u8])) -> (usize, usize) {
+        if self.expiring == 0 {
+            return (0, 0);
+        }
+        let mut seen = std::mem::take(&mut self.seen);
+        let next = self.slabs.written_from(self.expiry_cursor, EXPIRY_STEP, &mut seen);
+        self.expiry_cursor = next.unwrap_or_default();
+        let (looked_at, before) = (seen.len(), self.len());
+        for place in seen.drain(..) {
+            let entry = Entry::of(self.slabs.bytes(place));
+            if is_valid(entry, now) {
+                continue;
+            }
+            removed(entry.key());
+            let hash = self.hasher.hash(entry.key());
+            self.remove_at(hash, place);
+        }
+        self.seen = seen;
+        (looked_at, before - self.len())
+    }
+
+    /// Calls `f` with entries from `cursor` on, and returns the cursor that goes on; 0 when there are no more. Keys that
+    /// are there from the first call to the last are seen at least once.
+    pub fn scan(&self, cursor: u64, now: u64, mut f: impl FnMut(Entry<'_>)) -> u64 {
+        let mut places = Vec::new();
+        let next = self.index.scan(cursor, &mut places);
+        let entries = places.into_iter().map(|place| Entry::of(self.slabs.bytes(place)));
+        entries.filter(|entry| is_valid(*entry, now)).for_each(&mut f);
+        next
+    }
+
+    /// Returns an entry that a random number chooses of those that are valid at `now`; none if it meets only others.
+    pub fn any(&self, random: u64, now: u64) -> Option<Entry<'_>> {
+        let tries =
+            (0..EXPIRY_STEP as u64).map(|number| random.wrapping_add(number.wrapping_mul(random | 1)));
+        let places = tries.map_while(|random| self.index.any(random));
+        places.map(|place| Entry::of(self.slabs.bytes(place))).find(|entry| is_valid(*entry, now))
+    }
+
+    /// Bytes of the pool that the table takes.
+    pub fn bytes(&self) -> usize {
+        self.slabs.usage().pages_bytes + self.index.usage()
+    }
+}
+
+/// Whether an entry that needs so many bytes may lie in a slot of this size: it fits, and leaves no more than half.
+fn fits(needed: usize, slot_bytes: usize) -> bool {
+    needed <= slot_bytes && (slot_bytes <= 64 || needed > slot_bytes / 2)
+}
+
+fn is_valid(entry: Entry<'_>, now: u64) -> bool {
+    entry.expiry().is_none_or(|expiry| expiry > now)
+}

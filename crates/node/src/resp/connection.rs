@@ -1,0 +1,240 @@
+//! A client of the Redis protocol, from its first byte to its last.
+
+use super::host::Client;
+use crate::Node;
+use crate::server::lobby::Seat;
+use bytes::{Buf, BytesMut};
+use farpool_kv::resp::{Limits, Parser, Replies, Step};
+use farpool_kv::{Moment, Session};
+use farpool_model::{Result, limits};
+use farpool_wire::{Socket, Tls};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// Bytes per read.
+const READ_BYTES: usize = 16 << 10;
+
+/// Bytes of a buffer that are kept while nothing is in it.
+const KEPT_BYTES: usize = 64 << 10;
+
+/// Arguments of most commands.
+const FEW: usize = 8;
+
+/// How long a client that does not read its replies is waited for.
+const UNREAD: Duration = Duration::from_millis(limits::UNREAD_MS_MAX);
+
+/// How long a peer may take to authenticate itself.
+const HANDSHAKE: Duration = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
+
+pub(super) struct Connection {
+    node: Arc<Node>,
+    socket: Arc<dyn Socket>,
+    client: Client,
+    session: Session,
+    parser: Parser,
+    received: BytesMut,
+    /// Replies that have not been sent.
+    replies: Vec<u8>,
+    /// Where random numbers come from.
+    random: u64,
+}
+
+impl Connection {
+    pub fn new(node: &Arc<Node>, socket: Arc<dyn Socket>, number: u64) -> Self {
+        Connection {
+            client: Client::new(node, number, socket.peer()),
+            node: Arc::clone(node),
+            socket,
+            session: Session::default(),
+            parser: Parser::new(),
+            received: BytesMut::new(),
+            replies: Vec::new(),
+            random: RandomState::new().hash_one(number) | 1,
+        }
+    }
+
+    /// Serves the client until one side ends the connection.
+    pub async fn serve(mut self, seat: Seat, mut is_ending: watch::Receiver<bool>) {
+        let peer = self.socket.peer();
+        let ended = tokio::select! {
+            biased;
+            _ = is_ending.wait_for(|is_ending| *is_ending) => Ok(()),
+            ended = self.converse(seat) => ended,
+        };
+        if let Err(error) = ended {
+            tracing::debug!(peer, %error, "a client of the Redis protocol is gone");
+        }
+        if let Some(keys) = self.client.keys() {
+            self.session.reset(&keys);
+        }
+    }
+
+    async fn converse(&mut self, seat: Seat) -> io::Result<()> {
+        if let Some(tls) = self.node.tls() {
+            let accepting = Tls::accept(self.socket.clone(), BytesMut::new(), &tls);
+            match timeout(HANDSHAKE, accepting).await {
+                Ok(Ok(tls)) => self.socket = Arc::new(tls),
+                Ok(Err(error)) => return Err(io::Error::other(error.message)),
+                Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+            }
+        }
+        self.client.admit(None);
+        let greeted = tokio::select! {
+            biased;
+            () = seat.evicted() => return Ok(()),
+            greeted = timeout(HANDSHAKE, self.greet()) => greeted,
+        };
+        drop(seat);
+        match greeted {
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => return Ok(()),
+            Ok(Err(error)) => return Err(error),
+            Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+        }
+        loop {
+            let pass = self.client.take_pass();
+            let Some(mut pass) = pass else { return Ok(()) };
+            let ended = tokio::select! {
+                biased;
+                ended = pass.ended() => Some(ended),
+                more = self.exchange() => match more? {
+                    true => None,
+                    false => return Ok(()),
+                },
+            };
+            match ended {
+                Some(error) => {
+                    self.error(&format!("NOAUTH {}", error.message));
+                    return self.send().await;
+                }
+                None => self.client.return_pass(pass),
+            }
+        }
+    }
+
+    /// Waits until the client has shown who it is; returns whether it stays.
+    async fn greet(&mut self) -> io::Result<bool> {
+        while !self.client.is_admitted() {
+            if !self.exchange().await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads what has come, carries it out and sends the replies; returns whether the client stays.
+    async fn exchange(&mut self) -> io::Result<bool> {
+        // What has come already goes first.
+        loop {
+            let stays = match self.carry_out() {
+                Ok(Progress::Waits) => break,
+                Ok(Progress::HasMore) => true,
+                Ok(Progress::Leaves) | Err(_) => false,
+            };
+            self.send().await?;
+            if !stays {
+                self.socket.end_writing()?;
+                return Ok(false);
+            }
+        }
+        self.send().await?;
+        self.received.reserve(READ_BYTES);
+        if let Err(error) = self.client.charge(self.bytes_held()) {
+            self.error(&format!("OOM {}", error.message));
+            self.send().await?;
+            return Ok(false);
+        }
+        Ok(self.socket.read(&mut self.received).await? > 0)
+    }
+
+    fn error(&mut self, text: &str) {
+        Replies::new(&mut self.replies, self.client.protocol()).error(text);
+    }
+
+    fn bytes_held(&self) -> usize {
+        self.received.capacity() + self.replies.capacity() + self.session.bytes() + self.socket.bytes_held()
+    }
+
+    /// Carries out the commands that have come whole, as long as their replies are not many.
+    fn carry_out(&mut self) -> Result<Progress> {
+        let replies_max = self.client.room().min(limits::RESP_OUTPUT_BYTES_MAX);
+        while self.replies.len() < limits::RESP_REPLIES_BYTES_MAX {
+            let known =
+                if self.client.is_admitted() { Limits::AUTHENTICATED } else { Limits::UNAUTHENTICATED };
+            let step = match self.parser.parse(&mut self.received, &known) {
+                Ok(step) => step,
+                Err(error) => {
+                    if let Some(text) = error.reply() {
+                        self.error(&text);
+                    }
+                    return Ok(Progress::Leaves);
+                }
+            };
+            let request = match step {
+                Step::NeedMore { .. } => return Ok(Progress::Waits),
+                Step::Request(request) => request,
+            };
+            let bytes = request.bytes;
+            if !request.arguments.is_empty() {
+                let mut few: [&[u8]; FEW] = [&[]; FEW];
+                let many: Vec<&[u8]>;
+                let ranges = request.arguments;
+                let args = if ranges.len() <= FEW {
+                    for (place, range) in few.iter_mut().zip(ranges) {
+                        *place = &self.received[range.clone()];
+                    }
+                    &few[..ranges.len()]
+                } else {
+                    many = ranges.iter().map(|range| &self.received[range.clone()]).collect();
+                    &many[..]
+                };
+                self.random = next_random(self.random);
+                let moment = Moment { now: self.node.clock().unix_ms(), random: self.random };
+                let mut replies = Replies::new(&mut self.replies, self.client.protocol()).within(replies_max);
+                self.client.execute(&mut self.session, args, moment, &mut replies);
+            }
+            self.received.advance(bytes);
+            if self.client.is_leaving() {
+                return Ok(Progress::Leaves);
+            }
+        }
+        Ok(Progress::HasMore)
+    }
+
+    /// Sends the replies.
+    async fn send(&mut self) -> io::Result<()> {
+        if !self.replies.is_empty() {
+            match timeout(UNREAD, self.socket.write_all(&self.replies)).await {
+                Ok(sent) => sent?,
+                Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+            }
+        }
+        self.replies.clear();
+        self.replies.shrink_to(KEPT_BYTES);
+        if self.received.is_empty() && self.received.capacity() > KEPT_BYTES {
+            self.received = BytesMut::new();
+        }
+        Ok(())
+    }
+}
+
+/// What [`Connection::carry_out`] has left.
+enum Progress {
+    /// The rest of a command has not come yet.
+    Waits,
+    /// There may be more commands.
+    HasMore,
+    /// The connection ends.
+    Leaves,
+}
+
+/// Returns the next number of a sequence (Marsaglia, "Xorshift RNGs", Journal of Statistical Software, 2003).
+fn next_random(mut state: u64) -> u64 {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^ state << 17
+}

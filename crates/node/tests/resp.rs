@@ -1,0 +1,339 @@
+//! Tests of the server of the Redis protocol, with clients that send bytes and compare those that come back.
+
+use crate::common::*;
+use bytes::BytesMut;
+use farpool_memory::WorkMemory;
+use farpool_model::limits;
+use farpool_node::{Access, Node, NodeConfig, Right, resp};
+use farpool_wire::{Socket, Tls};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// A node that speaks the Redis protocol at a port of its own.
+struct Redis {
+    node: Arc<Node>,
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    served: tokio::task::JoinHandle<farpool_model::Result<()>>,
+}
+
+impl Redis {
+    async fn start(access: Access) -> Redis {
+        let work = WorkMemory::new(256 << 20);
+        let config = NodeConfig { memory_bytes: 64 << 20, work, workers: 1, access, ..NodeConfig::default() };
+        let node = Node::start(config).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let stopped = async { drop(stopped.await) };
+        let served = tokio::spawn(resp::serve(node.clone(), listener, stopped));
+        Redis { node, address, stop: Some(stop), served }
+    }
+
+    async fn connect(&self) -> Client {
+        Client::at(self.address).await
+    }
+
+    fn work_used(&self) -> u64 {
+        self.node.work().usage().bytes_used
+    }
+}
+
+struct Client(TcpStream);
+
+impl Client {
+    async fn at(address: SocketAddr) -> Client {
+        Client(TcpStream::connect(address).await.unwrap())
+    }
+
+    async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.write_all(bytes.as_ref()).await.unwrap();
+    }
+
+    /// Waits for exactly these bytes.
+    async fn expect(&mut self, expected: impl AsRef<[u8]>) {
+        let expected = expected.as_ref();
+        let mut got = vec![0; expected.len()];
+        timeout(Duration::from_secs(20), self.0.read_exact(&mut got)).await.expect("it replies").unwrap();
+        assert!(got == expected, "{:?} and not {:?}", text(&got), text(expected));
+    }
+
+    /// Sends a command of words, and waits for these bytes.
+    async fn ask(&mut self, command: &str, expected: impl AsRef<[u8]>) {
+        self.send(request(command)).await;
+        self.expect(expected).await;
+    }
+
+    /// Waits for the end of the connection, and returns what came before.
+    async fn end(mut self) -> String {
+        let mut rest = Vec::new();
+        let ended = timeout(Duration::from_secs(20), self.0.read_to_end(&mut rest)).await;
+        drop(ended.expect("the connection ends"));
+        text(&rest)
+    }
+}
+
+fn request(command: &str) -> Vec<u8> {
+    let words: Vec<&str> = command.split(' ').collect();
+    let mut bytes = format!("*{}\r\n", words.len());
+    words.iter().for_each(|word| bytes += &format!("${}\r\n{word}\r\n", word.len()));
+    bytes.into_bytes()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_that_come_in_one_packet_or_byte_by_byte_are_answered_in_order() {
+    let redis = Redis::start(Access::of_everybody()).await;
+    let mut client = redis.connect().await;
+    let commands = ["SET a 1", "INCR a", "GET a", "NOPE", "MGET a b", "ECHO hi"];
+    let all: Vec<u8> = commands.iter().flat_map(|command| request(command)).collect();
+    let expected = "+OK\r\n:2\r\n$1\r\n2\r\n-ERR unknown command 'NOPE', with args beginning with: \r\n\
+                    *2\r\n$1\r\n2\r\n$-1\r\n$2\r\nhi\r\n";
+    client.send(&all).await;
+    client.expect(expected).await;
+    for byte in &all {
+        client.send([*byte]).await;
+    }
+    client.expect(expected).await;
+    client.send("PING\r\nset b \"x y\"\r\n").await;
+    client.expect("+PONG\r\n+OK\r\n").await;
+    // Many at once, whose replies are more than one batch of them.
+    let value = "v".repeat(100_000);
+    client.ask(&format!("SET large {value}"), "+OK\r\n").await;
+    let many = request("GET large").repeat(50);
+    let sent = client.0.write_all(&many).await;
+    sent.unwrap();
+    for _ in 0..50 {
+        client.expect(format!("$100000\r\n{value}\r\n")).await;
+    }
+    client.ask("QUIT", "+OK\r\n").await;
+    assert_eq!(client.end().await, "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_newer_protocol_is_spoken_where_it_is_asked_for() {
+    let redis = Redis::start(Access::of_everybody()).await;
+    let mut client = redis.connect().await;
+    client.ask("GET none", "$-1\r\n").await;
+    client.ask("HELLO 4", "-NOPROTO unsupported protocol version\r\n").await;
+    client
+        .ask(
+            "HELLO 3 SETNAME me",
+            "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n\
+             $4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n",
+        )
+        .await;
+    client.ask("GET none", "_\r\n").await;
+    client.ask("CLIENT GETNAME", "$2\r\nme\r\n").await;
+    client.ask("CONFIG GET data*", "%1\r\n$9\r\ndatabases\r\n$2\r\n16\r\n").await;
+    client.ask("MULTI", "+OK\r\n").await;
+    client.ask("PING", "+QUEUED\r\n").await;
+    client.ask("RESET", "+RESET\r\n").await;
+    client.ask("EXEC", "-ERR EXEC without MULTI\r\n").await;
+    client.ask("GET none", "$-1\r\n").await;
+    client.ask("COMMAND GETKEYS MSET a 1 b 2", "*2\r\n$1\r\na\r\n$1\r\nb\r\n").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_say_whose_keys_a_client_sees_and_whether_it_may_change_them() {
+    let access = || {
+        Access::of_nobody()
+            .with_token("anns", tenant("ann"), Right::Write)
+            .with_token("reader", tenant("ann"), Right::Read)
+            .with_token("bobs", tenant("bob"), Right::Admin)
+    };
+    let redis = Redis::start(access()).await;
+    let mut ann = redis.connect().await;
+    for command in ["GET a", "MULTI", "SELECT 1", "INFO", "NOPE"] {
+        ann.ask(command, "-NOAUTH Authentication required.\r\n").await;
+    }
+    ann.ask("AUTH wrong", "-WRONGPASS the pool does not know this token\r\n").await;
+    ann.ask("AUTH anns", "+OK\r\n").await;
+    ann.ask("SET a 1", "+OK\r\n").await;
+    let mut reader = redis.connect().await;
+    reader.ask("AUTH somebody reader", "+OK\r\n").await;
+    reader.ask("GET a", "$1\r\n1\r\n").await;
+    let refused = "-NOPERM this token may not write: use one with the role write\r\n";
+    reader.ask("SET a 2", refused).await;
+    reader.ask("FLUSHDB", refused).await;
+    reader.ask("MULTI", "+OK\r\n").await;
+    reader.ask("DEL a", refused).await;
+    reader.ask("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n").await;
+    let mut bob = redis.connect().await;
+    bob.ask("AUTH bobs", "+OK\r\n").await;
+    bob.ask("DBSIZE", ":0\r\n").await;
+    bob.ask("SET a 3", "+OK\r\n").await;
+    bob.ask("FLUSHDB", "+OK\r\n").await;
+    ann.ask("GET a", "$1\r\n1\r\n").await;
+    // What a client has begun as somebody else is over.
+    ann.ask("MULTI", "+OK\r\n").await;
+    ann.ask("GET a", "+QUEUED\r\n").await;
+    ann.ask("DISCARD", "+OK\r\n").await;
+    ann.ask("AUTH bobs", "+OK\r\n").await;
+    ann.ask("GET a", "$-1\r\n").await;
+    // A token that is removed ends its connections.
+    redis.node.set_access(Access::of_nobody().with_token("bobs", tenant("bob"), Right::Admin));
+    assert!(reader.end().await.starts_with("-NOAUTH "), "it is told");
+    bob.ask("GET a", "$-1\r\n").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_take_little_and_are_closed() {
+    let redis = Redis::start(Access::of_nobody()).await;
+    for (bytes, expected) in [
+        ("*11\r\n", "-ERR Protocol error: unauthenticated multibulk length\r\n"),
+        ("*2\r\n$4\r\nAUTH\r\n$16385\r\n", "-ERR Protocol error: unauthenticated bulk length\r\n"),
+        ("*1\r\n:1\r\n", "-ERR Protocol error: expected '$', got ':'\r\n"),
+        ("POST / HTTP/1.1\r\nHost: x\r\n\r\n", ""),
+        ("GET / HTTP/1.1\r\nHost: x\r\n\r\n", "-NOAUTH Authentication required.\r\n"),
+    ] {
+        let mut client = redis.connect().await;
+        client.send(bytes).await;
+        assert_eq!(client.end().await, expected, "{bytes:?}");
+    }
+    // Those that say nothing make room for others.
+    let mut silent = Vec::new();
+    for _ in 0..limits::GREETINGS_MAX {
+        silent.push(redis.connect().await);
+    }
+    let mut last = redis.connect().await;
+    last.ask("AUTH x", "-WRONGPASS the pool does not know this token\r\n").await;
+    assert_eq!(silent.remove(0).end().await, "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_clients_send_is_charged_before_it_is_kept() {
+    let redis = Redis::start(Access::of_everybody()).await;
+    let before = redis.work_used();
+    let mut client = redis.connect().await;
+    // Announced lengths take nothing.
+    client.send("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$536870912\r\n").await;
+    let mut other = redis.connect().await;
+    other.ask("PING", "+PONG\r\n").await;
+    assert!(redis.work_used() - before < 1 << 20, "{}", redis.work_used());
+    // The memory for work ends before the value does.
+    let chunk = vec![b'x'; 1 << 20];
+    let mut sent = 0;
+    while sent < 512 && client.0.write_all(&chunk).await.is_ok() {
+        sent += 1;
+    }
+    assert!(sent < 512, "all of it was kept");
+    drop(client);
+    eventually("its memory is free", || redis.work_used() - before < 1 << 20).await;
+    // A value of which the pool has no room.
+    let value = "v".repeat(80 << 20);
+    let mut client = redis.connect().await;
+    client.send(request(&format!("SET a {value}"))).await;
+    let mut reply = [0; 5];
+    client.0.read_exact(&mut reply).await.unwrap();
+    assert_eq!(text(&reply), "-OOM ");
+    other.ask("SET a 1", "+OK\r\n").await;
+    // Replies that are larger than what is left of it.
+    let value = "v".repeat(10 << 20);
+    other.ask(&format!("SET large {value}"), "+OK\r\n").await;
+    let refused = "-ERR the reply is larger than this client may have in memory: ask for less at once\r\n";
+    other.ask(&format!("MGET{}", " large".repeat(100)), refused).await;
+    other.ask("STRLEN large", ":10485760\r\n").await;
+    // Watchers that vanish are forgotten.
+    let mut watcher = redis.connect().await;
+    watcher.ask("WATCH a", "+OK\r\n").await;
+    watcher.ask("MULTI", "+OK\r\n").await;
+    watcher.ask("SET a 2", "+QUEUED\r\n").await;
+    drop((watcher, client));
+    other.ask("GET a", "$1\r\n1\r\n").await;
+    drop(other);
+    eventually("all memory is free", || redis.work_used() == before).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_expire_without_being_asked_for() {
+    let redis = Redis::start(Access::of_everybody()).await;
+    let mut client = redis.connect().await;
+    for number in 0..1000 {
+        client.ask(&format!("SET key:{number} x PX 50"), "+OK\r\n").await;
+    }
+    client.ask("SET stays x", "+OK\r\n").await;
+    for _ in 0..400 {
+        client.send(request("DBSIZE")).await;
+        let mut reply = [0; 64];
+        let bytes = client.0.read(&mut reply).await.unwrap();
+        if &reply[..bytes] == b":1\r\n" {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("they are still there");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn transactions_of_many_clients_are_atomic() {
+    let redis = Redis::start(Access::of_everybody()).await;
+    let writers = (0..4).map(|writer| {
+        let address = redis.address;
+        async move {
+            let mut client = Client::at(address).await;
+            for number in 0..300 {
+                let value = format!("{writer}:{number}");
+                match number % 3 {
+                    0 => client.ask(&format!("MSET a {value} b {value} c {value}"), "+OK\r\n").await,
+                    1 => {
+                        let commands = [
+                            "MULTI".to_string(),
+                            format!("SET a {value}"),
+                            format!("MSET c {value} b {value}"),
+                        ];
+                        let sent: Vec<u8> = commands.iter().flat_map(|command| request(command)).collect();
+                        client.send(sent).await;
+                        client.send(request("EXEC")).await;
+                        client.expect("+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n+OK\r\n").await;
+                    }
+                    _ => {
+                        client.send([request("INCR count"), request("MGET a b c")].concat()).await;
+                        let mut reply = BytesMut::new();
+                        // Three values of the same length, if they are the same.
+                        while reply.iter().filter(|byte| **byte == b'\n').count() < 8 {
+                            client.0.read_buf(&mut reply).await.unwrap();
+                        }
+                        let reply = text(&reply);
+                        let lines: Vec<&str> = reply.split("\r\n").collect();
+                        assert!(lines[3] == lines[5] && lines[5] == lines[7], "{reply:?}");
+                    }
+                }
+            }
+        }
+    });
+    let writers: Vec<_> = writers.map(tokio::spawn).collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    redis.connect().await.ask("GET count", "$3\r\n400\r\n").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_speak_tls_where_the_node_does_and_a_shutdown_ends_them() {
+    let mut redis = Redis::start(Access::of_everybody()).await;
+    redis.node.set_tls(AUTHORITY.node("localhost"));
+    let socket: Arc<dyn Socket> = Arc::new(TcpStream::connect(redis.address).await.unwrap());
+    let tls = Tls::connect(socket, "localhost", &AUTHORITY.clients()).await.unwrap();
+    let tls: Arc<dyn Socket> = Arc::new(tls);
+    tls.write_all(&request("SET a 1")).await.unwrap();
+    let mut reply = BytesMut::with_capacity(64);
+    tls.read(&mut reply).await.unwrap();
+    assert_eq!(&reply[..], b"+OK\r\n");
+    // In the clear, nobody is served.
+    let mut plain = redis.connect().await;
+    plain.send("PING\r\n").await;
+    assert!(!plain.end().await.contains("PONG"));
+    redis.stop.take().unwrap().send(()).unwrap();
+    timeout(Duration::from_secs(20), &mut redis.served).await.expect("it ends").unwrap().unwrap();
+    reply.clear();
+    assert_eq!(tls.read(&mut reply).await.unwrap_or(0), 0);
+}
