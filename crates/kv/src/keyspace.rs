@@ -34,9 +34,9 @@ impl Keyspace {
     /// Makes a keyspace without keys, whose hash function is known to nobody who does not know `secret`.
     ///
     /// # Panics
-    /// If `shards` is zero.
+    /// If `shards` is zero, or more than 512.
     pub fn new(pool: &Arc<Pool>, tenant: &TenantName, secret: [u8; 16], shards: usize) -> Self {
-        assert!(shards > 0, "keys are in at least one shard");
+        assert!((1..=512).contains(&shards), "keys are in {shards} shards");
         let hasher = KeyHasher::new(secret);
         let shard = |_| Mutex::new(Shard::new(Arc::clone(pool), tenant.clone(), hasher));
         Keyspace { shards: (0..shards).map(shard).collect(), hasher, latest: AtomicU64::new(0) }
@@ -55,11 +55,10 @@ impl Keyspace {
         self.hasher.hash(key)
     }
 
-    /// The shard of a key. All bits of the hash decide, so that those of one shard still differ in each bit, for its
-    /// indexes.
+    /// The shard of a key, by the bits of the hash that indexes do not use.
     pub(crate) fn shard_of(&self, hash: u64) -> usize {
-        let mixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        ((u128::from(mixed) * self.shards.len() as u128) >> 64) as usize
+        let chosen = (hash >> 40 & 0x1ff) as usize;
+        chosen * self.shards.len() / 512
     }
 
     pub(crate) fn shards(&self) -> usize {

@@ -60,6 +60,12 @@ impl Shard {
         }
     }
 
+    /// Removes all keys of all spaces.
+    pub fn flush_all(&mut self) {
+        let spaces: Vec<SpaceId> = self.tables.keys().copied().collect();
+        spaces.into_iter().for_each(|space| self.flush(space));
+    }
+
     /// Has `watch` told when the key changes.
     pub fn watch(&mut self, space: SpaceId, key: &[u8], watch: &Watch) {
         self.watched.entry((space, key.into())).or_default().push(watch.clone());

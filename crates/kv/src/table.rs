@@ -225,7 +225,8 @@ impl Table {
     /// are there from the first call to the last are seen at least once.
     pub fn scan(&self, cursor: u64, now: u64, mut f: impl FnMut(Entry<'_>)) -> u64 {
         let mut places = Vec::new();
-        let next = self.index.scan(cursor, &mut places);
+        let hash_of = |place: Place| self.hasher.hash(Entry::of(self.slabs.bytes(place)).key());
+        let next = self.index.scan(cursor, hash_of, &mut places);
         let entries = places.into_iter().map(|place| Entry::of(self.slabs.bytes(place)));
         entries.filter(|entry| is_valid(*entry, now)).for_each(&mut f);
         next
@@ -237,6 +238,12 @@ impl Table {
             (0..EXPIRY_STEP as u64).map(|number| random.wrapping_add(number.wrapping_mul(random | 1)));
         let places = tries.map_while(|random| self.index.any(random));
         places.map(|place| Entry::of(self.slabs.bytes(place))).find(|entry| is_valid(*entry, now))
+    }
+
+    /// Bytes of the pool that the entry of a key takes, with its part of the index.
+    pub fn bytes_of(&self, hash: u64, key: &[u8]) -> Option<usize> {
+        let place = self.find(hash, key)?;
+        Some(self.slabs.bytes(place).len() + self.index.usage() / self.len().max(1))
     }
 
     /// Bytes of the pool that the table takes.

@@ -2,6 +2,9 @@
 
 use super::pattern::matches;
 use super::{Args, Context, Done, NO_KEY, NOT_INTEGER, REST, Refusal, SYNTAX, TOO_MUCH, integer};
+use crate::entry::Entry;
+use crate::resp::parse_integer;
+use std::borrow::Cow;
 
 /// Keys that `SCAN` looks at if nothing else is said.
 const SCAN_COUNT: usize = 10;
@@ -39,15 +42,71 @@ pub(super) fn dbsize(context: &mut Context<'_, '_>, _: &Args<'_>) -> Done {
     Ok(())
 }
 
-pub(super) fn flushdb(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+/// Refuses what says neither that keys are removed at once nor that they need not be; they are in either case.
+fn flush_options(args: &Args<'_>) -> Done {
     let is_known =
         |option: &&[u8]| option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync");
     if args.len() > 2 || !args[1..].iter().all(is_known) {
         return Err(SYNTAX.into());
     }
+    Ok(())
+}
+
+pub(super) fn flushdb(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    flush_options(args)?;
     context.flush();
     context.replies.ok();
     Ok(())
+}
+
+pub(super) fn flushall(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    flush_options(args)?;
+    context.flush_all();
+    context.replies.ok();
+    Ok(())
+}
+
+/// Bytes of the longest string that Redis keeps beside its header.
+const EMBEDDED_BYTES: usize = 44;
+
+pub(super) fn object(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let ([_, what, key], true) = (args, args.len() == 3) else { return Err(unknown_subcommand(args)) };
+    let (slot, replies) = context.slot_and_replies(key);
+    let value = slot.entry().map(Entry::value);
+    match (what.to_ascii_lowercase().as_slice(), value) {
+        (b"encoding" | b"refcount", None) => replies.null(),
+        (b"refcount", Some(_)) => replies.integer(1),
+        // How Redis would keep it: nothing here depends on that.
+        (b"encoding", Some(value)) => replies.bulk(match value.len() {
+            _ if parse_integer(value).is_some() => b"int",
+            0..=EMBEDDED_BYTES => b"embstr",
+            _ => b"raw",
+        }),
+        _ => return Err(unknown_subcommand(args)),
+    }
+    Ok(())
+}
+
+pub(super) fn memory(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let samples = args.get(3..).unwrap_or_default();
+    let takes = matches!(samples, [] | [_, _])
+        && samples.first().is_none_or(|name| name.eq_ignore_ascii_case(b"samples"));
+    if args.len() < 3 || !args[1].eq_ignore_ascii_case(b"usage") || !takes {
+        return Err(unknown_subcommand(args));
+    }
+    match context.slot(args[2]).bytes() {
+        Some(bytes) => context.replies.integer(bytes as i64),
+        None => context.replies.null(),
+    }
+    Ok(())
+}
+
+fn unknown_subcommand(args: &Args<'_>) -> Refusal {
+    let command = args[0].escape_ascii().to_string().to_uppercase();
+    let name = args[1][..args[1].len().min(64)].escape_ascii();
+    Refusal(Cow::Owned(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."
+    )))
 }
 
 pub(super) fn keys(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
@@ -120,7 +179,7 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let (mut found, mut looked_at) = (Vec::new(), 0);
     let next = loop {
         let table = context.table_of(shard as usize);
-        let seen = |entry: crate::entry::Entry<'_>| {
+        let seen = |entry: Entry<'_>| {
             looked_at += 1 + pattern.map_or(0, <[u8]>::len) * entry.key().len() / COMPARISONS_PER_KEY;
             if wanted && pattern.is_none_or(|pattern| matches(pattern, entry.key())) {
                 found.push(Box::<[u8]>::from(entry.key()));

@@ -148,6 +148,7 @@ pub static COMMANDS: &[Command] = &[
     write("expire", -3, ONE, expiry::expire),
     write("expireat", -3, ONE, expiry::expireat),
     read("expiretime", 2, ONE, expiry::expiretime),
+    write("flushall", -1, Keys::All, keys::flushall),
     write("flushdb", -1, Keys::All, keys::flushdb),
     read("get", 2, ONE, strings::get),
     read("getbit", 3, ONE, bits::getbit),
@@ -160,8 +161,10 @@ pub static COMMANDS: &[Command] = &[
     write("incrbyfloat", 3, ONE, numbers::incrbyfloat),
     read("keys", 2, Keys::All, keys::keys),
     read("mget", -2, REST, strings::mget),
+    read("memory", -2, Keys::At { first: 2, last: 2, step: 1 }, keys::memory),
     write("mset", -3, PAIRS, strings::mset),
     write("msetnx", -3, PAIRS, strings::msetnx),
+    read("object", -2, Keys::At { first: 2, last: 2, step: 1 }, keys::object),
     write("persist", 2, ONE, expiry::persist),
     write("pexpire", -3, ONE, expiry::pexpire),
     write("pexpireat", -3, ONE, expiry::pexpireat),
@@ -315,6 +318,11 @@ impl<'c> Context<'_, 'c> {
         }
     }
 
+    /// Removes all keys of all spaces.
+    pub fn flush_all(&mut self) {
+        self.taken.all().iter_mut().for_each(|(_, shard)| shard.flush_all());
+    }
+
     /// Removes all keys of the space.
     pub fn flush(&mut self) {
         let space = self.space;
@@ -335,6 +343,12 @@ impl Slot<'_, '_> {
             }
             entry => Ok(entry.map(Entry::value)),
         }
+    }
+
+    /// Bytes of the pool that the entry takes.
+    pub fn bytes(&self) -> Option<usize> {
+        self.entry()?;
+        self.shard.table(self.space)?.bytes_of(self.hash, self.key)
     }
 
     pub fn exists(&self) -> bool {

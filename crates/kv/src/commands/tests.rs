@@ -202,6 +202,22 @@ fn keys_and_expiry() {
         ("SELECT 0", "+OK"),
         ("DBSIZE", ":1"),
         ("SCAN x", "-ERR invalid cursor"),
+        ("OBJECT ENCODING c", "$3|raw"),
+        ("OBJECT REFCOUNT nothing", "$-1"),
+        (
+            "OBJECT IDLETIME c",
+            "-ERR unknown subcommand or wrong number of arguments for 'IDLETIME'. Try OBJECT HELP.",
+        ),
+        ("OBJECT HELP", "-ERR unknown subcommand or wrong number of arguments for 'HELP'. Try OBJECT HELP."),
+        ("MEMORY USAGE c", ":384"),
+        ("MEMORY USAGE nothing", "$-1"),
+        ("SELECT 3", "+OK"),
+        ("SET a 1", "+OK"),
+        ("FLUSHALL nonsense", "-ERR syntax error"),
+        ("FLUSHALL", "+OK"),
+        ("DBSIZE", ":0"),
+        ("SELECT 0", "+OK"),
+        ("DBSIZE", ":0"),
     ]);
 }
 

@@ -1,7 +1,7 @@
 //! Scans in steps without state, and random entries.
 
 use super::Index;
-use super::bucket::SLOTS;
+use super::bucket::{KeyHash, SLOTS};
 use crate::slab::Place;
 
 /// Slots that are tried for a random entry. A table is hardly ever less than half full.
@@ -10,30 +10,34 @@ const TRIES: usize = 64;
 impl Index {
     /// Appends the entries whose keys are at home in the bucket that the cursor names, a handful, and returns the next
     /// cursor, or 0 at the end. A scan begins with 0. An entry that is there from the beginning to the end of a scan is
-    /// returned at least once, whatever happens meanwhile; others may be returned, and any may be returned again. Any
-    /// number is a valid cursor.
+    /// returned at least once, whatever happens meanwhile; others may be returned, and any may be returned again, but not
+    /// where the table stays as it is. Any number is a valid cursor.
     ///
     /// As in Redis (dict.c), cursors count from the highest bit that is known of the bucket down: buckets are passed in the
     /// order of their reversed numbers. In this order, the parts that a bucket is split into lie where it was, so that the
     /// numbers that are passed stay passed.
-    pub fn scan(&self, cursor: u64, out: &mut Vec<Place>) -> u64 {
+    pub fn scan(&self, cursor: u64, hash_of: impl Fn(Place) -> u64, out: &mut Vec<Place>) -> u64 {
         if self.table.len() == 0 {
             return 0;
         }
         let bucket = self.table.address(cursor);
-        self.of_home(bucket, out);
+        self.of_home(bucket, hash_of, out);
         (cursor | !self.table.known(bucket)).reverse_bits().wrapping_add(1).reverse_bits()
     }
 
-    /// Appends the entries that are at home in a bucket, wherever they are; perhaps those of another one too that are in
-    /// the same bucket as some of these.
-    fn of_home(&self, bucket: usize, out: &mut Vec<Place>) {
+    /// Appends the entries that are at home in a bucket, wherever they are.
+    fn of_home(&self, bucket: usize, hash_of: impl Fn(Place) -> u64, out: &mut Vec<Place>) {
         let home = self.table.read(bucket);
         out.extend(home.at_home().map(|slot| slot.place()));
         for route in home.summary.routes() {
             let (first, second) = self.table.facing(bucket, route);
             for other in [Some(first), second].into_iter().flatten() {
-                out.extend(self.table.read(other).away_by(route).map(|slot| slot.place()));
+                let other = self.table.read(other);
+                let places = other.away_by(route).map(|slot| slot.place());
+                // Another home may have displaced keys to the same bucket.
+                out.extend(
+                    places.filter(|place| self.table.address(KeyHash(hash_of(*place)).home()) == bucket),
+                );
             }
         }
         if home.summary.routes().next().is_some() {

@@ -78,8 +78,11 @@ impl World {
     fn scan(&self) -> Vec<Place> {
         let (mut out, mut cursor) = (Vec::new(), 0);
         loop {
-            cursor = self.index.scan(cursor, &mut out);
+            cursor =
+                self.index.scan(cursor, |place| (self.hash)(self.keys[place.to_bits() as usize]), &mut out);
             if cursor == 0 {
+                let distinct: HashSet<&Place> = out.iter().collect();
+                assert_eq!(distinct.len(), out.len(), "none is returned twice");
                 return out;
             }
         }
@@ -212,7 +215,8 @@ proptest! {
         let mut turns = turns.into_iter().cycle();
         let (mut out, mut cursor, mut calls) = (Vec::new(), 0, 0);
         loop {
-            cursor = world.index.scan(cursor, &mut out);
+            let hash_of = |place: Place| (world.hash)(world.keys[place.to_bits() as usize]);
+            cursor = world.index.scan(cursor, hash_of, &mut out);
             calls += 1;
             if cursor == 0 {
                 break;
