@@ -20,6 +20,10 @@ const EXPIRY_BYTES: usize = 8;
 pub enum Kind {
     /// Bytes.
     String,
+    /// The fields of a hash and their values, one behind the other.
+    Fields,
+    /// The number of a table of fields, of a hash that is large.
+    Table,
 }
 
 impl Kind {
@@ -27,6 +31,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Kind::String => "string",
+            Kind::Fields | Kind::Table => "hash",
         }
     }
 }
@@ -47,7 +52,11 @@ impl<'a> Entry<'a> {
     }
 
     pub fn kind(self) -> Kind {
-        Kind::String
+        match self.0[0] {
+            1 => Kind::Fields,
+            2 => Kind::Table,
+            _ => Kind::String,
+        }
     }
 
     fn has_expiry(self) -> bool {
@@ -85,12 +94,13 @@ impl<'a> Entry<'a> {
 /// bytes long, the value less than 4 GiB, and the slot as long as [`entry_bytes`] says, or longer.
 pub(crate) fn write<'a>(
     slot: &'a mut [u8],
+    kind: Kind,
     key: &[u8],
     value_bytes: usize,
     expiry: Option<u64>,
 ) -> &'a mut [u8] {
     let (header, rest) = slot.split_at_mut(HEADER_BYTES);
-    header[0] = Kind::String as u8;
+    header[0] = kind as u8;
     header[1] = u8::from(expiry.is_some());
     header[2..4].copy_from_slice(&(key.len() as u16).to_le_bytes());
     header[4..8].copy_from_slice(&u32_checked(value_bytes).to_le_bytes());
@@ -105,4 +115,11 @@ pub(crate) fn write<'a>(
     let (place, rest) = rest.split_at_mut(key.len());
     place.copy_from_slice(key);
     &mut rest[..value_bytes]
+}
+
+/// The value of the entry that lies in `slot`, to be written.
+pub(crate) fn value_mut(slot: &mut [u8]) -> &mut [u8] {
+    let entry = Entry::of(slot);
+    let (start, bytes) = (entry.key_at() + entry.key_bytes(), entry.value_bytes());
+    &mut slot[start..][..bytes]
 }

@@ -7,6 +7,7 @@
 
 mod commands;
 mod entry;
+mod fields;
 pub mod index;
 mod keyspace;
 pub mod resp;

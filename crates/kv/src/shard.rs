@@ -102,7 +102,7 @@ impl Shard {
             more |= removed * 4 > looked_at;
             // Where the pool has no room, the index stays as it is.
             more |= table.tidy().unwrap_or(false);
-            more |= table.compact();
+            more |= table.compact() | table.tables.tidy_one();
         }
         for (space, key) in expired {
             self.touch(space, &key);

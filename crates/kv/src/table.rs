@@ -2,7 +2,8 @@
 //!
 //! Invariant: each key is in the index once, at the place of its entry; each place that is written is in the index.
 
-use crate::entry::{self, Entry, entry_bytes};
+use crate::entry::{self, Entry, Kind, entry_bytes};
+use crate::fields::Tables;
 use crate::index::{Index, KeyHasher};
 use crate::slab::{Place, SlabCursor, Slabs};
 use farpool_memory::Pool;
@@ -12,6 +13,9 @@ use std::sync::Arc;
 
 /// Entries that move at most after a command, to make room in the index.
 const MOVES: usize = 4;
+
+/// Bytes that are copied at a time.
+const COPY_BYTES: usize = 16 << 10;
 
 /// Most room that a value which grows gets for growing again.
 const GROWTH_BYTES: usize = 1 << 20;
@@ -23,9 +27,13 @@ const EXPIRY_STEP: usize = 64;
 const COMPACTION_STEP: usize = 64;
 
 pub(crate) struct Table {
+    pool: Arc<Pool>,
+    tenant: TenantName,
     hasher: KeyHasher,
     index: Index,
     slabs: Slabs,
+    /// Fields of those hashes that are large.
+    pub(crate) tables: Tables,
     /// Entries that have an expiry.
     expiring: usize,
     /// Where the next step of removing what has expired goes on.
@@ -36,6 +44,7 @@ pub(crate) struct Table {
 
 /// A new value for a key.
 pub(crate) struct Value {
+    pub kind: Kind,
     pub bytes: usize,
     /// Room for so many bytes is taken.
     pub room: usize,
@@ -44,21 +53,34 @@ pub(crate) struct Value {
 }
 
 impl Value {
+    /// A string.
     pub fn new(bytes: usize, expiry: Option<u64>) -> Self {
-        Value { bytes, room: bytes, expiry }
+        Value { kind: Kind::String, bytes, room: bytes, expiry }
     }
 }
 
 impl Table {
     pub fn new(pool: &Arc<Pool>, tenant: &TenantName, hasher: KeyHasher) -> Self {
         Table {
+            pool: Arc::clone(pool),
+            tenant: tenant.clone(),
             hasher,
             index: Index::new(Arc::clone(pool), tenant.clone()),
             slabs: Slabs::new(Arc::clone(pool), tenant.clone()),
+            tables: Tables::default(),
             expiring: 0,
             expiry_cursor: SlabCursor::default(),
             seen: Vec::new(),
         }
+    }
+
+    /// Makes a table without keys for the same tenant.
+    pub fn of_same_kind(&self) -> Self {
+        Table::new(&self.pool, &self.tenant, self.hasher)
+    }
+
+    pub fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash(key)
     }
 
     /// Number of keys, those that have expired and were not removed yet among them.
@@ -90,13 +112,41 @@ impl Table {
         let old = self.find(hash, key);
         let place = match old {
             Some(place) if fits(needed, self.slabs.bytes(place).len()) => {
-                self.expiring -= usize::from(Entry::of(self.slabs.bytes(place)).expiry().is_some());
+                self.forget(place);
                 place
             }
-            _ => self.place_anew(hash, old, needed)?,
+            Some(place) => {
+                let new = self.slabs.allocate(needed)?;
+                self.forget(place);
+                self.index.replace(hash, place, new);
+                self.slabs.free(place);
+                new
+            }
+            None => self.add(hash, needed)?,
         };
         self.expiring += usize::from(value.expiry.is_some());
-        Ok(entry::write(self.slabs.bytes_mut(place), key, value.bytes, value.expiry))
+        Ok(entry::write(self.slabs.bytes_mut(place), value.kind, key, value.bytes, value.expiry))
+    }
+
+    /// Takes a slot for a key that is not there.
+    fn add(&mut self, hash: u64, needed: usize) -> Result<Place> {
+        let place = self.slabs.allocate(needed)?;
+        let (slabs, hasher) = (&self.slabs, &self.hasher);
+        let hash_of = |place: Place| hasher.hash(Entry::of(slabs.bytes(place)).key());
+        if let Err(error) = self.index.insert(hash, place, hash_of) {
+            self.slabs.free(place);
+            return Err(error);
+        }
+        Ok(place)
+    }
+
+    /// Gives up what an entry has beside its slot.
+    fn forget(&mut self, place: Place) {
+        let entry = Entry::of(self.slabs.bytes(place));
+        self.expiring -= usize::from(entry.expiry().is_some());
+        if entry.kind() == Kind::Table {
+            self.tables.remove(entry.value());
+        }
     }
 
     /// Makes the value of `key` so many bytes long, and returns it: zeros follow what is there; it keeps its expiry.
@@ -109,23 +159,49 @@ impl Table {
             value.fill(0);
             return Ok(value);
         };
-        let (expiry, before) = (entry.expiry(), entry.value().len());
-        let needed = entry_bytes(key.len(), bytes, expiry.is_some());
-        let place = self.find(hash, key).filter(|place| fits(needed, self.slabs.bytes(*place).len()));
+        let (kind, expiry, before) = (entry.kind(), entry.expiry(), entry.value().len());
+        // A value that grows is likely to grow again.
+        let room = if bytes > before { bytes + (bytes / 2).min(GROWTH_BYTES) } else { bytes };
+        let value = Value { kind, bytes, room: room.min(VALUE_BYTES_MAX), expiry };
         let kept = before.min(bytes);
-        let value = match place {
-            Some(place) => entry::write(self.slabs.bytes_mut(place), key, bytes, expiry),
-            None => {
-                let old = entry.value()[..kept].to_vec();
-                // A value that grows is likely to grow again.
-                let room = if bytes > before { bytes + (bytes / 2).min(GROWTH_BYTES) } else { bytes };
-                let value = self.put(hash, key, &Value { bytes, room: room.min(VALUE_BYTES_MAX), expiry })?;
-                value[..kept].copy_from_slice(&old);
-                value
-            }
-        };
-        value[kept..].fill(0);
-        Ok(value)
+        let rewritten = self.rewrite(hash, key, &value, kept)?;
+        rewritten[kept..].fill(0);
+        Ok(rewritten)
+    }
+
+    /// Gives the key, which is there, a value that begins with `kept` bytes of the one that it has.
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    fn rewrite(&mut self, hash: u64, key: &[u8], value: &Value, kept: usize) -> Result<&mut [u8]> {
+        let Some(old) = self.find(hash, key) else { return self.put(hash, key, value) };
+        let is_expiring = value.expiry.is_some();
+        let old_entry = Entry::of(self.slabs.bytes(old));
+        let (was_expiring, needed) =
+            (old_entry.expiry().is_some(), entry_bytes(key.len(), value.bytes, is_expiring));
+        // Where the expiry comes or goes, the value lies elsewhere in the slot.
+        let stays = was_expiring == is_expiring && fits(needed, self.slabs.bytes(old).len());
+        let place =
+            if stays { old } else { self.slabs.allocate(entry_bytes(key.len(), value.room, is_expiring))? };
+        self.expiring = self.expiring + usize::from(is_expiring) - usize::from(was_expiring);
+        entry::write(self.slabs.bytes_mut(place), value.kind, key, value.bytes, value.expiry);
+        if !stays {
+            self.copy_value(old, place, kept);
+            self.index.replace(hash, old, place);
+            self.slabs.free(old);
+        }
+        Ok(entry::value_mut(self.slabs.bytes_mut(place)))
+    }
+
+    /// Copies the first bytes of a value, a few at a time: the largest ones would not fit beside those that are there.
+    fn copy_value(&mut self, from: Place, to: Place, bytes: usize) {
+        let mut buffer = [0; COPY_BYTES];
+        for start in (0..bytes).step_by(COPY_BYTES) {
+            let range = start..bytes.min(start + COPY_BYTES);
+            let copied = &mut buffer[..range.len()];
+            copied.copy_from_slice(&Entry::of(self.slabs.bytes(from)).value()[range.clone()]);
+            entry::value_mut(self.slabs.bytes_mut(to))[range].copy_from_slice(copied);
+        }
     }
 
     /// Sets when the key expires, or that it does not; it must be there.
@@ -135,30 +211,8 @@ impl Table {
     pub fn set_expiry(&mut self, hash: u64, key: &[u8], expiry: Option<u64>) -> Result<()> {
         let Some(place) = self.find(hash, key) else { return Ok(()) };
         let entry = Entry::of(self.slabs.bytes(place));
-        if entry.expiry() == expiry {
-            return Ok(());
-        }
-        let value = entry.value().to_vec();
-        self.put(hash, key, &Value::new(value.len(), expiry))?.copy_from_slice(&value);
-        Ok(())
-    }
-
-    /// Takes a slot for the entry whose key has `hash`, in place of the `old` one.
-    fn place_anew(&mut self, hash: u64, old: Option<Place>, needed: usize) -> Result<Place> {
-        let place = self.slabs.allocate(needed)?;
-        let Some(old) = old else {
-            let (slabs, hasher) = (&self.slabs, &self.hasher);
-            let hash_of = |place: Place| hasher.hash(Entry::of(slabs.bytes(place)).key());
-            if let Err(error) = self.index.insert(hash, place, hash_of) {
-                self.slabs.free(place);
-                return Err(error);
-            }
-            return Ok(place);
-        };
-        self.expiring -= usize::from(Entry::of(self.slabs.bytes(old)).expiry().is_some());
-        self.index.replace(hash, old, place);
-        self.slabs.free(old);
-        Ok(place)
+        let (kind, bytes) = (entry.kind(), entry.value().len());
+        self.rewrite(hash, key, &Value { kind, bytes, room: bytes, expiry }, bytes).map(drop)
     }
 
     /// Removes the key; returns whether it was there.
@@ -169,7 +223,7 @@ impl Table {
     }
 
     fn remove_at(&mut self, hash: u64, place: Place) {
-        self.expiring -= usize::from(Entry::of(self.slabs.bytes(place)).expiry().is_some());
+        self.forget(place);
         self.index.remove(hash, place);
         self.slabs.free(place);
     }
@@ -248,7 +302,7 @@ impl Table {
 
     /// Bytes of the pool that the table takes.
     pub fn bytes(&self) -> usize {
-        self.slabs.usage().pages_bytes + self.index.usage()
+        self.slabs.usage().pages_bytes + self.index.usage() + self.tables.bytes()
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::pattern::matches;
 use super::{Args, Context, Done, NO_KEY, NOT_INTEGER, REST, Refusal, SYNTAX, TOO_MUCH, integer};
-use crate::entry::Entry;
+use crate::SpaceId;
+use crate::entry::{Entry, Kind};
 use crate::resp::parse_integer;
 use std::borrow::Cow;
 
@@ -72,15 +73,16 @@ const EMBEDDED_BYTES: usize = 44;
 pub(super) fn object(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let ([_, what, key], true) = (args, args.len() == 3) else { return Err(unknown_subcommand(args)) };
     let (slot, replies) = context.slot_and_replies(key);
-    let value = slot.entry().map(Entry::value);
-    match (what.to_ascii_lowercase().as_slice(), value) {
+    match (what.to_ascii_lowercase().as_slice(), slot.entry()) {
         (b"encoding" | b"refcount", None) => replies.null(),
         (b"refcount", Some(_)) => replies.integer(1),
         // How Redis would keep it: nothing here depends on that.
-        (b"encoding", Some(value)) => replies.bulk(match value.len() {
-            _ if parse_integer(value).is_some() => b"int",
-            0..=EMBEDDED_BYTES => b"embstr",
-            _ => b"raw",
+        (b"encoding", Some(entry)) => replies.bulk(match entry.kind() {
+            Kind::Fields => b"listpack",
+            Kind::Table => b"hashtable",
+            Kind::String if parse_integer(entry.value()).is_some() => b"int",
+            Kind::String if entry.value().len() <= EMBEDDED_BYTES => b"embstr",
+            Kind::String => b"raw",
         }),
         _ => return Err(unknown_subcommand(args)),
     }
@@ -159,7 +161,7 @@ pub(super) fn randomkey(context: &mut Context<'_, '_>, _: &Args<'_>) -> Done {
 pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let cursor = std::str::from_utf8(args[1]).ok().and_then(|text| text.parse::<u64>().ok());
     let cursor = cursor.ok_or("ERR invalid cursor")?;
-    let (mut pattern, mut count, mut wanted) = (None, SCAN_COUNT, true);
+    let (mut pattern, mut count, mut kind) = (None, SCAN_COUNT, None);
     let mut options = args[2..].chunks(2);
     for option in options.by_ref() {
         let &[name, value] = option else { return Err(SYNTAX.into()) };
@@ -170,7 +172,7 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
                 Ok(_) => return Err(SYNTAX.into()),
                 Err(_) => return Err(NOT_INTEGER.into()),
             },
-            b"type" => wanted = value.eq_ignore_ascii_case(b"string"),
+            b"type" => kind = Some(value),
             _ => return Err(SYNTAX.into()),
         }
     }
@@ -181,7 +183,8 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         let table = context.table_of(shard as usize);
         let seen = |entry: Entry<'_>| {
             looked_at += 1 + pattern.map_or(0, <[u8]>::len) * entry.key().len() / COMPARISONS_PER_KEY;
-            if wanted && pattern.is_none_or(|pattern| matches(pattern, entry.key())) {
+            let is_wanted = kind.is_none_or(|kind| kind.eq_ignore_ascii_case(entry.kind().name().as_bytes()));
+            if is_wanted && pattern.is_none_or(|pattern| matches(pattern, entry.key())) {
                 found.push(Box::<[u8]>::from(entry.key()));
             }
         };
@@ -205,36 +208,64 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Gives the value and the expiry of one key to another. Returns whether it did, which it does not where the other is
-/// there and must not be.
-fn give(context: &mut Context<'_, '_>, from: &[u8], to: &[u8], replaces: bool) -> Result<bool, Refusal> {
+/// Moves or copies the value and the expiry of a key to another one, in a space. Returns whether it did, which it does not
+/// where the other is there and must not be, or there is nothing to copy.
+fn give(
+    context: &mut Context<'_, '_>,
+    (from, to): (&[u8], &[u8]),
+    to_space: SpaceId,
+    (moves, replaces): (bool, bool),
+) -> Result<bool, Refusal> {
+    let from_space = context.space;
     let slot = context.slot(from);
-    let Some(entry) = slot.entry() else { return Err(NO_KEY.into()) };
-    let (value, expiry) = (entry.value().to_vec(), entry.expiry());
-    let mut target = context.slot(to);
-    if !replaces && target.exists() {
+    let Some(entry) = slot.entry() else { return Ok(false) };
+    let (kind, expiry) = (entry.kind(), entry.expiry());
+    let value = if kind == Kind::Table { Vec::new() } else { entry.value().to_vec() };
+    context.space = to_space;
+    let is_free = replaces || !context.slot(to).exists();
+    context.space = from_space;
+    if !is_free {
         return Ok(false);
     }
-    target.put(&value, expiry)?;
+    let copied = if moves { None } else { context.slot(from).copied_fields()? };
+    context.space = to_space;
+    let mut target = context.slot(to);
+    let done = match copied {
+        _ if kind != Kind::Table => target.put_as(kind, &value, expiry),
+        Some(fields) => target.put_table(fields, expiry),
+        // From here on nothing can fail.
+        None => target.put_empty_table(expiry),
+    };
+    context.space = from_space;
+    done?;
+    if moves {
+        if let Some(fields) = context.slot(from).take_fields() {
+            context.slot(to).set_fields(fields);
+        }
+        context.slot(from).remove();
+    }
     Ok(true)
 }
 
-pub(super) fn rename(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    if args[1] == args[2] && context.slot(args[1]).exists() {
-        context.replies.ok();
-        return Ok(());
+/// Renames a key; returns whether it did.
+fn moved(context: &mut Context<'_, '_>, args: &Args<'_>, replaces: bool) -> Result<bool, Refusal> {
+    if !context.slot(args[1]).exists() {
+        return Err(NO_KEY.into());
     }
-    give(context, args[1], args[2], true)?;
-    context.slot(args[1]).remove();
+    if args[1] == args[2] {
+        return Ok(replaces);
+    }
+    give(context, (args[1], args[2]), context.space, (true, replaces))
+}
+
+pub(super) fn rename(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    moved(context, args, true)?;
     context.replies.ok();
     Ok(())
 }
 
 pub(super) fn renamenx(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let is_done = give(context, args[1], args[2], false)?;
-    if is_done {
-        context.slot(args[1]).remove();
-    }
+    let is_done = moved(context, args, false)?;
     context.replies.integer(i64::from(is_done));
     Ok(())
 }
@@ -255,18 +286,7 @@ pub(super) fn copy(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     if args[1] == args[2] && to_space == context.space {
         return Err("ERR source and destination objects are the same".into());
     }
-    let slot = context.slot(args[1]);
-    let copied = slot.entry().map(|entry| (entry.value().to_vec(), entry.expiry()));
-    let from_space = std::mem::replace(&mut context.space, to_space);
-    let done = match copied {
-        Some((value, expiry)) => {
-            let mut target = context.slot(args[2]);
-            let is_free = replaces || !target.exists();
-            if is_free { target.put(&value, expiry).map(|()| true) } else { Ok(false) }
-        }
-        None => Ok(false),
-    };
-    context.space = from_space;
+    let done = give(context, (args[1], args[2]), to_space, (false, replaces));
     context.replies.integer(i64::from(done?));
     Ok(())
 }

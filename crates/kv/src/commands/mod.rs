@@ -5,6 +5,7 @@
 
 mod bits;
 mod expiry;
+mod hashes;
 mod keys;
 mod numbers;
 mod options;
@@ -16,6 +17,7 @@ mod tests;
 pub use pattern::matches;
 
 use crate::entry::{Entry, Kind};
+use crate::fields::Fields;
 use crate::keyspace::Keyspace;
 use crate::resp::{Replies, parse_integer};
 use crate::shard::{Shard, SpaceId};
@@ -52,6 +54,7 @@ type Done = std::result::Result<(), Refusal>;
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
 pub(crate) const NOT_FLOAT: &str = "ERR value is not a valid float";
+const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 const NO_KEY: &str = "ERR no such key";
 const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
@@ -156,6 +159,21 @@ pub static COMMANDS: &[Command] = &[
     write("getex", -2, ONE, strings::getex),
     read("getrange", 4, ONE, strings::getrange),
     write("getset", 3, ONE, strings::getset),
+    write("hdel", -3, ONE, hashes::hdel),
+    read("hexists", 3, ONE, hashes::hexists),
+    read("hget", 3, ONE, hashes::hget),
+    read("hgetall", 2, ONE, hashes::hgetall),
+    write("hincrby", 4, ONE, hashes::hincrby),
+    write("hincrbyfloat", 4, ONE, hashes::hincrbyfloat),
+    read("hkeys", 2, ONE, hashes::hkeys),
+    read("hlen", 2, ONE, hashes::hlen),
+    read("hmget", -3, ONE, hashes::hmget),
+    write("hmset", -4, ONE, hashes::hmset),
+    read("hscan", -3, ONE, hashes::hscan),
+    write("hset", -4, ONE, hashes::hset),
+    write("hsetnx", 4, ONE, hashes::hsetnx),
+    read("hstrlen", 3, ONE, hashes::hstrlen),
+    read("hvals", 2, ONE, hashes::hvals),
     write("incr", 2, ONE, numbers::incr),
     write("incrby", 3, ONE, numbers::incrby),
     write("incrbyfloat", 3, ONE, numbers::incrbyfloat),
@@ -338,11 +356,68 @@ impl Slot<'_, '_> {
     /// The value, which must be a string if there is one.
     pub fn string(&self) -> std::result::Result<Option<&[u8]>, Refusal> {
         match self.entry() {
-            Some(entry) if entry.kind() != Kind::String => {
-                Err("WRONGTYPE Operation against a key holding the wrong kind of value".into())
-            }
+            Some(entry) if entry.kind() != Kind::String => Err(WRONG_TYPE.into()),
             entry => Ok(entry.map(Entry::value)),
         }
+    }
+
+    /// The fields of the hash, which the value must be if there is one.
+    pub fn fields(&self) -> std::result::Result<Option<Fields<'_>>, Refusal> {
+        let Some(table) = self.shard.table(self.space) else { return Ok(None) };
+        match table.fields(self.hash, self.key, self.now) {
+            Some(None) => Err(WRONG_TYPE.into()),
+            fields => Ok(fields.flatten()),
+        }
+    }
+
+    /// Sets a field; returns whether it is new. The value must be a hash, or absent.
+    pub fn set_field(&mut self, field: &[u8], value: &[u8]) -> std::result::Result<bool, Refusal> {
+        if field.len() > KV_KEY_BYTES_MAX || value.len() > KV_VALUE_BYTES_MAX {
+            return Err(TOO_LONG.into());
+        }
+        let table = self.shard.table_mut(self.space);
+        let is_new = table.set_field(self.hash, self.key, (field, value), self.now)?;
+        self.changed();
+        Ok(is_new)
+    }
+
+    /// Removes a field; returns whether it was there.
+    pub fn remove_field(&mut self, field: &[u8]) -> std::result::Result<bool, Refusal> {
+        let table = self.shard.table_mut(self.space);
+        let was_there = table.remove_field(self.hash, self.key, field, self.now)?;
+        if was_there {
+            self.changed();
+        }
+        Ok(was_there)
+    }
+
+    /// A copy of the fields, if the value is a large hash.
+    pub fn copied_fields(&self) -> std::result::Result<Option<Box<Table>>, Refusal> {
+        let Some(table) = self.shard.table(self.space) else { return Ok(None) };
+        Ok(table.copied_fields(self.hash, self.key, self.now)?)
+    }
+
+    /// Takes the fields of a large hash, whose key is removed next.
+    pub fn take_fields(&mut self) -> Option<Box<Table>> {
+        self.shard.table_mut(self.space).take_fields(self.hash, self.key, self.now)
+    }
+
+    /// Gives a large hash other fields.
+    pub fn set_fields(&mut self, fields: Box<Table>) {
+        self.shard.table_mut(self.space).set_fields(self.hash, self.key, fields, self.now);
+    }
+
+    /// Gives the key a large hash.
+    pub fn put_table(&mut self, fields: Box<Table>, expiry: Option<u64>) -> Done {
+        self.shard.table_mut(self.space).put_table(self.hash, self.key, fields, expiry)?;
+        self.changed();
+        Ok(())
+    }
+
+    /// Gives the key a large hash without fields.
+    pub fn put_empty_table(&mut self, expiry: Option<u64>) -> Done {
+        let fields = Box::new(self.shard.table_mut(self.space).of_same_kind());
+        self.put_table(fields, expiry)
     }
 
     /// Bytes of the pool that the entry takes.
@@ -357,8 +432,13 @@ impl Slot<'_, '_> {
 
     /// Sets the value, whatever there was.
     pub fn put(&mut self, value: &[u8], expiry: Option<u64>) -> Done {
-        let table = self.shard.table_mut(self.space);
-        table.put(self.hash, self.key, &Value::new(value.len(), expiry))?.copy_from_slice(value);
+        self.put_as(Kind::String, value, expiry)
+    }
+
+    /// Sets the value to one of this kind.
+    pub fn put_as(&mut self, kind: Kind, value: &[u8], expiry: Option<u64>) -> Done {
+        let new = Value { kind, bytes: value.len(), room: value.len(), expiry };
+        self.shard.table_mut(self.space).put(self.hash, self.key, &new)?.copy_from_slice(value);
         self.changed();
         Ok(())
     }

@@ -109,7 +109,11 @@ pub(super) fn getex(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 pub(super) fn mget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     context.replies.array(args.len() - 1);
     for key in &args[1..] {
-        reply_value(context, key)?;
+        // What is no string counts as absent.
+        match context.slot(key).string() {
+            Err(_) => context.replies.null(),
+            Ok(_) => reply_value(context, key)?,
+        }
     }
     Ok(())
 }

@@ -222,6 +222,156 @@ fn keys_and_expiry() {
 }
 
 #[test]
+fn hashes() {
+    check(&[
+        ("HSET h name Ada age 36", ":2"),
+        ("HSET h name Ada2 city London", ":1"),
+        ("HSET h name", "-ERR wrong number of arguments for 'hset' command"),
+        ("HSET h name x age", "-ERR wrong number of arguments for 'hset' command"),
+        ("HGET h name", "$4|Ada2"),
+        ("HGET h none", "$-1"),
+        ("HGET none none", "$-1"),
+        ("HMGET h age none city", "*3|$2|36|$-1|$6|London"),
+        ("HGETALL h", "*6|$3|age|$2|36|$4|name|$4|Ada2|$4|city|$6|London"),
+        ("HKEYS h", "*3|$3|age|$4|name|$4|city"),
+        ("HVALS h", "*3|$2|36|$4|Ada2|$6|London"),
+        ("HGETALL none", "*0"),
+        ("HLEN h", ":3"),
+        ("HEXISTS h age", ":1"),
+        ("HSTRLEN h city", ":6"),
+        ("HSETNX h age 1", ":0"),
+        ("HSETNX h new 1", ":1"),
+        ("HINCRBY h age 6", ":42"),
+        ("HINCRBY h name 6", "-ERR hash value is not an integer"),
+        ("HINCRBY h age 9223372036854775807", "-ERR increment or decrement would overflow"),
+        ("HINCRBYFLOAT h price 10.5", "$4|10.5"),
+        ("HINCRBYFLOAT h name 1", "-ERR hash value is not a float"),
+        ("HDEL h new price none", ":2"),
+        ("HSCAN h 0 MATCH n*", "*2|$1|0|*2|$4|name|$4|Ada2"),
+        ("HMSET h age 1", "+OK"),
+        ("TYPE h", "+hash"),
+        ("OBJECT ENCODING h", "$8|listpack"),
+        ("EXPIRE h 100", ":1"),
+        ("HSET h long xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", ":1"),
+        ("OBJECT ENCODING h", "$9|hashtable"),
+        ("TTL h", ":100"),
+        ("HLEN h", ":4"),
+        ("HGET h age", "$1|1"),
+        ("COPY h copy", ":1"),
+        ("HSET copy age 2", ":0"),
+        ("HGET h age", "$1|1"),
+        ("RENAME copy moved", "+OK"),
+        ("HGET moved age", "$1|2"),
+        ("TTL moved", ":100"),
+        ("PERSIST moved", ":1"),
+        ("HLEN moved", ":4"),
+        ("EXISTS copy", ":0"),
+        ("HDEL moved name age city long", ":4"),
+        ("EXISTS moved", ":0"),
+        ("GET h", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("APPEND h x", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("MGET h h", "*2|$-1|$-1"),
+        ("SET s 1", "+OK"),
+        ("HSET s a 1", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("HGETALL s", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("SET h 1", "+OK"),
+        ("GET h", "$1|1"),
+    ]);
+}
+
+/// Fields of a hash whose keys, values and number make it small or large.
+#[derive(Clone, Debug)]
+enum OfHash {
+    Set(u8, u16, u8),
+    Del(u8, u16),
+    Drop(u8),
+    Rename(u8, u8),
+    Copy(u8, u8),
+    Tidy,
+}
+
+fn steps_of_hashes() -> impl Strategy<Value = Vec<OfHash>> {
+    let (key, field) = (0..4_u8, prop_oneof![3 => 0..10_u16, 2 => 0..300_u16]);
+    let step = prop_oneof![
+        20 => (key.clone(), field.clone(), any::<u8>()).prop_map(|(key, field, bytes)| OfHash::Set(key, field, bytes / 3)),
+        8 => (key.clone(), field).prop_map(|(key, field)| OfHash::Del(key, field)),
+        1 => key.clone().prop_map(OfHash::Drop),
+        1 => (key.clone(), key.clone()).prop_map(|(from, to)| OfHash::Rename(from, to)),
+        1 => (key.clone(), key).prop_map(|(from, to)| OfHash::Copy(from, to)),
+        1 => Just(OfHash::Tidy)
+    ];
+    prop::collection::vec(step, 1..600)
+}
+
+proptest! {
+    #[test]
+    fn random_commands_of_hashes_do_what_maps_do(steps in steps_of_hashes()) {
+        let pool = pool(64);
+        let keys = keyspace(&pool);
+        let mut client = Client::new(&keys);
+        let mut model = BTreeMap::<u8, BTreeMap<u16, Vec<u8>>>::new();
+        for step in steps {
+            let (command, expected) = match step {
+                OfHash::Set(key, field, bytes) => {
+                    let value = vec![b'a' + bytes % 26; usize::from(bytes)];
+                    let is_new = model.entry(key).or_default().insert(field, value.clone()).is_none();
+                    let reply = client.bytes(&[b"HSET", &[key], field.to_string().as_bytes(), &value]);
+                    prop_assert_eq!(reply, format!(":{}\r\n", i32::from(is_new)).into_bytes());
+                    continue;
+                }
+                OfHash::Del(key, field) => {
+                    let removed = model.get_mut(&key).and_then(|fields| fields.remove(&field));
+                    model.retain(|_, fields| !fields.is_empty());
+                    (vec![b"HDEL".to_vec(), vec![key], field.to_string().into_bytes()], i32::from(removed.is_some()))
+                }
+                OfHash::Drop(key) => (vec![b"DEL".to_vec(), vec![key]], i32::from(model.remove(&key).is_some())),
+                OfHash::Rename(from, to) => {
+                    if from == to || !model.contains_key(&from) {
+                        continue;
+                    }
+                    let is_free = !model.contains_key(&to);
+                    if is_free {
+                        let fields = model.remove(&from).unwrap();
+                        model.insert(to, fields);
+                    }
+                    (vec![b"RENAMENX".to_vec(), vec![from], vec![to]], i32::from(is_free))
+                }
+                OfHash::Copy(from, to) => {
+                    if from == to {
+                        continue;
+                    }
+                    let copied = model.get(&from).cloned();
+                    let is_there = copied.is_some();
+                    copied.into_iter().for_each(|fields| drop(model.insert(to, fields)));
+                    (vec![b"COPY".to_vec(), vec![from], vec![to], b"REPLACE".to_vec()], i32::from(is_there))
+                }
+                OfHash::Tidy => {
+                    keys.tidy(client.now);
+                    continue;
+                }
+            };
+            let args: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
+            prop_assert_eq!(client.bytes(&args), format!(":{expected}\r\n").into_bytes());
+        }
+        for key in 0..4 {
+            let fields = model.get(&key);
+            let expected = format!(":{}\r\n", fields.map_or(0, BTreeMap::len));
+            prop_assert_eq!(client.bytes(&[b"HLEN", &[key]]), expected.into_bytes());
+            let all = client.bytes(&[b"HGETALL", &[key]]);
+            let count = all.split(|byte| *byte == b'\n').filter(|line| line.first() == Some(&b'$')).count();
+            prop_assert_eq!(count, 2 * fields.map_or(0, BTreeMap::len));
+            for (field, value) in fields.into_iter().flatten() {
+                let reply = client.bytes(&[b"HGET", &[key], field.to_string().as_bytes()]);
+                prop_assert_eq!(reply, [format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat());
+            }
+        }
+        client.run("FLUSHDB");
+        while keys.tidy(client.now) {}
+        prop_assert_eq!(pool.bytes_used(), 0);
+    }
+}
+
+#[test]
 fn what_has_expired_is_gone_for_good_and_its_memory_with_it() {
     let pool = pool(64);
     let keys = keyspace(&pool);

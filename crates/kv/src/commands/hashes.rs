@@ -1,0 +1,225 @@
+//! Commands of hashes.
+
+use super::pattern::matches;
+use super::{Args, Context, Done, NOT_INTEGER, Refusal, SYNTAX, TOO_MUCH, integer};
+use crate::fields::Fields;
+use crate::resp::{ExtendedFloat, INTEGER_TEXT_BYTES, Replies, integer_text, parse_integer};
+
+/// Fields that `HSCAN` looks at if nothing else is said, and at most.
+const SCAN_COUNT: usize = 10;
+const SCAN_COUNT_LIMIT: usize = 1000;
+
+/// Bytes that a string takes in a reply beside its own.
+const BESIDE: usize = 16;
+
+fn set_all(context: &mut Context<'_, '_>, args: &Args<'_>) -> Result<i64, Refusal> {
+    if args.len() % 2 == 1 {
+        let name = args[0].escape_ascii().to_string().to_lowercase();
+        return Err(Refusal(format!("ERR wrong number of arguments for '{name}' command").into()));
+    }
+    let mut slot = context.slot(args[1]);
+    slot.fields()?;
+    let mut added = 0;
+    for pair in args[2..].chunks_exact(2) {
+        added += i64::from(slot.set_field(pair[0], pair[1])?);
+    }
+    Ok(added)
+}
+
+pub(super) fn hset(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let added = set_all(context, args)?;
+    context.replies.integer(added);
+    Ok(())
+}
+
+pub(super) fn hmset(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    set_all(context, args)?;
+    context.replies.ok();
+    Ok(())
+}
+
+pub(super) fn hsetnx(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let mut slot = context.slot(args[1]);
+    let is_absent = slot.fields()?.is_none_or(|fields| fields.get(args[2]).is_none());
+    if is_absent {
+        slot.set_field(args[2], args[3])?;
+    }
+    context.replies.integer(i64::from(is_absent));
+    Ok(())
+}
+
+/// Replies with the value of a field, or with null.
+fn reply_field(replies: &mut Replies<'_>, fields: Option<Fields<'_>>, field: &[u8]) -> Done {
+    match fields.and_then(|fields| fields.get(field)) {
+        Some(value) if !replies.has_room(value.len()) => return Err(TOO_MUCH.into()),
+        Some(value) => replies.bulk(value),
+        None => replies.null(),
+    }
+    Ok(())
+}
+
+pub(super) fn hget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let (slot, replies) = context.slot_and_replies(args[1]);
+    reply_field(replies, slot.fields()?, args[2])
+}
+
+pub(super) fn hmget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let (slot, replies) = context.slot_and_replies(args[1]);
+    let fields = slot.fields()?;
+    replies.array(args.len() - 2);
+    args[2..].iter().try_for_each(|field| reply_field(replies, fields, field))
+}
+
+pub(super) fn hexists(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let (slot, replies) = context.slot_and_replies(args[1]);
+    let is_there = slot.fields()?.is_some_and(|fields| fields.get(args[2]).is_some());
+    replies.integer(i64::from(is_there));
+    Ok(())
+}
+
+pub(super) fn hlen(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let (slot, replies) = context.slot_and_replies(args[1]);
+    replies.integer(slot.fields()?.map_or(0, Fields::len) as i64);
+    Ok(())
+}
+
+pub(super) fn hstrlen(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let (slot, replies) = context.slot_and_replies(args[1]);
+    let value = slot.fields()?.and_then(|fields| fields.get(args[2]));
+    replies.integer(value.map_or(0, <[u8]>::len) as i64);
+    Ok(())
+}
+
+pub(super) fn hdel(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let mut slot = context.slot(args[1]);
+    slot.fields()?;
+    let mut removed = 0;
+    for field in &args[2..] {
+        removed += i64::from(slot.remove_field(field)?);
+    }
+    context.replies.integer(removed);
+    Ok(())
+}
+
+/// What is told of each field.
+#[derive(Clone, Copy, PartialEq)]
+enum Told {
+    Names,
+    Values,
+    Both,
+}
+
+fn tell_all(context: &mut Context<'_, '_>, args: &Args<'_>, told: Told) -> Done {
+    let (slot, replies) = context.slot_and_replies(args[1]);
+    let fields = slot.fields()?;
+    let count = fields.map_or(0, Fields::len);
+    match told {
+        Told::Both => replies.map(count),
+        Told::Names | Told::Values => replies.array(count),
+    }
+    let Some(fields) = fields else { return Ok(()) };
+    let (mut cursor, mut fits) = (0, true);
+    loop {
+        cursor = fields.scan(cursor, |field, value| {
+            fits &= replies.has_room(field.len() + value.len() + 2 * BESIDE);
+            if fits && told != Told::Values {
+                replies.bulk(field);
+            }
+            if fits && told != Told::Names {
+                replies.bulk(value);
+            }
+        });
+        if !fits {
+            return Err(TOO_MUCH.into());
+        }
+        if cursor == 0 {
+            return Ok(());
+        }
+    }
+}
+
+pub(super) fn hgetall(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    tell_all(context, args, Told::Both)
+}
+
+pub(super) fn hkeys(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    tell_all(context, args, Told::Names)
+}
+
+pub(super) fn hvals(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    tell_all(context, args, Told::Values)
+}
+
+pub(super) fn hincrby(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let by = integer(args[3])?;
+    let mut slot = context.slot(args[1]);
+    let before = match slot.fields()?.and_then(|fields| fields.get(args[2])) {
+        Some(value) => parse_integer(value).ok_or("ERR hash value is not an integer")?,
+        None => 0,
+    };
+    let after = before.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
+    slot.set_field(args[2], integer_text(after, &mut [0; INTEGER_TEXT_BYTES]))?;
+    context.replies.integer(after);
+    Ok(())
+}
+
+pub(super) fn hincrbyfloat(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let by = ExtendedFloat::parse(args[3]).ok_or(super::NOT_FLOAT)?;
+    let mut slot = context.slot(args[1]);
+    let before = match slot.fields()?.and_then(|fields| fields.get(args[2])) {
+        Some(value) => ExtendedFloat::parse(value).ok_or("ERR hash value is not a float")?,
+        None => ExtendedFloat::of_integer(0),
+    };
+    let after = before.plus(by).ok_or("ERR increment would produce NaN or Infinity")?.text();
+    slot.set_field(args[2], after.as_bytes())?;
+    context.replies.bulk(after.as_bytes());
+    Ok(())
+}
+
+pub(super) fn hscan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let cursor = std::str::from_utf8(args[2]).ok().and_then(|text| text.parse::<u64>().ok());
+    let mut cursor = cursor.ok_or("ERR invalid cursor")?;
+    let (mut pattern, mut count) = (None, SCAN_COUNT);
+    for option in args[3..].chunks(2) {
+        let &[name, value] = option else { return Err(SYNTAX.into()) };
+        match name.to_ascii_lowercase().as_slice() {
+            b"match" => pattern = Some(value),
+            b"count" => match integer(value) {
+                Ok(number) if number > 0 => count = (number as usize).min(SCAN_COUNT_LIMIT),
+                Ok(_) => return Err(SYNTAX.into()),
+                Err(_) => return Err(NOT_INTEGER.into()),
+            },
+            _ => return Err(SYNTAX.into()),
+        }
+    }
+    let (slot, replies) = context.slot_and_replies(args[1]);
+    let (mut found, mut looked_at, mut bytes) = (Vec::new(), 0, 0);
+    match slot.fields()? {
+        None => cursor = 0,
+        Some(fields) => loop {
+            cursor = fields.scan(cursor, |field, value| {
+                looked_at += 1;
+                if pattern.is_none_or(|pattern| matches(pattern, field)) {
+                    bytes += field.len() + value.len() + 2 * BESIDE;
+                    found.push((field.to_vec(), value.to_vec()));
+                }
+            });
+            if !replies.has_room(2 * bytes) {
+                return Err(TOO_MUCH.into());
+            }
+            // Empty parts of the index are counted too, so that a step ends.
+            looked_at += 1;
+            if cursor == 0 || looked_at >= count {
+                break;
+            }
+        },
+    }
+    replies.array(2);
+    replies.bulk(cursor.to_string().as_bytes());
+    replies.array(2 * found.len());
+    for (field, value) in &found {
+        replies.bulk(field);
+        replies.bulk(value);
+    }
+    Ok(())
+}
