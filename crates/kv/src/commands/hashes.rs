@@ -165,6 +165,9 @@ pub(super) fn hincrby(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 
 pub(super) fn hincrbyfloat(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let by = ExtendedFloat::parse(args[3]).ok_or(super::NOT_FLOAT)?;
+    if by.plus(ExtendedFloat::of_integer(0)).is_none() {
+        return Err("ERR value is NaN or Infinity".into());
+    }
     let mut slot = context.slot(args[1]);
     let before = match slot.fields()?.and_then(|fields| fields.get(args[2])) {
         Some(value) => ExtendedFloat::parse(value).ok_or("ERR hash value is not a float")?,

@@ -246,6 +246,7 @@ fn hashes() {
         ("HINCRBY h age 9223372036854775807", "-ERR increment or decrement would overflow"),
         ("HINCRBYFLOAT h price 10.5", "$4|10.5"),
         ("HINCRBYFLOAT h name 1", "-ERR hash value is not a float"),
+        ("HINCRBYFLOAT h price inf", "-ERR value is NaN or Infinity"),
         ("HDEL h new price none", ":2"),
         ("HSCAN h 0 MATCH n*", "*2|$1|0|*2|$4|name|$4|Ada2"),
         ("HMSET h age 1", "+OK"),
