@@ -137,6 +137,12 @@ async fn the_newer_protocol_is_spoken_where_it_is_asked_for() {
     client.ask("MULTI", "+OK\r\n").await;
     client.ask("PING", "+QUEUED\r\n").await;
     client.ask("RESET", "+RESET\r\n").await;
+    // It would wait for the shards that the transaction has.
+    client.ask("MULTI", "+OK\r\n").await;
+    client.ask("SET a 1", "+QUEUED\r\n").await;
+    client.ask("INFO", "-ERR INFO is not allowed inside a transaction\r\n").await;
+    let refused = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+    client.ask("EXEC", refused).await;
     client.ask("EXEC", "-ERR EXEC without MULTI\r\n").await;
     client.ask("GET none", "$-1\r\n").await;
     client.ask("COMMAND GETKEYS MSET a 1 b 2", "*2\r\n$1\r\na\r\n$1\r\nb\r\n").await;

@@ -47,6 +47,8 @@ pub(super) struct Client {
     pass: Option<Pass>,
     is_leaving: bool,
     is_reset: bool,
+    /// Whether commands are queued behind `MULTI`.
+    is_queueing: bool,
 }
 
 struct Admitted {
@@ -71,6 +73,7 @@ impl Client {
             pass: None,
             is_leaving: false,
             is_reset: false,
+            is_queueing: false,
         }
     }
 
@@ -145,6 +148,7 @@ impl Client {
         replies: &mut Replies<'_>,
     ) {
         (self.now_ms, self.space) = (moment.now, session.space());
+        self.is_queueing = session.is_queueing();
         let before = replies.bytes();
         let Some(keys) = self.keys() else {
             let is_allowed = own(args[0]).is_some_and(|(name, _)| OF_STRANGERS.contains(&name));
@@ -329,7 +333,11 @@ impl Client {
 
 impl Host for Client {
     fn knows(&self, args: &Args<'_>) -> std::result::Result<bool, Refusal> {
-        let Some((_, arity)) = own(args[0]) else { return Ok(false) };
+        let Some((name, arity)) = own(args[0]) else { return Ok(false) };
+        // It counts the keys of all shards, some of which a transaction has to itself.
+        if name == "info" && self.is_queueing {
+            return Err("ERR INFO is not allowed inside a transaction".into());
+        }
         let least = arity.unsigned_abs();
         let fits = if arity < 0 { args.len() >= least } else { args.len() == least };
         if fits { Ok(true) } else { Err(wrong_number(args[0])) }
