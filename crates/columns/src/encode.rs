@@ -22,6 +22,18 @@ pub(crate) type Encoded = (Body, Option<(Value, Value)>);
 
 /// Encodes `array`, which must have a canonical type, on the heap.
 pub(crate) fn encode(array: &ArrayRef) -> Result<Chunk> {
+    encode_with(array, strings::encode)
+}
+
+/// As [`encode`], but strings stay as they are, without bounds.
+pub(crate) fn encode_as_is(array: &ArrayRef) -> Result<Chunk> {
+    encode_with(array, strings::as_they_are)
+}
+
+fn encode_with(
+    array: &ArrayRef,
+    strings: impl FnOnce(&ArrayRef, Option<&NullBuffer>) -> Result<(Encoded, usize)>,
+) -> Result<Chunk> {
     if array.len() > ROW_GROUP_ROWS {
         let message = format!("a row group may have {ROW_GROUP_ROWS} rows, not {}", array.len());
         return Err(Error::over_limit(message));
@@ -39,7 +51,7 @@ pub(crate) fn encode(array: &ArrayRef) -> Result<Chunk> {
         DataType::Boolean => booleans(array, nulls),
         DataType::Float32 | DataType::Float64 => floats(array, nulls),
         DataType::Utf8View | DataType::BinaryView => {
-            let (encoded, bytes) = strings::encode(array, nulls)?;
+            let (encoded, bytes) = strings(array, nulls)?;
             bytes_plain += bytes;
             encoded
         }

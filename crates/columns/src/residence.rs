@@ -123,7 +123,7 @@ impl Chunk {
         Ok(Some(Chunk::of_outline(outline, zone, source.clone()).with_facts(facts)))
     }
 
-    fn of_outline(outline: Outline, zone: ZoneMap, source: Arc<dyn Source>) -> Chunk {
+    pub(crate) fn of_outline(outline: Outline, zone: ZoneMap, source: Arc<dyn Source>) -> Chunk {
         let nothing = arrow_array::new_null_array(&outline.data_type, 1);
         let body = Body::Constant { value: nothing, number: None };
         let (dictionary, values, uses) = (OnceLock::new(), Mutex::new(None), AtomicU8::new(0));

@@ -88,6 +88,38 @@ pub(crate) fn pack(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<(Body
     Ok((body, bytes))
 }
 
+/// Lays out the array's values one after another; also returns the total bytes of the strings.
+///
+/// # Errors
+/// As [`encode`].
+pub(crate) fn as_they_are(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<(Encoded, usize)> {
+    let (views, _) = views::parts(array);
+    let bytes = check_lengths(views, nulls)?;
+    Ok(((plain(&views::slices(array), bytes), None), bytes))
+}
+
+/// The body of values that lie one after another in `data` and end at `ends`.
+///
+/// # Errors
+/// `Invalid` when these are not ends of values of the type, `OverLimit` when a value, or all of them together, are too long.
+pub(crate) fn of_bytes(data_type: &DataType, data: Buffer, ends: &[u32]) -> Result<Body> {
+    if data.len() > CHUNK_BYTES_MAX {
+        let (most, bytes) = (CHUNK_BYTES_MAX, data.len());
+        let message = format!("the strings of one column of a row group may have {most} bytes, not {bytes}");
+        return Err(Error::over_limit(message));
+    }
+    if !ends.is_sorted() || ends.last().copied().unwrap_or(0) as usize != data.len() {
+        return Err(Error::invalid("ends of strings that do not ascend to the end of their bytes"));
+    }
+    if *data_type == DataType::Utf8View {
+        let text = std::str::from_utf8(&data).map_err(|_| Error::invalid("a string that is not UTF-8"))?;
+        if !ends.iter().all(|end| text.is_char_boundary(*end as usize)) {
+            return Err(Error::invalid("a string that is not UTF-8"));
+        }
+    }
+    Ok(Body::PlainBytes { ends: Ends::new(ends), data })
+}
+
 fn check_lengths(views: &[u128], nulls: Option<&NullBuffer>) -> Result<usize> {
     let length = |(row, view): (usize, &u128)| match nulls {
         Some(nulls) if nulls.is_null(row) => 0,

@@ -3,6 +3,7 @@
 use crate::arena::Arena;
 use crate::chunk::{Chunk, RowGroup};
 use crate::distinct::Distinct;
+use crate::live::LiveRows;
 use crate::plain::{PlainGroup, concatenate};
 use crate::row_groups::RowGroups;
 use crate::sums::Sums;
@@ -41,6 +42,8 @@ pub struct Table {
     pub bytes_plain_most: Vec<usize>,
     /// What the chunks are encrypted with in memory, if they are.
     cipher: Option<Arc<MemoryCipher>>,
+    /// What makes the row groups, if their rows change under the reader.
+    live: Option<Arc<dyn LiveRows>>,
     /// Reserves the memory that the table takes outside the pool.
     held: Option<Reservation>,
     /// The sums over the row groups, which an append continues.
@@ -70,6 +73,7 @@ impl Table {
                 .map(|(sums, distinct)| sums.statistics(distinct))
                 .collect(),
             cipher: None,
+            live: None,
             held: None,
             schema,
             row_groups,
@@ -163,6 +167,15 @@ impl Table {
     /// What the chunks are encrypted with in memory, if they are.
     pub fn cipher(&self) -> Option<&Arc<MemoryCipher>> {
         self.cipher.as_ref()
+    }
+
+    pub(crate) fn with_live_rows(self, rows: Arc<dyn LiveRows>) -> Table {
+        Table { live: Some(rows), ..self }
+    }
+
+    /// What makes the row groups when they are wanted; `None` for a table whose row groups are there.
+    pub fn live_rows(&self) -> Option<&Arc<dyn LiveRows>> {
+        self.live.as_ref()
     }
 
     /// How strong the chunks are encrypted in memory, if they are.

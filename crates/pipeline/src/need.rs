@@ -12,7 +12,7 @@ use farpool_operators::Plan;
 /// Copies that a thread holds of the rows that it takes from a row group: as values, and as a message.
 const COPIES: usize = 2;
 
-/// Copies that it holds of a row group that is encrypted.
+/// Copies that it holds of a row group that is encrypted, or made of live rows.
 const OPEN_COPIES: usize = 1;
 
 /// Copies that a thread holds of a column that it encodes again.
@@ -50,7 +50,8 @@ impl Need {
         let (prepared, table, budget) = (program.prepared(), program.table(), program.budget());
         let columns = program.columns();
         let plain: usize = columns.iter().map(|column| table.bytes_plain_most[*column]).sum();
-        let copies = if table.cipher().is_some() { COPIES + OPEN_COPIES } else { COPIES };
+        let is_copied = table.cipher().is_some() || table.live_rows().is_some();
+        let copies = if is_copied { COPIES + OPEN_COPIES } else { COPIES };
         let parts = program.parts() + columns.len() + 1;
         // The result of groups that leave whole is no larger than the groups.
         let results = match &prepared.effective.output {

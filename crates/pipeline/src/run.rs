@@ -112,6 +112,35 @@ enum Form {
     Shipped(Vec<usize>),
     /// Rows get other values, or are deleted.
     Change(Changing),
+    /// Rows are kept until [`Run::take_collected`].
+    Collected(Mutex<Collected>),
+}
+
+/// Rows that are kept.
+struct Collected {
+    batches: Vec<RecordBatch>,
+    rows: usize,
+    bytes: usize,
+    rows_max: usize,
+}
+
+impl Collected {
+    fn add(&mut self, batches: Vec<RecordBatch>, rows: usize) -> Result<()> {
+        self.rows += rows;
+        self.bytes += batches.iter().map(RecordBatch::get_array_memory_size).sum::<usize>();
+        let bytes_max = limits::STREAM_WINDOW_BYTES;
+        if self.rows > self.rows_max || self.bytes > bytes_max {
+            self.batches.clear();
+            let (most, mib) = (self.rows_max, bytes_max >> 20);
+            let message =
+                format!("more than {most} keys, or {mib} MiB of them, would be changed by one statement");
+            return Err(
+                Error::over_limit(message).advise("change fewer at a time, with a condition on the key")
+            );
+        }
+        self.batches.extend(batches);
+        Ok(())
+    }
 }
 
 /// A row group, and the progress made on it.
@@ -125,6 +154,15 @@ struct Morsel {
     read: Option<Read>,
     /// The values of one that is encrypted, from when it is begun until it is done.
     opened: Option<Arc<RowGroup>>,
+    /// The row group of a live table, from when it is begun until it is done.
+    made: Option<Arc<RowGroup>>,
+}
+
+impl Morsel {
+    /// The row group, as far as it is known.
+    fn group<'a>(&'a self, table: &'a Table) -> &'a RowGroup {
+        self.made.as_deref().unwrap_or(&table.row_groups[self.place])
+    }
 }
 
 enum Phase {
@@ -157,6 +195,23 @@ impl Run {
         Run::begin(program, form)
     }
 
+    /// Creates a run whose rows do not leave, but are collected, `rows_max` at most: more is `OverLimit`.
+    ///
+    /// # Errors
+    /// As [`Run::start`].
+    pub fn start_collecting(program: &BoundProgram, rows_max: usize) -> Result<Arc<Self>> {
+        let collected = Collected { batches: Vec::new(), rows: 0, bytes: 0, rows_max };
+        Run::begin(program, Form::Collected(Mutex::new(collected)))
+    }
+
+    /// Takes the rows of a finished run of [`Run::start_collecting`]; later calls return none.
+    pub fn take_collected(&self) -> Vec<RecordBatch> {
+        match &self.form {
+            Form::Collected(collected) => std::mem::take(&mut collected.lock().batches),
+            _ => Vec::new(),
+        }
+    }
+
     fn begin(program: &BoundProgram, form: Form) -> Result<Arc<Self>> {
         let (plan, table, prepared) = (program.plan()?, program.table(), program.prepared().clone());
         let mut columns: Vec<usize> = program.columns().iter().copied().collect();
@@ -172,7 +227,7 @@ impl Run {
             reading: Reading::new(),
             need: match &form {
                 Form::Change(changing) => need.encoding(table, changing.columns()),
-                Form::Batches | Form::Shipped(_) => need,
+                Form::Batches | Form::Shipped(_) | Form::Collected(_) => need,
             },
             form,
             sequence: plan
@@ -321,8 +376,14 @@ impl Run {
         let mut pace = StepPace::new(clock, &self.cost, &is_stopped);
         while let Some(mut morsel) = self.claim() {
             self.check()?;
-            let group = &*table.row_groups[morsel.place];
-            let verdict = match self.plan.is_beaten(group, &self.shared) {
+            if let Some(rows) = table.live_rows()
+                && morsel.made.is_none()
+            {
+                morsel.made = Some(Arc::new(rows.row_group(morsel.place, &self.columns)?));
+            }
+            let made = morsel.made.clone();
+            let group = made.as_deref().unwrap_or(&table.row_groups[morsel.place]);
+            let verdict = match group.rows == 0 || self.plan.is_beaten(group, &self.shared) {
                 true => Verdict::None,
                 false => self.plan.verdict(group),
             };
@@ -390,9 +451,9 @@ impl Run {
             let place = self.place(self.groups.claim()?);
             let progress = match &self.form {
                 Form::Change(_) => Progress::marking(),
-                Form::Batches | Form::Shipped(_) => Progress::default(),
+                Form::Batches | Form::Shipped(_) | Form::Collected(_) => Progress::default(),
             };
-            Some(Morsel { place, progress, begun: None, read: None, opened: None })
+            Some(Morsel { place, progress, begun: None, read: None, opened: None, made: None })
         })
     }
 
@@ -414,7 +475,7 @@ impl Run {
     fn changing(&self) -> Option<&Changing> {
         match &self.form {
             Form::Change(changing) => Some(changing),
-            Form::Batches | Form::Shipped(_) => None,
+            Form::Batches | Form::Shipped(_) | Form::Collected(_) => None,
         }
     }
 
@@ -437,7 +498,7 @@ impl Run {
     fn ship(&self, group: &RowGroup, is_filled: bool, table: &Table) -> Result<Step> {
         let columns = match &self.form {
             Form::Shipped(columns) => &columns[..],
-            Form::Batches | Form::Change(_) => &[],
+            Form::Batches | Form::Change(_) | Form::Collected(_) => &[],
         };
         let read: BTreeSet<usize> = columns.iter().copied().collect();
         let bytes = read.iter().map(|column| group.chunks[*column].bytes_encoded()).sum::<usize>();
@@ -472,7 +533,7 @@ impl Run {
         let progress = &mut morsel.progress;
         let (work, encoded) = match self.form {
             Form::Shipped(_) => self.plan.process_encoded(group, progress, &mut state, pace, &mut accept)?,
-            Form::Batches | Form::Change(_) => {
+            Form::Batches | Form::Change(_) | Form::Collected(_) => {
                 (self.plan.process_part(group, progress, &mut state, pace, &mut accept)?, None)
             }
         };
@@ -496,7 +557,7 @@ impl Run {
         // Others may need the memory before the rest has its turn.
         drop(morsel.read.as_mut().and_then(Read::let_go));
         if is_done {
-            self.leave_group(&table.row_groups[morsel.place], &morsel.progress);
+            self.leave_group(morsel.group(table), &morsel.progress);
         }
         {
             let mut held = self.held.lock();
@@ -551,6 +612,10 @@ impl Run {
     /// Returns the batches of a step; many small ones are combined into one, because each costs a message.
     fn give(&self, mut batches: Vec<RecordBatch>) -> Result<Step> {
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        if let Form::Collected(collected) = &self.form {
+            collected.lock().add(batches, rows)?;
+            return Ok(Step::Worked);
+        }
         if batches.len() > 1 && rows <= limits::BATCH_ROWS {
             let whole = concat_batches(self.schema(), &batches);
             batches = vec![whole.map_err(|error| Error::internal(error.to_string()))?];
@@ -571,7 +636,7 @@ impl Run {
             rests.extend(awaited.into_values());
             rests
         };
-        rests.iter().for_each(|rest| self.leave_group(&table.row_groups[rest.place], &rest.progress));
+        rests.iter().for_each(|rest| self.leave_group(rest.group(table), &rest.progress));
         let unclaimed = self.groups.close();
         let count = unclaimed.len() + rests.len();
         let nothing = Progress::default();

@@ -49,6 +49,22 @@ impl Catalog {
         Ok(load.under(claim).keyed(key).replacing(before.map(|table| table.bytes_encoded)))
     }
 
+    /// Begins to load rows that become no table: [`Load::into_table`] returns them. `mode` is what was asked for.
+    ///
+    /// # Errors
+    /// As [`Catalog::begin_load`].
+    pub fn begin_detached(
+        self: &Arc<Self>,
+        tenant: &TenantName,
+        name: &TableName,
+        schema: &Schema,
+        mode: LoadMode,
+    ) -> Result<Load> {
+        let (tenant, name) = (tenant.clone(), name.clone());
+        let load = Load::begin(self.clone(), tenant, name, LoadMode::Create, (schema, None, None), None)?;
+        Ok(load.detached(mode))
+    }
+
     /// What the rows of a load are encrypted with in memory: an append with what its table has, and any other with a key of
     /// its own.
     fn cipher(

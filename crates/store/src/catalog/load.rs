@@ -83,6 +83,8 @@ pub struct Load {
     key: Option<Arc<TableKey>>,
     /// What becomes of the rows in memory.
     residency: Residency,
+    /// Whether the rows become no table of the catalog.
+    is_detached: bool,
     rows_buffered: u64,
     rows_added: u64,
     workers: usize,
@@ -133,6 +135,7 @@ impl Load {
             appended: Vec::new(),
             small: None,
             residency: Residency::Cached,
+            is_detached: false,
             rows_buffered: 0,
             rows_added: 0,
             workers,
@@ -153,6 +156,35 @@ impl Load {
     /// Sets the encoded bytes of the version that this load replaces, if there is one.
     pub(super) fn replacing(self, bytes_before: Option<u64>) -> Self {
         Load { bytes_before, ..self }
+    }
+
+    /// Has the rows become no table of the catalog.
+    pub(super) fn detached(self, mode: LoadMode) -> Self {
+        Load { mode, is_detached: true, keeper: None, has_disk: false, tap: None, ..self }
+    }
+
+    /// Whether the rows become no table of the catalog: then the load ends with [`Load::into_table`].
+    pub fn is_detached(&self) -> bool {
+        self.is_detached
+    }
+
+    /// Encodes what is left, as [`Load::push`] does.
+    ///
+    /// # Errors
+    /// As [`Load::push`].
+    pub fn finish(&mut self) -> Result<()> {
+        self.check()?;
+        self.complete();
+        self.encode(true)
+    }
+
+    /// Returns the rows, of which all must have been encoded.
+    ///
+    /// # Errors
+    /// As [`Load::push`].
+    pub fn into_table(self) -> Result<Table> {
+        self.check_encoded()?;
+        self.builder.finish()
     }
 
     /// Sets the id by which the client may ask what became of the load.
@@ -343,7 +375,7 @@ impl Load {
 
     /// Whether this is an append of few rows, which are encoded together with those of others.
     fn is_small(&self) -> bool {
-        self.mode == LoadMode::Append
+        self.is_append()
             && self.rows_buffered <= u64_from(limits::SMALL_APPEND_ROWS)
             && self.bytes_held() <= limits::SMALL_APPEND_BYTES
             && self.rows_added == 0
@@ -370,9 +402,7 @@ impl Load {
     /// the version to be replaced is no longer the current one; `NotFound` or `Invalid` when the table to
     /// append to was dropped or got other columns meanwhile.
     pub fn commit(mut self) -> Result<TableInfo> {
-        self.check()?;
-        self.complete();
-        self.encode(true)?;
+        self.finish()?;
         while let Some(profile) = self.profile_before(Box::new(|| {})) {
             // The append needs no profile, and does not wait for one without end.
             if let Err(error) = profile.finish(&*self.catalog.helpers) {
@@ -410,7 +440,17 @@ impl Load {
     /// Whether the rows are added to an existing table: then the load ends with [`Load::append`], not
     /// [`Load::publish`].
     pub fn is_append(&self) -> bool {
-        self.mode == LoadMode::Append
+        self.mode == LoadMode::Append && !self.is_detached
+    }
+
+    /// The name of the table.
+    pub fn name(&self) -> &TableName {
+        &self.name
+    }
+
+    /// What is done with the rows.
+    pub fn mode(&self) -> LoadMode {
+        self.mode
     }
 
     /// Returns the profiles to be computed before an append may be published, if too many earlier versions
@@ -469,7 +509,10 @@ impl Load {
 
     fn add_placed(&mut self) -> Result<()> {
         while let Some(group) = self.pieces.take_placed() {
-            let group = Arc::new(self.catalog.with_handles(&self.tenant, group));
+            let group = match self.is_detached {
+                true => Arc::new(group),
+                false => Arc::new(self.catalog.with_handles(&self.tenant, group)),
+            };
             group.chunks.iter().for_each(|chunk| chunk.set_residency(self.residency));
             self.rows_added += u64_from(group.rows);
             if let Some(outside) = &mut self.outside {
@@ -493,6 +536,9 @@ impl Load {
 
     /// Fails as soon as there is more than may be on disk, so that the client need not send the rest.
     fn check_disk(&self) -> Result<()> {
+        if self.is_detached {
+            return Ok(());
+        }
         let state = self.catalog.state.read();
         self.catalog.check_disk(&state, &self.tenant, &self.name, self.builder.bytes_added())
     }

@@ -23,6 +23,11 @@ impl<T> Made<T> {
         Made { value, catalog: catalog.clone(), number }
     }
 
+    /// What a change returns that is durable already, if it is to be.
+    pub fn durable(value: T, catalog: &Arc<Catalog>) -> Made<T> {
+        Made { value, catalog: catalog.clone(), number: None }
+    }
+
     pub(super) fn number(&self) -> Option<u64> {
         self.number
     }

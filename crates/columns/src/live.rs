@@ -1,0 +1,148 @@
+//! Tables whose rows change under the reader: each row group is made of them when it is wanted.
+//!
+//! What a program is compiled against are *stand-ins*: chunks without values and bounds, whose sizes are upper bounds of
+//! what will be there. Bounds and numbers of NULLs are those of the row group that was made.
+
+use crate::body::EncodingKind;
+use crate::chunk::{Chunk, RowGroup};
+use crate::distinct::Distinct;
+use crate::encode::{encode, encode_as_is};
+use crate::outline::Outline;
+use crate::residence::{Kept, Reader, Source, not_in_memory};
+use crate::row_groups::RowGroups;
+use crate::strings;
+use crate::sums::Sums;
+use crate::table::Table;
+use crate::zone::ZoneMap;
+use arrow_array::{ArrayRef, new_null_array};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
+use arrow_schema::{DataType, SchemaRef};
+use farpool_model::{Result, TenantName, schema};
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+/// Rows that are made into row groups when these are wanted. They are those of one moment: a row group has the same rows
+/// whenever it is made.
+pub trait LiveRows: Any + fmt::Debug + Send + Sync {
+    /// Makes the row group at index `place` with the values of `columns`; those of other columns are unspecified.
+    ///
+    /// # Errors
+    /// Those of the rows: `Stale` when they are no longer kept, `OverLimit` when a value is too long for a table.
+    fn row_group(&self, place: usize, columns: &[usize]) -> Result<RowGroup>;
+}
+
+/// Upper bounds of one row group of a live table.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Number of rows.
+    pub rows: usize,
+    /// For each column, the size of its values as a plain Arrow array, in bytes.
+    pub bytes_plain: Vec<usize>,
+}
+
+impl Table {
+    /// Creates a table whose row groups `rows` makes: as many as there are `parts`, each within its bounds.
+    pub fn live(schema: SchemaRef, parts: &[Part], rows: Arc<dyn LiveRows>) -> Table {
+        let nothing: Arc<dyn Source> = Arc::new(Nothing(TenantName::default()));
+        let (mut groups, mut sums) = (RowGroups::default(), Sums::new(schema.fields().len()));
+        for part in parts {
+            // With two rows at least, one of which is said to be NULL, nothing can be concluded from their number.
+            let count = part.rows.max(2);
+            let stand_in = |(field, bytes): (&arrow_schema::FieldRef, &usize)| {
+                Arc::new(Chunk::stand_in(field.data_type(), count, *bytes, &nothing))
+            };
+            let chunks = schema.fields().iter().zip(&part.bytes_plain).map(stand_in).collect();
+            let group = Arc::new(RowGroup { rows: count, chunks });
+            sums.add(&group);
+            groups.push(group);
+        }
+        let distinct = vec![Distinct::Unknown; schema.fields().len()];
+        Table::new(schema, groups, sums, distinct).with_live_rows(rows)
+    }
+}
+
+impl Chunk {
+    fn stand_in(data_type: &DataType, rows: usize, bytes_plain: usize, nothing: &Arc<dyn Source>) -> Chunk {
+        let kind = if schema::is_bytes(data_type) { EncodingKind::PlainBytes } else { EncodingKind::Plain };
+        let outline = Outline {
+            data_type: data_type.clone(),
+            rows,
+            bytes_plain,
+            bytes_encoded: bytes_plain,
+            kind,
+            integers: integers_of_type(data_type),
+            distinct: None,
+        };
+        Chunk::of_outline(outline, ZoneMap { null_count: 1, ..ZoneMap::default() }, nothing.clone())
+    }
+
+    /// Encodes `array`, which must have a canonical type, without looking for a small form: for values that are read once.
+    ///
+    /// # Errors
+    /// `OverLimit` when there are more than [`farpool_model::limits::ROW_GROUP_ROWS`] rows, or strings are too long.
+    pub fn of_array(array: &ArrayRef) -> Result<Chunk> {
+        encode_as_is(array)
+    }
+
+    /// Makes a chunk of strings or binaries that lie one after another in `data`; `ends` says where each ends. A NULL is of
+    /// any length.
+    ///
+    /// # Errors
+    /// `Invalid` when the ends do not ascend to the length of `data`, or a string is not UTF-8; `OverLimit` when a value, or
+    /// all of them together, are too long.
+    pub fn of_bytes(
+        data_type: &DataType,
+        data: Vec<u8>,
+        ends: &[u32],
+        nulls: Option<&NullBuffer>,
+    ) -> Result<Chunk> {
+        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        if nulls.is_some_and(|nulls| nulls.null_count() == ends.len()) {
+            return Chunk::of_nulls(data_type, ends.len());
+        }
+        let bytes_plain = data.len() + ends.len() * size_of::<i32>();
+        let body = strings::of_bytes(data_type, Buffer::from_vec(data), ends)?;
+        let null_count = nulls.map_or(0, NullBuffer::null_count);
+        let validity = nulls.map(|nulls| BooleanBuffer::new(nulls.inner().sliced(), 0, ends.len()));
+        let zone = ZoneMap { null_count, ..ZoneMap::default() };
+        Ok(Chunk::new(data_type.clone(), ends.len(), validity, zone, body, bytes_plain))
+    }
+
+    /// Makes a chunk of NULLs.
+    ///
+    /// # Errors
+    /// As [`Chunk::of_array`].
+    pub fn of_nulls(data_type: &DataType, rows: usize) -> Result<Chunk> {
+        encode(&new_null_array(data_type, rows))
+    }
+}
+
+/// The bounds of all values of an integer type that fits a signed 64-bit integer.
+fn integers_of_type(data_type: &DataType) -> Option<(i64, i64)> {
+    match data_type {
+        DataType::Int8 => Some((i64::from(i8::MIN), i64::from(i8::MAX))),
+        DataType::Int16 => Some((i64::from(i16::MIN), i64::from(i16::MAX))),
+        DataType::Int32 | DataType::Date32 => Some((i64::from(i32::MIN), i64::from(i32::MAX))),
+        DataType::UInt8 => Some((0, i64::from(u8::MAX))),
+        DataType::UInt16 => Some((0, i64::from(u16::MAX))),
+        DataType::UInt32 => Some((0, i64::from(u32::MAX))),
+        DataType::Int64 | DataType::Timestamp(..) => Some((i64::MIN, i64::MAX)),
+        _ => None,
+    }
+}
+
+/// The values of stand-ins: there are none.
+#[derive(Debug)]
+struct Nothing(TenantName);
+
+impl Source for Nothing {
+    fn tenant(&self) -> &TenantName {
+        &self.0
+    }
+
+    fn fetch(&self, _: Vec<Arc<Chunk>>, reader: Box<dyn Reader>) {
+        let outcome: Result<Kept> = Err(not_in_memory());
+        reader.arrived(outcome);
+    }
+}
