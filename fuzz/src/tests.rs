@@ -105,6 +105,16 @@ fn parcels() {
 }
 
 #[test]
+fn conditions_on_entries() {
+    run("predicate_parser", predicate_parser);
+}
+
+#[test]
+fn records_of_keys() {
+    run_mutations("key_records", key_records, MUTATIONS / 10);
+}
+
+#[test]
 fn requests_of_redis_clients() {
     run("resp_decoder", resp_decoder);
 }
@@ -220,7 +230,9 @@ fn write_the_seeds() {
         ("load_rows", load_seeds()),
         ("log_reader", log_seeds()),
         ("key_ring_decoder", key_ring_seeds()),
+        ("key_records", record_seeds()),
         ("parcel_decoder", parcel_seeds()),
+        ("predicate_parser", predicate_seeds()),
         ("resp_decoder", resp_seeds()),
         ("sketch_decoder", sketch_seeds()),
         ("datasketches_decoder", datasketches_seeds()),
@@ -772,6 +784,19 @@ fn load_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
+/// Makes conditions for spaces with a schema and without one, as the first byte says.
+fn predicate_seeds() -> Vec<Vec<u8>> {
+    let seeds: [&[u8]; 6] = [
+        b"\x01age > 30 and name like 'A%' or not (id in (1, 2) and price < 19.999)",
+        b"\x01born between '1998-09-02' and '2000-02-29' and seen >= '1998-09-02 23:59:59.25+02:00'",
+        b"\x01active and token = x'00ff' and score <> -1.5e3 and name is not null and name !~* '^a+b?$'",
+        b"\x00u8@0 > 5 and u16@2 <= 700 and i64@8 in (1, -2) and not (f32@16 = 0.5 or f64@20 < 1e300)",
+        b"\x02bytes[4:8] = 'abcd' or key ilike '%it''s_' and \"ttl\" is null and ttl < 9223372036854775808",
+        b"\x00((not ((ttl = 1)) and 4.5 <= ttl) or false)",
+    ];
+    seeds.map(<[u8]>::to_vec).to_vec()
+}
+
 /// Makes pipelined requests of both kinds, whole and wrong; the first byte says how they are cut.
 fn resp_seeds() -> Vec<Vec<u8>> {
     let seeds: [&[u8]; 7] = [
@@ -784,6 +809,36 @@ fn resp_seeds() -> Vec<Vec<u8>> {
         b"\x00*4\r\n$11\r\nincrbyfloat\r\n$22\r\n-9223372036854775808.25\r\n$10\r\n0x1.8p-70a\r\n$6\r\n1e4932\r\n",
     ];
     seeds.map(<[u8]>::to_vec).to_vec()
+}
+
+/// Makes records of changes of keys, each with its length: all effects, several in one record, and one in parts.
+fn record_seeds() -> Vec<Vec<u8>> {
+    let seeds: [&[&[u8]]; 4] = [
+        // Strings: put, edited, expiring, put again without, removed.
+        &[
+            b"\x00\x05\x01\x00\x01\x00\x00\x05ahello\x02\x00\x01\x09\x07\x02a!?",
+            b"\x00\x80\x01\x03\x00\x01\x64a\x01\x03\x02\x00\x65\x01bb1\x04\x00\x01a",
+        ],
+        // Fields of a small hash, and of one that becomes large; a field goes.
+        &[
+            b"\x00\x05\x01\x00\x01\x01\x00\x06h\x01\x00\x01\x00fv\x05\x00\x01\x01\x02hgww",
+            b"\x00\x06\x05\x00\x01\x01\x46hk0123456789012345678901234567890123456789012345678901234567890123456789\
+              \x06\x00\x01\x01hf\x03\x00\x01\x7fh",
+        ],
+        // One record in three parts.
+        &[
+            b"\x01\x05idididid\x01\x00\x01\x00",
+            b"\x02\x05idididid\x00\x03abc",
+            b"\x03\x05ididididd\x07\x01",
+        ],
+        &[b"\x00\x07\x01\x04\x01\x00\x00\x01a1\x01\x05\x01\x00\x00\x01a1\x07\x04", b"\x00\x07\x08", b"\x00\x09"],
+    ];
+    let joined = |records: &[&[u8]]| {
+        let with_length =
+            records.iter().flat_map(|record| [&(record.len() as u16).to_le_bytes(), *record].concat());
+        with_length.collect()
+    };
+    seeds.map(joined).to_vec()
 }
 
 fn strings_that_share_bytes() -> RecordBatch {

@@ -173,6 +173,9 @@ async fn rewrite(
     kept: Option<LogicalPlan>,
     in_place: Option<InPlace>,
 ) -> Result<Change> {
+    if in_place.is_none() && table.info().version.is_moment() {
+        return Err(error::wrap(only_in_place(&table)));
+    }
     let kept = match kept {
         Some(kept) => Some(Rows::plan(state, &kept).await?),
         None => None,
@@ -181,6 +184,15 @@ async fn rewrite(
     let pins = state.config().get_extension::<Pins>();
     let version = pins.and_then(|pins| pins.version(&table)).unwrap_or(table.info().version);
     Ok(Change::Rewrite(Box::new(Rewrite { table, version, changed, kept, in_place })))
+}
+
+/// The error of a change of the keys of a space which the pool cannot carry out: they are never written anew.
+fn only_in_place(table: &PoolTable) -> Error {
+    let name = table.info().name.as_str();
+    let message = format!(
+        "this change of space {name:?} has a condition or a value that the pool does not carry out itself"
+    );
+    Error::invalid(message).advise("use comparisons, LIKE, regular expressions and arithmetic; EXPLAIN of a SELECT with them tells what the pool carries out")
 }
 
 impl Change {
@@ -261,7 +273,7 @@ impl Rewrite {
         if let Some(in_place) = &self.in_place {
             match in_place.run().await {
                 // Loading splits row groups that would be too large, so that it can still succeed.
-                Err(error) if error.kind == ErrorKind::OverLimit => {}
+                Err(error) if error.kind == ErrorKind::OverLimit && !self.version.is_moment() => {}
                 outcome => return outcome,
             }
         }

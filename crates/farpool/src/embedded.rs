@@ -237,6 +237,10 @@ impl Pool for EmbeddedPool {
         while let Some(batch) = batches.next().await {
             load.push(&batch?)?;
         }
+        if load.is_detached() {
+            load.finish()?;
+            return durable(self.caller.insert_now(load)?).await;
+        }
         load.commit()
     }
 
@@ -255,7 +259,7 @@ impl Pool for EmbeddedPool {
         while let Some(ended) = steps.join_next().await {
             ended.map_err(|error| Error::internal(format!("changing rows failed: {error}")))??;
         }
-        durable(self.caller.publish_change(program, run.take_changed(), rows, None)?).await
+        durable(self.caller.publish_change(program, &run, rows, None)?).await
     }
 
     async fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<TableInfo> {

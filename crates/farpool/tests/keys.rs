@@ -1,10 +1,27 @@
 //! A node that speaks the Redis protocol, from the outside.
 
-#![expect(clippy::disallowed_methods, reason = "a test has sockets of its own")]
+#![expect(clippy::disallowed_methods, reason = "a test has sockets and threads of its own")]
 
 use crate::cli_support::*;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How often a node is killed while clients change keys, unless `FARPOOL_KILLS` says otherwise.
+const KILLS: usize = 8;
+
+/// Clients that change keys meanwhile.
+const CLIENTS: usize = 4;
+
+fn serve(data: &Path, fsync: &str) -> Server {
+    Server::start(&["--resp", "127.0.0.1:0", "--data-dir", text(data), "--fsync", fsync])
+}
+
+fn connect(server: &Server) -> TcpStream {
+    TcpStream::connect(server.ready_line.trim_end().split("; redis://").nth(1).expect("it says where"))
+        .unwrap()
+}
 
 fn ask(stream: &mut TcpStream, commands: &str, expected: &str) {
     stream.write_all(commands.as_bytes()).unwrap();
@@ -17,12 +34,12 @@ fn ask(stream: &mut TcpStream, commands: &str, expected: &str) {
 fn a_node_serves_clients_of_both_protocols() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(&["--resp", "127.0.0.1:0", "--data-dir", text(folder.path())]);
-    let redis = server.ready_line.trim_end().split("; redis://").nth(1).expect("it says where").to_string();
-    let mut client = TcpStream::connect(&redis).unwrap();
+    let mut client = connect(&server);
     ask(&mut client, "SET a 1\r\nINCR a\r\nGET a\r\n", "+OK\r\n:2\r\n$1\r\n2\r\n");
     server.run(&["sql", "-c", "create table t as select 1 as a"]).ok();
     assert_eq!(server.csv("select a from t"), "a\n1\n");
-    until("the warning", || server.said().contains("keys and values live in memory only"));
+    until("what there was", || server.said().contains("0 changes read from the log of keys"));
+    assert!(!server.said().contains("warning"), "{}", server.said());
     let pool_used = |server: &Server| server.status()["memory_bytes_used"].as_u64().unwrap();
     assert!(pool_used(&server) >= 2 << 20, "keys lie in the pool");
     let (status, _) = server.stop("TERM");
@@ -37,4 +54,331 @@ fn an_address_for_the_redis_protocol_that_does_not_work_is_an_error() {
     let address = taken.local_addr().unwrap().to_string();
     farpool(&["serve", "--listen", "127.0.0.1:0", "--resp", &address]).fails(3, &["cannot listen", &address]);
     farpool(&["serve", "--listen", "127.0.0.1:0", "--resp", "0.0.0.0:0"]).fails(2, &["--access"]);
+}
+
+#[test]
+fn keys_are_there_again_after_a_stop_and_after_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("d");
+    let server = serve(&data, "always");
+    let mut client = connect(&server);
+    ask(&mut client, "SET a 1\r\nHSET h f v\r\nSET b x PX 1\r\nSELECT 3\r\n", "+OK\r\n:1\r\n+OK\r\n+OK\r\n");
+    ask(&mut client, "MULTI\r\nAPPEND c one\r\nAPPEND c two\r\n", "+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+    ask(
+        &mut client,
+        "EXEC\r\nCONFIG GET appendfsync\r\n",
+        "*2\r\n:3\r\n:6\r\n*2\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n",
+    );
+    assert_eq!(server.stop("KILL").0, None);
+    for (signal, fsync) in [("TERM", "everysec"), ("KILL", "no"), ("TERM", "always")] {
+        let server = serve(&data, fsync);
+        until("what there was", || server.said().contains("keys and values: "));
+        let mut client = connect(&server);
+        ask(&mut client, "GET a\r\nHGET h f\r\nGET b\r\n", "$1\r\n1\r\n$1\r\nv\r\n$-1\r\n");
+        ask(&mut client, "SELECT 3\r\nGET c\r\n", "+OK\r\n$6\r\nonetwo\r\n");
+        server.stop(signal);
+    }
+    let checked = farpool(&["check", "--data-dir", text(&data)]).ok();
+    assert!(checked.contains("keys and values: a snapshot of "), "{checked}");
+    // A node without an address for clients of Redis keeps them.
+    let without = Server::start(&["--data-dir", text(&data)]);
+    // One that has expired may be counted until it is removed.
+    until("what there was", || ["3 keys", "4 keys"].iter().any(|keys| without.said().contains(keys)));
+    without.stop("TERM");
+    farpool(&["serve", "--resp", "127.0.0.1:0", "--fsync", "always"]).fails(2, &["--data-dir"]);
+}
+
+/// Each client sets two keys at once to numbers that grow, several commands at a time, until the node is killed.
+#[test]
+fn no_key_that_was_acknowledged_is_lost_when_a_node_is_killed_under_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("d");
+    let kills = std::env::var("FARPOOL_KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
+    let told = [const { AtomicU64::new(0) }; CLIENTS];
+    let begun = [const { AtomicU64::new(0) }; CLIENTS];
+    for round in 0..kills {
+        let server = serve(&data, "always");
+        let mut client = connect(&server);
+        for at in 0..CLIENTS {
+            let (told, begun) = (told[at].load(Ordering::Relaxed), begun[at].load(Ordering::Relaxed));
+            client.write_all(format!("MGET a{at} b{at}\r\n").as_bytes()).unwrap();
+            let mut lines = BufReader::new(client.try_clone().unwrap()).lines().map(Result::unwrap);
+            lines.next();
+            let mut number = || match &*lines.next().unwrap() {
+                "$-1" => 0,
+                _ => lines.next().unwrap().parse::<u64>().unwrap(),
+            };
+            let found = (number(), number());
+            assert_eq!(found.0, found.1, "both or none");
+            assert!((told..=begun).contains(&found.0), "{found:?} of {told} that were acknowledged");
+        }
+        std::thread::scope(|scope| {
+            for at in 0..CLIENTS {
+                let (server, told, begun) = (&server, &told[at], &begun[at]);
+                scope.spawn(move || {
+                    let mut client = connect(server);
+                    let mut replies = BufReader::new(client.try_clone().unwrap());
+                    loop {
+                        let first = begun.load(Ordering::Relaxed) + 1;
+                        let numbers = first..first + 1 + first % 5;
+                        let commands: String =
+                            numbers.clone().map(|n| format!("MSET a{at} {n} b{at} {n}\r\n")).collect();
+                        begun.store(numbers.end - 1, Ordering::Relaxed);
+                        if client.write_all(commands.as_bytes()).is_err() {
+                            return;
+                        }
+                        for number in numbers {
+                            let mut line = String::new();
+                            if !replies.read_line(&mut line).is_ok_and(|_| line == "+OK\r\n") {
+                                return;
+                            }
+                            told.store(number, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+            let sum = || told.iter().map(|told| told.load(Ordering::Relaxed)).sum::<u64>();
+            let before = sum();
+            until("some changes", || sum() > before + 100 + 300 * round as u64);
+            signal(&server.child, "KILL");
+        });
+    }
+}
+
+/// A client that sends a command and returns the reply, whose lines are joined by `|`.
+fn reply(stream: &mut TcpStream, args: &[&str]) -> String {
+    let mut command = format!("*{}\r\n", args.len());
+    args.iter().for_each(|arg| command += &format!("${}\r\n{arg}\r\n", arg.len()));
+    // What PING answers ends the reply.
+    command += "PING\r\n";
+    stream.write_all(command.as_bytes()).unwrap();
+    let mut got = Vec::new();
+    while !got.ends_with(b"+PONG\r\n") {
+        let mut bytes = [0; 4096];
+        let count = stream.read(&mut bytes).unwrap();
+        assert!(count > 0, "the connection was closed");
+        got.extend_from_slice(&bytes[..count]);
+    }
+    let text = String::from_utf8_lossy(&got[..got.len() - 7]).into_owned();
+    text.trim_end().replace("\r\n", "|")
+}
+
+fn redis(server: &Server) -> TcpStream {
+    let address = server.ready_line.trim_end().split("; redis://").nth(1).expect("it says where");
+    TcpStream::connect(address).unwrap()
+}
+
+/// A server with a space of rows `users`, and the same rows as a table `plain`.
+fn with_users(count: usize) -> (Server, TcpStream) {
+    let server = Server::start(&["--resp", "127.0.0.1:0"]);
+    let mut client = redis(&server);
+    let schema =
+        "id u64, name utf8, age u32, city utf8, score f64, joined date, seen timestamp, vip bool, n i16";
+    assert_eq!(reply(&mut client, &["FP.SPACE", "CREATE", "users", schema]), "+OK");
+    for id in 0..count {
+        let key = format!("users:{id}");
+        let (name, age) =
+            (format!("{}{}", ["Ada", "Bob", "Åsa", "Eve"][id % 4], id / 7), (id * 13 % 90).to_string());
+        let (score, n) = (format!("{}", id as f64 / 8.0), (id as i64 * 37 % 2001 - 1000).to_string());
+        let joined = format!("20{:02}-0{}-1{}", id % 30, id % 9 + 1, id % 10);
+        let seen = format!("2026-01-0{}T12:{:02}:00.5", id % 9 + 1, id % 60);
+        let mut args = vec!["HSET", &key, "name", &name, "score", &score, "n", &n];
+        if !id.is_multiple_of(5) {
+            args.extend(["age", &age, "vip", if id.is_multiple_of(2) { "true" } else { "false" }]);
+        }
+        if !id.is_multiple_of(3) {
+            args.extend([
+                "city",
+                ["London", "Paris", "", "Rome"][id / 3 % 4],
+                "joined",
+                &joined,
+                "seen",
+                &seen,
+            ]);
+        }
+        assert!(reply(&mut client, &args).starts_with(':'));
+    }
+    server.run(&["sql", "-c", "create table plain as select * from users"]).ok();
+    (server, client)
+}
+
+/// Queries over a table `T`, with an order wherever there are several rows.
+const QUERIES: &[&str] = &[
+    "select count(*), count(age), sum(age), avg(age), min(name), max(name), min(n), max(n) from T",
+    "select city, count(*), avg(age) from T where age > 30 and name like 'A%' group by city order by city",
+    "select * from T order by id",
+    "select id, upper(name), age + 1 as a from T where n between -500 and 500 and not vip order by id",
+    "select distinct city from T order by city",
+    "select id from T order by score desc, id limit 7",
+    "select count(*) from T where city is null",
+    "select count(*) from T where regexp_like(name, '^(Ada|Eve)[0-9]*1$')",
+    "select joined, count(*), max(seen) from T where joined >= date '2015-01-01' group by joined order by joined",
+    "select vip, sum(score), round(stddev(score), 6), approx_distinct(name) > 0 from T group by vip order by vip",
+    "select a.id, b.name from T a join T b on a.id = b.age where b.vip order by a.id, b.name",
+    "select id, sum(n) over (partition by city order by id) as s from T order by id",
+    "select name, age from T where id = 17",
+    "select name, age from T where id in (3, 5, 99999999, 7) and age is not null order by name",
+    "select count(*) from T where id = 17 or age = 3",
+    "select count(*) from T where id < 0",
+    "select count(*) from T where name = 'Åsa1' and id + 0 > 3",
+];
+
+#[test]
+fn sql_reads_the_rows_of_a_space_as_those_of_a_table() {
+    let (server, _client) = with_users(700);
+    assert_eq!(server.csv("select count(*) as c from users"), "c\n700\n");
+    for query in QUERIES {
+        let (live, plain) = (query.replace('T', "users"), query.replace('T', "plain"));
+        assert_eq!(server.csv(&live), server.csv(&plain), "{query}");
+    }
+    // Between both.
+    let joined =
+        "select count(*) as c from users join plain on users.id = plain.id and users.name = plain.name";
+    assert_eq!(server.csv(joined), "c\n700\n");
+    let explained = server.run(&[
+        "sql",
+        "--explain",
+        "-c",
+        "select city, count(*) from users where age > 30 and name like 'A%' group by city",
+    ]);
+    for operator in ["filter     exact", "group      exact"] {
+        assert!(explained.stderr.contains(operator), "{}", explained.stderr);
+    }
+}
+
+#[test]
+fn sql_reads_keys_and_values() {
+    let server = Server::start(&["--resp", "127.0.0.1:0"]);
+    let mut client = redis(&server);
+    server.run(&["sql", "-c", "select * from \"default\""]).fails(1, &["default"]);
+    reply(&mut client, &["MSET", "cart:1", "{\"sum\": 3}", "cart:2", "{\"sum\": 5}", "other", "x"]);
+    reply(&mut client, &["SET", "session:1", "abc", "EX", "1000"]);
+    reply(&mut client, &["HSET", "h", "f", "1"]);
+    let all = "select key, value, ttl > 990 as t from \"default\" order by key";
+    let expected = "key,value,t\ncart:1,\"{\"\"sum\"\": 3}\",\ncart:2,\"{\"\"sum\"\": 5}\",\nh,,\nother,x,\nsession:1,abc,true\n";
+    assert_eq!(server.csv(all), expected);
+    assert_eq!(reply(&mut client, &["FP.SPACE", "CREATE", "cart"]), "+OK");
+    assert_eq!(server.csv("select count(*) as c from cart where value like '%sum%5%'"), "c\n1\n");
+    assert_eq!(
+        server.csv("select value from cart where key in ('cart:2', 'other')"),
+        "value\n\"{\"\"sum\"\": 5}\"\n"
+    );
+    assert_eq!(server.csv("select count(*) as c from \"default\""), "c\n3\n");
+    client.write_all(b"*3\r\n$3\r\nSET\r\n$6\r\ncart:3\r\n$1\r\n\xff\r\n").unwrap();
+    assert_eq!(reply(&mut client, &["DBSIZE"]), "+OK|:6");
+    server.run(&["sql", "-c", "select value from cart"]).fails(1, &["key 'cart:3'", "not text", "BINARY"]);
+    assert_eq!(server.csv("select count(*) as c from cart where key > 'cart:2'"), "c\n1\n");
+    assert_eq!(reply(&mut client, &["FP.SPACE", "DROP", "cart"]), "+OK");
+    assert_eq!(reply(&mut client, &["FP.SPACE", "CREATE", "cart", "BINARY"]), "+OK");
+    assert_eq!(server.csv("select count(value) as c from cart"), "c\n3\n");
+    assert_eq!(reply(&mut client, &["SELECT", "3"]), "+OK");
+    assert_eq!(reply(&mut client, &["SET", "a", "3"]), "+OK");
+    assert_eq!(server.csv("select key, value from db3"), "key,value\na,3\n");
+    let tables = server.run(&["tables", "--format", "json"]).ok();
+    assert!(tables.contains("\"db3\"") && tables.contains("\"cart\""), "{tables}");
+    server.run(&["sql", "-c", "drop table cart"]).fails(1, &["space of keys"]);
+    server.run(&["sql", "-c", "create table cart as select 1 as a"]).fails(1, &["cart"]);
+}
+
+#[test]
+fn sql_changes_the_rows_of_a_space() {
+    let (server, mut client) = with_users(200);
+    let counts = |server: &Server, condition: &str| {
+        let found = |table: &str| {
+            server.csv(&format!("select count(*) as c, sum(n) as n from {table} where {condition}"))
+        };
+        (found("users"), found("plain"))
+    };
+    for statement in [
+        "update T set age = 99, city = 'L' where city like 'L%'",
+        "update T set score = score * 2, vip = null where n > 300 and vip",
+        "delete from T where age is null and n < 0",
+        "update T set n = 7 where id in (3, 4, 5)",
+        "delete from T where id = 3",
+    ] {
+        for table in ["users", "plain"] {
+            server.run(&["sql", "-c", &statement.replace('T', table)]).ok();
+        }
+        for query in ["select * from T order by id", "select count(*) from T where age = 99"] {
+            assert_eq!(
+                server.csv(&query.replace('T', "users")),
+                server.csv(&query.replace('T', "plain")),
+                "{statement}"
+            );
+        }
+    }
+    let (live, plain) = counts(&server, "n > 0");
+    assert_eq!(live, plain);
+    assert_eq!(reply(&mut client, &["HGET", "users:4", "n"]), "$1|7");
+    // Rows of a table go in, and no key twice.
+    server
+        .run(&[
+            "sql",
+            "-c",
+            "insert into users select id + 1000, name, age, city, score, joined, seen, vip, n from plain",
+        ])
+        .ok();
+    assert_eq!(server.csv("select count(*) = 2 * (select count(*) from plain) as c from users"), "c\ntrue\n");
+    assert_eq!(reply(&mut client, &["HGET", "users:1004", "n"]), "$1|7");
+    server
+        .run(&["sql", "-c", "insert into users (id, name) values (1004, 'again')"])
+        .fails(1, &["users:1004", "is there already"]);
+    server.run(&["sql", "-c", "insert into users (id, name) values (5000, 'new')"]).ok();
+    assert_eq!(reply(&mut client, &["HGETALL", "users:5000"]), "*2|$4|name|$3|new");
+    server.run(&["sql", "-c", "update users set id = 1 where id = 5000"]).fails(1, &["cannot be changed"]);
+    server.run(&["sql", "-c", "delete from users"]).ok();
+    assert_eq!(reply(&mut client, &["DBSIZE"]), ":0");
+    assert_eq!(server.csv("select count(*) as c from users"), "c\n0\n");
+}
+
+#[test]
+fn sql_changes_keys_and_values() {
+    let server = Server::start(&["--resp", "127.0.0.1:0"]);
+    let mut client = redis(&server);
+    reply(&mut client, &["FP.SPACE", "CREATE", "s"]);
+    reply(&mut client, &["SET", "other", "1"]);
+    server.run(&["sql", "-c", "insert into s values ('s:1', 'one', null), ('s:2', 'two', 1000)"]).ok();
+    assert_eq!(reply(&mut client, &["GET", "s:1"]), "$3|one");
+    assert!(["*:1000", ":999"].iter().any(|ttl| reply(&mut client, &["TTL", "s:2"]).ends_with(&ttl[1..])));
+    server.run(&["sql", "-c", "update s set value = 'TWO' where key = 's:2'"]).ok();
+    server
+        .run(&["sql", "-c", "update s set value = upper(value) where key = 's:2'"])
+        .fails(1, &["space \"s\"", "does not carry out"]);
+    assert_eq!(reply(&mut client, &["GET", "s:2"]), "$3|TWO");
+    assert!(reply(&mut client, &["TTL", "s:2"]) != ":-1");
+    server.run(&["sql", "-c", "update s set ttl = null"]).ok();
+    assert_eq!(reply(&mut client, &["TTL", "s:2"]), ":-1");
+    server
+        .run(&["sql", "-c", "insert into s values ('x:1', 'one', null)"])
+        .fails(1, &["x:1", "begin with", "s:"]);
+    server.run(&["sql", "-c", "delete from s where value = 'one'"]).ok();
+    assert_eq!(reply(&mut client, &["MGET", "s:1", "s:2", "other"]), "*3|$-1|$3|TWO|$1|1");
+}
+
+#[test]
+fn conditions_on_columns_are_those_of_sql() {
+    let (server, mut client) = with_users(900);
+    for condition in ["age > 80 and name like 'A%'", "city is null or city = 'Rome'", "name ~ '^(Bob|Eve)1'"]
+    {
+        let sql = condition.replace("name ~ '^(Bob|Eve)1'", "regexp_like(name, '^(Bob|Eve)1')");
+        let expected = server.csv(&format!("select count(*) as c from users where {sql}"));
+        let (mut cursor, mut keys) = ("0".to_string(), std::collections::BTreeSet::new());
+        loop {
+            let reply =
+                reply(&mut client, &["FP.SCAN", "users", condition, "LIMIT", "100", "CURSOR", &cursor]);
+            let lines: Vec<&str> = reply.split('|').collect();
+            cursor = lines[2].to_string();
+            keys.extend(lines.iter().filter(|line| line.starts_with("users:")).map(ToString::to_string));
+            if cursor == "0" {
+                break;
+            }
+        }
+        assert_eq!(format!("c\n{}\n", keys.len()), expected, "{condition}");
+    }
+    assert_eq!(
+        reply(&mut client, &["FP.CGET", "users:1", "age < 14 and not vip"]).split('|').next(),
+        Some("*8")
+    );
+    assert_eq!(reply(&mut client, &["FP.CGET", "users:1", "age > 14"]), "$-1");
+    assert!(reply(&mut client, &["FP.CGET", "users:1", "size > 14"]).contains("size"));
 }

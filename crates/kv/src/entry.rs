@@ -1,19 +1,27 @@
 //! How an entry lies in its slot: a header, its expiry if it has one, the key and the value.
 //!
 //! ```text
-//! byte  0     kind of the value
-//!       1     1 if it expires
+//! byte  0..2  from the lowest: kind of the value (3 bits), whether it expires (1 bit), when or how often it was used (12 bits)
 //!       2..4  length of the key
 //!       4..8  length of the value
 //!       ...   when it expires (8 bytes, milliseconds since the epoch), if it does
 //!       ...   the key, the value
 //! ```
-//! Numbers are little-endian. What is left of the slot is room for the value to grow.
+//! Numbers are little-endian. What is left of the slot is room for the value to grow. When it was used is no content: it may
+//! change where the entry lies although a cut keeps that.
 
+use crate::evict::{STAMP_BITS, Stamp};
 use farpool_model::cast::u32_checked;
 
 const HEADER_BYTES: usize = 8;
 const EXPIRY_BYTES: usize = 8;
+
+/// Bits of the first two bytes.
+const KIND_MASK: u16 = 0b111;
+const EXPIRES: u16 = 0b1000;
+const STAMP_SHIFT: u32 = 4;
+
+const _: () = assert!(STAMP_SHIFT + STAMP_BITS == u16::BITS);
 
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +32,8 @@ pub enum Kind {
     Fields,
     /// The number of a table of fields, of a hash that is large.
     Table,
+    /// A row of a space that has a schema.
+    Row,
 }
 
 impl Kind {
@@ -31,7 +41,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Kind::String => "string",
-            Kind::Fields | Kind::Table => "hash",
+            Kind::Fields | Kind::Table | Kind::Row => "hash",
         }
     }
 }
@@ -51,16 +61,26 @@ impl<'a> Entry<'a> {
         Entry(slot)
     }
 
+    fn first(self) -> u16 {
+        u16::from_le_bytes([self.0[0], self.0[1]])
+    }
+
     pub fn kind(self) -> Kind {
-        match self.0[0] {
+        match self.first() & KIND_MASK {
             1 => Kind::Fields,
             2 => Kind::Table,
+            3 => Kind::Row,
             _ => Kind::String,
         }
     }
 
     fn has_expiry(self) -> bool {
-        self.0[1] != 0
+        self.first() & EXPIRES != 0
+    }
+
+    /// When or how often it was used.
+    pub fn stamp(self) -> Stamp {
+        Stamp::from_bits(self.first() >> STAMP_SHIFT)
     }
 
     fn key_at(self) -> usize {
@@ -98,10 +118,11 @@ pub(crate) fn write<'a>(
     key: &[u8],
     value_bytes: usize,
     expiry: Option<u64>,
+    stamp: Stamp,
 ) -> &'a mut [u8] {
     let (header, rest) = slot.split_at_mut(HEADER_BYTES);
-    header[0] = kind as u8;
-    header[1] = u8::from(expiry.is_some());
+    let expires = if expiry.is_some() { EXPIRES } else { 0 };
+    header[..2].copy_from_slice(&(kind as u16 | expires | stamp.bits() << STAMP_SHIFT).to_le_bytes());
     header[2..4].copy_from_slice(&(key.len() as u16).to_le_bytes());
     header[4..8].copy_from_slice(&u32_checked(value_bytes).to_le_bytes());
     let rest = match expiry {
@@ -115,6 +136,12 @@ pub(crate) fn write<'a>(
     let (place, rest) = rest.split_at_mut(key.len());
     place.copy_from_slice(key);
     &mut rest[..value_bytes]
+}
+
+/// Says when or how often the entry that lies in `slot` was used.
+pub(crate) fn set_stamp(slot: &mut [u8], stamp: Stamp) {
+    let rest = u16::from_le_bytes([slot[0], slot[1]]) & (KIND_MASK | EXPIRES);
+    slot[..2].copy_from_slice(&(rest | stamp.bits() << STAMP_SHIFT).to_le_bytes());
 }
 
 /// The value of the entry that lies in `slot`, to be written.

@@ -5,8 +5,10 @@
 //! that has become large stays so. Either way, a change costs no more than a small hash is long.
 
 use crate::entry::Kind;
+use crate::rows::RowSchema;
 use crate::table::{Table, Value};
 use farpool_model::{Error, Result, limits};
+use std::borrow::Cow;
 
 /// Most fields and most bytes of a small hash, and most bytes of one of its values: those of Redis' listpacks, but for the
 /// bytes in all, so that a change stays cheap.
@@ -80,6 +82,8 @@ fn number_of(value: &[u8]) -> Option<u32> {
 pub(crate) enum Fields<'a> {
     Small(&'a [u8]),
     Large(&'a Table),
+    /// Of a space with a schema: those of the row that are not NULL, as text.
+    Row(&'a RowSchema, &'a [u8]),
 }
 
 impl<'a> Fields<'a> {
@@ -88,14 +92,23 @@ impl<'a> Fields<'a> {
         match self {
             Fields::Small(bytes) => pairs(bytes).count(),
             Fields::Large(table) => table.len(),
+            Fields::Row(schema, row) => schema.fields_set(row),
         }
     }
 
     /// The value of a field.
-    pub fn get(self, field: &[u8]) -> Option<&'a [u8]> {
+    pub fn get(self, field: &[u8]) -> Option<Cow<'a, [u8]>> {
         match self {
-            Fields::Small(bytes) => pairs(bytes).find(|(name, _)| *name == field).map(|(_, value)| value),
-            Fields::Large(table) => table.get(table.hash(field), field, 0).map(|entry| entry.value()),
+            Fields::Small(bytes) => {
+                pairs(bytes).find(|(name, _)| *name == field).map(|(_, value)| Cow::Borrowed(value))
+            }
+            Fields::Large(table) => {
+                table.get(table.hash(field), field, 0).map(|entry| Cow::Borrowed(entry.value()))
+            }
+            Fields::Row(schema, row) => {
+                let at = schema.position(field)?;
+                Some(schema.fields()[at].kind.value_text(schema.field(row, at)?))
+            }
         }
     }
 
@@ -108,6 +121,14 @@ impl<'a> Fields<'a> {
                 0
             }
             Fields::Large(table) => table.scan(cursor, 0, |entry| f(entry.key(), entry.value())),
+            Fields::Row(schema, row) => {
+                for (at, field) in schema.fields().iter().enumerate() {
+                    if let Some(value) = schema.field(row, at) {
+                        f(field.name.as_bytes(), &field.kind.value_text(value));
+                    }
+                }
+                0
+            }
         }
     }
 }
@@ -124,6 +145,12 @@ fn pairs(mut bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
+/// Whether bytes are those of a small hash, with nothing behind it; it has a field.
+pub(crate) fn is_well_formed(bytes: &[u8]) -> bool {
+    let length: usize = pairs(bytes).map(|(field, value)| 4 + field.len() + value.len()).sum();
+    length == bytes.len() && length > 0
+}
+
 /// Appends a field and its value, whose lengths [`is_small`] has checked.
 fn push(bytes: &mut Vec<u8>, field: &[u8], value: &[u8]) {
     bytes.extend_from_slice(&(field.len() as u16).to_le_bytes());
@@ -132,16 +159,31 @@ fn push(bytes: &mut Vec<u8>, field: &[u8], value: &[u8]) {
     bytes.extend_from_slice(value);
 }
 
+/// Puts keys and values in order, and of those with the same key keeps the last.
+pub(crate) fn keep_last(pairs: &mut Vec<(&[u8], &[u8])>) {
+    pairs.sort_by_key(|(key, _)| *key);
+    pairs.reverse();
+    pairs.dedup_by_key(|(key, _)| *key);
+}
+
 fn is_small(field: &[u8], value: &[u8]) -> bool {
     field.len() <= SMALL_VALUE_BYTES && value.len() <= SMALL_VALUE_BYTES
 }
 
 impl Table {
-    /// The fields of the hash that `key` has, if it is there; `None` within if it is no hash.
-    pub fn fields(&self, hash: u64, key: &[u8], now: u64) -> Option<Option<Fields<'_>>> {
+    /// The fields of the hash that `key` has, if it is there; `None` within if it is no hash. Those of a row are told by the
+    /// schema of the space.
+    pub fn fields<'a>(
+        &'a self,
+        hash: u64,
+        key: &[u8],
+        schema: Option<&'a RowSchema>,
+        now: u64,
+    ) -> Option<Option<Fields<'a>>> {
         let entry = self.get(hash, key, now)?;
         Some(match entry.kind() {
             Kind::String => None,
+            Kind::Row => schema.map(|schema| Fields::Row(schema, entry.value())),
             Kind::Fields => Some(Fields::Small(entry.value())),
             Kind::Table => self.tables.get(entry.value()).map(Fields::Large),
         })
@@ -195,16 +237,96 @@ impl Table {
             let inner = table.hash(name);
             table.put(inner, name, &Value::new(value.len(), None))?.copy_from_slice(value);
         }
-        self.put_table(hash, key, Box::new(table), expiry)?;
+        self.put_table(hash, key, &mut Some(Box::new(table)), expiry)?;
         Ok(is_new)
     }
 
-    /// Gives the key a large hash.
+    /// Sets several fields, all of them or none, as [`Table::set_field`] does it. Returns how many are new.
     ///
     /// # Errors
-    /// As [`Table::put`].
-    pub fn put_table(&mut self, hash: u64, key: &[u8], table: Box<Table>, expiry: Option<u64>) -> Result<()> {
-        let number = self.tables.add(table).to_le_bytes();
+    /// As [`Table::set_field`].
+    pub fn set_all_fields(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        fields: &[(&[u8], &[u8])],
+        now: u64,
+    ) -> Result<usize> {
+        let entry = self.get(hash, key, now);
+        let (expiry, kind) = (entry.and_then(|entry| entry.expiry()), entry.map(|entry| entry.kind()));
+        let old = entry.map_or(&[][..], |entry| entry.value());
+        if kind == Some(Kind::Table) {
+            let number = old.to_vec();
+            return self.tables.get_mut(&number).map_or(Ok(0), |table| table.put_all(fields));
+        }
+        let bytes: usize = fields.iter().map(|(field, value)| 4 + field.len() + value.len()).sum();
+        if fields.len() <= SMALL_FIELDS && fields.iter().all(|(field, value)| is_small(field, value)) {
+            let mut all: Vec<(&[u8], &[u8])> = pairs(old).collect();
+            let before = all.len();
+            for (at, (field, value)) in fields.iter().enumerate() {
+                let is_later = fields[at + 1..].iter().any(|(later, _)| later == field);
+                if !is_later {
+                    all.retain(|(name, _)| name != field);
+                    all.push((field, value));
+                }
+            }
+            let new = all.iter().filter(|(name, _)| !pairs(old).any(|(other, _)| other == *name)).count();
+            debug_assert!(all.len() == before + new);
+            let mut packed = Vec::with_capacity(old.len() + bytes);
+            all.iter().for_each(|(field, value)| push(&mut packed, field, value));
+            if all.len() <= SMALL_FIELDS && packed.len() <= SMALL_BYTES {
+                let value = Value { kind: Kind::Fields, bytes: packed.len(), room: packed.len(), expiry };
+                self.put(hash, key, &value)?.copy_from_slice(&packed);
+                return Ok(new);
+            }
+        }
+        let mut table = self.of_same_kind();
+        let old: Vec<(&[u8], &[u8])> = pairs(old).collect();
+        table.put_all(&old)?;
+        let new = table.put_all(fields)?;
+        self.put_table(hash, key, &mut Some(Box::new(table)), expiry)?;
+        Ok(new)
+    }
+
+    /// Gives keys of a table of fields their values, all of them or none. Returns how many are new.
+    fn put_all(&mut self, fields: &[(&[u8], &[u8])]) -> Result<usize> {
+        let mut fields = fields.to_vec();
+        keep_last(&mut fields);
+        let mut added = Vec::new();
+        for (field, value) in &fields {
+            let inner = self.hash(field);
+            match self.prepare(inner, field, &Value::new(value.len(), None), value) {
+                Ok(true) => added.push((inner, *field)),
+                Ok(false) => {}
+                Err(error) => {
+                    for (inner, field) in added {
+                        self.remove(inner, field);
+                    }
+                    return Err(error);
+                }
+            }
+            self.tidy().ok();
+        }
+        for (field, value) in fields {
+            let inner = self.hash(field);
+            self.put(inner, field, &Value::new(value.len(), None))?.copy_from_slice(value);
+        }
+        Ok(added.len())
+    }
+
+    /// Gives the key a large hash, and takes it from `table` for that; it must be there.
+    ///
+    /// # Errors
+    /// As [`Table::put`]; the large hash stays where it was.
+    pub fn put_table(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        table: &mut Option<Box<Table>>,
+        expiry: Option<u64>,
+    ) -> Result<()> {
+        let Some(fields) = table.take() else { return Ok(()) };
+        let number = self.tables.add(fields).to_le_bytes();
         let new = Value { kind: Kind::Table, bytes: number.len(), room: number.len(), expiry };
         match self.put(hash, key, &new) {
             Ok(value) => {
@@ -212,7 +334,7 @@ impl Table {
                 Ok(())
             }
             Err(error) => {
-                drop(self.tables.remove(&number));
+                *table = self.tables.remove(&number);
                 Err(error)
             }
         }
@@ -225,7 +347,7 @@ impl Table {
     pub fn remove_field(&mut self, hash: u64, key: &[u8], field: &[u8], now: u64) -> Result<bool> {
         let Some(entry) = self.get(hash, key, now) else { return Ok(false) };
         let is_last = match entry.kind() {
-            Kind::String => return Ok(false),
+            Kind::String | Kind::Row => return Ok(false),
             Kind::Fields => {
                 let old = entry.value();
                 if !pairs(old).any(|(name, _)| name == field) {
@@ -263,7 +385,7 @@ impl Table {
     /// # Errors
     /// `OverLimit` when the pool has no room for it.
     pub fn copied_fields(&self, hash: u64, key: &[u8], now: u64) -> Result<Option<Box<Table>>> {
-        match self.fields(hash, key, now) {
+        match self.fields(hash, key, None, now) {
             Some(Some(Fields::Large(table))) => Ok(Some(Box::new(table.copy()?))),
             _ => Ok(None),
         }

@@ -1,12 +1,21 @@
 //! All keys of a tenant, in shards that threads take one by one.
 
+use crate::evict::Policy;
 use crate::index::KeyHasher;
-use crate::shard::Shard;
+use crate::journal::Journal;
+use crate::limits::Limits;
+use crate::meter::Meter;
+use crate::session::selected;
+use crate::shard::{Shard, SpaceId};
+use crate::spaces::Spaces;
+use crate::table::Table;
 use farpool_memory::Pool;
 use farpool_model::TenantName;
 use parking_lot::{Mutex, MutexGuard};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The keys of a tenant.
 ///
@@ -15,8 +24,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Keyspace {
     hasher: KeyHasher,
     shards: Box<[Mutex<Shard>]>,
+    meter: Arc<Meter>,
+    /// The settings ([`Limits`]): the limit, and the position of the policy among all.
+    maxmemory: AtomicU64,
+    policy: AtomicU8,
     /// The latest time that a command came with.
     latest: AtomicU64,
+    /// The latest time that a command of a client came with, and the one of these that was recorded last by itself.
+    asked: AtomicU64,
+    recorded: AtomicU64,
+    journal: OnceLock<Box<dyn Journal>>,
 }
 
 /// How many keys there are.
@@ -30,6 +47,14 @@ pub struct KeyCount {
     pub bytes: usize,
 }
 
+impl KeyCount {
+    fn add(&mut self, table: &Table) {
+        self.keys += table.len();
+        self.expiring += table.expiring();
+        self.bytes += table.bytes();
+    }
+}
+
 impl Keyspace {
     /// Makes a keyspace without keys, whose hash function is known to nobody who does not know `secret`.
     ///
@@ -38,8 +63,81 @@ impl Keyspace {
     pub fn new(pool: &Arc<Pool>, tenant: &TenantName, secret: [u8; 16], shards: usize) -> Self {
         assert!((1..=512).contains(&shards), "keys are in {shards} shards");
         let hasher = KeyHasher::new(secret);
-        let shard = |_| Mutex::new(Shard::new(Arc::clone(pool), tenant.clone(), hasher));
-        Keyspace { shards: (0..shards).map(shard).collect(), hasher, latest: AtomicU64::new(0) }
+        let meter: Arc<Meter> = Arc::default();
+        let shard = |_| Mutex::new(Shard::new(Arc::clone(pool), tenant.clone(), Arc::clone(&meter), hasher));
+        Keyspace {
+            shards: (0..shards).map(shard).collect(),
+            meter: Arc::clone(&meter),
+            maxmemory: AtomicU64::new(0),
+            policy: AtomicU8::new(0),
+            hasher,
+            latest: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
+            recorded: AtomicU64::new(0),
+            journal: OnceLock::new(),
+        }
+    }
+
+    /// Has changes recorded from now on; only the first journal counts. What was recorded before is applied by now.
+    pub fn set_journal(&self, journal: Box<dyn Journal>) {
+        drop(self.journal.set(journal));
+        self.all_applied();
+    }
+
+    /// What the keys may take, and which go.
+    pub fn limits(&self) -> Limits {
+        Limits { maxmemory: self.maxmemory.load(Ordering::Relaxed), policy: self.policy() }
+    }
+
+    #[inline]
+    fn policy(&self) -> Policy {
+        let at = self.policy.load(Ordering::Relaxed);
+        Policy::ALL.get(usize::from(at)).copied().unwrap_or_default()
+    }
+
+    /// Whether keys may go when there is no room.
+    #[inline]
+    pub(crate) fn evicts(&self) -> bool {
+        self.policy() != Policy::NoEviction
+    }
+
+    /// Whether it matters when keys are used.
+    #[inline]
+    pub(crate) fn notes_uses(&self) -> bool {
+        self.policy().needs_stamps()
+    }
+
+    pub(crate) fn store_limits(&self, limits: Limits) {
+        self.maxmemory.store(limits.maxmemory, Ordering::Relaxed);
+        self.policy.store(limits.policy.number(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    pub(crate) fn journal(&self) -> Option<&dyn Journal> {
+        self.journal.get().map(|journal| &**journal)
+    }
+
+    /// The time of a command of a client, which must not be forgotten.
+    pub(crate) fn asked_at(&self, now: u64) -> u64 {
+        let now = self.not_before(now);
+        if now > self.asked.load(Ordering::Relaxed) {
+            self.asked.store(now, Ordering::Relaxed);
+        }
+        now
+    }
+
+    /// The latest of these times, once.
+    pub(crate) fn unrecorded_time(&self) -> Option<u64> {
+        let asked = self.asked.load(Ordering::Relaxed);
+        (self.recorded.swap(asked, Ordering::Relaxed) < asked).then_some(asked)
+    }
+
+    /// The latest time that was seen.
+    pub(crate) fn latest(&self) -> u64 {
+        self.latest.load(Ordering::Relaxed)
     }
 
     /// Returns `now`, or the latest time that was seen before: a clock that is put back revives nothing.
@@ -73,20 +171,54 @@ impl Keyspace {
     /// time is taken, for a step of some microseconds.
     pub fn tidy(&self, now: u64) -> bool {
         let now = self.not_before(now);
-        (0..self.shards()).filter(|shard| self.lock(*shard).tidy(now)).count() > 0
+        let tidy = |shard: &usize| {
+            let has_more = self.lock(*shard).tidy(now);
+            self.lower(*shard, now) || has_more
+        };
+        (0..self.shards()).filter(tidy).count() > 0
     }
 
-    /// The spaces that have keys, by number.
-    pub fn counts(&self) -> Vec<(crate::SpaceId, KeyCount)> {
-        let mut counts = std::collections::BTreeMap::<_, KeyCount>::new();
+    /// The spaces with names.
+    pub fn spaces(&self) -> Arc<Spaces> {
+        Arc::clone(self.lock(0).spaces())
+    }
+
+    /// The keys of a space, one shard after the other: an estimate while clients change them.
+    pub fn count(&self, space: SpaceId) -> KeyCount {
+        let mut count = KeyCount::default();
+        for shard in 0..self.shards() {
+            if let Some(table) = self.lock(shard).table(space) {
+                count.add(table);
+            }
+        }
+        count
+    }
+
+    /// The number of keys of each space.
+    pub(crate) fn keys_by_space(&self) -> BTreeMap<SpaceId, usize> {
+        let mut counts = BTreeMap::new();
         for shard in 0..self.shards() {
             for (space, table) in self.lock(shard).tables() {
-                let count = counts.entry(space).or_default();
-                count.keys += table.len();
-                count.expiring += table.expiring();
-                count.bytes += table.bytes();
+                *counts.entry(space).or_default() += table.len();
+            }
+        }
+        counts
+    }
+
+    /// The selected spaces that have keys, by number; those with names are part of the first.
+    pub fn counts(&self) -> Vec<(SpaceId, KeyCount)> {
+        let mut counts = BTreeMap::<_, KeyCount>::new();
+        for shard in 0..self.shards() {
+            for (space, table) in self.lock(shard).tables() {
+                counts.entry(selected(space)).or_default().add(table);
             }
         }
         counts.into_iter().collect()
+    }
+}
+
+impl fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyspace").field("shards", &self.shards.len()).finish_non_exhaustive()
     }
 }

@@ -6,19 +6,36 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod cut;
+mod effects;
 mod entry;
+pub mod evict;
 mod fields;
+mod hyperloglog;
 pub mod index;
+mod journal;
 mod keyspace;
+mod limits;
+mod meter;
+pub mod predicate;
 pub mod resp;
+mod rows;
 mod session;
 mod shard;
 pub mod slab;
+mod spaces;
 mod table;
+mod walk;
 
-pub use commands::{Args, COMMANDS, Command, Keys, Refusal, command, matches};
+pub use commands::{Args, COMMANDS, Command, KeyChange, KeyState, Keys, Refusal, command, matches};
+pub use cut::{Fingerprint, KeyCut, KeyCutPart, ReadEntry};
+pub use journal::{Journal, Replay};
 pub use keyspace::{KeyCount, Keyspace};
+pub use limits::{Limits, Uses};
+pub use rows::{Column, ColumnType, RowSchema};
 pub use session::{Host, Moment, Session, wrong_number};
 pub use shard::SpaceId;
+pub use spaces::{Space, Spaces};
+pub use walk::Walk;
 
 use session::space_number;

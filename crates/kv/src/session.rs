@@ -1,18 +1,28 @@
 //! What a client has begun: its space, the commands that it has queued, and the keys that it watches.
 
-use crate::commands::{Args, Command, Context, Keys, Refusal, Taken, command};
+use crate::commands::{Args, Command, Context, Keys, Predicates, Refusal, Taken, command};
+use crate::cut::ReadEntry;
+use crate::journal::Recorder;
 use crate::keyspace::Keyspace;
 use crate::resp::{Replies, parse_integer};
 use crate::shard::{SpaceId, Watch};
+use crate::spaces::Space;
 use farpool_model::limits::{KV_QUEUE_BYTES_MAX, KV_WATCHED_MAX};
+use farpool_model::{Error, Expr};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// Spaces that clients select by number.
-const SPACES: i64 = 16;
+pub(crate) const SPACES: SpaceId = 16;
 
 /// Returns the space with this number, if there is one.
 pub(crate) fn space_number(number: i64) -> Option<SpaceId> {
-    (0..SPACES).contains(&number).then_some(number as SpaceId)
+    SpaceId::try_from(number).ok().filter(|number| *number < SPACES)
+}
+
+/// The selected space that a space is part of: those with names are part of the first.
+pub(crate) fn selected(space: SpaceId) -> SpaceId {
+    if space < SPACES { space } else { 0 }
 }
 
 /// What comes with a command, so that it does the same wherever it is carried out.
@@ -34,6 +44,22 @@ pub trait Host {
 
     /// Whether the client may change keys.
     fn may_write(&self) -> bool;
+
+    /// Tells for each of some entries, at a moment, whether a condition on columns is true for it; `space` is theirs, if it
+    /// has a name.
+    ///
+    /// # Errors
+    /// Where it cannot be told, because a value is no text.
+    fn judge(
+        &mut self,
+        condition: &Expr,
+        space: Option<&Arc<Space>>,
+        entries: &[ReadEntry<'_>],
+        now: u64,
+    ) -> Result<Vec<bool>, Refusal> {
+        let _ = (condition, space, entries, now);
+        Err("ERR conditions on columns are not carried out here".into())
+    }
 }
 
 /// A client's state.
@@ -43,6 +69,10 @@ pub struct Session {
     queue: Option<Queue>,
     watch: Watch,
     watched: Vec<Watched>,
+    predicates: Predicates,
+    /// The latest record of what the client has done, and the buffer of the next one.
+    recorded: Option<u64>,
+    record: Vec<u8>,
 }
 
 /// A key that is watched.
@@ -92,6 +122,17 @@ impl Session {
         self.queue.is_some()
     }
 
+    /// Takes the number of the latest record of what the client has done since the last call: its replies may be sent once
+    /// that is as durable as it is to be.
+    pub fn take_recorded(&mut self) -> Option<u64> {
+        self.recorded.take()
+    }
+
+    /// Says that the client has recorded something in another way, with a record of this number.
+    pub fn note_recorded(&mut self, number: u64) {
+        self.recorded = Some(number);
+    }
+
     /// Carries out a command, or queues it, and appends one reply.
     pub fn execute(
         &mut self,
@@ -101,7 +142,7 @@ impl Session {
         host: &mut dyn Host,
         replies: &mut Replies<'_>,
     ) {
-        let moment = Moment { now: keyspace.not_before(moment.now), ..moment };
+        let moment = Moment { now: keyspace.asked_at(moment.now), ..moment };
         let before = replies.bytes();
         if let Err(Refusal(text)) = self.dispatch(keyspace, args, moment, host, replies) {
             replies.truncate(before);
@@ -133,8 +174,11 @@ impl Session {
                 Ok(())
             }
             Wanted::Command(command) => {
-                let mut taken = Taken::of(keyspace, std::iter::once((command.keys, args)));
-                self.run(command, args, (keyspace, &mut taken), moment, replies)
+                let recorder = self.recorder(keyspace, command.writes(args).then_some(args), moment)?;
+                let mut taken = Taken::of(keyspace, recorder, std::iter::once((command.keys, args)));
+                let done = self.run(command, args, (keyspace, &mut taken), moment, (host, replies));
+                self.finish(taken)?;
+                done
             }
             Wanted::OfHost => host.run(args, replies),
             Wanted::Select => self.select(args, replies),
@@ -165,17 +209,46 @@ impl Session {
         }
     }
 
+    /// What records the changes of commands with these arguments, of those that write.
+    fn recorder<'k, 'a>(
+        &mut self,
+        keyspace: &'k Keyspace,
+        writing: impl IntoIterator<Item = &'a Args<'a>>,
+        moment: Moment,
+    ) -> Result<Recorder<'k>, Refusal> {
+        let Some(journal) = keyspace.journal() else { return Ok(Recorder::off()) };
+        let bytes_of = |args: &Args<'_>| args.iter().map(|argument| argument.len()).sum::<usize>();
+        let Some(bytes) = writing.into_iter().map(bytes_of).reduce(|sum, bytes| sum + bytes) else {
+            return Ok(Recorder::off());
+        };
+        journal.check(bytes).map_err(|error| not_recorded(&error))?;
+        Ok(Recorder::new(Some(journal), std::mem::take(&mut self.record), moment.now, moment.random))
+    }
+
+    /// Records what was done.
+    fn finish(&mut self, taken: Taken<'_>) -> Result<(), Refusal> {
+        let (recorded, buffer) = taken.finish();
+        self.record = buffer;
+        match recorded {
+            Ok(number) => {
+                self.recorded = number.or(self.recorded);
+                Ok(())
+            }
+            Err(error) => Err(not_recorded(&error)),
+        }
+    }
+
     fn run<'k>(
-        &self,
+        &mut self,
         command: &Command,
         args: &Args<'_>,
         (keyspace, taken): (&'k Keyspace, &mut Taken<'k>),
         moment: Moment,
-        replies: &mut Replies<'_>,
+        (host, replies): (&mut dyn Host, &mut Replies<'_>),
     ) -> Result<(), Refusal> {
-        let (now, random) = (moment.now, moment.random);
-        let replies = replies.reborrow();
-        Context { keyspace, space: self.space, now, random, replies, taken }.run(command, args)
+        let (now, random, space) = (moment.now, moment.random, self.space);
+        let (replies, predicates) = (replies.reborrow(), &mut self.predicates);
+        Context { keyspace, space, now, random, replies, taken, host, predicates }.run(command, args)
     }
 
     fn enqueue(&mut self, args: &Args<'_>) -> Result<(), Refusal> {
@@ -209,7 +282,8 @@ impl Session {
             let hash = keyspace.hash(key);
             let mut shard = keyspace.lock(keyspace.shard_of(hash));
             shard.watch(self.space, key, &self.watch);
-            let was_there = shard.table(self.space).is_some_and(|table| table.get(hash, key, now).is_some());
+            let (owner, _) = shard.owner(self.space, key);
+            let was_there = shard.table(owner).is_some_and(|table| table.get(hash, key, now).is_some());
             self.watched.push(Watched { space: self.space, key: Box::from(*key), was_there });
         }
         Ok(())
@@ -225,7 +299,8 @@ impl Session {
     /// Ends what the client has begun, as when it leaves.
     pub fn reset(&mut self, keyspace: &Keyspace) {
         self.unwatch(keyspace);
-        *self = Session::default();
+        // What has been done already is waited for all the same.
+        *self = Session { recorded: self.recorded, ..Session::default() };
     }
 
     /// Carries out the queue while no other command sees any of its keys.
@@ -248,10 +323,13 @@ impl Session {
             Wanted::Command(command) => command.keys,
             _ => Keys::None,
         };
+        let writing = wanted.iter().zip(&commands).filter(|(wanted, _)| writes(wanted));
+        let recorder = self.recorder(keyspace, writing.map(|(_, args)| &args[..]), moment);
+        let recorder = recorder.inspect_err(|_| self.unwatch(keyspace))?;
         let watched: Vec<&[u8]> = self.watched.iter().map(|watched| &*watched.key).collect();
         let all = wanted.iter().zip(&commands).map(|(wanted, args)| (keys_of(wanted), &args[..]));
         let watches = std::iter::once((Keys::At { first: 0, last: -1, step: 1 }, &watched[..]));
-        let mut taken = Taken::of(keyspace, all.chain(watches));
+        let mut taken = Taken::of(keyspace, recorder, all.chain(watches));
         // Whoever changes a watched key has its shard while it says so.
         if self.watch.is_touched() || self.is_gone(keyspace, &mut taken, moment.now) {
             drop(taken);
@@ -263,7 +341,9 @@ impl Session {
         for (wanted, args) in wanted.iter().zip(&commands) {
             let before = replies.bytes();
             let done = match wanted {
-                Wanted::Command(command) => self.run(command, args, (keyspace, &mut taken), moment, replies),
+                Wanted::Command(command) => {
+                    self.run(command, args, (keyspace, &mut taken), moment, (host, replies))
+                }
                 Wanted::Select => self.select(args, replies),
                 Wanted::Unwatch => {
                     replies.ok();
@@ -276,19 +356,29 @@ impl Session {
                 replies.error(&*text);
             }
         }
-        drop(taken);
+        let recorded = self.finish(taken);
         self.unwatch(keyspace);
-        Ok(())
+        recorded
     }
 
     /// Whether a watched key has expired since.
     fn is_gone(&self, keyspace: &Keyspace, taken: &mut Taken<'_>, now: u64) -> bool {
         self.watched.iter().filter(|watched| watched.was_there).any(|Watched { space, key, .. }| {
             let hash = keyspace.hash(key);
-            let table = taken.shard(keyspace.shard_of(hash)).table(*space);
+            let shard = taken.shard(keyspace.shard_of(hash));
+            let table = shard.table(shard.owner(*space, key).0);
             table.is_none_or(|table| table.get(hash, key, now).is_none())
         })
     }
+}
+
+fn writes(wanted: &Wanted) -> bool {
+    matches!(wanted, Wanted::Command(command) if command.may_write())
+}
+
+/// The refusal of a command that changes keys while changes cannot be recorded.
+fn not_recorded(error: &Error) -> Refusal {
+    Refusal(Cow::Owned(format!("MISCONF the log of keys cannot be written: {}", error.message)))
 }
 
 /// Returns what is asked for; refused if it does not exist, has too few or too many arguments, or needs another right.
@@ -302,7 +392,7 @@ fn wanted(args: &Args<'_>, host: &dyn Host) -> Result<Wanted, Refusal> {
         if !command.takes(args.len()) {
             return Err(wrong_number(args[0]));
         }
-        if command.writes && !host.may_write() {
+        if command.writes(args) && !host.may_write() {
             return Err("NOPERM this token may not write: use one with the role write".into());
         }
         return Ok(Wanted::Command(command));

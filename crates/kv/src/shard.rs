@@ -1,22 +1,39 @@
 //! A shard: part of the keys of all spaces of a tenant. Whoever has it changes it alone.
 
+mod victims;
+
 use crate::index::KeyHasher;
+use crate::meter::Meter;
+use crate::slab::Cut;
+use crate::spaces::{Space, Spaces};
 use crate::table::Table;
 use farpool_memory::Pool;
 use farpool_model::TenantName;
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use victims::Victims;
 
-/// The number of a space.
+/// The number of a space: those below 16 are selected by clients, the others have names.
 pub type SpaceId = u32;
 
 pub(crate) struct Shard {
     pool: Arc<Pool>,
     tenant: TenantName,
+    meter: Arc<Meter>,
     hasher: KeyHasher,
     tables: BTreeMap<SpaceId, Table>,
+    /// Tables whose keys were removed at once while a cut keeps them.
+    flushed: Vec<Table>,
+    /// The same in all shards.
+    spaces: Arc<Spaces>,
     watched: HashMap<(SpaceId, Box<[u8]>), Vec<Watch>>,
+    victims: Victims,
+    /// Keys that had expired and were removed.
+    expired: u64,
+    /// Values that were read, and those that were not there.
+    reads: Cell<(u64, u64)>,
 }
 
 /// What a client that watches keys is told: whether one of them has changed.
@@ -30,8 +47,20 @@ impl Watch {
 }
 
 impl Shard {
-    pub fn new(pool: Arc<Pool>, tenant: TenantName, hasher: KeyHasher) -> Self {
-        Shard { pool, tenant, hasher, tables: BTreeMap::new(), watched: HashMap::new() }
+    pub fn new(pool: Arc<Pool>, tenant: TenantName, meter: Arc<Meter>, hasher: KeyHasher) -> Self {
+        Shard {
+            pool,
+            tenant,
+            meter,
+            hasher,
+            tables: BTreeMap::new(),
+            flushed: Vec::new(),
+            spaces: Arc::default(),
+            watched: HashMap::new(),
+            victims: Victims::default(),
+            expired: 0,
+            reads: Cell::default(),
+        }
     }
 
     /// The keys of a space, if it has had any.
@@ -41,8 +70,25 @@ impl Shard {
 
     /// The keys of a space.
     pub fn table_mut(&mut self, space: SpaceId) -> &mut Table {
-        let new = || Table::new(&self.pool, &self.tenant, self.hasher);
-        self.tables.entry(space).or_insert_with(new)
+        let victims = &mut self.victims;
+        self.tables.entry(space).or_insert_with(|| {
+            let mut table = Table::new(&self.pool, &self.tenant, &self.meter, self.hasher);
+            table.set_fresh(victims.fresh());
+            table
+        })
+    }
+
+    /// Counts a value that is read, or is not there.
+    #[inline]
+    pub fn count_read(&self, is_there: bool) {
+        let (hits, misses) = self.reads.get();
+        self.reads.set((hits + u64::from(is_there), misses + u64::from(!is_there)));
+    }
+
+    /// The numbers of keys that were evicted and that had expired, of values that were read and that were not there.
+    pub fn counted(&self) -> (u64, u64, u64, u64) {
+        let (hits, misses) = self.reads.get();
+        (self.victims.evicted, self.expired, hits, misses)
     }
 
     /// All spaces that have keys, with them.
@@ -50,20 +96,66 @@ impl Shard {
         self.tables.iter().map(|(space, table)| (*space, table)).filter(|(_, table)| table.len() > 0)
     }
 
-    /// Removes all keys of a space.
-    pub fn flush(&mut self, space: SpaceId) {
-        let Some(table) = self.tables.remove(&space) else { return };
-        for ((of, key), watches) in &self.watched {
-            if *of == space && table.get(self.hasher.hash(key), key, 0).is_some() {
-                watches.iter().for_each(|watch| watch.0.store(true, Ordering::Release));
+    /// The spaces with names.
+    pub fn spaces(&self) -> &Arc<Spaces> {
+        &self.spaces
+    }
+
+    /// Sets the spaces with names. Must be done in all shards before any is given back.
+    pub fn set_spaces(&mut self, spaces: &Arc<Spaces>) {
+        self.spaces = Arc::clone(spaces);
+    }
+
+    /// The space that a key is in, of a client that has selected the space with this number.
+    #[inline]
+    pub fn owner(&self, selected: SpaceId, key: &[u8]) -> (SpaceId, Option<&Arc<Space>>) {
+        if selected != 0 || self.spaces.is_empty() {
+            return (selected, None);
+        }
+        let owner = self.spaces.owner(key);
+        (owner.map_or(selected, |space| space.id), owner)
+    }
+
+    /// The numbers of a selected space and of those with names that are part of it.
+    pub fn parts(&self, selected: SpaceId) -> impl Iterator<Item = SpaceId> {
+        let named = self.spaces.iter().filter(move |_| selected == 0).map(|space| space.id);
+        std::iter::once(selected).chain(named)
+    }
+
+    /// Removes all keys of a selected space.
+    pub fn flush(&mut self, selected: SpaceId) {
+        for space in self.parts(selected).collect::<Vec<_>>() {
+            let Some(table) = self.tables.remove(&space) else { continue };
+            for ((of, key), watches) in &self.watched {
+                let is_of = *of == selected && self.owner(selected, key).0 == space;
+                if is_of && table.get(self.hasher.hash(key), key, 0).is_some() {
+                    watches.iter().for_each(|watch| watch.0.store(true, Ordering::Release));
+                }
+            }
+            if table.has_kept_cuts() {
+                self.flushed.push(table);
             }
         }
     }
 
+    /// The table that a cut is of, while the cut is kept.
+    pub fn table_of_cut(&self, space: SpaceId, cut: &Arc<Cut>) -> Option<&Table> {
+        self.tables.get(&space).into_iter().chain(&self.flushed).find(|table| table.keeps(cut))
+    }
+
+    /// Ends a cut of a space, if it has not ended.
+    pub fn end_cut(&mut self, space: SpaceId, cut: &Arc<Cut>) {
+        let mut tables = self.tables.get_mut(&space).into_iter().chain(&mut self.flushed);
+        if let Some(table) = tables.find(|table| table.keeps(cut)) {
+            table.end_cut(cut);
+        }
+        // What is left of a table without keys goes with it.
+        self.flushed.retain(|table| table.has_kept_cuts());
+    }
+
     /// Removes all keys of all spaces.
     pub fn flush_all(&mut self) {
-        let spaces: Vec<SpaceId> = self.tables.keys().copied().collect();
-        spaces.into_iter().for_each(|space| self.flush(space));
+        (0..crate::session::SPACES).for_each(|space| self.flush(space));
     }
 
     /// Has `watch` told when the key changes.
@@ -94,7 +186,7 @@ impl Shard {
     /// Removes some of the keys that have expired, of all spaces, and moves some entries, in their indexes and so that memory
     /// can be given back. Returns whether there is likely to be more to do.
     pub fn tidy(&mut self, now: u64) -> bool {
-        let mut more = false;
+        let mut more = self.pass(now);
         let mut expired = Vec::new();
         for (space, table) in &mut self.tables {
             let (looked_at, removed) =
@@ -102,12 +194,13 @@ impl Shard {
             more |= removed * 4 > looked_at;
             // Where the pool has no room, the index stays as it is.
             more |= table.tidy().unwrap_or(false);
-            more |= table.compact() | table.tables.tidy_one();
+            more |= table.reclaim_some() | table.compact() | table.tables.tidy_one();
         }
+        self.expired += expired.len() as u64;
         for (space, key) in expired {
-            self.touch(space, &key);
+            self.touch(crate::session::selected(space), &key);
         }
-        self.tables.retain(|_, table| table.len() > 0);
+        self.tables.retain(|_, table| table.len() > 0 || table.has_cuts());
         more
     }
 }

@@ -2,10 +2,16 @@
 //!
 //! Invariant: each key is in the index once, at the place of its entry; each place that is written is in the index.
 
+mod uses;
+
+pub(crate) use uses::Sample;
+
 use crate::entry::{self, Entry, Kind, entry_bytes};
+use crate::evict::Stamp;
 use crate::fields::Tables;
 use crate::index::{Index, KeyHasher};
-use crate::slab::{Place, SlabCursor, Slabs};
+use crate::meter::Meter;
+use crate::slab::{Cut, CutCursor, CutPart, Place, SlabCursor, Slabs};
 use farpool_memory::Pool;
 use farpool_model::limits::KV_VALUE_BYTES_MAX as VALUE_BYTES_MAX;
 use farpool_model::{Result, TenantName};
@@ -29,6 +35,7 @@ const COMPACTION_STEP: usize = 64;
 pub(crate) struct Table {
     pool: Arc<Pool>,
     tenant: TenantName,
+    meter: Arc<Meter>,
     hasher: KeyHasher,
     index: Index,
     slabs: Slabs,
@@ -40,6 +47,8 @@ pub(crate) struct Table {
     expiry_cursor: SlabCursor,
     /// Places of such a step; empty between steps.
     seen: Vec<Place>,
+    /// The stamp of keys that come to be.
+    fresh: Stamp,
 }
 
 /// A new value for a key.
@@ -60,23 +69,25 @@ impl Value {
 }
 
 impl Table {
-    pub fn new(pool: &Arc<Pool>, tenant: &TenantName, hasher: KeyHasher) -> Self {
+    pub fn new(pool: &Arc<Pool>, tenant: &TenantName, meter: &Arc<Meter>, hasher: KeyHasher) -> Self {
         Table {
             pool: Arc::clone(pool),
             tenant: tenant.clone(),
+            meter: Arc::clone(meter),
             hasher,
-            index: Index::new(Arc::clone(pool), tenant.clone()),
-            slabs: Slabs::new(Arc::clone(pool), tenant.clone()),
+            index: Index::new(Arc::clone(pool), tenant.clone()).metered(Arc::clone(meter)),
+            slabs: Slabs::new(Arc::clone(pool), tenant.clone()).metered(Arc::clone(meter)),
             tables: Tables::default(),
             expiring: 0,
             expiry_cursor: SlabCursor::default(),
             seen: Vec::new(),
+            fresh: Stamp::default(),
         }
     }
 
     /// Makes a table without keys for the same tenant.
     pub fn of_same_kind(&self) -> Self {
-        Table::new(&self.pool, &self.tenant, self.hasher)
+        Table::new(&self.pool, &self.tenant, &self.meter, self.hasher)
     }
 
     pub fn hash(&self, key: &[u8]) -> u64 {
@@ -110,22 +121,68 @@ impl Table {
     pub fn put(&mut self, hash: u64, key: &[u8], value: &Value) -> Result<&mut [u8]> {
         let needed = entry_bytes(key.len(), value.room, value.expiry.is_some());
         let old = self.find(hash, key);
+        let stamp = old.map_or(self.fresh, |place| Entry::of(self.slabs.bytes(place)).stamp());
         let place = match old {
-            Some(place) if fits(needed, self.slabs.bytes(place).len()) => {
+            Some(place) if self.may_stay(place, needed) => {
                 self.forget(place);
                 place
             }
-            Some(place) => {
-                let new = self.slabs.allocate(needed)?;
-                self.forget(place);
-                self.index.replace(hash, place, new);
-                self.slabs.free(place);
-                new
-            }
+            Some(place) => match self.slabs.allocate(needed) {
+                Ok(new) => {
+                    self.forget(place);
+                    self.index.replace(hash, place, new);
+                    self.slabs.free(place);
+                    new
+                }
+                // A slot that is too large is better than none.
+                Err(_) if self.is_large_enough(place, needed) => {
+                    self.forget(place);
+                    place
+                }
+                Err(error) => return Err(error),
+            },
             None => self.add(hash, needed)?,
         };
         self.expiring += usize::from(value.expiry.is_some());
-        Ok(entry::write(self.slabs.bytes_mut(place), value.kind, key, value.bytes, value.expiry))
+        Ok(entry::write(self.slabs.bytes_mut(place), value.kind, key, value.bytes, value.expiry, stamp))
+    }
+
+    /// Whether an entry that needs so many bytes may be written over the one at `place`.
+    fn may_stay(&self, place: Place, needed: usize) -> bool {
+        fits(needed, self.slabs.bytes(place).len()) && !self.slabs.is_kept(place)
+    }
+
+    fn is_large_enough(&self, place: Place, needed: usize) -> bool {
+        needed <= self.slabs.bytes(place).len() && !self.slabs.is_kept(place)
+    }
+
+    /// Sees to it that [`Table::put`] of this value will not fail: it is put if the key is not there, and its slot is made large
+    /// enough if it is, which changes nothing else. Returns whether it was put.
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn prepare(&mut self, hash: u64, key: &[u8], value: &Value, bytes: &[u8]) -> Result<bool> {
+        let Some(old) = self.find(hash, key) else {
+            self.put(hash, key, value)?.copy_from_slice(bytes);
+            return Ok(true);
+        };
+        let needed = entry_bytes(key.len(), value.room, value.expiry.is_some());
+        if self.is_large_enough(old, needed) {
+            return Ok(false);
+        }
+        let old_bytes = self.slabs.bytes(old).len();
+        let new = self.slabs.allocate(needed.max(old_bytes))?;
+        // Copied a few bytes at a time: the largest ones would not fit beside those that are there.
+        let mut buffer = [0; COPY_BYTES];
+        for start in (0..old_bytes).step_by(COPY_BYTES) {
+            let range = start..old_bytes.min(start + COPY_BYTES);
+            let copied = &mut buffer[..range.len()];
+            copied.copy_from_slice(&self.slabs.bytes(old)[range.clone()]);
+            self.slabs.bytes_mut(new)[range].copy_from_slice(copied);
+        }
+        self.index.replace(hash, old, new);
+        self.slabs.free(old);
+        Ok(false)
     }
 
     /// Takes a slot for a key that is not there.
@@ -177,14 +234,14 @@ impl Table {
         let Some(old) = self.find(hash, key) else { return self.put(hash, key, value) };
         let is_expiring = value.expiry.is_some();
         let old_entry = Entry::of(self.slabs.bytes(old));
-        let (was_expiring, needed) =
-            (old_entry.expiry().is_some(), entry_bytes(key.len(), value.bytes, is_expiring));
+        let (was_expiring, stamp) = (old_entry.expiry().is_some(), old_entry.stamp());
+        let needed = entry_bytes(key.len(), value.bytes, is_expiring);
         // Where the expiry comes or goes, the value lies elsewhere in the slot.
-        let stays = was_expiring == is_expiring && fits(needed, self.slabs.bytes(old).len());
+        let stays = was_expiring == is_expiring && self.may_stay(old, needed);
         let place =
             if stays { old } else { self.slabs.allocate(entry_bytes(key.len(), value.room, is_expiring))? };
         self.expiring = self.expiring + usize::from(is_expiring) - usize::from(was_expiring);
-        entry::write(self.slabs.bytes_mut(place), value.kind, key, value.bytes, value.expiry);
+        entry::write(self.slabs.bytes_mut(place), value.kind, key, value.bytes, value.expiry, stamp);
         if !stays {
             self.copy_value(old, place, kept);
             self.index.replace(hash, old, place);
@@ -226,6 +283,12 @@ impl Table {
         self.forget(place);
         self.index.remove(hash, place);
         self.slabs.free(place);
+    }
+
+    /// Makes the index large enough for so many keys, as far as the pool has room.
+    pub fn expect_keys(&mut self, keys: usize) {
+        let (slabs, hasher) = (&self.slabs, &self.hasher);
+        self.index.expect(keys, |place| hasher.hash(Entry::of(slabs.bytes(place)).key()));
     }
 
     /// Moves a few entries in the index, if some have to be moved.
@@ -277,12 +340,20 @@ impl Table {
 
     /// Calls `f` with entries from `cursor` on, and returns the cursor that goes on; 0 when there are no more. Keys that
     /// are there from the first call to the last are seen at least once.
-    pub fn scan(&self, cursor: u64, now: u64, mut f: impl FnMut(Entry<'_>)) -> u64 {
+    pub fn scan(&self, cursor: u64, now: u64, f: impl FnMut(Entry<'_>)) -> u64 {
+        let mut entries = Vec::new();
+        let next = self.scan_entries(cursor, now, &mut entries);
+        entries.into_iter().for_each(f);
+        next
+    }
+
+    /// As [`Table::scan`], with the entries themselves.
+    pub fn scan_entries<'a>(&'a self, cursor: u64, now: u64, out: &mut Vec<Entry<'a>>) -> u64 {
         let mut places = Vec::new();
         let hash_of = |place: Place| self.hasher.hash(Entry::of(self.slabs.bytes(place)).key());
         let next = self.index.scan(cursor, hash_of, &mut places);
         let entries = places.into_iter().map(|place| Entry::of(self.slabs.bytes(place)));
-        entries.filter(|entry| is_valid(*entry, now)).for_each(&mut f);
+        out.extend(entries.filter(|entry| is_valid(*entry, now)));
         next
     }
 
@@ -292,6 +363,62 @@ impl Table {
             (0..EXPIRY_STEP as u64).map(|number| random.wrapping_add(number.wrapping_mul(random | 1)));
         let places = tries.map_while(|random| self.index.any(random));
         places.map(|place| Entry::of(self.slabs.bytes(place))).find(|entry| is_valid(*entry, now))
+    }
+
+    /// Keeps the entries that are there now until [`Table::end_cut`].
+    pub fn cut(&mut self) -> Arc<Cut> {
+        self.slabs.cut()
+    }
+
+    /// Ends a cut, if it has not ended.
+    pub fn end_cut(&mut self, cut: &Arc<Cut>) {
+        self.slabs.end_cut(cut);
+    }
+
+    /// Whether the entry of a key is one of a cut that is kept: then it has not changed since.
+    pub fn has_of_cut(&self, hash: u64, key: &[u8], cut: &Arc<Cut>) -> bool {
+        self.find(hash, key).is_some_and(|place| self.slabs.keeps(cut) && cut.has(place))
+    }
+
+    /// Whether a cut is of this table, and has not ended.
+    pub fn keeps(&self, cut: &Arc<Cut>) -> bool {
+        self.slabs.keeps(cut)
+    }
+
+    /// Whether there is a cut that has not ended.
+    pub fn has_kept_cuts(&self) -> bool {
+        self.slabs.has_kept_cuts()
+    }
+
+    /// Whether there is something of a cut.
+    pub fn has_cuts(&self) -> bool {
+        self.slabs.has_cuts()
+    }
+
+    /// Frees some of what cuts have kept that have ended; returns whether there is more.
+    pub fn reclaim_some(&mut self) -> bool {
+        self.slabs.reclaim_some()
+    }
+
+    /// Divides a cut into parts of about so many entries and bytes.
+    pub fn parts_of(&self, cut: &Cut, entries: usize, bytes: usize) -> Vec<CutPart> {
+        self.slabs.parts_of(cut, entries, bytes)
+    }
+
+    /// Calls `f` with the entries of a cut that were valid at `now`, of `part` from `cursor` on, until it returns false.
+    /// Returns the cursor of the next; `None` at the end.
+    pub fn read_cut(
+        &self,
+        cut: &Cut,
+        part: &CutPart,
+        cursor: CutCursor,
+        now: u64,
+        mut f: impl FnMut(Entry<'_>) -> bool,
+    ) -> Option<CutCursor> {
+        self.slabs.read_cut(cut, part, cursor, |slot| {
+            let entry = Entry::of(slot);
+            !is_valid(entry, now) || f(entry)
+        })
     }
 
     /// Bytes of the pool that the entry of a key takes, with its part of the index.

@@ -578,10 +578,50 @@ pub const ENTRY_BYTES_MAX: usize = KV_VALUE_BYTES_MAX + 2 * (KV_KEY_BYTES_MAX + 
 /// Bytes of the commands that a client of key-value spaces may have queued behind `MULTI`.
 pub const KV_QUEUE_BYTES_MAX: usize = 64 << 20;
 
+/// Bytes of a condition on the entries of a key-value space: a list of some thousand keys.
+pub const KV_PREDICATE_BYTES_MAX: usize = 64 << 10;
+
+/// Parentheses in one another of such a condition, each of which may become two levels of an expression.
+pub const KV_PREDICATE_DEPTH_MAX: usize = 32;
+
+/// Conditions and listed constants of such a condition: as many as its bytes have room for, nearly.
+pub const KV_PREDICATE_NODES_MAX: usize = 8192;
+
+/// Patterns of such a condition: the largest one that is accepted takes 30 ms to compile, which is done where a command runs.
+pub const KV_PREDICATE_PATTERNS_MAX: usize = 4;
+/// Bytes of the effects of a command in one record of the log of keys; what has more goes in several.
+pub const KV_RECORD_BYTES_MAX: usize = 1 << 20;
+
+/// Commands in a tenant's log of slow ones at most, arguments of each, and bytes of an argument: as in Redis.
+pub const SLOW_LOG_ENTRIES_MAX: usize = 128;
+/// See [`SLOW_LOG_ENTRIES_MAX`].
+pub const SLOW_LOG_ARGUMENTS_MAX: usize = 32;
+/// See [`SLOW_LOG_ENTRIES_MAX`].
+pub const SLOW_LOG_ARGUMENT_BYTES_MAX: usize = 128;
+
 /// Keys that a client of key-value spaces may watch at once.
 pub const KV_WATCHED_MAX: usize = 4096;
 
+/// Spaces with names of a tenant.
+pub const KV_SPACES_MAX: usize = 1000;
+
+/// Keys of one shard that are looked at, while nobody else may have them, when a space is created or dropped.
+pub const KV_MOVED_MAX: usize = 1 << 20;
+
+/// Bytes of the values that get another space then.
+pub const KV_MOVED_BYTES_MAX: usize = 256 << 20;
+
+/// Keys that one UPDATE or DELETE changes: others wait meanwhile.
+pub const KV_CHANGED_MAX: usize = 50_000;
+
+/// Statements that read keys of a space at moments of their own; beyond, the oldest ends.
+pub const KV_CUTS_MAX: usize = 64;
+
+/// Keys that a program over a space of keys looks up; one that names more reads the whole space.
+pub const KV_LOOKUPS_MAX: usize = 1000;
+
 const _: () = assert!(4 * LOG_RECORD_BYTES_MAX <= LOG_FILE_BYTES);
+const _: () = assert!(4 * KV_RECORD_BYTES_MAX <= LOG_RECORD_BYTES_MAX);
 const _: () = assert!(ROW_GROUP_ROWS.is_multiple_of(BATCH_ROWS));
 const _: () = assert!(SMALL_APPEND_ROWS < LARGE_GROUP_ROWS && LARGE_GROUP_ROWS < ROW_GROUP_ROWS);
 const _: () = assert!(SMALL_APPEND_BYTES < LARGE_GROUP_BYTES && 2 * LARGE_GROUP_BYTES <= ROW_GROUP_BYTES_MAX);
@@ -598,6 +638,8 @@ const _: () = assert!(2 * COLUMNS_MAX + MESSAGE_BYTES_MAX / (16 << 10) <= MESSAG
 const _: () = assert!(INCOMPLETE_BYTES_MAX < UNREAD_BYTES_MAX);
 const _: () = assert!(4 * (EXPR_DEPTH_MAX + PLAN_RELATIONS_MAX) < PLAN_LEVELS_MAX);
 const _: () = assert!(PATTERN_BYTES_MAX <= PLAN_BYTES_MAX);
+const _: () =
+    assert!(2 * KV_PREDICATE_DEPTH_MAX + 8 <= EXPR_DEPTH_MAX && KV_PREDICATE_NODES_MAX <= IN_LIST_MAX);
 const _: () = assert!(
     STRING_BYTES_MAX <= ROW_GROUP_BYTES_MAX && DISTINCT_TRACKED_BYTES_MAX <= TABLE_DISTINCT_BYTES_MAX
 );

@@ -82,10 +82,21 @@ impl Default for TenantName {
     }
 }
 
-/// The version of a table's contents. Every load, append or replacement makes a greater one.
+/// The version of a table's contents. Every load, append or replacement makes a greater one. Numbers from
+/// [`Version::FIRST_MOMENT`] on stand for the moments at which the keys of a space are read as a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Version(pub u64);
+
+impl Version {
+    /// The first number of a moment.
+    pub const FIRST_MOMENT: Version = Version(1 << 40);
+
+    /// Whether it stands for a moment at which the keys of a space are read.
+    pub fn is_moment(self) -> bool {
+        self >= Version::FIRST_MOMENT
+    }
+}
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,6 +13,7 @@ use crate::outcomes::Begun;
 use crate::profiles::{ProfileMemory, StatisticsTask};
 use crate::rights::{Right, Verb};
 use crate::server::Identity;
+use crate::spaces::not_for_spaces;
 use crate::turns::Turn;
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
@@ -23,7 +24,7 @@ use farpool_model::{
     LoadedVersion, Program, QueryInfo, Receipt, Relation, Result, Status, TableChange, TableInfo, TableName,
     TableStatistics, TenantName, Version, View, limits,
 };
-use farpool_pipeline::{BoundProgram, Cancel, Changed, Class, Region, Run, Sink, Task, TaskId};
+use farpool_pipeline::{BoundProgram, Cancel, Class, Region, Run, Sink, Task, TaskId};
 use farpool_store::{AwaitedStatistics, Background, Load, Made};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -114,7 +115,9 @@ impl Caller {
     /// `Denied`, as for every verb.
     pub fn tables(&self) -> Result<Vec<TableInfo>> {
         self.check(Verb::Describe)?;
-        Ok(self.node.catalog().tables(&self.tenant))
+        let mut tables = self.node.catalog().tables(&self.tenant);
+        self.add_spaces(&self.tenant, &mut tables, &[]);
+        Ok(tables)
     }
 
     /// Returns the tables and views of the caller's tenant, or of `tenant`.
@@ -124,7 +127,20 @@ impl Caller {
     pub fn list(&self, tenant: Option<&TenantName>) -> Result<Listing> {
         let tenant = tenant.unwrap_or(&self.tenant);
         self.check_reach(tenant, Verb::Describe, Verb::DescribeOfAll)?;
-        Ok(self.node.catalog().list(tenant))
+        let mut listing = self.node.catalog().list(tenant);
+        self.add_spaces(tenant, &mut listing.tables, &listing.views);
+        Ok(listing)
+    }
+
+    /// Adds spaces of keys to the tables of a tenant; those of tables and views hide theirs.
+    fn add_spaces(&self, tenant: &TenantName, tables: &mut Vec<TableInfo>, views: &[TableName]) {
+        let is_taken =
+            |name: &TableName| tables.iter().any(|table| table.name == *name) || views.contains(name);
+        let spaces = self.spaces_of(tenant, is_taken);
+        if !spaces.is_empty() {
+            tables.extend(spaces);
+            tables.sort_by(|a, b| a.name.cmp(&b.name));
+        }
     }
 
     /// Describes a table's newest version; `None` if that is `known`.
@@ -133,9 +149,10 @@ impl Caller {
     /// `NotFound`, with the names of similar tables.
     pub fn table(&self, name: &TableName, known: Option<Version>) -> Result<Option<TableInfo>> {
         self.check(Verb::Describe)?;
-        match self.node.catalog().get(&self.tenant, name)? {
-            (version, _) if known == Some(version) => Ok(None),
-            _ => self.node.catalog().info(&self.tenant, name).map(Some),
+        match self.node.catalog().get(&self.tenant, name) {
+            Ok((version, _)) if known == Some(version) => Ok(None),
+            Ok(_) => self.node.catalog().info(&self.tenant, name).map(Some),
+            Err(error) => self.space_info(name).map(Some).ok_or(error),
         }
     }
 
@@ -148,7 +165,11 @@ impl Caller {
         let is_known = |(version, _): (Version, Arc<Table>)| known == Some(version);
         match self.node.catalog().get(&self.tenant, name).is_ok_and(is_known) {
             true => Ok(None),
-            false => self.node.catalog().relation(&self.tenant, name).map(Some),
+            false => {
+                self.node.catalog().relation(&self.tenant, name).map(Some).or_else(|error| {
+                    self.space_info(name).map(|info| Some(Relation::Table(info))).ok_or(error)
+                })
+            }
         }
     }
 
@@ -158,7 +179,10 @@ impl Caller {
     /// `NotFound`; `Invalid` for a column that the table does not have.
     pub fn known_statistics(&self, name: &TableName, columns: &[usize]) -> Result<TableStatistics> {
         self.check(Verb::Statistics)?;
-        self.node.catalog().known_statistics(&self.tenant, name, columns)
+        self.node
+            .catalog()
+            .known_statistics(&self.tenant, name, columns)
+            .map_err(|error| self.of_space(name, error))
     }
 
     /// Returns the statistics of a table. Where they are not known yet, computes them on the calling thread
@@ -168,7 +192,7 @@ impl Caller {
     /// `NotFound`; `OverLimit` when the pool has no room for the profile.
     pub fn statistics(&self, name: &TableName) -> Result<TableStatistics> {
         self.check(Verb::Statistics)?;
-        self.node.catalog().statistics(&self.tenant, name)
+        self.node.catalog().statistics(&self.tenant, name).map_err(|error| self.of_space(name, error))
     }
 
     /// Returns the outstanding profile of a table, to be carried out step by step or by [`Caller::submit_statistics`].
@@ -177,7 +201,16 @@ impl Caller {
     /// `NotFound`.
     pub(crate) fn await_statistics(&self, name: &TableName) -> Result<AwaitedStatistics> {
         self.check(Verb::Statistics)?;
-        self.node.catalog().await_statistics(&self.tenant, name, self.waker())
+        let awaited = self.node.catalog().await_statistics(&self.tenant, name, self.waker());
+        awaited.map_err(|error| self.of_space(name, error))
+    }
+
+    /// The error of what was done to a table that is a space of keys, or else the one that there was.
+    fn of_space(&self, name: &TableName, error: Error) -> Error {
+        let is_space = error.kind == ErrorKind::NotFound && self.is_space(name);
+        let advice =
+            "spaces have no profile, and are created and dropped by FP.SPACE over the Redis protocol";
+        if is_space { not_for_spaces(name, advice) } else { error }
     }
 
     /// Makes the workers compute outstanding statistics within the caller's share. `then` gets the result;
@@ -206,7 +239,7 @@ impl Caller {
     /// `NotFound`.
     pub fn source(&self, name: &TableName) -> Result<(Version, Arc<Table>)> {
         self.check(Verb::Prepare)?;
-        self.node.catalog().get(&self.tenant, name)
+        self.node.catalog().get(&self.tenant, name).or_else(|error| self.space_source(name).ok_or(error))
     }
 
     /// Binds a program to this version of its table, and determines the answer to each of its operators.
@@ -215,7 +248,7 @@ impl Caller {
     /// Mistakes in the program; `Cancelled`.
     pub fn prepare(&self, program: &Program, version: Version, table: Arc<Table>) -> Result<BoundProgram> {
         self.check(Verb::Prepare)?;
-        BoundProgram::prepare(program, table, version, self.node.budget())
+        BoundProgram::prepare(program, self.chosen(program, table)?, version, self.node.budget())
     }
 
     /// Creates a run of a program, with `conditions` as an additional filter. Nothing is executed until the
@@ -312,6 +345,11 @@ impl Caller {
         rows_hint: Option<u64>,
     ) -> Result<Load> {
         self.check(Verb::Load)?;
+        if self.node.catalog().get(&self.tenant, name).is_err()
+            && let Some(load) = self.begin_insert(name, schema, options.mode)?
+        {
+            return Ok(load);
+        }
         self.node.catalog().begin_load(&self.tenant, name, schema, options, rows_hint)
     }
 
@@ -366,7 +404,8 @@ impl Caller {
     /// As [`farpool_store::Catalog::alter_table`].
     pub fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<Made<TableInfo>> {
         self.check(Verb::Alter)?;
-        self.node.catalog().alter_table(&self.tenant, name, changes)
+        let altered = self.node.catalog().alter_table(&self.tenant, name, changes);
+        altered.map_err(|error| self.of_space(name, error))
     }
 
     /// Creates a run that changes the rows that pass `program`, or removes them if the program computes no
@@ -377,6 +416,9 @@ impl Caller {
     /// As [`Run::start_changing`].
     pub fn start_change(&self, program: &BoundProgram) -> Result<Arc<Run>> {
         self.check(Verb::Change)?;
+        if let Some(run) = self.start_key_change(program)? {
+            return Ok(run);
+        }
         let pool = self.node.catalog().pool().clone();
         Run::start_changing(program, |schema| {
             Encoder::new(pool, self.tenant.clone(), schema).encrypting(program.table().cipher())
@@ -393,11 +435,15 @@ impl Caller {
     pub fn publish_change(
         &self,
         program: &BoundProgram,
-        changed: Changed,
+        run: &Run,
         rows: u64,
         id: Option<LoadId>,
     ) -> Result<Made<TableInfo>> {
         self.check(Verb::Change)?;
+        if let Some(made) = self.publish_key_change(program, &run.take_collected(), rows)? {
+            return Ok(made);
+        }
+        let changed = run.take_changed();
         if changed.rows != rows {
             let message =
                 format!("a change would be one of {} rows, not {rows}; nothing was changed", changed.rows);
@@ -414,7 +460,7 @@ impl Caller {
     /// `NotFound`.
     pub fn drop_table(&self, name: &TableName) -> Result<Made<()>> {
         self.check(Verb::Drop)?;
-        self.node.catalog().drop_table(&self.tenant, name)
+        self.node.catalog().drop_table(&self.tenant, name).map_err(|error| self.of_space(name, error))
     }
 
     /// Drops a table of `tenant`, otherwise as [`Caller::drop_table`].

@@ -1,13 +1,16 @@
 //! The keys of each tenant.
 
 use crate::caller::Caller;
+use crate::key_log::KeyLog;
+use crate::resp::SlowLog;
 use crate::rights::Verb;
+use crate::spaces::Moments;
 use farpool_kv::Keyspace;
 use farpool_memory::Pool;
 use farpool_model::{Result, TenantName};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Shards for each thread that may want one at the same time, so that they rarely meet.
 const SHARDS_PER_PROCESSOR: usize = 4;
@@ -22,15 +25,33 @@ pub(crate) struct Keyspaces {
     /// The secret of all hash functions of keys.
     secret: [u8; 16],
     of_tenants: Mutex<BTreeMap<TenantName, Arc<Keyspace>>>,
+    slow_logs: Mutex<BTreeMap<TenantName, Arc<SlowLog>>>,
+    moments: Moments,
+    /// Where changes are recorded, if they are.
+    log: OnceLock<Arc<KeyLog>>,
 }
 
 impl Keyspaces {
-    /// Makes them for so many processors; nobody may be able to guess the seed.
-    pub fn new(pool: &Arc<Pool>, processors: usize, hash_seed: u64) -> Self {
+    /// Makes them for so many processors, at a time in milliseconds since the epoch; nobody may be able to guess the seed.
+    pub fn new(pool: &Arc<Pool>, processors: usize, hash_seed: u64, unix_ms: u64) -> Self {
         let mut secret = [0; 16];
         secret[..8].copy_from_slice(&hash_seed.to_le_bytes());
         let shards = (processors * SHARDS_PER_PROCESSOR).clamp(1, SHARDS);
-        Keyspaces { pool: Arc::clone(pool), shards, secret, of_tenants: Mutex::default() }
+        let (of_tenants, log, moments) = (Mutex::default(), OnceLock::new(), Moments::from(unix_ms));
+        let (pool, slow_logs) = (Arc::clone(pool), Mutex::default());
+        Keyspaces { pool, shards, secret, of_tenants, slow_logs, moments, log }
+    }
+
+    /// Has changes recorded in `log` from now on.
+    pub fn record_in(&self, log: &Arc<KeyLog>) {
+        let of_tenants = self.of_tenants.lock();
+        drop(self.log.set(log.clone()));
+        of_tenants.iter().for_each(|(tenant, keys)| keys.set_journal(log.journal(tenant)));
+    }
+
+    /// Where changes are recorded, if they are.
+    pub fn log(&self) -> Option<&Arc<KeyLog>> {
+        self.log.get()
     }
 
     /// The keys of a tenant.
@@ -40,8 +61,31 @@ impl Keyspaces {
             return Arc::clone(keyspace);
         }
         let keyspace = Arc::new(Keyspace::new(&self.pool, tenant, self.secret, self.shards));
+        if let Some(log) = self.log.get() {
+            keyspace.set_journal(log.journal(tenant));
+        }
         of_tenants.insert(tenant.clone(), Arc::clone(&keyspace));
         keyspace
+    }
+
+    /// The slow commands of a tenant.
+    pub fn slow_log(&self, tenant: &TenantName) -> Arc<SlowLog> {
+        Arc::clone(self.slow_logs.lock().entry(tenant.clone()).or_default())
+    }
+
+    /// The keys of a tenant that has asked for some.
+    pub fn existing(&self, tenant: &TenantName) -> Option<Arc<Keyspace>> {
+        self.of_tenants.lock().get(tenant).cloned()
+    }
+
+    /// The moments at which spaces are read.
+    pub fn moments(&self) -> &Moments {
+        &self.moments
+    }
+
+    /// Those that there are, with their tenants.
+    pub fn by_tenant(&self) -> Vec<(TenantName, Arc<Keyspace>)> {
+        self.of_tenants.lock().iter().map(|(tenant, keys)| (tenant.clone(), keys.clone())).collect()
     }
 
     /// Those that there are.

@@ -15,6 +15,7 @@ mod disk;
 pub mod follow;
 mod job;
 mod kept;
+mod key_log;
 mod keyspaces;
 mod node;
 mod outcomes;
@@ -24,6 +25,7 @@ pub mod rights;
 mod seats;
 pub mod server;
 mod shares;
+mod spaces;
 mod threads;
 mod totals;
 mod turns;
@@ -31,8 +33,8 @@ mod turns;
 pub use access::{Access, TenantLimits};
 pub use caller::{Caller, Shape};
 pub use farpool_disk::{
-    Codec, Directory, KeySource, Keys, LocalDirectory, MasterKey, Packing, Tier, Wiping, compressing,
-    node_key, rotate_master_key, unlock,
+    Codec, Directory, Dropped, KeySource, Keys, LocalDirectory, MasterKey, Packing, Tier, Wiping,
+    compressing, node_key, rotate_master_key, unlock,
 };
 pub use farpool_store::{
     AccessKind, AccessTrace, Backup, Made, PlaceOnDisk, Recorded, Recovery, adopt_backup, check_data,
@@ -41,5 +43,6 @@ pub use farpool_store::{
 pub use farpool_wire::ServerTls;
 pub use farpool_wire::sealed::{PrivateKey, PublicKey};
 pub use follow::Followed;
+pub use key_log::{Fsync, KeysFound, check_keys};
 pub use node::{Environment, Node, NodeConfig};
 pub use rights::{Reach, Right, VERBS, Verb};

@@ -9,6 +9,7 @@ use crate::background::BackgroundThreads;
 use crate::caller::Caller;
 use crate::clock::SystemClock;
 use crate::disk::{DiskJobs, DiskThreads};
+use crate::key_log::{Fsync, KeyLog, KeysFound, Opening, Sizes, has_keys};
 use crate::keyspaces::Keyspaces;
 use crate::rights::Right;
 use crate::seats::Seats;
@@ -51,6 +52,9 @@ pub struct NodeConfig {
     pub access: Access,
     /// Where tables and views are durable; they live in memory only without it.
     pub data: Option<Arc<dyn Directory>>,
+    /// When keys that have changed are durable in `data`; they live in memory only without it. Keys that `data` has are
+    /// read in any case.
+    pub keys: Option<Fsync>,
     /// Bytes of the log of that after which a checkpoint is made, so that a start has less to read.
     pub log_bytes: usize,
     /// Where accesses to the pool as a cache of `data` are recorded, for measurements.
@@ -65,6 +69,7 @@ impl Default for NodeConfig {
             workers: 0,
             access: Access::of_everybody(),
             data: None,
+            keys: None,
             log_bytes: limits::LOG_BYTES_DEFAULT,
             trace: None,
         }
@@ -121,7 +126,8 @@ pub struct Node {
     tls: Mutex<Option<ServerTls>>,
     node_key: Mutex<Option<Arc<PrivateKey>>>,
     shares: Arc<Shares>,
-    keyspaces: Keyspaces,
+    keyspaces: Arc<Keyspaces>,
+    keys_found: Option<KeysFound>,
     totals: Totals,
     queries: Arc<Queries>,
     connections: AtomicU64,
@@ -178,6 +184,7 @@ impl Node {
         let catalog = Catalog::new(pool.clone(), Arc::new(ScopedThreads), shares.clone());
         let catalog = catalog.within(work.clone()).with_log_bytes(cast::u64_from(config.log_bytes));
         let catalog = Arc::new(catalog.with_trace(config.trace));
+        let data = config.data.clone();
         let opened = config.data.map(|data| catalog.open(data, instance)).transpose();
         let recovery = opened.inspect_err(|_| scheduler.shutdown())?;
         if let Some(recovery) = &recovery {
@@ -188,10 +195,16 @@ impl Node {
         let disk = jobs.map(|jobs| DiskThreads::start(&catalog, &jobs)).transpose();
         let disk = disk.inspect_err(|_| scheduler.shutdown())?;
         catalog.warm_up();
-        let keyspaces = Keyspaces::new(&pool, processors, hash_seed);
+        let keyspaces = Arc::new(Keyspaces::new(&pool, processors, hash_seed, clock.unix_ms()));
+        let keys_found = match data {
+            Some(data) => open_keys(data, config.keys, &keyspaces, &clock, (instance, processors)),
+            None => Ok(None),
+        };
+        let keys_found = keys_found.inspect_err(|_| scheduler.shutdown())?;
         let node = Arc::new(Node {
             catalog,
             keyspaces,
+            keys_found,
             pool,
             work,
             scheduler,
@@ -300,8 +313,13 @@ impl Node {
     }
 
     /// The keys of all tenants.
-    pub(crate) fn keyspaces(&self) -> &Keyspaces {
+    pub(crate) fn keyspaces(&self) -> &Arc<Keyspaces> {
         &self.keyspaces
+    }
+
+    /// What was found of keys in the data directory, if they are durable.
+    pub fn keys_found(&self) -> Option<&KeysFound> {
+        self.keys_found.as_ref()
     }
 
     /// The programs of clients that are under way.
@@ -394,6 +412,12 @@ impl Node {
             }
         }
         let disk = self.disk.lock().take();
+        if disk.is_some()
+            && let Some(log) = self.keyspaces.log()
+            && let Err(error) = log.close(&self.keyspaces, self.clock.unix_s())
+        {
+            tracing::error!(%error, "the log of keys was not closed as it should be");
+        }
         if let Some(disk) = disk {
             disk.stop();
         }
@@ -527,6 +551,23 @@ impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.node.connections.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Makes keys durable in a data directory, where that is wanted or it has keys.
+fn open_keys(
+    directory: Arc<dyn Directory>,
+    fsync: Option<Fsync>,
+    keyspaces: &Arc<Keyspaces>,
+    clock: &Arc<dyn Clock>,
+    (instance, threads): (u64, usize),
+) -> Result<Option<KeysFound>> {
+    if fsync.is_none() && !has_keys(&directory)? {
+        return Ok(None);
+    }
+    let (fsync, sizes) = (fsync.unwrap_or_default(), Sizes::default());
+    // Another number than that of the log of tables.
+    let opening = Opening { directory, fsync, sizes, new_log: !instance, threads };
+    KeyLog::open(opening, keyspaces, clock.clone()).map(|(_, found)| Some(found))
 }
 
 fn check_work(bytes: usize) -> Result<()> {

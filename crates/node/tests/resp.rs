@@ -343,3 +343,85 @@ async fn clients_speak_tls_where_the_node_does_and_a_shutdown_ends_them() {
     reply.clear();
     assert_eq!(tls.read(&mut reply).await.unwrap_or(0), 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_are_those_of_the_keys_of_a_tenant() {
+    let redis = Redis::start(Access::of_everybody()).await;
+    let mut client = redis.connect().await;
+    client
+        .ask(
+            "CONFIG GET maxmemory*",
+            "*4\r\n$9\r\nmaxmemory\r\n$1\r\n0\r\n$16\r\nmaxmemory-policy\r\n$10\r\nnoeviction\r\n",
+        )
+        .await;
+    client.ask("CONFIG SET maxmemory 4mb maxmemory-policy ALLKEYS-LFU", "+OK\r\n").await;
+    client
+        .ask(
+            "CONFIG GET maxmemory*",
+            "*4\r\n$9\r\nmaxmemory\r\n$7\r\n4194304\r\n$16\r\nmaxmemory-policy\r\n$11\r\nallkeys-lfu\r\n",
+        )
+        .await;
+    let refused = [
+        ("CONFIG SET port 1", "-ERR Unknown option or number of arguments for CONFIG SET - 'port'\r\n"),
+        (
+            "CONFIG SET databases 1",
+            "-ERR CONFIG SET failed (possibly related to argument 'databases') - can't set immutable config\r\n",
+        ),
+        (
+            "CONFIG SET maxmemory 1 maxmemory 1.5gb",
+            "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - argument must be a memory value\r\n",
+        ),
+        ("CONFIG SET maxmemory", "-ERR wrong number of arguments for 'config|set' command\r\n"),
+    ];
+    for (command, reply) in refused {
+        client.ask(command, reply).await;
+    }
+    client.ask("CONFIG GET maxmemory", "*2\r\n$9\r\nmaxmemory\r\n$7\r\n4194304\r\n").await;
+    client.ask("MULTI", "+OK\r\n").await;
+    client.ask("CONFIG SET maxmemory 1", "-ERR CONFIG SET is not allowed inside a transaction\r\n").await;
+    client.ask("DISCARD", "+OK\r\n").await;
+    let value = "v".repeat(1000);
+    for key in 0..10_000 {
+        client.ask(&format!("SET key{key} {value}"), "+OK\r\n").await;
+    }
+    client.ask("GET none", "$-1\r\n").await;
+    client.send(request("INFO stats")).await;
+    let mut head = [0; 16];
+    client.0.read_exact(&mut head).await.unwrap();
+    let mut rest = vec![0; 60];
+    client.0.read_exact(&mut rest).await.unwrap();
+    let stats = text(&rest);
+    let evicted: u64 =
+        stats.split("evicted_keys:").nth(1).unwrap().split("\r\n").next().unwrap().parse().unwrap();
+    assert!(evicted > 5000, "{stats}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_commands_are_told_to_their_tenant() {
+    let access = Access::of_nobody().with_token("anns", tenant("ann"), Right::Write).with_token(
+        "bobs",
+        tenant("bob"),
+        Right::Read,
+    );
+    let redis = Redis::start(access).await;
+    let (mut ann, mut bob) = (redis.connect().await, redis.connect().await);
+    ann.ask("AUTH anns", "+OK\r\n").await;
+    bob.ask("AUTH bobs", "+OK\r\n").await;
+    ann.ask("CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 2", "+OK\r\n").await;
+    ann.ask("SET a 1", "+OK\r\n").await;
+    ann.ask("AUTH anns", "+OK\r\n").await;
+    ann.ask("GET a", "$1\r\n1\r\n").await;
+    ann.ask("CONFIG SET slowlog-log-slower-than -1", "+OK\r\n").await;
+    ann.ask("SLOWLOG LEN", ":2\r\n").await;
+    ann.send(request("SLOWLOG GET 1")).await;
+    // Two commands were before it, and the one that began this.
+    ann.expect("*1\r\n*6\r\n").await;
+    bob.ask("SLOWLOG LEN", ":0\r\n").await;
+    bob.ask("SLOWLOG RESET", "-NOPERM this token may not write: use one with the role write\r\n").await;
+    bob.ask("LATENCY LATEST", "*0\r\n").await;
+    bob.ask("LATENCY DOCTOR", "-ERR unknown subcommand 'doctor'. Try LATENCY HELP.\r\n").await;
+    let mut again = redis.connect().await;
+    again.ask("AUTH anns", "+OK\r\n").await;
+    again.ask("SLOWLOG RESET", "+OK\r\n").await;
+    again.ask("SLOWLOG GET", "*0\r\n").await;
+}

@@ -66,8 +66,11 @@ impl Log {
         }
     }
 
-    /// As [`Log::open`], with files of another size.
-    pub(super) fn open_sized(
+    /// As [`Log::open`], with new files of another size, of [`limits::LOG_FILE_BYTES`] at most.
+    ///
+    /// # Errors
+    /// As [`Log::open`].
+    pub fn open_sized(
         directory: Arc<dyn Directory>,
         file_bytes: u64,
         new_log: Option<u64>,

@@ -6,7 +6,7 @@ use super::size;
 use super::stop::{Outcome, Stop};
 use farpool::Error;
 use farpool::model::cast::u64_from;
-use farpool::node::{LocalDirectory, Recovery, check_data};
+use farpool::node::{Dropped, KeysFound, LocalDirectory, Recovery, check_data, check_keys};
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -42,9 +42,11 @@ pub struct Args {
 pub fn run(args: Args) -> Outcome {
     let directory = args.key.unlock_existing(LocalDirectory::open_existing(&args.data_dir)?)?;
     let found = check_data(&*directory)?;
+    // Keys that are damaged are an error: a node does not start with them.
+    let keys = check_keys(directory)?;
     args.format.print(&match args.format {
-        TextFormat::Table => as_text(&args.data_dir, &found),
-        TextFormat::Json => as_json(&found)?,
+        TextFormat::Table => as_text(&args.data_dir, &found, keys.as_ref()),
+        TextFormat::Json => as_json(&found, keys.as_ref())?,
     })?;
     if found.damaged.is_empty() {
         return Ok(());
@@ -56,8 +58,11 @@ pub fn run(args: Args) -> Outcome {
     )))
 }
 
-fn as_text(path: &Path, found: &Recovery) -> String {
+fn as_text(path: &Path, found: &Recovery, keys: Option<&KeysFound>) -> String {
     let mut text = format!("{}: {}\n", path.display(), summary(found));
+    if let Some(keys) = keys {
+        text.push_str(&format!("{}\n", summary_of_keys(keys)));
+    }
     for damage in found.damaged.iter().take(SHOWN) {
         text.push_str(&format!("damaged: {}\n", damage.message));
     }
@@ -69,22 +74,37 @@ fn as_text(path: &Path, found: &Recovery) -> String {
 
 /// What a data directory has, in a line.
 pub(super) fn summary(found: &Recovery) -> String {
-    let mut text = format!(
+    let text = format!(
         "{}, {}{}; {} read from the log",
         size::counted(u64_from(found.tables), "table"),
         size::bytes(found.bytes),
         stored(found),
         size::counted(found.records, "change")
     );
-    if let Some(dropped) = &found.dropped {
-        text.push_str(&format!(
+    text + &torn(found.dropped.as_ref())
+}
+
+/// What a data directory has of keys, in a line.
+pub(super) fn summary_of_keys(found: &KeysFound) -> String {
+    let keys = if found.keys > 0 { size::counted(found.keys, "key") + ", " } else { String::new() };
+    let text = format!(
+        "keys and values: {keys}a snapshot of {}; {} read from the log of keys",
+        size::bytes(found.snapshot_bytes),
+        size::counted(found.changes, "change")
+    );
+    text + &torn(found.dropped.as_ref())
+}
+
+/// What is said of the end of a log that was torn.
+fn torn(dropped: Option<&Dropped>) -> String {
+    dropped.map_or_else(String::new, |dropped| {
+        format!(
             "; {} that were being written when power was lost, and not acknowledged, are dropped ({} at byte {})",
             size::bytes(dropped.bytes),
             dropped.file,
             dropped.offset
-        ));
-    }
-    text
+        )
+    })
 }
 
 /// What tables take on disk, where compression makes a difference.
@@ -95,13 +115,18 @@ fn stored(found: &Recovery) -> String {
     }
 }
 
-fn as_json(found: &Recovery) -> Outcome<String> {
+fn as_json(found: &Recovery, keys: Option<&KeysFound>) -> Outcome<String> {
     let json = serde_json::json!({
         "tables": found.tables,
         "bytes": found.bytes,
         "bytes_stored": found.bytes_stored,
         "records": found.records,
         "dropped_bytes": found.dropped.as_ref().map_or(0, |dropped| dropped.bytes),
+        "keys": keys.map(|keys| serde_json::json!({
+            "snapshot_bytes": keys.snapshot_bytes,
+            "records": keys.changes,
+            "dropped_bytes": keys.dropped.as_ref().map_or(0, |dropped| dropped.bytes),
+        })),
         "damaged": found.damaged.iter().map(|damage| &damage.message).collect::<Vec<_>>(),
     });
     let text = serde_json::to_string_pretty(&json).map_err(|error| Error::internal(error.to_string()))?;

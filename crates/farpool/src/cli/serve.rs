@@ -5,8 +5,8 @@ use super::signals::{first_signal, hangups};
 use super::size;
 use super::stop::{Outcome, Stop, reason};
 use farpool::node::{
-    Access, Directory, Followed, Keys, LocalDirectory, Node, NodeConfig, PrivateKey, Recovery, ServerTls,
-    Tier, certificate, resp, server,
+    Access, Directory, Followed, Fsync, Keys, LocalDirectory, Node, NodeConfig, PrivateKey, Recovery,
+    ServerTls, Tier, certificate, resp, server,
 };
 use farpool::{Error, ErrorKind, WorkMemory};
 use futures::FutureExt;
@@ -23,6 +23,7 @@ Examples:
   farpool serve
   farpool serve --memory 8GiB --data-dir /var/lib/farpool
   farpool serve --resp 127.0.0.1:6380   # redis-cli -p 6380 set greeting hello
+  farpool serve --resp 127.0.0.1:6380 --data-dir /var/lib/farpool --fsync always
   farpool serve --data-dir /var/lib/farpool --master-key-file farpool.key   # openssl rand -out farpool.key 32
   farpool serve --listen 0.0.0.0:9797 --memory 64GiB --access access.toml \
     --tls-cert node7.pem --tls-key node7.key
@@ -73,8 +74,8 @@ pub struct Args {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9797")]
     listen: String,
 
-    /// Also speak the Redis protocol there: keys and values for Redis clients. They live in memory only, also with
-    /// --data-dir
+    /// Also speak the Redis protocol there: keys and values for Redis clients, in memory; with --data-dir they are there
+    /// again after a restart
     #[arg(long, value_name = "HOST:PORT")]
     resp: Option<String>,
 
@@ -90,6 +91,11 @@ pub struct Args {
     /// larger log is checkpointed more rarely
     #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "data_dir", default_value = "128MiB")]
     log_size: usize,
+
+    /// When keys and values that have changed are on disk: always (before the reply), everysec (a second later at most), or
+    /// no (some seconds later). Tables always are
+    #[arg(long, value_name = "WHEN", requires = "data_dir", requires = "resp", default_value = "everysec")]
+    fsync: When,
 
     #[command(flatten)]
     encryption: EncryptionArgs,
@@ -129,6 +135,24 @@ pub struct Args {
     node_key_file: Option<PathBuf>,
 }
 
+/// When keys are on disk, by the names that Redis has.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum When {
+    Always,
+    Everysec,
+    No,
+}
+
+impl From<When> for Fsync {
+    fn from(when: When) -> Fsync {
+        match when {
+            When::Always => Fsync::Always,
+            When::Everysec => Fsync::EverySecond,
+            When::No => Fsync::No,
+        }
+    }
+}
+
 /// Serves until SIGINT or SIGTERM.
 pub fn run(args: Args) -> Outcome {
     let (access_file, access) = match &args.access {
@@ -149,6 +173,7 @@ pub fn run(args: Args) -> Outcome {
     let directory = data.clone();
     let config = NodeConfig {
         data,
+        keys: args.resp.as_ref().map(|_| args.fsync.into()),
         log_bytes: args.log_size,
         memory_bytes: args.memory.unwrap_or_else(farpool::memory_bytes_default),
         work: WorkMemory::new(args.work_memory.unwrap_or_else(farpool::work_bytes_default)),
@@ -167,6 +192,9 @@ pub fn run(args: Args) -> Outcome {
         let node = Node::start(config)?;
         if let (Some(found), Some(path)) = (node.recovery(), &args.data_dir) {
             report(path, found, tier);
+        }
+        if let Some(keys) = node.keys_found() {
+            eprintln!("{}", super::check::summary_of_keys(keys));
         }
         let key = own_key.map_or_else(|| node_key(directory.as_deref()), |key| Ok(Some(key)))?;
         if let Some(key) = key {
@@ -191,11 +219,6 @@ pub fn run(args: Args) -> Outcome {
         announce(&node, scheme, address, resp.as_ref().map(|(_, address)| *address))?;
         match resp {
             Some((resp, _)) => {
-                if directory.is_some() {
-                    eprintln!(
-                        "warning: keys and values live in memory only, and are gone when the node stops"
-                    );
-                }
                 let stop = stop.shared();
                 let keys = resp::serve(node.clone(), resp, stop.clone());
                 let (tables, keys) = tokio::join!(server::serve(node.clone(), listener, stop), keys);

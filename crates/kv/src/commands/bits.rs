@@ -32,9 +32,8 @@ pub(super) fn setbit(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let value = slot.string()?.unwrap_or_default();
     let (before, bytes) = (bit(value, offset), value.len().max(offset / 8 + 1));
     let mask = 0x80 >> (offset % 8);
-    slot.edit(bytes, |value| {
-        let byte = &mut value[offset / 8];
-        *byte = if set == 1 { *byte | mask } else { *byte & !mask };
+    slot.edit(bytes, offset / 8..offset / 8 + 1, |byte| {
+        byte[0] = if set == 1 { byte[0] | mask } else { byte[0] & !mask };
     })?;
     context.replies.integer(before);
     Ok(())

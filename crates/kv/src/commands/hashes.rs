@@ -19,11 +19,13 @@ fn set_all(context: &mut Context<'_, '_>, args: &Args<'_>) -> Result<i64, Refusa
     }
     let mut slot = context.slot(args[1]);
     slot.fields()?;
-    let mut added = 0;
-    for pair in args[2..].chunks_exact(2) {
-        added += i64::from(slot.set_field(pair[0], pair[1])?);
+    // All of them are set, or none.
+    args[2..].chunks_exact(2).try_for_each(|pair| slot.check_field(pair[0], pair[1]))?;
+    if let [field, value] = &args[2..] {
+        return Ok(i64::from(slot.set_field(field, value)?));
     }
-    Ok(added)
+    let fields: Vec<(&[u8], &[u8])> = args[2..].chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+    Ok(slot.set_fields_of_hash(&fields)? as i64)
 }
 
 pub(super) fn hset(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
@@ -52,7 +54,7 @@ pub(super) fn hsetnx(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 fn reply_field(replies: &mut Replies<'_>, fields: Option<Fields<'_>>, field: &[u8]) -> Done {
     match fields.and_then(|fields| fields.get(field)) {
         Some(value) if !replies.has_room(value.len()) => return Err(TOO_MUCH.into()),
-        Some(value) => replies.bulk(value),
+        Some(value) => replies.bulk(&value),
         None => replies.null(),
     }
     Ok(())
@@ -86,7 +88,7 @@ pub(super) fn hlen(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 pub(super) fn hstrlen(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let (slot, replies) = context.slot_and_replies(args[1]);
     let value = slot.fields()?.and_then(|fields| fields.get(args[2]));
-    replies.integer(value.map_or(0, <[u8]>::len) as i64);
+    replies.integer(value.map_or(0, |value| value.len()) as i64);
     Ok(())
 }
 
@@ -154,7 +156,7 @@ pub(super) fn hincrby(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let by = integer(args[3])?;
     let mut slot = context.slot(args[1]);
     let before = match slot.fields()?.and_then(|fields| fields.get(args[2])) {
-        Some(value) => parse_integer(value).ok_or("ERR hash value is not an integer")?,
+        Some(value) => parse_integer(&value).ok_or("ERR hash value is not an integer")?,
         None => 0,
     };
     let after = before.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
@@ -170,7 +172,7 @@ pub(super) fn hincrbyfloat(context: &mut Context<'_, '_>, args: &Args<'_>) -> Do
     }
     let mut slot = context.slot(args[1]);
     let before = match slot.fields()?.and_then(|fields| fields.get(args[2])) {
-        Some(value) => ExtendedFloat::parse(value).ok_or("ERR hash value is not a float")?,
+        Some(value) => ExtendedFloat::parse(&value).ok_or("ERR hash value is not a float")?,
         None => ExtendedFloat::of_integer(0),
     };
     let after = before.plus(by).ok_or("ERR increment would produce NaN or Infinity")?.text();

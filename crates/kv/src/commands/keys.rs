@@ -5,6 +5,7 @@ use super::{Args, Context, Done, NO_KEY, NOT_INTEGER, REST, Refusal, SYNTAX, TOO
 use crate::SpaceId;
 use crate::entry::{Entry, Kind};
 use crate::resp::parse_integer;
+use farpool_model::limits::KV_SPACES_MAX;
 use std::borrow::Cow;
 
 /// Keys that `SCAN` looks at if nothing else is said.
@@ -70,15 +71,30 @@ pub(super) fn flushall(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 /// Bytes of the longest string that Redis keeps beside its header.
 const EMBEDDED_BYTES: usize = 44;
 
+/// The refusals of what the policy does not know.
+const NO_FREQUENCY: &str = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
+                            switching between policies at runtime LRU and LFU data will take some time to adjust.";
+const NO_IDLE_TIME: &str = "ERR An LRU maxmemory policy is not selected, idle time not tracked. Please note that when \
+                            switching between policies at runtime LRU and LFU data will take some time to adjust.";
+
 pub(super) fn object(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let ([_, what, key], true) = (args, args.len() == 3) else { return Err(unknown_subcommand(args)) };
+    let now = context.now;
     let (slot, replies) = context.slot_and_replies(key);
     match (what.to_ascii_lowercase().as_slice(), slot.entry()) {
-        (b"encoding" | b"refcount", None) => replies.null(),
+        (b"encoding" | b"refcount" | b"freq" | b"idletime", None) => replies.null(),
         (b"refcount", Some(_)) => replies.integer(1),
+        (b"freq", Some(_)) => {
+            let counts = slot.use_of().and_then(|(evictor, stamp)| evictor.frequency(stamp));
+            replies.integer(counts.ok_or(NO_FREQUENCY)?.into());
+        }
+        (b"idletime", Some(_)) => {
+            let idle = slot.use_of().and_then(|(evictor, stamp)| evictor.idle_seconds(stamp, now));
+            replies.integer(idle.ok_or(NO_IDLE_TIME)? as i64);
+        }
         // How Redis would keep it: nothing here depends on that.
         (b"encoding", Some(entry)) => replies.bulk(match entry.kind() {
-            Kind::Fields => b"listpack",
+            Kind::Fields | Kind::Row => b"listpack",
             Kind::Table => b"hashtable",
             Kind::String if parse_integer(entry.value()).is_some() => b"int",
             Kind::String if entry.value().len() <= EMBEDDED_BYTES => b"embstr",
@@ -157,7 +173,6 @@ pub(super) fn randomkey(context: &mut Context<'_, '_>, _: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// The cursor tells the shard in its low bits, which change last.
 pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let cursor = std::str::from_utf8(args[1]).ok().and_then(|text| text.parse::<u64>().ok());
     let cursor = cursor.ok_or("ERR invalid cursor")?;
@@ -177,10 +192,14 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         }
     }
     let shards = context.keyspace.shards() as u64;
-    let (mut shard, mut inner) = (cursor % shards, cursor / shards);
+    let spaces = context.scanned_spaces();
+    // From the lowest: the shard, the place of the space, the cursor of its table in the shard.
+    let places = shards * (KV_SPACES_MAX as u64 + 1);
+    let (mut place, mut inner) = (cursor % places, cursor / places);
     let (mut found, mut looked_at) = (Vec::new(), 0);
     let next = loop {
-        let table = context.table_of(shard as usize);
+        let space = spaces.get((place / shards) as usize).copied().flatten();
+        let table = space.and_then(|space| context.table_of((place % shards) as usize, space));
         let seen = |entry: Entry<'_>| {
             looked_at += 1 + pattern.map_or(0, <[u8]>::len) * entry.key().len() / COMPARISONS_PER_KEY;
             let is_wanted = kind.is_none_or(|kind| kind.eq_ignore_ascii_case(entry.kind().name().as_bytes()));
@@ -190,15 +209,15 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         };
         inner = table.map_or(0, |table| table.scan(inner, context.now, seen));
         if inner == 0 {
-            shard += 1;
+            place += 1;
         }
-        if shard == shards {
+        if place >= shards * spaces.len() as u64 {
             break 0;
         }
         // Empty parts of the index are counted too, so that a step ends.
         looked_at += 1;
         if looked_at >= count {
-            break inner * shards + shard;
+            break inner * places + place;
         }
     };
     context.replies.array(2);
@@ -220,12 +239,25 @@ fn give(
     let slot = context.slot(from);
     let Some(entry) = slot.entry() else { return Ok(false) };
     let (kind, expiry) = (entry.kind(), entry.expiry());
+    let has_rows = slot.schema().is_some();
     let value = if kind == Kind::Table { Vec::new() } else { entry.value().to_vec() };
     context.space = to_space;
-    let is_free = replaces || !context.slot(to).exists();
+    let target = context.slot(to);
+    let (is_free, has_rows) = (replaces || !target.exists(), has_rows || target.schema().is_some());
     context.space = from_space;
     if !is_free {
         return Ok(false);
+    }
+    if has_rows {
+        let fields = context.slot(from).all_fields()?;
+        context.space = to_space;
+        let done = context.slot(to).put_fields(&fields, expiry);
+        context.space = from_space;
+        done?;
+        if moves {
+            context.slot(from).remove();
+        }
+        return Ok(true);
     }
     let copied = if moves { None } else { context.slot(from).copied_fields()? };
     context.space = to_space;

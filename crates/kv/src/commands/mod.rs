@@ -4,30 +4,44 @@
 //! them are keys, and whether it changes anything. Its function finds the shards of its keys taken.
 
 mod bits;
+mod changes;
 mod expiry;
 mod hashes;
+mod hyperloglog;
 mod keys;
 mod numbers;
 mod options;
 mod pattern;
+mod predicates;
+mod room;
+mod rows;
+mod spaces;
 mod strings;
 #[cfg(test)]
 mod tests;
 
+pub use changes::{KeyChange, KeyState};
 pub use pattern::matches;
+pub(crate) use predicates::Predicates;
 
+use crate::effects::Effect;
 use crate::entry::{Entry, Kind};
 use crate::fields::Fields;
+use crate::journal::Recorder;
 use crate::keyspace::Keyspace;
 use crate::resp::{Replies, parse_integer};
+use crate::session::Host;
 use crate::shard::{Shard, SpaceId};
+use crate::spaces::Space;
 use crate::table::{Table, Value};
 use farpool_model::Error;
 use farpool_model::limits::{KV_KEY_BYTES_MAX, KV_VALUE_BYTES_MAX};
 use parking_lot::MutexGuard;
+use room::Kept;
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::ops::Range;
+use std::sync::{Arc, LazyLock};
 
 /// The arguments of a command; the first is its name.
 pub type Args<'a> = [&'a [u8]];
@@ -108,7 +122,9 @@ pub struct Command {
     /// Which arguments are keys.
     pub keys: Keys,
     /// Whether it may change keys.
-    pub writes: bool,
+    writes: bool,
+    /// Whether its keys count as used by it.
+    uses: bool,
     run: fn(&mut Context<'_, '_>, &Args<'_>) -> Done,
 }
 
@@ -118,6 +134,16 @@ impl Command {
         let arity = self.arity.unsigned_abs();
         if self.arity < 0 { arguments >= arity } else { arguments == arity }
     }
+
+    /// Whether it may change keys.
+    pub fn may_write(&self) -> bool {
+        self.writes
+    }
+
+    /// Whether it may change keys with these arguments.
+    pub fn writes(&self, args: &Args<'_>) -> bool {
+        self.writes && !spaces::only_tells(args)
+    }
 }
 
 const fn read(
@@ -126,7 +152,7 @@ const fn read(
     keys: Keys,
     run: fn(&mut Context<'_, '_>, &Args<'_>) -> Done,
 ) -> Command {
-    Command { name, arity, keys, writes: false, run }
+    Command { name, arity, keys, writes: false, uses: true, run }
 }
 
 const fn write(
@@ -135,7 +161,12 @@ const fn write(
     keys: Keys,
     run: fn(&mut Context<'_, '_>, &Args<'_>) -> Done,
 ) -> Command {
-    Command { name, arity, keys, writes: true, run }
+    Command { name, arity, keys, writes: true, uses: true, run }
+}
+
+/// A command that does not use its keys.
+const fn quiet(command: Command) -> Command {
+    Command { uses: false, ..command }
 }
 
 /// All commands.
@@ -146,13 +177,19 @@ pub static COMMANDS: &[Command] = &[
     read("dbsize", 1, Keys::All, keys::dbsize),
     write("decr", 2, ONE, numbers::decr),
     write("decrby", 3, ONE, numbers::decrby),
-    write("del", -2, REST, keys::del),
-    read("exists", -2, REST, keys::exists),
+    quiet(write("del", -2, REST, keys::del)),
+    quiet(read("exists", -2, REST, keys::exists)),
     write("expire", -3, ONE, expiry::expire),
     write("expireat", -3, ONE, expiry::expireat),
-    read("expiretime", 2, ONE, expiry::expiretime),
+    quiet(read("expiretime", 2, ONE, expiry::expiretime)),
     write("flushall", -1, Keys::All, keys::flushall),
     write("flushdb", -1, Keys::All, keys::flushdb),
+    write("fp.cas", 4, ONE, predicates::cas),
+    read("fp.cget", 3, ONE, predicates::cget),
+    write("fp.rowset", -4, Keys::All, rows::rowset),
+    read("fp.scan", -3, Keys::All, predicates::scan),
+    write("fp.space", -2, Keys::All, spaces::space),
+    write("fp.update", 3, ONE, predicates::update),
     read("get", 2, ONE, strings::get),
     read("getbit", 3, ONE, bits::getbit),
     write("getdel", 2, ONE, strings::getdel),
@@ -179,16 +216,19 @@ pub static COMMANDS: &[Command] = &[
     write("incrbyfloat", 3, ONE, numbers::incrbyfloat),
     read("keys", 2, Keys::All, keys::keys),
     read("mget", -2, REST, strings::mget),
-    read("memory", -2, Keys::At { first: 2, last: 2, step: 1 }, keys::memory),
+    quiet(read("memory", -2, Keys::At { first: 2, last: 2, step: 1 }, keys::memory)),
     write("mset", -3, PAIRS, strings::mset),
     write("msetnx", -3, PAIRS, strings::msetnx),
-    read("object", -2, Keys::At { first: 2, last: 2, step: 1 }, keys::object),
+    quiet(read("object", -2, Keys::At { first: 2, last: 2, step: 1 }, keys::object)),
     write("persist", 2, ONE, expiry::persist),
     write("pexpire", -3, ONE, expiry::pexpire),
     write("pexpireat", -3, ONE, expiry::pexpireat),
-    read("pexpiretime", 2, ONE, expiry::pexpiretime),
+    quiet(read("pexpiretime", 2, ONE, expiry::pexpiretime)),
+    write("pfadd", -2, ONE, hyperloglog::pfadd),
+    read("pfcount", -2, REST, hyperloglog::pfcount),
+    write("pfmerge", -2, REST, hyperloglog::pfmerge),
     write("psetex", 4, ONE, strings::psetex),
-    read("pttl", 2, ONE, expiry::pttl),
+    quiet(read("pttl", 2, ONE, expiry::pttl)),
     read("randomkey", 1, Keys::All, keys::randomkey),
     write("rename", 3, TWO, keys::rename),
     write("renamenx", 3, TWO, keys::renamenx),
@@ -201,9 +241,9 @@ pub static COMMANDS: &[Command] = &[
     read("strlen", 2, ONE, strings::strlen),
     read("substr", 4, ONE, strings::getrange),
     read("touch", -2, REST, keys::exists),
-    read("ttl", 2, ONE, expiry::ttl),
-    read("type", 2, ONE, keys::type_of),
-    write("unlink", -2, REST, keys::del),
+    quiet(read("ttl", 2, ONE, expiry::ttl)),
+    quiet(read("type", 2, ONE, keys::type_of)),
+    quiet(write("unlink", -2, REST, keys::del)),
 ];
 
 /// Bytes of the longest name of a command that is looked up.
@@ -231,26 +271,74 @@ pub(crate) struct Context<'k, 'c> {
     pub random: u64,
     pub replies: Replies<'c>,
     pub taken: &'c mut Taken<'k>,
+    pub host: &'c mut dyn Host,
+    pub predicates: &'c mut Predicates,
 }
 
-/// The shards that a command has to itself, in their order.
-pub(crate) enum Taken<'a> {
+/// What a command has to itself: shards, and what it has done to them so far.
+pub(crate) struct Taken<'a> {
+    shards: Shards<'a>,
+    recorder: Recorder<'a>,
+    /// The keys that stay, whatever room is needed.
+    kept: Kept,
+    /// Whether the command that runs may change keys.
+    writes: bool,
+}
+
+/// Shards, in their order.
+enum Shards<'a> {
     One(usize, MutexGuard<'a, Shard>),
     Several(Vec<(usize, MutexGuard<'a, Shard>)>),
 }
 
 impl<'a> Taken<'a> {
-    /// Takes the shards of the keys of these commands.
-    pub fn of<'b>(keyspace: &'a Keyspace, commands: impl Iterator<Item = (Keys, &'b Args<'b>)>) -> Self {
+    /// Takes the shards of the keys of these commands, and records in `recorder` what they do.
+    pub fn of<'b>(
+        keyspace: &'a Keyspace,
+        recorder: Recorder<'a>,
+        commands: impl Iterator<Item = (Keys, &'b Args<'b>)>,
+    ) -> Self {
+        let mut kept = Kept::default();
+        Taken { shards: Shards::of(keyspace, commands, &mut kept), recorder, kept, writes: false }
+    }
+
+    /// Has a key stay that the command does not name.
+    pub fn keep(&mut self, keyspace: &Keyspace, key: &[u8]) {
+        if keyspace.evicts() {
+            self.kept.add(keyspace.hash(key));
+        }
+    }
+
+    /// Records what was done, and lets go of the shards; returns the number of the record, if there is one, and the buffer
+    /// of the recorder.
+    pub fn finish(self) -> (farpool_model::Result<Option<u64>>, Vec<u8>) {
+        self.recorder.finish()
+    }
+
+    pub fn shard(&mut self, shard: usize) -> &mut Shard {
+        self.shards.get(shard)
+    }
+}
+
+impl<'a> Shards<'a> {
+    fn of<'b>(
+        keyspace: &'a Keyspace,
+        commands: impl Iterator<Item = (Keys, &'b Args<'b>)>,
+        kept: &mut Kept,
+    ) -> Self {
+        let evicts = keyspace.evicts();
         let mut one = None;
-        let mut several = Vec::new();
+        let (mut several, mut takes_all) = (Vec::new(), false);
         for (keys, args) in commands {
             if keys == Keys::All {
-                several = (0..keyspace.shards()).collect();
-                break;
+                takes_all = true;
             }
             for key in keys.of(args) {
-                let shard = keyspace.shard_of(keyspace.hash(key));
+                let hash = keyspace.hash(key);
+                if evicts {
+                    kept.add(hash);
+                }
+                let shard = keyspace.shard_of(hash);
                 match one {
                     None => one = Some(shard),
                     Some(first) if first == shard => {}
@@ -258,31 +346,42 @@ impl<'a> Taken<'a> {
                 }
             }
         }
+        if takes_all {
+            several = (0..keyspace.shards()).collect();
+        }
         match one {
-            Some(shard) if several.is_empty() => Taken::One(shard, keyspace.lock(shard)),
+            Some(shard) if several.is_empty() => Shards::One(shard, keyspace.lock(shard)),
             one => {
                 several.extend(one);
                 several.sort_unstable();
                 several.dedup();
-                Taken::Several(several.into_iter().map(|shard| (shard, keyspace.lock(shard))).collect())
+                Shards::Several(several.into_iter().map(|shard| (shard, keyspace.lock(shard))).collect())
             }
         }
     }
 
     fn all(&mut self) -> &mut [(usize, MutexGuard<'a, Shard>)] {
         match self {
-            Taken::One(..) => &mut [],
-            Taken::Several(shards) => shards,
+            Shards::One(..) => &mut [],
+            Shards::Several(shards) => shards,
         }
     }
 
-    pub fn shard(&mut self, shard: usize) -> &mut Shard {
+    /// All shards, of a command that takes all.
+    fn several(&self) -> &[(usize, MutexGuard<'a, Shard>)] {
         match self {
-            Taken::One(taken, guard) => {
+            Shards::One(..) => &[],
+            Shards::Several(shards) => shards,
+        }
+    }
+
+    fn get(&mut self, shard: usize) -> &mut Shard {
+        match self {
+            Shards::One(taken, guard) => {
                 debug_assert_eq!(*taken, shard, "a key of the command");
                 guard
             }
-            Taken::Several(guards) => {
+            Shards::Several(guards) => {
                 let at = guards.binary_search_by_key(&shard, |(shard, _)| *shard);
                 &mut guards[at.expect("the shards of all keys were taken")].1
             }
@@ -291,71 +390,115 @@ impl<'a> Taken<'a> {
 }
 
 /// A key of the command that runs.
-pub(crate) struct Slot<'s, 'k> {
+pub(crate) struct Slot<'s, 'k, 'j> {
     shard: &'s mut Shard,
+    recorder: &'s mut Recorder<'j>,
+    kept: &'s mut Kept,
+    /// Whether the command may change keys.
+    writes: bool,
+    random: u64,
+    /// The space that the client has selected.
+    selected: SpaceId,
+    /// The one that the key is in, and what that is if it has a name.
     space: SpaceId,
+    named: Option<Arc<Space>>,
     hash: u64,
     key: &'k [u8],
     now: u64,
 }
 
-impl<'c> Context<'_, 'c> {
+impl<'j, 'c> Context<'j, 'c> {
     /// Carries out the command.
     pub fn run(&mut self, command: &Command, args: &Args<'_>) -> Done {
         if let Some(key) = command.keys.of(args).find(|key| key.len() > KV_KEY_BYTES_MAX) {
             let message = format!("ERR a key of {} bytes: keys have at most {KV_KEY_BYTES_MAX}", key.len());
             return Err(Refusal(Cow::Owned(message)));
         }
+        self.taken.writes = command.writes;
+        if command.uses && self.keyspace.notes_uses() {
+            command.keys.of(args).for_each(|key| self.slot(key).note_use());
+        }
         (command.run)(self, args)
     }
 
-    pub fn slot<'k>(&mut self, key: &'k [u8]) -> Slot<'_, 'k> {
+    pub fn slot<'k>(&mut self, key: &'k [u8]) -> Slot<'_, 'k, 'j> {
         self.slot_and_replies(key).0
     }
 
-    pub fn slot_and_replies<'k>(&mut self, key: &'k [u8]) -> (Slot<'_, 'k>, &mut Replies<'c>) {
+    pub fn slot_and_replies<'k>(&mut self, key: &'k [u8]) -> (Slot<'_, 'k, 'j>, &mut Replies<'c>) {
         let hash = self.keyspace.hash(key);
-        let shard = self.taken.shard(self.keyspace.shard_of(hash));
-        (Slot { shard, space: self.space, hash, key, now: self.now }, &mut self.replies)
+        let Taken { shards, recorder, kept, writes } = &mut *self.taken;
+        let shard = shards.get(self.keyspace.shard_of(hash));
+        let (space, named) = shard.owner(self.space, key);
+        let (named, writes, random, now) = (named.cloned(), *writes, self.random, self.now);
+        let selected = self.space;
+        let slot = Slot { shard, recorder, kept, writes, random, selected, space, named, hash, key, now };
+        (slot, &mut self.replies)
+    }
+
+    /// A key, in the space that it is in although another one is to own it.
+    fn slot_in<'k>(&mut self, space: SpaceId, named: Option<&Arc<Space>>, key: &'k [u8]) -> Slot<'_, 'k, 'j> {
+        let hash = self.keyspace.hash(key);
+        let Taken { shards, recorder, kept, writes } = &mut *self.taken;
+        let shard = shards.get(self.keyspace.shard_of(hash));
+        let (named, writes, random, now) = (named.cloned(), *writes, self.random, self.now);
+        let selected = self.space;
+        Slot { shard, recorder, kept, writes, random, selected, space, named, hash, key, now }
+    }
+
+    /// The selected space and those with names that are part of it, each at a place of its own.
+    pub fn scanned_spaces(&self) -> Vec<Option<SpaceId>> {
+        let shards = self.all_taken();
+        let mut places = vec![Some(self.space)];
+        let named = shards.first().into_iter().flat_map(|(_, shard)| shard.parts(self.space)).skip(1);
+        for id in named {
+            let place = (id - crate::session::SPACES) as usize + 1;
+            places.resize(places.len().max(place + 1), None);
+            places[place] = Some(id);
+        }
+        places
+    }
+
+    fn all_taken(&self) -> &[(usize, MutexGuard<'_, Shard>)] {
+        self.taken.shards.several()
     }
 
     /// The keys of the space, by shard.
     pub fn tables(&self) -> impl Iterator<Item = &Table> {
-        let shards = match &self.taken {
-            Taken::One(..) => &[],
-            Taken::Several(shards) => &shards[..],
-        };
-        shards.iter().filter_map(|(_, shard)| shard.table(self.space))
+        self.all_taken()
+            .iter()
+            .flat_map(|(_, shard)| shard.parts(self.space).filter_map(|space| shard.table(space)))
     }
 
-    /// The keys of the space in one shard.
-    pub fn table_of(&self, shard: usize) -> Option<&Table> {
-        match &self.taken {
-            Taken::One(..) => None,
-            Taken::Several(shards) => shards.get(shard)?.1.table(self.space),
-        }
+    /// The keys of a space in one shard.
+    pub fn table_of(&self, shard: usize, space: SpaceId) -> Option<&Table> {
+        self.all_taken().get(shard)?.1.table(space)
     }
 
     /// Removes all keys of all spaces.
     pub fn flush_all(&mut self) {
-        self.taken.all().iter_mut().for_each(|(_, shard)| shard.flush_all());
+        self.taken.shards.all().iter_mut().for_each(|(_, shard)| shard.flush_all());
+        self.taken.recorder.add(&Effect::FlushAll);
     }
 
     /// Removes all keys of the space.
     pub fn flush(&mut self) {
         let space = self.space;
-        self.taken.all().iter_mut().for_each(|(_, shard)| shard.flush(space));
+        self.taken.shards.all().iter_mut().for_each(|(_, shard)| shard.flush(space));
+        self.taken.recorder.add(&Effect::Flush { space });
     }
 }
 
-impl Slot<'_, '_> {
+impl Slot<'_, '_, '_> {
     pub fn entry(&self) -> Option<Entry<'_>> {
         self.shard.table(self.space)?.get(self.hash, self.key, self.now)
     }
 
     /// The value, which must be a string if there is one.
     pub fn string(&self) -> std::result::Result<Option<&[u8]>, Refusal> {
-        match self.entry() {
+        let entry = self.entry();
+        self.count_read(entry.is_some());
+        match entry {
             Some(entry) if entry.kind() != Kind::String => Err(WRONG_TYPE.into()),
             entry => Ok(entry.map(Entry::value)),
         }
@@ -363,8 +506,10 @@ impl Slot<'_, '_> {
 
     /// The fields of the hash, which the value must be if there is one.
     pub fn fields(&self) -> std::result::Result<Option<Fields<'_>>, Refusal> {
-        let Some(table) = self.shard.table(self.space) else { return Ok(None) };
-        match table.fields(self.hash, self.key, self.now) {
+        let table = self.shard.table(self.space);
+        let fields = table.and_then(|table| table.fields(self.hash, self.key, self.schema(), self.now));
+        self.count_read(fields.is_some());
+        match fields {
             Some(None) => Err(WRONG_TYPE.into()),
             fields => Ok(fields.flatten()),
         }
@@ -375,26 +520,67 @@ impl Slot<'_, '_> {
         if field.len() > KV_KEY_BYTES_MAX || value.len() > KV_VALUE_BYTES_MAX {
             return Err(TOO_LONG.into());
         }
-        let table = self.shard.table_mut(self.space);
-        let is_new = table.set_field(self.hash, self.key, (field, value), self.now)?;
+        if self.schema().is_some() {
+            return self.set_row_field(field, value);
+        }
+        let is_absent = self.recorder.is_on() && !self.exists();
+        let (hash, key, now) = (self.hash, self.key, self.now);
+        let set = |table: &mut Table, _: &mut Recorder<'_>| table.set_field(hash, key, (field, value), now);
+        let is_new = self.with_room(field.len() + value.len(), set)?;
+        let (space, key) = (self.space, self.key);
+        if is_absent {
+            self.recorder.add(&Effect::Remove { space, key });
+        }
+        self.recorder.add(&Effect::Field { space, key, field, value });
+        self.record_expiry();
         self.changed();
         Ok(is_new)
     }
 
+    /// Sets several fields, all of them or none; returns how many are new. The value must be a hash, or absent.
+    pub fn set_fields_of_hash(&mut self, fields: &[(&[u8], &[u8])]) -> std::result::Result<usize, Refusal> {
+        let is_long = |(field, value): &(&[u8], &[u8])| {
+            field.len() > KV_KEY_BYTES_MAX || value.len() > KV_VALUE_BYTES_MAX
+        };
+        if fields.iter().any(is_long) {
+            return Err(TOO_LONG.into());
+        }
+        if self.schema().is_some() {
+            return self.set_row_fields(fields);
+        }
+        let is_absent = self.recorder.is_on() && !self.exists();
+        let (space, hash, key, now) = (self.space, self.hash, self.key, self.now);
+        let bytes = fields.iter().map(|(field, value)| field.len() + value.len()).sum();
+        let new = self.with_room(bytes, |table, _| table.set_all_fields(hash, key, fields, now))?;
+        if is_absent {
+            self.recorder.add(&Effect::Remove { space, key });
+        }
+        for (field, value) in fields {
+            self.recorder.add(&Effect::Field { space, key, field, value });
+        }
+        self.record_expiry();
+        self.changed();
+        Ok(new)
+    }
+
     /// Removes a field; returns whether it was there.
     pub fn remove_field(&mut self, field: &[u8]) -> std::result::Result<bool, Refusal> {
-        let table = self.shard.table_mut(self.space);
-        let was_there = table.remove_field(self.hash, self.key, field, self.now)?;
+        if self.schema().is_some() {
+            return self.remove_row_field(field);
+        }
+        let (hash, key, now) = (self.hash, self.key, self.now);
+        let was_there = self.with_room(0, |table, _| table.remove_field(hash, key, field, now))?;
         if was_there {
+            self.recorder.add(&Effect::RemoveField { space: self.space, key: self.key, field });
             self.changed();
         }
         Ok(was_there)
     }
 
     /// A copy of the fields, if the value is a large hash.
-    pub fn copied_fields(&self) -> std::result::Result<Option<Box<Table>>, Refusal> {
-        let Some(table) = self.shard.table(self.space) else { return Ok(None) };
-        Ok(table.copied_fields(self.hash, self.key, self.now)?)
+    pub fn copied_fields(&mut self) -> std::result::Result<Option<Box<Table>>, Refusal> {
+        let (hash, key, now) = (self.hash, self.key, self.now);
+        Ok(self.with_room(0, |table, _| table.copied_fields(hash, key, now))?)
     }
 
     /// Takes the fields of a large hash, whose key is removed next.
@@ -405,11 +591,45 @@ impl Slot<'_, '_> {
     /// Gives a large hash other fields.
     pub fn set_fields(&mut self, fields: Box<Table>) {
         self.shard.table_mut(self.space).set_fields(self.hash, self.key, fields, self.now);
+        self.record_fields();
+    }
+
+    /// Records again when the key expires, behind a change of a part of it: that it has expired and was removed is not
+    /// recorded, and the change would make a key that never expires where a snapshot does not have it any more.
+    fn record_expiry(&mut self) {
+        if !self.recorder.is_on() {
+            return;
+        }
+        if let Some(expiry) = self.entry().and_then(Entry::expiry) {
+            let expiry = Some(expiry);
+            self.recorder.add(&Effect::Expire { space: self.space, key: self.key, expiry });
+        }
+    }
+
+    /// Records all fields of a hash that was given as a whole, and its expiry.
+    fn record_fields(&mut self) {
+        let Some(table) = self.shard.table(self.space).filter(|_| self.recorder.is_on()) else { return };
+        let (space, key) = (self.space, self.key);
+        self.recorder.add(&Effect::Remove { space, key });
+        let Some(Some(fields)) = table.fields(self.hash, key, None, self.now) else { return };
+        let mut cursor = 0;
+        loop {
+            cursor = fields.scan(cursor, |field, value| {
+                self.recorder.add(&Effect::Field { space, key, field, value });
+            });
+            if cursor == 0 {
+                break;
+            }
+        }
+        let expiry = table.get(self.hash, key, self.now).and_then(Entry::expiry);
+        self.recorder.add(&Effect::Expire { space, key, expiry });
     }
 
     /// Gives the key a large hash.
     pub fn put_table(&mut self, fields: Box<Table>, expiry: Option<u64>) -> Done {
-        self.shard.table_mut(self.space).put_table(self.hash, self.key, fields, expiry)?;
+        let (hash, key, mut fields) = (self.hash, self.key, Some(fields));
+        self.with_room(0, |table, _| table.put_table(hash, key, &mut fields, expiry))?;
+        self.record_fields();
         self.changed();
         Ok(())
     }
@@ -437,25 +657,49 @@ impl Slot<'_, '_> {
 
     /// Sets the value to one of this kind.
     pub fn put_as(&mut self, kind: Kind, value: &[u8], expiry: Option<u64>) -> Done {
+        if kind != Kind::Row {
+            self.check_no_rows()?;
+        }
         let new = Value { kind, bytes: value.len(), room: value.len(), expiry };
-        self.shard.table_mut(self.space).put(self.hash, self.key, &new)?.copy_from_slice(value);
+        let (hash, key) = (self.hash, self.key);
+        self.with_room(value.len(), |table, _| {
+            table.put(hash, key, &new)?.copy_from_slice(value);
+            Ok(())
+        })?;
+        self.recorder.add(&Effect::Put { space: self.space, key: self.key, kind, expiry, value });
         self.changed();
         Ok(())
     }
 
-    /// Makes the value so many bytes long, with zeros behind what there is, and changes it.
-    pub fn edit(&mut self, bytes: usize, change: impl FnOnce(&mut [u8])) -> Done {
+    /// Makes the value so many bytes long, with zeros behind what there is, and changes those of `range`.
+    pub fn edit(&mut self, bytes: usize, range: Range<usize>, change: impl FnOnce(&mut [u8])) -> Done {
         if bytes > KV_VALUE_BYTES_MAX {
             return Err(TOO_LONG.into());
         }
-        let table = self.shard.table_mut(self.space);
-        change(table.resize(self.hash, self.key, bytes, self.now)?);
+        self.check_no_rows()?;
+        let (space, key) = (self.space, self.key);
+        let is_absent = self.recorder.is_on() && !self.exists();
+        let (hash, now, mut change) = (self.hash, self.now, Some(change));
+        self.with_room(bytes, |table, recorder| {
+            let changed = &mut table.resize(hash, key, bytes, now)?[range.clone()];
+            if let Some(change) = change.take() {
+                change(changed);
+            }
+            if is_absent {
+                recorder.add(&Effect::Remove { space, key });
+            }
+            recorder.add(&Effect::Edit { space, key, length: bytes, offset: range.start, bytes: changed });
+            Ok(())
+        })?;
+        self.record_expiry();
         self.changed();
         Ok(())
     }
 
     pub fn set_expiry(&mut self, expiry: Option<u64>) -> Done {
-        self.shard.table_mut(self.space).set_expiry(self.hash, self.key, expiry)?;
+        let (hash, key) = (self.hash, self.key);
+        self.with_room(0, |table, _| table.set_expiry(hash, key, expiry))?;
+        self.recorder.add(&Effect::Expire { space: self.space, key: self.key, expiry });
         self.changed();
         Ok(())
     }
@@ -465,13 +709,14 @@ impl Slot<'_, '_> {
         let was_there = self.exists();
         self.shard.table_mut(self.space).remove(self.hash, self.key);
         if was_there {
+            self.recorder.add(&Effect::Remove { space: self.space, key: self.key });
             self.changed();
         }
         was_there
     }
 
     fn changed(&mut self) {
-        self.shard.touch(self.space, self.key);
+        self.shard.touch(self.selected, self.key);
         // Where the pool has no room for more of the index, keys are found all the same.
         drop(self.shard.table_mut(self.space).tidy());
     }

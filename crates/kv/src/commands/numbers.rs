@@ -12,7 +12,7 @@ fn add(context: &mut Context<'_, '_>, key: &[u8], by: i64) -> Done {
     let after = before.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
     let mut buffer = [0; INTEGER_TEXT_BYTES];
     let text = integer_text(after, &mut buffer);
-    slot.edit(text.len(), |value| value.copy_from_slice(text))?;
+    slot.edit(text.len(), 0..text.len(), |value| value.copy_from_slice(text))?;
     context.replies.integer(after);
     Ok(())
 }
@@ -41,7 +41,7 @@ pub(super) fn incrbyfloat(context: &mut Context<'_, '_>, args: &Args<'_>) -> Don
     let before = slot.string()?.map_or(Ok(ExtendedFloat::of_integer(0)), float)?;
     let after = before.plus(by).ok_or("ERR increment would produce NaN or Infinity")?;
     let text = after.text();
-    slot.edit(text.len(), |value| value.copy_from_slice(text.as_bytes()))?;
+    slot.edit(text.len(), 0..text.len(), |value| value.copy_from_slice(text.as_bytes()))?;
     context.replies.bulk(text.as_bytes());
     Ok(())
 }

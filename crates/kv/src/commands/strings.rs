@@ -2,6 +2,8 @@
 
 use super::options::{self, Expiry, MILLISECONDS, SECONDS, Unit};
 use super::{Args, Context, Done, PAIRS, TOO_LONG, TOO_MUCH, integer};
+use crate::entry::Kind;
+use crate::resp::Replies;
 use farpool_model::limits::KV_VALUE_BYTES_MAX;
 
 pub(super) fn get(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
@@ -11,7 +13,11 @@ pub(super) fn get(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 /// Replies with the string that the key has, or with null.
 fn reply_value(context: &mut Context<'_, '_>, key: &[u8]) -> Done {
     let (slot, replies) = context.slot_and_replies(key);
-    match slot.string()? {
+    reply_string(replies, slot.string()?)
+}
+
+fn reply_string(replies: &mut Replies<'_>, value: Option<&[u8]>) -> Done {
+    match value {
         Some(value) if !replies.has_room(value.len()) => return Err(TOO_MUCH.into()),
         Some(value) => replies.bulk(value),
         None => replies.null(),
@@ -109,20 +115,15 @@ pub(super) fn getex(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 pub(super) fn mget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     context.replies.array(args.len() - 1);
     for key in &args[1..] {
+        let (slot, replies) = context.slot_and_replies(key);
         // What is no string counts as absent.
-        match context.slot(key).string() {
-            Err(_) => context.replies.null(),
-            Ok(_) => reply_value(context, key)?,
-        }
+        reply_string(replies, slot.string().unwrap_or_default())?;
     }
     Ok(())
 }
 
 fn set_all(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    for pair in args[1..].chunks_exact(2) {
-        context.slot(pair[0]).put(pair[1], None)?;
-    }
-    Ok(())
+    context.put_all(None, Kind::String, args[1..].chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())
 }
 
 /// Refuses an odd number of keys and values.
@@ -154,7 +155,7 @@ pub(super) fn append(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let mut slot = context.slot(args[1]);
     let before = slot.string()?.map_or(0, <[u8]>::len);
     let bytes = before + args[2].len();
-    slot.edit(bytes, |value| value[before..].copy_from_slice(args[2]))?;
+    slot.edit(bytes, before..bytes, |value| value.copy_from_slice(args[2]))?;
     context.replies.integer(bytes as i64);
     Ok(())
 }
@@ -201,7 +202,7 @@ pub(super) fn setrange(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         return Err(TOO_LONG.into());
     }
     let bytes = before.max(end);
-    slot.edit(bytes, |value| value[offset..end].copy_from_slice(args[3]))?;
+    slot.edit(bytes, offset..end, |value| value.copy_from_slice(args[3]))?;
     context.replies.integer(bytes as i64);
     Ok(())
 }

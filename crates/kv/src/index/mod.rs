@@ -32,6 +32,7 @@ mod tests;
 
 pub use hasher::KeyHasher;
 
+use crate::meter::Meter;
 use crate::slab::Place;
 use bucket::{KeyHash, Route, SLOTS, Slot};
 use farpool_memory::Pool;
@@ -61,6 +62,12 @@ impl Index {
     /// Creates an empty index, which takes no memory of the pool until there is a key.
     pub fn new(pool: Arc<Pool>, tenant: TenantName) -> Index {
         Index { table: Table::new(pool, tenant), stash: Stash::default(), len: 0 }
+    }
+
+    /// Counts memory with `meter`, and takes what that allows; there must be no entries yet.
+    #[must_use]
+    pub(crate) fn metered(self, meter: Arc<Meter>) -> Index {
+        Index { table: self.table.metered(meter), ..self }
     }
 
     /// Number of entries.

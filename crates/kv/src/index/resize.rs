@@ -13,6 +13,9 @@ use farpool_model::Result;
 /// second insert displaces an entry and reads 5, 9 and 12 buckets for it, for 10.8, 10.2 and 9.9 bytes an entry.
 const CROWDED_PERCENT: usize = 91;
 
+/// Load in percent of all slots that a table has which was made for its keys: half way between the other two.
+const EXPECTED_PERCENT: usize = 78;
+
 /// Load in percent of all slots below which the table shrinks: far enough below the other one that a space whose number of
 /// keys swings by a quarter is left alone.
 const SPARSE_PERCENT: usize = 65;
@@ -32,6 +35,15 @@ impl Index {
     pub(super) fn is_sparse(&self) -> bool {
         let fewer = self.slots().saturating_sub(SLOTS);
         self.len * 100 < fewer * SPARSE_PERCENT && !self.would_be_crowded(self.len, fewer)
+    }
+
+    /// Grows the table so that it will have so many entries without growing again, as far as the pool has room.
+    pub fn expect(&mut self, len: usize, hash_of: impl Fn(Place) -> u64) {
+        while len.saturating_mul(100) > self.slots() * EXPECTED_PERCENT {
+            if self.grow(&hash_of).is_err() {
+                return;
+            }
+        }
     }
 
     /// Adds a bucket, which takes over a part of its parent's entries.

@@ -8,6 +8,7 @@
 //! Invariant: the memory of a segment is written before it is read, as each bucket is when it is added.
 
 use super::bucket::{BUCKET_BYTES, Bucket, BucketRef, Route, SLOTS, Slot, Summary};
+use crate::meter::Meter;
 use farpool_memory::{Extent, Pool, Tenure};
 use farpool_model::{Result, TenantName};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ const PARTS_SHIFT: u32 = 3;
 pub struct Table {
     pool: Arc<Pool>,
     tenant: TenantName,
+    meter: Arc<Meter>,
     segments: Vec<Extent>,
     buckets: usize,
     bytes: usize,
@@ -37,7 +39,12 @@ pub type Facing = (usize, Option<usize>);
 
 impl Table {
     pub fn new(pool: Arc<Pool>, tenant: TenantName) -> Table {
-        Table { pool, tenant, segments: Vec::new(), buckets: 0, bytes: 0 }
+        Table { pool, tenant, meter: Arc::default(), segments: Vec::new(), buckets: 0, bytes: 0 }
+    }
+
+    pub fn metered(mut self, meter: Arc<Meter>) -> Table {
+        self.meter = meter;
+        self
     }
 
     /// Number of buckets.
@@ -118,12 +125,14 @@ impl Table {
     /// Adds an empty bucket.
     ///
     /// # Errors
-    /// Those of [`Pool::allocate_piece`]; nothing is changed then.
+    /// Those of [`Pool::allocate_piece`] and [`Meter::check`]; nothing is changed then.
     pub fn push(&mut self) -> Result<()> {
         if position(self.buckets).0 == self.segments.len() {
             let bytes = BUCKET_BYTES << shift(self.buckets);
+            self.meter.check(bytes)?;
             let extent = self.pool.allocate_piece(&self.tenant, bytes, Tenure::Staying)?;
             self.bytes += extent.len();
+            self.meter.took(extent.len());
             self.segments.push(extent);
         }
         self.buckets += 1;
@@ -136,18 +145,27 @@ impl Table {
         self.buckets -= 1;
         let used = self.buckets.checked_sub(1).map_or(0, |last| position(last).0 + 1);
         while self.segments.len() > used {
-            self.bytes -= self.segments.pop().map_or(0, |extent| extent.len());
+            let bytes = self.segments.pop().map_or(0, |extent| extent.len());
+            self.bytes -= bytes;
+            self.meter.gave(bytes);
         }
     }
 
     /// Frees all memory.
     pub fn clear(&mut self) {
+        self.meter.gave(self.bytes);
         (self.segments, self.buckets, self.bytes) = (Vec::new(), 0, 0);
     }
 
     #[inline]
     fn low_mask(&self) -> u64 {
         (1 << self.buckets.ilog2()) - 1
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.meter.gave(self.bytes);
     }
 }
 

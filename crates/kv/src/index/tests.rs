@@ -369,3 +369,22 @@ fn the_hash_is_siphash_1_3() {
     assert_ne!(secret.hash(b"user:1"), standard.finish());
     assert_eq!(format!("{secret:?}"), "KeyHasher(..)");
 }
+
+#[test]
+fn a_table_for_keys_that_are_expected_does_not_grow_again() {
+    let mut world = World::new(8, |key| key.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    world.index.expect(50_000, |_| unreachable!("there are no entries yet"));
+    let before = world.index.usage();
+    for key in 0..50_000 {
+        let place = world.place(key);
+        let World { index, hash, keys, .. } = &mut world;
+        index.insert(hash(key), place, |place| hash(keys[place.to_bits() as usize])).unwrap();
+    }
+    assert_eq!(world.index.usage(), before);
+    assert!((0..50_000).all(|key| world.find(key).is_some()));
+    // As far as the pool has room.
+    world
+        .index
+        .expect(usize::MAX, |place| world.keys[place.to_bits() as usize].wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    assert!(world.find(7).is_some());
+}

@@ -22,6 +22,7 @@
 
 mod classes;
 mod compact;
+mod cut;
 mod lists;
 mod page;
 mod place;
@@ -31,9 +32,11 @@ mod table;
 mod tests;
 mod usage;
 
+pub use cut::{Cut, CutCursor, CutPart};
 pub use place::{Place, SlabCursor};
 pub use usage::{ClassUsage, SlabUsage};
 
+use crate::meter::Meter;
 use classes::{CLASSES, PAGE_BYTES_FIRST, SLAB_PAGE_BYTES, SLOT_BYTES, class_of};
 use farpool_memory::{Extent, Pool, Tenure};
 use farpool_model::limits::ENTRY_BYTES_MAX;
@@ -51,6 +54,7 @@ const LARGE: usize = CLASSES;
 pub struct Slabs {
     pool: Arc<Pool>,
     tenant: TenantName,
+    meter: Arc<Meter>,
     table: PageTable,
     /// The classes up to the largest one that was used.
     classes: Vec<Class>,
@@ -62,13 +66,36 @@ pub struct Slabs {
     scattered_next: usize,
     /// The class whose only page is kept although it is empty.
     lone: Option<usize>,
+    /// The cuts that are kept, oldest first.
+    cuts: Vec<Arc<Cut>>,
+    /// Those that have ended, each with the first page whose slots were not looked at.
+    ended: Vec<(Arc<Cut>, u32)>,
 }
 
 impl Slabs {
     /// Creates slabs without memory of the pool.
     pub fn new(pool: Arc<Pool>, tenant: TenantName) -> Self {
         let (table, classes) = (PageTable::default(), Vec::new());
-        Slabs { pool, tenant, table, classes, emptying: None, compact_next: 0, scattered_next: 0, lone: None }
+        Slabs {
+            pool,
+            tenant,
+            meter: Arc::default(),
+            table,
+            classes,
+            emptying: None,
+            compact_next: 0,
+            scattered_next: 0,
+            lone: None,
+            cuts: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// Counts memory with `meter`, and takes what that allows; nothing must have been allocated yet.
+    #[must_use]
+    pub(crate) fn metered(mut self, meter: Arc<Meter>) -> Self {
+        self.meter = meter;
+        self
     }
 
     /// Allocates a slot of at least `bytes` bytes with unspecified contents. It counts as written from now on.
@@ -88,11 +115,14 @@ impl Slabs {
         Ok(Place::new(class, id, slot))
     }
 
-    /// Frees the slot of an entry.
+    /// Frees the slot of an entry, once no cut keeps it.
     ///
     /// # Panics
     /// When there is no entry at `place`.
     pub fn free(&mut self, place: Place) {
+        if self.is_kept(place) {
+            return self.retire(place);
+        }
         let page = self.table.get_mut(place.page());
         page.clear(place.slot(), State::Written);
         self.classes[place.class()].used -= 1;
@@ -162,7 +192,12 @@ impl Slabs {
                 "an entry has at most {ENTRY_BYTES_MAX} bytes with its key, not {bytes}"
             )));
         }
-        let extent = self.take_piece(bytes)?;
+        let extent = loop {
+            match self.take_piece(bytes) {
+                Err(_) if self.give_up_cut() => {}
+                taken => break taken?,
+            }
+        };
         let id = self.insert_page(LARGE, extent, 1);
         let slot = self.table.get_mut(id).take();
         self.classes[LARGE].took(&mut self.table, id);
@@ -183,11 +218,19 @@ impl Slabs {
                 let slots = extent.len() / SLOT_BYTES[class];
                 Ok(self.insert_page(class, extent, slots))
             }
-            Err(error) => self.reopen_for(class).ok_or(error),
+            Err(error) => match self.reopen_for(class) {
+                Some(id) => Ok(id),
+                None if self.give_up_cut() => match self.classes.get(class).and_then(Class::fullest) {
+                    Some(id) => Ok(id),
+                    None => self.add_page(class),
+                },
+                None => Err(error),
+            },
         }
     }
 
     fn take_piece(&self, bytes: usize) -> Result<Extent> {
+        self.meter.check(bytes)?;
         self.pool.allocate_piece(&self.tenant, bytes, Tenure::Staying)
     }
 
@@ -196,6 +239,7 @@ impl Slabs {
             self.classes.resize_with(class + 1, Class::default);
         }
         let bytes = extent.len();
+        self.meter.took(bytes);
         let id = self.table.insert(Page::new(extent, class, slots));
         self.classes[class].added(&mut self.table, id, bytes);
         id
@@ -240,7 +284,14 @@ impl Slabs {
         let class = usize::from(self.table.get(id).class);
         self.classes[class].removed(&mut self.table, id);
         self.emptying = self.emptying.filter(|other| *other != id);
-        drop(self.table.remove(id));
+        let page = self.table.remove(id);
+        self.meter.gave(page.extent.len());
+    }
+}
+
+impl Drop for Slabs {
+    fn drop(&mut self) {
+        self.meter.gave(self.classes.iter().map(|class| class.bytes).sum());
     }
 }
 

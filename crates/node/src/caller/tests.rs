@@ -47,7 +47,7 @@ fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
             let program = caller.prepare(&program, version, table)?;
             let run = caller.start_change(&program)?;
             while !matches!(run.step(&SystemClock::new())?, farpool_pipeline::Step::Done) {}
-            caller.publish_change(&program, run.take_changed(), 3, None).map(drop)
+            caller.publish_change(&program, &run, 3, None).map(drop)
         }
         Verb::Drop => caller.drop_table(name)?.wait(),
         Verb::CreateView => {

@@ -2,6 +2,7 @@
 
 use super::host::Client;
 use crate::Node;
+use crate::key_log::Follower;
 use crate::server::lobby::Seat;
 use bytes::{Buf, BytesMut};
 use farpool_kv::resp::{Limits, Parser, Replies, Step};
@@ -41,6 +42,8 @@ pub(super) struct Connection {
     replies: Vec<u8>,
     /// Where random numbers come from.
     random: u64,
+    /// Waits for the log of keys, where they have one.
+    log: Option<Follower>,
 }
 
 impl Connection {
@@ -54,6 +57,7 @@ impl Connection {
             received: BytesMut::new(),
             replies: Vec::new(),
             random: RandomState::new().hash_one(number) | 1,
+            log: node.keyspaces().log().map(|log| log.follow()),
         }
     }
 
@@ -130,6 +134,9 @@ impl Connection {
     async fn exchange(&mut self) -> io::Result<bool> {
         // What has come already goes first.
         loop {
+            if let Some(log) = &mut self.log {
+                log.keep_up().await;
+            }
             let stays = match self.carry_out() {
                 Ok(Progress::Waits) => break,
                 Ok(Progress::HasMore) => true,
@@ -161,6 +168,9 @@ impl Connection {
 
     /// Carries out the commands that have come whole, as long as their replies are not many.
     fn carry_out(&mut self) -> Result<Progress> {
+        // One reading of a clock for each command tells when it began and how long the one before took.
+        let (began_ms, began_ns) = (self.node.clock().unix_ms(), self.node.clock().now_ns());
+        let (mut now_ms, mut now_ns) = (began_ms, began_ns);
         let replies_max = self.client.room().min(limits::RESP_OUTPUT_BYTES_MAX);
         while self.replies.len() < limits::RESP_REPLIES_BYTES_MAX {
             let known =
@@ -193,9 +203,13 @@ impl Connection {
                     &many[..]
                 };
                 self.random = next_random(self.random);
-                let moment = Moment { now: self.node.clock().unix_ms(), random: self.random };
+                let moment = Moment { now: now_ms, random: self.random };
                 let mut replies = Replies::new(&mut self.replies, self.client.protocol()).within(replies_max);
                 self.client.execute(&mut self.session, args, moment, &mut replies);
+                let ended_ns = self.node.clock().now_ns();
+                let took_ns = ended_ns.saturating_sub(now_ns);
+                (now_ns, now_ms) = (ended_ns, began_ms + ended_ns.saturating_sub(began_ns) / 1_000_000);
+                self.client.took(args, took_ns, now_ms);
             }
             self.received.advance(bytes);
             if self.client.is_leaving() {
@@ -205,8 +219,21 @@ impl Connection {
         Ok(Progress::HasMore)
     }
 
-    /// Sends the replies.
+    /// Sends the replies once what they acknowledge is as durable as it is to be. Where it cannot be made so, an error goes
+    /// in their place, and the client with it.
     async fn send(&mut self) -> io::Result<()> {
+        if let (Some(number), Some(log)) = (self.session.take_recorded(), &mut self.log)
+            && let Err(error) = log.durable(number).await
+        {
+            self.replies.clear();
+            self.error(&format!("MISCONF the log of keys cannot be written: {}", error.message));
+            self.write().await?;
+            return Err(io::Error::other(error.message));
+        }
+        self.write().await
+    }
+
+    async fn write(&mut self) -> io::Result<()> {
         if !self.replies.is_empty() {
             match timeout(UNREAD, self.socket.write_all(&self.replies)).await {
                 Ok(sent) => sent?,

@@ -1,33 +1,40 @@
 //! Who a client of the Redis protocol is, and the commands about that and about the node.
 
+use super::slow::SlowLog;
 use crate::node::{ConnectionGuard, Pass};
+use crate::spaces::Judge;
 use crate::{Caller, Node};
 use farpool_kv::resp::{Protocol, Replies, parse_integer};
 use farpool_kv::{
-    Args, COMMANDS, Command, Host, Keys, Keyspace, Moment, Refusal, Session, command, wrong_number,
+    Args, COMMANDS, Command, Host, Keys, Keyspace, Moment, ReadEntry, Refusal, Session, Space, command,
+    wrong_number,
 };
 use farpool_memory::Reservation;
-use farpool_model::{Error, Result, limits};
+use farpool_model::{Error, Expr, Result, limits};
 use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The version of Redis whose commands these are: clients look at it.
 const REDIS_VERSION: &str = "7.0.15";
 
-type Done = std::result::Result<(), Refusal>;
+pub(super) type Done = std::result::Result<(), Refusal>;
 
 /// The commands of this file: their names, and how many arguments they take, as for [`Command::arity`].
 const OWN: &[(&str, isize)] = &[
     ("auth", -2),
+    ("bgsave", -1),
     ("client", -2),
     ("command", -1),
     ("config", -2),
     ("echo", 2),
     ("hello", -1),
     ("info", -1),
+    ("latency", -2),
+    ("lastsave", 1),
     ("ping", -1),
     ("quit", -1),
     ("reset", 1),
+    ("slowlog", -2),
     ("time", 1),
 ];
 
@@ -49,11 +56,16 @@ pub(super) struct Client {
     is_reset: bool,
     /// Whether commands are queued behind `MULTI`.
     is_queueing: bool,
+    /// The condition on columns that was judged last.
+    judge: Option<Judge>,
+    /// What a command of this file has recorded.
+    recorded: Option<u64>,
 }
 
 struct Admitted {
     caller: Caller,
     keys: Arc<Keyspace>,
+    slow: Arc<SlowLog>,
     buffers: Reservation,
     /// Counts the connection.
     _guard: ConnectionGuard,
@@ -74,6 +86,8 @@ impl Client {
             is_leaving: false,
             is_reset: false,
             is_queueing: false,
+            judge: None,
+            recorded: None,
         }
     }
 
@@ -87,8 +101,62 @@ impl Client {
         let guard = self.node.connect(caller.tenant(), limits::RESP_CONNECTIONS_MAX)?;
         let keys = caller.keys()?;
         let buffers = self.node.account(caller.tenant()).empty();
-        self.admitted = Some(Admitted { caller, keys, buffers, _guard: guard });
+        let slow = self.node.keyspaces().slow_log(caller.tenant());
+        self.admitted = Some(Admitted { caller, keys, slow, buffers, _guard: guard });
         self.pass = Some(pass);
+        Ok(())
+    }
+
+    /// The slow commands of the client's tenant.
+    pub fn slow_log(&self) -> Option<&SlowLog> {
+        self.admitted.as_ref().map(|admitted| &*admitted.slow)
+    }
+
+    /// Notes a command if it took long, which it did up to a time in milliseconds since the epoch. Those that have a token are
+    /// not noted.
+    #[inline]
+    pub fn took(&self, args: &Args<'_>, ns: u64, unix_ms: u64) {
+        let Some(log) = self.slow_log().filter(|log| log.is_slow(ns)) else { return };
+        if !matches!(own(args[0]), Some(("auth" | "hello", _))) {
+            log.add(args, (ns, unix_ms), &self.peer, &self.name);
+        }
+    }
+
+    fn slowlog(&self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+        let Some(log) = self.slow_log() else { return Ok(()) };
+        match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
+            (b"get", []) => log.tell(SLOW_COMMANDS_TOLD, replies),
+            (b"get", [count]) => match parse_integer(count) {
+                Some(-1) => log.tell(usize::MAX, replies),
+                Some(count) if count >= 0 => log.tell(usize::try_from(count).unwrap_or(usize::MAX), replies),
+                Some(_) => return Err("ERR count should be greater than or equal to -1".into()),
+                None => return Err("ERR value is not an integer or out of range".into()),
+            },
+            (b"len", []) => replies.integer(log.len() as i64),
+            (b"reset", []) if !self.may_write() => {
+                return Err("NOPERM this token may not write: use one with the role write".into());
+            }
+            (b"reset", []) => {
+                log.clear();
+                replies.ok();
+            }
+            (b"help", []) => tell_help(
+                &[
+                    "SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                    "GET [<count>]",
+                    "    Return the latest <count> slow commands (10 if nothing is said, all of them for -1).",
+                    "LEN",
+                    "    Return the number of slow commands that are kept.",
+                    "RESET",
+                    "    Forget them.",
+                ],
+                replies,
+            ),
+            (name @ (b"get" | b"len" | b"reset" | b"help"), _) => {
+                return Err(wrong_number_of("slowlog", name));
+            }
+            (unknown, _) => return Err(unknown_subcommand("SLOWLOG", unknown)),
+        }
         Ok(())
     }
 
@@ -102,6 +170,21 @@ impl Client {
 
     pub fn is_leaving(&self) -> bool {
         self.is_leaving
+    }
+
+    /// The time of the command that runs, in milliseconds since the epoch.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// When changes of keys are made durable, if they are.
+    pub fn fsync(&self) -> Option<crate::key_log::Fsync> {
+        self.node.keyspaces().log().map(|log| log.fsync())
+    }
+
+    /// Says that a command has recorded something, with a record of this number.
+    pub fn note_recorded(&mut self, number: Option<u64>) {
+        self.recorded = number.or(self.recorded);
     }
 
     /// The keys of the client's tenant.
@@ -169,6 +252,9 @@ impl Client {
             }
         } else {
             session.execute(&keys, args, moment, self, replies);
+            if let Some(number) = self.recorded.take() {
+                session.note_recorded(number);
+            }
         }
         if std::mem::take(&mut self.is_reset) {
             session.reset(&keys);
@@ -315,8 +401,27 @@ impl Client {
             ],
         );
         let bytes: usize = counts.iter().map(|(_, count)| count.bytes).sum();
-        section("memory", &[("used_memory", bytes.to_string())]);
-        section("persistence", &[("loading", "0".into())]);
+        let keys = self.keys();
+        let limits = keys.as_ref().map(|keys| keys.limits()).unwrap_or_default();
+        let uses = keys.as_ref().map(|keys| keys.uses()).unwrap_or_default();
+        section(
+            "memory",
+            &[
+                ("used_memory", bytes.to_string()),
+                ("maxmemory", limits.maxmemory.to_string()),
+                ("maxmemory_policy", limits.policy.name().into()),
+            ],
+        );
+        section(
+            "stats",
+            &[
+                ("expired_keys", uses.expired.to_string()),
+                ("evicted_keys", uses.evicted.to_string()),
+                ("keyspace_hits", uses.hits.to_string()),
+                ("keyspace_misses", uses.misses.to_string()),
+            ],
+        );
+        section("persistence", &self.persistence());
         section("replication", &[("role", "master".into()), ("connected_slaves", "0".into())]);
         let keyspace: Vec<(String, String)> = counts
             .iter()
@@ -331,12 +436,76 @@ impl Client {
     }
 }
 
+impl Client {
+    /// The state of the log of keys, by the names that Redis has.
+    fn persistence(&self) -> Vec<(&'static str, String)> {
+        let mut lines = vec![("loading", "0".into())];
+        let Some(log) = self.node.keyspaces().log() else {
+            lines.push(("aof_enabled", "0".into()));
+            return lines;
+        };
+        let status = |is_ok: bool| if is_ok { "ok" } else { "err" }.to_string();
+        let snapshots = log.snapshots();
+        lines.extend([
+            ("aof_enabled", "1".into()),
+            ("aof_last_write_status", status(log.is_writing())),
+            ("aof_current_size", log.bytes().to_string()),
+            ("aof_base_size", snapshots.latest.bytes.to_string()),
+            ("rdb_bgsave_in_progress", u8::from(snapshots.is_under_way).to_string()),
+            ("rdb_last_save_time", snapshots.latest.unix_s.to_string()),
+            ("rdb_last_bgsave_status", status(!snapshots.has_failed)),
+            ("farpool_fsync", log.fsync().name().into()),
+        ]);
+        lines
+    }
+
+    fn begin_snapshot(&self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+        let is_known = args.len() == 1 || args.len() == 2 && args[1].eq_ignore_ascii_case(b"schedule");
+        if !is_known {
+            return Err("ERR syntax error".into());
+        }
+        if !self.may_write() {
+            return Err("NOPERM this token may not write: use one with the role write".into());
+        }
+        let log = self.node.keyspaces().log();
+        log.ok_or("ERR keys live in memory only: start the node with --data-dir")?.want_snapshot();
+        replies.simple("Background saving started");
+        Ok(())
+    }
+}
+
 impl Host for Client {
+    fn judge(
+        &mut self,
+        condition: &Expr,
+        space: Option<&Arc<Space>>,
+        entries: &[ReadEntry<'_>],
+        now: u64,
+    ) -> std::result::Result<Vec<bool>, Refusal> {
+        let refused = |error: Error| Refusal(Cow::Owned(format!("ERR {}", error.message)));
+        let Some(Admitted { caller, keys, .. }) = &self.admitted else {
+            return Ok(vec![false; entries.len()]);
+        };
+        let judge = match self.judge.take().filter(|judge| judge.is_for(space, condition)) {
+            Some(judge) => judge,
+            None => Judge::new(caller, keys, space, condition).map_err(refused)?,
+        };
+        let judged = judge.judge(caller, entries, now).map_err(refused);
+        self.judge = Some(judge);
+        judged
+    }
+
     fn knows(&self, args: &Args<'_>) -> std::result::Result<bool, Refusal> {
         let Some((name, arity)) = own(args[0]) else { return Ok(false) };
         // It counts the keys of all shards, some of which a transaction has to itself.
         if name == "info" && self.is_queueing {
             return Err("ERR INFO is not allowed inside a transaction".into());
+        }
+        if name == "config"
+            && self.is_queueing
+            && args.get(1).is_some_and(|arg| arg.eq_ignore_ascii_case(b"set"))
+        {
+            return Err("ERR CONFIG SET is not allowed inside a transaction".into());
         }
         let least = arity.unsigned_abs();
         let fits = if arity < 0 { args.len() >= least } else { args.len() == least };
@@ -348,10 +517,17 @@ impl Host for Client {
             "auth" => self.auth(args, replies)?,
             "client" => self.client(args, replies)?,
             "command" => tell_commands(args, replies)?,
-            "config" => config(args, replies)?,
+            "bgsave" => self.begin_snapshot(args, replies)?,
+            "config" => self.config(args, replies)?,
             "echo" => replies.bulk(args[1]),
             "hello" => self.hello(args, replies)?,
             "info" => self.info(args, replies),
+            "latency" => latency(args, replies)?,
+            "slowlog" => self.slowlog(args, replies)?,
+            "lastsave" => {
+                let saved = self.node.keyspaces().log().map_or(0, |log| log.snapshots().latest.unix_s);
+                replies.integer(saved as i64);
+            }
             "ping" => match args {
                 [_] => replies.simple("PONG"),
                 [_, text] => replies.bulk(text),
@@ -385,6 +561,33 @@ impl Host for Client {
     }
 }
 
+/// Slow commands that are told if nothing else is said.
+const SLOW_COMMANDS_TOLD: usize = 10;
+
+fn tell_help(lines: &[&str], replies: &mut Replies<'_>) {
+    replies.array(lines.len());
+    lines.iter().for_each(|line| replies.simple(line));
+}
+
+/// Latency is not monitored, as in Redis where `latency-monitor-threshold` is 0: there are no events.
+fn latency(args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+    match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
+        (b"latest", []) | (b"history", [_]) => replies.array(0),
+        (b"reset", _) => replies.integer(0),
+        (b"help", []) => tell_help(
+            &[
+                "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "HISTORY <event>, LATEST, RESET [<event> ...]",
+                "    There are no events: see SLOWLOG.",
+            ],
+            replies,
+        ),
+        (name @ (b"latest" | b"history" | b"help"), _) => return Err(wrong_number_of("latency", name)),
+        (unknown, _) => return Err(unknown_subcommand("LATENCY", unknown)),
+    }
+    Ok(())
+}
+
 /// The command of this file with this name.
 fn own(name: &[u8]) -> Option<(&'static str, isize)> {
     OWN.iter().copied().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()))
@@ -407,12 +610,12 @@ fn refused(code: &str, error: &Error) -> Refusal {
     Refusal(Cow::Owned(format!("{code} {}", error.message)))
 }
 
-fn unknown_subcommand(command: &str, name: &[u8]) -> Refusal {
+pub(super) fn unknown_subcommand(command: &str, name: &[u8]) -> Refusal {
     let name = name[..name.len().min(64)].escape_ascii();
     Refusal(Cow::Owned(format!("ERR unknown subcommand '{name}'. Try {command} HELP.")))
 }
 
-fn wrong_number_of(command: &str, subcommand: &[u8]) -> Refusal {
+pub(super) fn wrong_number_of(command: &str, subcommand: &[u8]) -> Refusal {
     let subcommand = subcommand.escape_ascii();
     Refusal(Cow::Owned(format!("ERR wrong number of arguments for '{command}|{subcommand}' command")))
 }
@@ -464,39 +667,8 @@ fn tell_command(command: &Command, replies: &mut Replies<'_>) {
     replies.bulk(command.name.as_bytes());
     replies.integer(command.arity as i64);
     replies.array(1);
-    replies.simple(if command.writes { "write" } else { "readonly" });
+    replies.simple(if command.may_write() { "write" } else { "readonly" });
     replies.integer(first);
     replies.integer(last);
     replies.integer(step);
-}
-
-/// Settings that clients ask for, and what they are here.
-const SETTINGS: &[(&str, &str)] = &[
-    ("appendonly", "no"),
-    ("databases", "16"),
-    ("maxmemory", "0"),
-    ("maxmemory-policy", "noeviction"),
-    ("proto-max-bulk-len", "536870912"),
-    ("save", ""),
-];
-
-fn config(args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
-    match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
-        (b"get", patterns @ [_, ..]) => {
-            let is_wanted = |(name, _): &&(&str, &str)| {
-                patterns.iter().any(|pattern| farpool_kv::matches(pattern, name.as_bytes()))
-            };
-            let found: Vec<_> = SETTINGS.iter().filter(is_wanted).collect();
-            replies.map(found.len());
-            for (name, value) in found {
-                replies.bulk(name.as_bytes());
-                replies.bulk(value.as_bytes());
-            }
-            Ok(())
-        }
-        (b"set", [_, _, ..]) => {
-            Err("ERR settings are arguments of 'farpool serve', and stay as they are".into())
-        }
-        (unknown, _) => Err(unknown_subcommand("CONFIG", unknown)),
-    }
 }

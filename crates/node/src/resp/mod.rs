@@ -3,8 +3,12 @@
 //! Each connection is an async task. What has arrived is carried out on the thread that has read it, command by command,
 //! and the replies of a batch leave together; nobody else waits, as a command has its shards for microseconds.
 
+mod config;
 mod connection;
 mod host;
+mod slow;
+
+pub(crate) use slow::SlowLog;
 
 use crate::Node;
 use crate::server::Listener;

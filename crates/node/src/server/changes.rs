@@ -89,7 +89,7 @@ impl Change {
     /// Publishes the row groups that `run` has made.
     fn publish(&self, run: &Run) -> Result<Made<TableInfo>> {
         let ChangeRequest { program, rows, .. } = &self.request;
-        self.caller.publish_change(program, run.take_changed(), *rows, Some(self.id))
+        self.caller.publish_change(program, run, *rows, Some(self.id))
     }
 
     /// Tells the client, and whoever asks by the change's id, what came of it.

@@ -262,6 +262,13 @@ impl LoadTask {
         let wake = || self.connection.caller.waker();
         if let Some(profile) = open.load.profile_before(wake()) {
             self.fall_behind(open, profile);
+        } else if open.load.is_detached() {
+            let (durable, wake) = (Durable::default(), wake());
+            self.state.lock().phase = Phase::Made(durable.clone());
+            self.connection.caller.insert(open.load, move |made| {
+                *durable.lock() = Some(made.and_then(farpool_store::Made::wait));
+                wake();
+            });
         } else if open.load.is_append() {
             // Commits in a later step: until then other appends can join the line, for the same version.
             let append = open.load.append(wake())?;

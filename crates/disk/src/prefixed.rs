@@ -1,0 +1,94 @@
+//! A directory within a directory: the files whose names begin alike, without that beginning.
+
+use crate::compression::Packer;
+use crate::files::{Directory, File};
+use crate::keys::Keys;
+use std::io;
+use std::sync::Arc;
+
+/// The files of `directory` whose names begin with `prefix`, by what follows. So one flat directory has several logs.
+pub fn prefixed(directory: Arc<dyn Directory>, prefix: &str) -> Arc<dyn Directory> {
+    Arc::new(Prefixed { inner: directory, prefix: prefix.to_string() })
+}
+
+#[derive(Debug)]
+struct Prefixed {
+    inner: Arc<dyn Directory>,
+    prefix: String,
+}
+
+impl Prefixed {
+    fn whole(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+}
+
+impl Directory for Prefixed {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.inner.create(&self.whole(name))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.inner.open(&self.whole(name))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.inner.rename(&self.whole(from), &self.whole(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.inner.remove(&self.whole(name))
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let names = self.inner.names()?;
+        Ok(names.iter().filter_map(|name| name.strip_prefix(&self.prefix)).map(str::to_string).collect())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.inner.sync()
+    }
+
+    /// With the prefix: messages name files behind it.
+    fn describe(&self) -> String {
+        format!("{} ({}*)", self.inner.describe(), self.prefix)
+    }
+
+    fn keys(&self) -> Option<&Keys> {
+        self.inner.keys()
+    }
+
+    fn packer(&self) -> Option<&Packer> {
+        self.inner.packer()
+    }
+
+    fn read_rate(&self) -> Option<f64> {
+        self.inner.read_rate()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::prefixed;
+    use crate::files::Directory;
+    use crate::simulated::SimulatedDirectory;
+
+    #[test]
+    fn files_are_those_whose_names_begin_alike() {
+        let whole = SimulatedDirectory::new();
+        let (a, ab) = (prefixed(whole.clone(), "a-"), prefixed(prefixed(whole.clone(), "a-"), "b-"));
+        whole.create("x").unwrap();
+        a.create("x").unwrap();
+        ab.create("new").unwrap();
+        ab.rename("new", "x").unwrap();
+        assert_eq!(whole.names().unwrap(), ["a-b-x", "a-x", "x"]);
+        assert_eq!(
+            (a.names().unwrap(), ab.names().unwrap()),
+            (vec!["b-x".into(), "x".into()], vec!["x".into()])
+        );
+        assert!(a.open("b-x").is_ok() && ab.open("new").is_err());
+        a.remove("x").unwrap();
+        assert_eq!(whole.names().unwrap(), ["a-b-x", "x"]);
+        assert!(ab.describe().contains("(a-*) (b-*)"), "{}", ab.describe());
+    }
+}

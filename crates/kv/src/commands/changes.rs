@@ -1,0 +1,189 @@
+//! Changes of keys from outside of commands: rows that SQL inserts, updates and deletes.
+
+use super::{Keys, Refusal, Slot, Taken};
+use crate::cut::{Fingerprint, KeyCut, ReadEntry};
+use crate::effects::Effect;
+use crate::entry::Kind;
+use crate::journal::Recorder;
+use crate::keyspace::Keyspace;
+use crate::session::Moment;
+use crate::shard::SpaceId;
+use crate::spaces::Space;
+use farpool_model::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+/// A change of one key.
+#[derive(Clone, Debug)]
+pub struct KeyChange {
+    /// The key, whole.
+    pub key: Vec<u8>,
+    /// What its entry must be still, where that is to be checked.
+    pub expected: Option<Fingerprint>,
+    /// What becomes of it.
+    pub what: KeyState,
+}
+
+/// What becomes of a key.
+#[derive(Clone, Debug)]
+pub enum KeyState {
+    /// It must be absent, and gets these fields of its space's schema.
+    InsertRow(Vec<(usize, Option<Vec<u8>>)>),
+    /// It must be absent, and gets this string, and this expiry in milliseconds since the epoch.
+    InsertString(Vec<u8>, Option<u64>),
+    /// Its row gets other values in these fields.
+    UpdateRow(Vec<(usize, Option<Vec<u8>>)>),
+    /// It gets another string, if one is given, and another expiry, if that is.
+    UpdateString(Option<Vec<u8>>, Option<Option<u64>>),
+    /// It goes.
+    Remove,
+}
+
+impl Keyspace {
+    /// Makes all of these changes of keys of a space, or none where a key is there that must not be, or has changed since
+    /// `cut`. Returns the number of the record, if changes are recorded.
+    ///
+    /// # Errors
+    /// `Stale` when a key has changed since the cut, or the space itself; `Exists` when a key is there that is inserted;
+    /// `OverLimit` when there is no room, where the changes before stay; those of the journal.
+    pub fn change(
+        &self,
+        (id, space_of): (SpaceId, Option<&Arc<Space>>),
+        changes: &[KeyChange],
+        cut: Option<&KeyCut>,
+        moment: Moment,
+    ) -> Result<Option<u64>> {
+        let now = self.not_before(moment.now);
+        let recorder = match self.journal() {
+            Some(journal) => {
+                journal.check(changes.iter().map(|change| change.key.len()).sum())?;
+                Recorder::new(Some(journal), Vec::new(), now, moment.random)
+            }
+            None => Recorder::off(),
+        };
+        let keys: Vec<&[u8]> = changes.iter().map(|change| &*change.key).collect();
+        let all = (Keys::At { first: 0, last: -1, step: 1 }, &keys[..]);
+        let mut taken = Taken::of(self, recorder, std::iter::once(all));
+        for change in changes {
+            self.check_change((id, space_of), change, cut, (&mut taken, now))?;
+        }
+        let mut done = Ok(());
+        for change in changes {
+            let hash = self.hash(&change.key);
+            let Taken { shards, recorder, kept, .. } = &mut taken;
+            let shard = shards.get(self.shard_of(hash));
+            let (named, key) = (space_of.cloned(), &change.key);
+            let selected = if id < crate::session::SPACES { id } else { 0 };
+            let (space, writes, random) = (id, true, moment.random);
+            let mut slot =
+                Slot { shard, recorder, kept, writes, random, selected, space, named, hash, key, now };
+            done = slot.change(&change.what);
+            if done.is_err() {
+                break;
+            }
+        }
+        let recorded = taken.finish().0?;
+        done.map(|()| recorded).map_err(|Refusal(text)| Error::over_limit(text.into_owned()))
+    }
+
+    /// Removes all keys of a space. Returns the number of the record, if changes are recorded.
+    ///
+    /// # Errors
+    /// Those of the journal.
+    pub fn remove_all(&self, space: SpaceId, moment: Moment) -> Result<Option<u64>> {
+        let now = self.not_before(moment.now);
+        let recorder = match self.journal() {
+            Some(journal) => {
+                journal.check(0)?;
+                Recorder::new(Some(journal), Vec::new(), now, moment.random)
+            }
+            None => Recorder::off(),
+        };
+        let mut taken = Taken::of(self, recorder, std::iter::once((Keys::All, &[][..])));
+        taken.shards.all().iter_mut().for_each(|(_, shard)| shard.flush(space));
+        taken.recorder.add(&Effect::Flush { space });
+        taken.finish().0
+    }
+
+    fn check_change(
+        &self,
+        (id, space): (SpaceId, Option<&Arc<Space>>),
+        change: &KeyChange,
+        cut: Option<&KeyCut>,
+        (taken, now): (&mut Taken<'_>, u64),
+    ) -> Result<()> {
+        let hash = self.hash(&change.key);
+        let number = self.shard_of(hash);
+        let shard = taken.shards.get(number);
+        let shown = || change.key[..change.key.len().min(64)].escape_ascii();
+        let is_same = match (id, space) {
+            (0, None) | (crate::session::SPACES.., _) => {
+                let (owner, named) = shard.owner(0, &change.key);
+                owner == id && named.zip(space).is_none_or(|(named, space)| Arc::ptr_eq(named, space))
+            }
+            _ => true,
+        };
+        if !is_same {
+            let message = format!("the key '{}' is in another space by now", shown());
+            return Err(Error::stale(message));
+        }
+        let table = shard.table(id);
+        let entry = table.and_then(|table| table.get(hash, &change.key, now));
+        let is_expected =
+            |expected: Fingerprint| entry.is_some_and(|entry| self.fingerprint(ReadEntry(entry)) == expected);
+        let is_of_cut =
+            |cut: &KeyCut| table.is_some_and(|table| cut.has_unchanged(number, table, (hash, &change.key)));
+        if !cut.is_none_or(is_of_cut) || !change.expected.is_none_or(is_expected) {
+            return Err(Error::stale(format!(
+                "the key '{}' has changed since this statement began",
+                shown()
+            )));
+        }
+        let is_inserted = matches!(change.what, KeyState::InsertRow(_) | KeyState::InsertString(..));
+        if is_inserted && entry.is_some() {
+            let message = format!("the key '{}' is there already", shown());
+            let advice = "UPDATE changes it, and so do SET, HSET and FP.ROWSET";
+            return Err(Error::new(ErrorKind::Exists, message).advise(advice));
+        }
+        Ok(())
+    }
+}
+
+impl Slot<'_, '_, '_> {
+    fn change(&mut self, what: &KeyState) -> super::Done {
+        match what {
+            KeyState::InsertRow(fields) => self.put_row(None, fields, None),
+            KeyState::InsertString(value, expiry) => self.put(value, *expiry),
+            KeyState::UpdateRow(fields) => {
+                let old = self.entry().filter(|entry| entry.kind() == Kind::Row);
+                let (row, expiry) =
+                    (old.map(|entry| entry.value().to_vec()), old.and_then(|entry| entry.expiry()));
+                self.put_row(row.as_deref(), fields, expiry)
+            }
+            KeyState::UpdateString(value, expiry) => {
+                if let Some(value) = value {
+                    let before = self.entry().and_then(|entry| entry.expiry());
+                    self.put(value, before)?;
+                }
+                match expiry {
+                    Some(expiry) => self.set_expiry(*expiry),
+                    None => Ok(()),
+                }
+            }
+            KeyState::Remove => {
+                self.remove();
+                Ok(())
+            }
+        }
+    }
+
+    fn put_row(
+        &mut self,
+        row: Option<&[u8]>,
+        fields: &[(usize, Option<Vec<u8>>)],
+        expiry: Option<u64>,
+    ) -> super::Done {
+        let Some(schema) = self.schema() else { return Err(super::WRONG_TYPE.into()) };
+        let new = schema.with_fields(row, fields);
+        self.put_as(Kind::Row, &new, expiry)
+    }
+}

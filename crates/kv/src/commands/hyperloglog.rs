@@ -1,0 +1,95 @@
+//! Commands of HyperLogLogs, which are strings in Redis' format.
+
+use super::{Args, Context, Done, Refusal, Slot};
+use crate::hyperloglog::{Corrupt, Reader, Registers, Writer, add_to_dense, forget_count, keep_count};
+
+impl From<Corrupt> for Refusal {
+    fn from(_: Corrupt) -> Self {
+        "INVALIDOBJ Corrupted HLL object detected".into()
+    }
+}
+
+/// The HyperLogLog that a key has.
+fn reader<'a>(slot: &'a Slot<'_, '_, '_>) -> Result<Option<Reader<'a>>, Refusal> {
+    let no_such = "WRONGTYPE Key is not a valid HyperLogLog string value.";
+    slot.string()?.map(|value| Reader::new(value).ok_or_else(|| no_such.into())).transpose()
+}
+
+pub(super) fn pfadd(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let is_changed = add(&mut context.slot(args[1]), &args[2..])?;
+    context.replies.integer(i64::from(is_changed));
+    Ok(())
+}
+
+/// Adds elements; returns whether the value is new or has changed.
+fn add(slot: &mut Slot<'_, '_, '_>, elements: &Args<'_>) -> Result<bool, Refusal> {
+    let found = reader(slot)?;
+    if let Some(value) = found.filter(|value| value.is_dense()) {
+        // Most elements of a large set change nothing.
+        let new = elements.iter().position(|element| !value.is_dense_with(element));
+        let Some(new) = new else { return Ok(false) };
+        let bytes = value.bytes();
+        slot.edit(bytes, 0..bytes, |value| {
+            elements[new..].iter().for_each(|element| add_to_dense(value, element));
+            forget_count(value);
+        })?;
+        return Ok(true);
+    }
+    let mut is_changed = found.is_none();
+    let mut value = found.map_or_else(|| Ok(Writer::new()), Writer::of)?;
+    for element in elements {
+        is_changed |= value.add(element)?;
+    }
+    if is_changed {
+        value.forget_count();
+        let bytes = value.bytes();
+        slot.edit(bytes.len(), 0..bytes.len(), |place| place.copy_from_slice(bytes))?;
+    }
+    Ok(is_changed)
+}
+
+pub(super) fn pfcount(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let count =
+        if let [_, key] = args { count(&mut context.slot(key))? } else { merged(context, args)?.0.count() };
+    context.replies.integer(i64::try_from(count).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+/// The cardinality of one value, which keeps it.
+fn count(slot: &mut Slot<'_, '_, '_>) -> Result<u64, Refusal> {
+    let Some(value) = reader(slot)? else { return Ok(0) };
+    if let Some(count) = value.cached_count() {
+        return Ok(count);
+    }
+    let (count, bytes) = (value.count()?, value.bytes());
+    // Where there is no room to change the value, the cardinality is right all the same.
+    drop(slot.edit(bytes, 0..bytes, |value| keep_count(value, count)));
+    Ok(count)
+}
+
+/// The registers of all keys of a command together, and whether one of the values is dense.
+fn merged(context: &mut Context<'_, '_>, args: &Args<'_>) -> Result<(Registers, bool), Refusal> {
+    let (mut registers, mut is_dense) = (Registers::new(), false);
+    for key in &args[1..] {
+        if let Some(value) = reader(&context.slot(key))? {
+            value.merge_into(&mut registers)?;
+            is_dense |= value.is_dense();
+        }
+    }
+    Ok((registers, is_dense))
+}
+
+pub(super) fn pfmerge(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let (registers, is_dense) = merged(context, args)?;
+    let mut slot = context.slot(args[1]);
+    let mut value = reader(&slot)?.map_or_else(|| Ok(Writer::new()), Writer::of)?;
+    if is_dense {
+        value.make_dense()?;
+    }
+    value.raise_all(&registers)?;
+    value.forget_count();
+    let bytes = value.bytes();
+    slot.edit(bytes.len(), 0..bytes.len(), |place| place.copy_from_slice(bytes))?;
+    context.replies.ok();
+    Ok(())
+}

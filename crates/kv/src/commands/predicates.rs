@@ -1,0 +1,257 @@
+//! Commands with conditions, and changes that depend on what there is: `FP.CGET`, `FP.SCAN`, `FP.UPDATE`, `FP.CAS`.
+
+use super::{Args, Context, Done, NO_KEY, NOT_INTEGER, Refusal, SYNTAX, TOO_MUCH, integer};
+use crate::cut::ReadEntry;
+use crate::entry::Entry;
+use crate::predicate::{Predicate, parse, plain_schema};
+use crate::resp::Replies;
+use crate::session::Host;
+use crate::spaces::Space;
+use farpool_model::Expr;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Entries that `FP.SCAN` looks at in one step, at least, unless it finds as many as are wanted before.
+const SCAN_ENTRIES: usize = 512;
+
+/// Entries that it returns about, if nothing else is said, and at most.
+const SCAN_LIMIT: usize = 10;
+const SCAN_LIMIT_MOST: usize = 1000;
+
+/// Bytes of values after which a step ends.
+const SCAN_BYTES: usize = 256 << 10;
+
+/// Bytes that a string takes in a reply beside its own.
+const BESIDE: usize = 16;
+
+/// The condition that was read last: clients use the same one again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Predicates {
+    last: Option<Last>,
+}
+
+#[derive(Debug)]
+struct Last {
+    text: Box<[u8]>,
+    space: Option<Arc<Space>>,
+    predicate: Arc<Predicate>,
+}
+
+impl Predicates {
+    /// Reads a condition on the entries of a space, which has a name or not.
+    fn read(&mut self, text: &[u8], space: Option<&Arc<Space>>) -> Result<Arc<Predicate>, Refusal> {
+        let is_same = |other: &Option<Arc<Space>>| match (other, space) {
+            (Some(other), Some(space)) => Arc::ptr_eq(other, space),
+            (None, None) => true,
+            _ => false,
+        };
+        if let Some(last) = &self.last
+            && *last.text == *text
+            && is_same(&last.space)
+        {
+            return Ok(Arc::clone(&last.predicate));
+        }
+        let plain = plain_schema(space.is_some_and(|space| space.is_binary));
+        let predicate = Arc::new(match space.and_then(|space| space.schema.as_ref()) {
+            Some(schema) => parse(text, &schema.to_arrow(), false)?,
+            None => parse(text, plain, true)?,
+        });
+        let (text, space) = (Box::from(text), space.cloned());
+        self.last = Some(Last { text, space, predicate: Arc::clone(&predicate) });
+        Ok(predicate)
+    }
+}
+
+/// The bytes that conditions on bytes are about: those of a string.
+fn bytes_of<'a>(entry: &ReadEntry<'a>) -> &'a [u8] {
+    entry.string().unwrap_or_default()
+}
+
+/// Tells for each entry whether the condition is true for it.
+fn judge(
+    predicate: &Predicate,
+    entries: &[ReadEntry<'_>],
+    space: Option<&Arc<Space>>,
+    (host, now): (&mut dyn Host, u64),
+) -> Result<Vec<bool>, Refusal> {
+    // What each condition on columns says of all entries is found out at once.
+    let mut found: HashMap<*const Expr, Vec<bool>> = HashMap::new();
+    let mut conditions = Vec::new();
+    collect(predicate, &mut conditions);
+    for condition in conditions {
+        found.insert(condition, host.judge(condition, space, entries, now)?);
+    }
+    let said =
+        |condition: &Expr, at: usize| found.get(&std::ptr::from_ref(condition)).is_some_and(|said| said[at]);
+    let judged = entries.iter().enumerate();
+    Ok(judged.map(|(at, entry)| predicate.matches(bytes_of(entry), &mut |expr| said(expr, at))).collect())
+}
+
+fn collect<'p>(predicate: &'p Predicate, conditions: &mut Vec<&'p Expr>) {
+    match predicate {
+        Predicate::Columns(condition) => conditions.push(condition),
+        Predicate::Bytes(_) => {}
+        Predicate::All(parts) | Predicate::Any(parts) => {
+            parts.iter().for_each(|part| collect(part, conditions));
+        }
+    }
+}
+
+/// `FP.CGET key condition`: the value, if the condition is true for the entry (Caribou, section 3.1).
+pub(super) fn cget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let hash = context.keyspace.hash(args[1]);
+    let shard = context.taken.shards.get(context.keyspace.shard_of(hash));
+    let (id, space) = shard.owner(context.space, args[1]);
+    let predicate = context.predicates.read(args[2], space)?;
+    let entry = shard.table(id).and_then(|table| table.get(hash, args[1], context.now));
+    let Some(entry) = entry.map(ReadEntry) else {
+        context.replies.null();
+        return Ok(());
+    };
+    let is_true = match &*predicate {
+        Predicate::Columns(_) | Predicate::All(_) | Predicate::Any(_) => {
+            // The value is copied to be judged.
+            if !context.replies.has_room(2 * entry.0.value().len()) {
+                return Err(TOO_MUCH.into());
+            }
+            judge(&predicate, &[entry], space, (&mut *context.host, context.now))?[0]
+        }
+        Predicate::Bytes(condition) => condition.matches(bytes_of(&entry)),
+    };
+    if !is_true {
+        context.replies.null();
+        return Ok(());
+    }
+    reply_value(&mut context.replies, &entry, space)
+}
+
+/// Replies with a value: a string, or the columns of a row that are in it.
+fn reply_value(replies: &mut Replies<'_>, entry: &ReadEntry<'_>, space: Option<&Arc<Space>>) -> Done {
+    if !replies.has_room(entry.0.value().len() + BESIDE) {
+        return Err(TOO_MUCH.into());
+    }
+    let schema = space.and_then(|space| space.schema.as_ref());
+    match (entry.string(), entry.row().zip(schema)) {
+        (Some(value), _) => replies.bulk(value),
+        (None, Some((row, schema))) => {
+            replies.array(schema.fields().len());
+            for (at, field) in schema.fields().iter().enumerate() {
+                match schema.field(row, at) {
+                    Some(value) => replies.bulk(&field.kind.value_text(value)),
+                    None => replies.null(),
+                }
+            }
+        }
+        (None, None) => replies.null(),
+    }
+    Ok(())
+}
+
+/// `FP.SCAN space condition [LIMIT n] [CURSOR c]`: a step of a scan, as `SCAN` does it: the next cursor, and the keys and
+/// values of entries for which the condition is true.
+pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let (mut limit, mut cursor) = (SCAN_LIMIT, 0);
+    for option in args[3..].chunks(2) {
+        let &[name, value] = option else { return Err(SYNTAX.into()) };
+        match name.to_ascii_lowercase().as_slice() {
+            b"limit" => match integer(value) {
+                Ok(number) if number > 0 => limit = (number as usize).min(SCAN_LIMIT_MOST),
+                Ok(_) => return Err(SYNTAX.into()),
+                Err(_) => return Err(NOT_INTEGER.into()),
+            },
+            b"cursor" => {
+                let read = std::str::from_utf8(value).ok().and_then(|text| text.parse::<u64>().ok());
+                cursor = read.ok_or("ERR invalid cursor")?;
+            }
+            _ => return Err(SYNTAX.into()),
+        }
+    }
+    let space = match args[1] {
+        b"default" => None,
+        name => Some(context.named_space(name)?),
+    };
+    let predicate = context.predicates.read(args[2], space.as_ref())?;
+    let id = space.as_ref().map_or(0, |space| space.id);
+    let shards = context.keyspace.shards() as u64;
+    let (mut shard, mut inner) = (cursor % shards, cursor / shards);
+    let (mut looked_at, mut bytes) = (0, 0);
+    let mut found: Vec<ReadEntry<'_>> = Vec::new();
+    let taken = context.taken.shards.several();
+    let next = loop {
+        let mut entries = Vec::new();
+        if let Some(table) = taken.get(shard as usize).and_then(|(_, shard)| shard.table(id)) {
+            // Some buckets at a time, so that what is found out about many entries at once is.
+            let (buckets, mut bytes) = (looked_at + SCAN_ENTRIES, 0);
+            while entries.len() < SCAN_ENTRIES / 4 && bytes < SCAN_BYTES && looked_at < buckets {
+                let before = entries.len();
+                inner = table.scan_entries(inner, context.now, &mut entries);
+                bytes += entries[before..].iter().map(|entry| entry.value().len()).sum::<usize>();
+                looked_at += 1;
+                if inner == 0 {
+                    break;
+                }
+            }
+        } else {
+            inner = 0;
+        }
+        looked_at += entries.len();
+        let values = entries.iter().map(|entry: &Entry<'_>| entry.value().len()).sum::<usize>();
+        bytes += values;
+        // Values are copied to be judged.
+        if !context.replies.has_room(2 * values) {
+            return Err(TOO_MUCH.into());
+        }
+        let entries: Vec<ReadEntry<'_>> = entries.into_iter().map(ReadEntry).collect();
+        let judged = judge(&predicate, &entries, space.as_ref(), (&mut *context.host, context.now))?;
+        found.extend(entries.into_iter().zip(judged).filter(|(_, is_true)| *is_true).map(|(entry, _)| entry));
+        if inner == 0 {
+            shard += 1;
+        }
+        if shard >= shards {
+            break 0;
+        }
+        if looked_at >= SCAN_ENTRIES || bytes >= SCAN_BYTES || found.len() >= limit {
+            break inner * shards + shard;
+        }
+    };
+    let replies = &mut context.replies;
+    replies.array(2);
+    replies.bulk(next.to_string().as_bytes());
+    replies.array(found.len());
+    for entry in &found {
+        if !replies.has_room(entry.key().len() + BESIDE) {
+            return Err(TOO_MUCH.into());
+        }
+        replies.array(2);
+        replies.bulk(entry.key());
+        reply_value(replies, entry, space.as_ref())?;
+    }
+    Ok(())
+}
+
+/// `FP.UPDATE key value`: sets a value where there is one, which keeps when it expires; an absent key is an error.
+pub(super) fn update(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let mut slot = context.slot(args[1]);
+    let Some(expiry) = slot.entry().map(|entry| entry.expiry()) else { return Err(NO_KEY.into()) };
+    slot.string()?;
+    slot.put(args[2], expiry)?;
+    context.replies.ok();
+    Ok(())
+}
+
+/// `FP.CAS key expected value`: sets a value where there is the expected one. Replies with 1 if it did, 0 if there was
+/// another, and null if there was none.
+pub(super) fn cas(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let mut slot = context.slot(args[1]);
+    let is_expected = slot.string()?.map(|value| value == args[2]);
+    match is_expected {
+        None => context.replies.null(),
+        Some(false) => context.replies.integer(0),
+        Some(true) => {
+            let expiry = slot.entry().and_then(|entry| entry.expiry());
+            slot.put(args[3], expiry)?;
+            context.replies.integer(1);
+        }
+    }
+    Ok(())
+}

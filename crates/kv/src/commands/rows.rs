@@ -1,0 +1,197 @@
+//! Rows of spaces that have a schema.
+
+use super::{Args, Context, Done, Refusal, Slot, WRONG_TYPE};
+use crate::entry::Kind;
+use crate::rows::RowSchema;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Fields and their values, as text.
+pub(super) type Texts = Vec<(Vec<u8>, Vec<u8>)>;
+
+impl Slot<'_, '_, '_> {
+    /// The columns of the space, if it has a schema.
+    pub fn schema(&self) -> Option<&RowSchema> {
+        self.named.as_ref()?.schema.as_ref()
+    }
+
+    /// Refuses values that are no rows in a space of rows.
+    pub fn check_no_rows(&self) -> Done {
+        match &self.named {
+            Some(space) if space.schema.is_some() => {
+                let name = space.name.escape_debug();
+                Err(Refusal(Cow::Owned(format!(
+                    "ERR the keys of space '{name}' have rows: use HSET, FP.ROWSET or SQL"
+                ))))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a field or a value that the space's schema does not have.
+    pub fn check_field(&self, field: &[u8], value: &[u8]) -> Done {
+        let Some(schema) = self.schema() else { return Ok(()) };
+        self.check_row_key(schema)?;
+        parsed(schema, field, value).map(drop)
+    }
+
+    /// Refuses a key whose text is not that of the first column.
+    fn check_row_key(&self, schema: &RowSchema) -> Done {
+        let prefix = self.named.as_ref().map_or(0, |space| space.prefix.len());
+        let rest = self.key.get(prefix..).unwrap_or_default();
+        if schema.key_value(rest).is_some() {
+            return Ok(());
+        }
+        let (rest, key) = (shown(rest), schema.key());
+        let (name, kind) = (&key.name, key.kind.name());
+        Err(Refusal(Cow::Owned(format!(
+            "ERR '{rest}', the key's {name}, is not a {kind} as it is written here"
+        ))))
+    }
+
+    fn row(&self) -> Option<Vec<u8>> {
+        self.entry().filter(|entry| entry.kind() == Kind::Row).map(|entry| entry.value().to_vec())
+    }
+
+    pub(super) fn set_row_field(&mut self, field: &[u8], value: &[u8]) -> Result<bool, Refusal> {
+        let Some(schema) = self.schema() else { return Err(WRONG_TYPE.into()) };
+        self.check_row_key(schema)?;
+        let (at, value) = parsed(schema, field, value)?;
+        let old = self.row();
+        let is_new = old.as_ref().is_none_or(|row| schema.field(row, at).is_none());
+        let new = schema.with_fields(old.as_deref(), &[(at, Some(value))]);
+        let expiry = self.entry().and_then(|entry| entry.expiry());
+        self.put_as(Kind::Row, &new, expiry)?;
+        Ok(is_new)
+    }
+
+    /// Sets several fields; returns how many are new.
+    pub(super) fn set_row_fields(&mut self, fields: &[(&[u8], &[u8])]) -> Result<usize, Refusal> {
+        let Some(schema) = self.schema() else { return Err(WRONG_TYPE.into()) };
+        self.check_row_key(schema)?;
+        // Of a field that is there twice, the last value counts.
+        let mut changes = BTreeMap::new();
+        for (field, value) in fields {
+            let (at, value) = parsed(schema, field, value)?;
+            changes.insert(at, value);
+        }
+        let old = self.row();
+        let is_new = |at: &&usize| old.as_ref().is_none_or(|row| schema.field(row, **at).is_none());
+        let added = changes.keys().filter(is_new).count();
+        let changes: Vec<_> = changes.into_iter().map(|(at, value)| (at, Some(value))).collect();
+        let new = schema.with_fields(old.as_deref(), &changes);
+        let expiry = self.entry().and_then(|entry| entry.expiry());
+        self.put_as(Kind::Row, &new, expiry)?;
+        Ok(added)
+    }
+
+    pub(super) fn remove_row_field(&mut self, field: &[u8]) -> Result<bool, Refusal> {
+        let Some((schema, row)) = self.schema().zip(self.row()) else { return Ok(false) };
+        let Some(at) = schema.position(field).filter(|at| schema.field(&row, *at).is_some()) else {
+            return Ok(false);
+        };
+        let new = schema.with_fields(Some(&row), &[(at, None)]);
+        if schema.fields_set(&new) == 0 {
+            self.remove();
+        } else {
+            let expiry = self.entry().and_then(|entry| entry.expiry());
+            self.put_as(Kind::Row, &new, expiry)?;
+        }
+        Ok(true)
+    }
+
+    /// All fields of a hash.
+    pub(super) fn all_fields(&self) -> Result<Texts, Refusal> {
+        let mut fields = Vec::new();
+        let Some(of) = self.fields()? else { return Ok(fields) };
+        let mut cursor = 0;
+        loop {
+            cursor = of.scan(cursor, |field, value| fields.push((field.to_vec(), value.to_vec())));
+            if cursor == 0 {
+                // A scan may see a field twice.
+                fields.sort_unstable();
+                fields.dedup_by(|a, b| a.0 == b.0);
+                return Ok(fields);
+            }
+        }
+    }
+
+    /// Gives the key these fields and no others, if there are any.
+    pub(super) fn put_fields(&mut self, fields: &Texts, expiry: Option<u64>) -> Done {
+        if let Some(schema) = self.schema() {
+            self.check_row_key(schema)?;
+            let changes = fields
+                .iter()
+                .map(|(field, value)| parsed(schema, field, value).map(|(at, value)| (at, Some(value))));
+            let changes = changes.collect::<Result<Vec<_>, _>>()?;
+            let row = schema.with_fields(None, &changes);
+            return self.put_as(Kind::Row, &row, expiry);
+        }
+        self.remove();
+        for (field, value) in fields {
+            if let Err(refusal) = self.set_field(field, value) {
+                self.remove();
+                return Err(refusal);
+            }
+        }
+        match expiry {
+            Some(_) if self.exists() => self.set_expiry(expiry),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Reads the value of a field.
+fn parsed(schema: &RowSchema, field: &[u8], value: &[u8]) -> Result<(usize, Vec<u8>), Refusal> {
+    let Some(at) = schema.position(field) else {
+        let names: Vec<&str> = schema.fields().iter().map(|field| field.name.as_str()).collect();
+        let (shown, names) = (shown(field), names.join(", "));
+        return Err(Refusal(Cow::Owned(format!("ERR no field '{shown}' in this space: it has {names}"))));
+    };
+    let field = &schema.fields()[at];
+    match field.kind.parse_value(value) {
+        Some(value) => Ok((at, value)),
+        None => {
+            let (shown, name, kind) = (shown(value), &field.name, field.kind.name());
+            Err(Refusal(Cow::Owned(format!("ERR '{shown}' is not a {kind}, as field {name} has them"))))
+        }
+    }
+}
+
+/// As much of a text as an error shows.
+pub(super) fn shown(text: &[u8]) -> String {
+    text[..text.len().min(64)].escape_ascii().to_string()
+}
+
+/// `FP.ROWSET space value ...`: sets whole rows, the values of all columns in their order, one row behind the other.
+pub(super) fn rowset(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let space = context.named_space(args[1])?;
+    let Some(schema) = &space.schema else {
+        return Err("ERR this space has no schema: use SET and HSET".into());
+    };
+    let columns = schema.fields().len() + 1;
+    let values = &args[2..];
+    if !values.len().is_multiple_of(columns) {
+        let given = values.len();
+        return Err(Refusal(Cow::Owned(format!(
+            "ERR rows of this space have {columns} values: {given} make no rows"
+        ))));
+    }
+    let mut rows = Vec::with_capacity(values.len() / columns);
+    for row in values.chunks_exact(columns) {
+        let key = [&space.prefix, row[0]].concat();
+        context.slot_in(space.id, Some(&space), &key).check_row_key(schema)?;
+        let fields = row[1..].iter().zip(schema.fields());
+        let changes = fields.map(|(value, field)| parsed(schema, field.name.as_bytes(), value));
+        let changes = changes.map(|change| change.map(|(at, value)| (at, Some(value))));
+        rows.push((key, schema.with_fields(None, &changes.collect::<Result<Vec<_>, _>>()?)));
+    }
+    let count = rows.len();
+    rows.iter().for_each(|(key, _)| context.taken.keep(context.keyspace, key));
+    if context.keyspace.notes_uses() {
+        rows.iter().for_each(|(key, _)| context.slot_in(space.id, Some(&space), key).note_use());
+    }
+    context.put_all(Some(&space), Kind::Row, rows.iter().map(|(key, row)| (&key[..], &row[..])).collect())?;
+    context.replies.integer(count as i64);
+    Ok(())
+}

@@ -1,0 +1,255 @@
+//! Spaces with names: `FP.SPACE CREATE`, `DROP`, `LIST` and `INFO`.
+
+use super::rows::{Texts, shown};
+use super::{Args, Context, Done, Refusal, SYNTAX};
+use crate::effects::Effect;
+use crate::entry::Kind;
+use crate::rows::RowSchema;
+use crate::shard::SpaceId;
+use crate::spaces::{Space, Spaces};
+use farpool_model::TableName;
+use farpool_model::limits::{KV_KEY_BYTES_MAX, KV_MOVED_BYTES_MAX, KV_MOVED_MAX, KV_SPACES_MAX};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Whether these are the arguments of a command that only tells something of spaces.
+pub(super) fn only_tells(args: &Args<'_>) -> bool {
+    let is = |at: usize, words: &[&[u8]]| {
+        args.get(at).is_some_and(|arg| words.iter().any(|word| arg.eq_ignore_ascii_case(word)))
+    };
+    is(0, &[b"fp.space"]) && is(1, &[b"list", b"info"])
+}
+
+pub(super) fn space(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
+        (b"create", [name, options @ ..]) => create(context, name, options),
+        (b"drop", [name]) => drop_space(context, name),
+        (b"list", []) => list(context),
+        (b"info", [name]) => info(context, name),
+        _ => Err(
+            "ERR FP.SPACE takes CREATE name [schema | BINARY] [PREFIX prefix], DROP name, LIST, or INFO name"
+                .into(),
+        ),
+    }
+}
+
+/// An entry that changes its space: its key, its fields or its text, and when it expires.
+struct Moved {
+    key: Box<[u8]>,
+    value: Result<Texts, Vec<u8>>,
+    expiry: Option<u64>,
+}
+
+impl Context<'_, '_> {
+    /// The space with a name.
+    pub(super) fn named_space(&self, name: &[u8]) -> Result<Arc<Space>, Refusal> {
+        let name_text = String::from_utf8_lossy(name);
+        let space = self.spaces().named(&name_text).cloned();
+        space.ok_or_else(|| {
+            let name = shown(name);
+            Refusal(Cow::Owned(format!(
+                "ERR no space '{name}': FP.SPACE LIST tells all, FP.SPACE CREATE makes one"
+            )))
+        })
+    }
+
+    fn spaces(&self) -> Arc<Spaces> {
+        self.all_taken().first().map(|(_, shard)| Arc::clone(shard.spaces())).unwrap_or_default()
+    }
+
+    fn set_spaces(&mut self, spaces: Spaces) {
+        let spaces = Arc::new(spaces);
+        self.taken.shards.all().iter_mut().for_each(|(_, shard)| shard.set_spaces(&spaces));
+        let definitions = spaces.to_bytes();
+        self.taken.recorder.add(&Effect::Spaces { definitions: &definitions });
+    }
+
+    /// The keys with this prefix of the space that owns it, which must be the keys of `owner` afterwards.
+    fn keys_with(&self, prefix: &[u8], owner: SpaceId) -> Result<Vec<Box<[u8]>>, Refusal> {
+        let mut keys = Vec::new();
+        for (_, shard) in self.all_taken() {
+            let Some(table) = shard.table(owner) else { continue };
+            if table.len() > KV_MOVED_MAX {
+                return Err(Refusal(Cow::Owned(format!(
+                    "ERR more than {KV_MOVED_MAX} keys would have to be looked at: create spaces before their keys"
+                ))));
+            }
+            let mut cursor = 0;
+            loop {
+                cursor = table.scan(cursor, self.now, |entry| {
+                    if entry.key().starts_with(prefix) {
+                        keys.push(Box::from(entry.key()));
+                    }
+                });
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        Ok(keys)
+    }
+
+    /// Sets the spaces, and moves the keys with this prefix from one to another; all of it, or nothing.
+    fn change_spaces(
+        &mut self,
+        spaces: Spaces,
+        prefix: &[u8],
+        (from, to): (Option<&Arc<Space>>, Option<&Arc<Space>>),
+    ) -> Done {
+        let id_of = |space: Option<&Arc<Space>>| space.map_or(0, |space| space.id);
+        let (mut moved, mut bytes) = (Vec::new(), 0);
+        for key in self.keys_with(prefix, id_of(from))? {
+            let slot = self.slot_in(id_of(from), from, &key);
+            let Some(entry) = slot.entry() else { continue };
+            let value = match entry.kind() {
+                Kind::String => Err(entry.value().to_vec()),
+                _ => Ok(slot.all_fields()?),
+            };
+            bytes += match &value {
+                Err(text) => text.len(),
+                Ok(fields) => fields.iter().map(|(field, value)| field.len() + value.len()).sum(),
+            };
+            if bytes > KV_MOVED_BYTES_MAX {
+                let most = KV_MOVED_BYTES_MAX >> 20;
+                return Err(Refusal(Cow::Owned(format!(
+                    "ERR more than {most} MiB of values begin with this prefix: create spaces before their keys"
+                ))));
+            }
+            let expiry = entry.expiry();
+            let target = self.slot_in(id_of(to), to, &key);
+            match &value {
+                Err(_) => target.check_no_rows(),
+                Ok(fields) => fields.iter().try_for_each(|(field, value)| target.check_field(field, value)),
+            }
+            .map_err(|Refusal(text)| {
+                let (key, text) = (shown(&key), text.trim_start_matches("ERR ").to_string());
+                Refusal(Cow::Owned(format!("ERR the key '{key}', which is there, does not fit: {text}")))
+            })?;
+            // What moves is not evicted by what moves before or behind it.
+            self.taken.keep(self.keyspace, &key);
+            moved.push(Moved { key, value, expiry });
+        }
+        let mut done = Ok(());
+        let mut count = 0;
+        for Moved { key, value, expiry } in &moved {
+            let mut target = self.slot_in(id_of(to), to, key);
+            done = match value {
+                Err(text) => target.put(text, *expiry),
+                Ok(fields) => target.put_fields(fields, *expiry),
+            };
+            if done.is_err() {
+                break;
+            }
+            count += 1;
+        }
+        // Where there was no room for all, none of them are there.
+        let (gone, gone_id, keys) = match done {
+            Ok(()) => (from, id_of(from), &moved[..]),
+            Err(_) => (to, id_of(to), &moved[..count]),
+        };
+        for Moved { key, .. } in keys {
+            self.slot_in(gone_id, gone, key).remove();
+        }
+        if done.is_ok() {
+            self.set_spaces(spaces);
+        }
+        done
+    }
+}
+
+fn is_word(given: &[u8], word: &[u8]) -> bool {
+    given.eq_ignore_ascii_case(word)
+}
+
+fn create(context: &mut Context<'_, '_>, name: &[u8], options: &Args<'_>) -> Done {
+    let refused = |error: farpool_model::Error| {
+        let advice = error.advice.map_or_else(String::new, |advice| format!("; {advice}"));
+        Refusal(Cow::Owned(format!("ERR {}{advice}", error.message)))
+    };
+    let name = std::str::from_utf8(name).map_err(|_| "ERR the name of a space must be UTF-8")?;
+    TableName::new(name).map_err(refused)?;
+    let (schema, options) = match options {
+        [first, rest @ ..] if !is_word(first, b"prefix") && !is_word(first, b"binary") => {
+            let text = std::str::from_utf8(first).map_err(|_| "ERR a schema must be UTF-8")?;
+            (Some(RowSchema::parse(text).map_err(refused)?), rest)
+        }
+        _ => (None, options),
+    };
+    let (is_binary, options) = match options {
+        [first, rest @ ..] if schema.is_none() && is_word(first, b"binary") => (true, rest),
+        _ => (false, options),
+    };
+    let prefix: Box<[u8]> = match options {
+        [] => format!("{name}:").into_bytes().into(),
+        [word, prefix] if is_word(word, b"prefix") => Box::from(*prefix),
+        _ => return Err(SYNTAX.into()),
+    };
+    if prefix.is_empty() || prefix.len() > KV_KEY_BYTES_MAX / 2 {
+        return Err(Refusal(Cow::Owned(format!("ERR a prefix has 1 to {} bytes", KV_KEY_BYTES_MAX / 2))));
+    }
+    let spaces = context.spaces();
+    if spaces.named(name).is_some() {
+        return Err(Refusal(Cow::Owned(format!("ERR there is a space '{}'", name.escape_debug()))));
+    }
+    if let Some(other) = spaces.iter().find(|space| space.prefix == prefix) {
+        let other = other.name.escape_debug();
+        return Err(Refusal(Cow::Owned(format!("ERR the prefix is that of space '{other}'"))));
+    }
+    if spaces.len() >= KV_SPACES_MAX {
+        return Err(Refusal(Cow::Owned(format!("ERR there are {KV_SPACES_MAX} spaces, which is the most"))));
+    }
+    let owner = spaces.owner(&prefix).cloned();
+    let space =
+        Space { id: spaces.free_id(), name: name.to_string(), prefix: prefix.clone(), schema, is_binary };
+    let changed = spaces.with(space);
+    let space = changed.named(name).cloned();
+    context.change_spaces(changed, &prefix, (owner.as_ref(), space.as_ref()))?;
+    context.replies.ok();
+    Ok(())
+}
+
+fn drop_space(context: &mut Context<'_, '_>, name: &[u8]) -> Done {
+    let space = context.named_space(name)?;
+    let changed = context.spaces().without(space.id);
+    let owner = changed.owner(&space.prefix).cloned();
+    context.change_spaces(changed, &space.prefix, (Some(&space), owner.as_ref()))?;
+    context.replies.ok();
+    Ok(())
+}
+
+fn list(context: &mut Context<'_, '_>) -> Done {
+    let mut spaces: Vec<Arc<Space>> = context.spaces().iter().cloned().collect();
+    spaces.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    context.replies.array(spaces.len());
+    spaces.iter().for_each(|space| context.replies.bulk(space.name.as_bytes()));
+    Ok(())
+}
+
+fn info(context: &mut Context<'_, '_>, name: &[u8]) -> Done {
+    let space = context.named_space(name)?;
+    let (mut keys, mut bytes) = (0, 0);
+    for (_, shard) in context.all_taken() {
+        if let Some(table) = shard.table(space.id) {
+            keys += table.len();
+            bytes += table.bytes();
+        }
+    }
+    let replies = &mut context.replies;
+    replies.map(5);
+    replies.bulk(b"name");
+    replies.bulk(space.name.as_bytes());
+    replies.bulk(b"prefix");
+    replies.bulk(&space.prefix);
+    replies.bulk(b"schema");
+    match &space.schema {
+        Some(schema) => replies.bulk(schema.text().as_bytes()),
+        None => replies.null(),
+    }
+    replies.bulk(b"keys");
+    replies.integer(keys as i64);
+    replies.bulk(b"bytes");
+    replies.integer(bytes as i64);
+    Ok(())
+}

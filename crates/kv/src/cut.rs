@@ -1,0 +1,191 @@
+//! What scans read: all entries of a space at one moment, while clients change them.
+
+use crate::entry::{Entry, Kind};
+use crate::keyspace::Keyspace;
+use crate::shard::SpaceId;
+use crate::slab::{Cut, CutCursor, CutPart};
+use crate::table::Table;
+use farpool_model::{Error, Result};
+use std::fmt;
+use std::sync::Arc;
+
+/// Entries, and bytes of them, that are read before others may have the shard: some tens of microseconds.
+const STEP_ENTRIES: usize = 256;
+const STEP_BYTES: usize = 64 << 10;
+
+/// The entries of a space at one moment; see [`Keyspace::cut`]. It ends when it is dropped.
+pub struct KeyCut {
+    keyspace: Arc<Keyspace>,
+    space: SpaceId,
+    now: u64,
+    /// For each shard that has keys of the space, its number and cut.
+    shards: Vec<(usize, Arc<Cut>)>,
+}
+
+/// Some of the entries of a cut, to be read at once.
+#[derive(Clone, Debug)]
+pub struct KeyCutPart {
+    /// The position of the shard.
+    shard: usize,
+    part: CutPart,
+}
+
+/// An entry that is read.
+#[derive(Clone, Copy)]
+pub struct ReadEntry<'a>(pub(crate) Entry<'a>);
+
+impl<'a> ReadEntry<'a> {
+    /// Its key.
+    pub fn key(&self) -> &'a [u8] {
+        self.0.key()
+    }
+
+    /// The bytes of its value; `None` if that is a hash.
+    pub fn string(&self) -> Option<&'a [u8]> {
+        (self.0.kind() == Kind::String).then(|| self.0.value())
+    }
+
+    /// Its row; `None` if its value is none.
+    pub fn row(&self) -> Option<&'a [u8]> {
+        (self.0.kind() == Kind::Row).then(|| self.0.value())
+    }
+
+    /// When it expires, in milliseconds since the epoch.
+    pub fn expiry(&self) -> Option<u64> {
+        self.0.expiry()
+    }
+}
+
+/// What tells whether an entry is still the one that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    hash: u64,
+    bytes: usize,
+    expiry: Option<u64>,
+}
+
+impl Keyspace {
+    /// The fingerprint of an entry: another value has another one, but for one in 2^64 of those that are as long.
+    pub fn fingerprint(&self, entry: ReadEntry<'_>) -> Fingerprint {
+        let value = entry.0.value();
+        Fingerprint { hash: self.hash(value), bytes: value.len(), expiry: entry.expiry() }
+    }
+}
+
+impl KeyCutPart {
+    /// Number of entries, those that have expired among them.
+    pub fn entries(&self) -> usize {
+        self.part.entries
+    }
+
+    /// Bytes of the entries, and of what is unused of their slots.
+    pub fn bytes(&self) -> usize {
+        self.part.bytes
+    }
+}
+
+impl Keyspace {
+    /// Keeps all entries of a space as they are now, for as long as the cut lives, or until memory is short. It takes all
+    /// shards at once, for the time of copying a bit for each slot.
+    pub fn cut(self: &Arc<Self>, space: SpaceId, now: u64) -> KeyCut {
+        let now = self.not_before(now);
+        let mut taken: Vec<_> = (0..self.shards()).map(|shard| self.lock(shard)).collect();
+        let has_keys = |space: SpaceId, shard: &crate::shard::Shard| shard.table(space).is_some();
+        let shards = taken.iter_mut().enumerate().filter(|(_, shard)| has_keys(space, shard));
+        let shards = shards.map(|(number, shard)| (number, shard.table_mut(space).cut())).collect();
+        KeyCut { keyspace: Arc::clone(self), space, now, shards }
+    }
+
+    /// Reads the entries of some keys of a space, all at one moment; those that are there.
+    pub fn read_keys(&self, space: SpaceId, keys: &[Vec<u8>], now: u64, mut f: impl FnMut(ReadEntry<'_>)) {
+        let now = self.not_before(now);
+        let hashes: Vec<u64> = keys.iter().map(|key| self.hash(key)).collect();
+        let mut wanted: Vec<usize> = hashes.iter().map(|hash| self.shard_of(*hash)).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let taken: Vec<_> = wanted.iter().map(|shard| self.lock(*shard)).collect();
+        for (key, hash) in keys.iter().zip(hashes) {
+            let Ok(at) = wanted.binary_search(&self.shard_of(hash)) else { continue };
+            let entry = taken[at].table(space).and_then(|table| table.get(hash, key, now));
+            if let Some(entry) = entry {
+                f(ReadEntry(entry));
+            }
+        }
+    }
+}
+
+impl KeyCut {
+    /// The moment, in milliseconds since the epoch.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Bytes that it takes outside the pool.
+    pub fn bytes(&self) -> usize {
+        self.shards.iter().map(|(_, cut)| cut.bytes()).sum()
+    }
+
+    /// Divides the entries into parts of about so many entries and bytes.
+    ///
+    /// # Errors
+    /// As [`KeyCut::read`].
+    pub fn parts(&self, entries: usize, bytes: usize) -> Result<Vec<KeyCutPart>> {
+        let mut parts = Vec::new();
+        for (at, (shard, cut)) in self.shards.iter().enumerate() {
+            let shard = self.keyspace.lock(*shard);
+            let table = shard.table_of_cut(self.space, cut).ok_or_else(not_kept)?;
+            let of_shard = table.parts_of(cut, entries, bytes).into_iter();
+            parts.extend(of_shard.map(|part| KeyCutPart { shard: at, part }));
+        }
+        Ok(parts)
+    }
+
+    /// Whether the entry of a key is still the one of the cut. `table` has the keys of the space in the shard with this number.
+    pub(crate) fn has_unchanged(&self, shard: usize, table: &Table, (hash, key): (u64, &[u8])) -> bool {
+        let cut = self.shards.iter().find(|(number, _)| *number == shard);
+        cut.is_some_and(|(_, cut)| table.has_of_cut(hash, key, cut))
+    }
+
+    /// Calls `f` with each entry of a part that had not expired. The shard is given to others every few entries.
+    ///
+    /// # Errors
+    /// `Stale` when the entries are no longer kept, because memory was short.
+    pub fn read(&self, part: &KeyCutPart, mut f: impl FnMut(ReadEntry<'_>)) -> Result<()> {
+        let (shard, cut) = &self.shards[part.shard];
+        let mut next: Option<CutCursor> = Some(part.part.begin());
+        while let Some(cursor) = next {
+            let shard = self.keyspace.lock(*shard);
+            let table = shard.table_of_cut(self.space, cut).ok_or_else(not_kept)?;
+            let (mut entries, mut bytes) = (0, 0);
+            next = table.read_cut(cut, &part.part, cursor, self.now, |entry| {
+                entries += 1;
+                bytes += entry.value().len();
+                f(ReadEntry(entry));
+                entries < STEP_ENTRIES && bytes < STEP_BYTES
+            });
+        }
+        Ok(())
+    }
+}
+
+fn not_kept() -> Error {
+    let message = "the keys of this statement were changed, and memory is too short to keep what they were";
+    Error::stale(message).advise("run it again; give the pool more memory")
+}
+
+impl Drop for KeyCut {
+    fn drop(&mut self) {
+        for (shard, cut) in &self.shards {
+            self.keyspace.lock(*shard).end_cut(self.space, cut);
+        }
+    }
+}
+
+impl fmt::Debug for KeyCut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyCut").field("space", &self.space).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

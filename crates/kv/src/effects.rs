@@ -1,0 +1,453 @@
+//! What commands have done to keys, as bytes: each effect assigns a final state.
+//!
+//! Invariant: effects that are applied again, in their order, from any state between the one before the first of them and
+//! the one behind the last, end in the same state. So a snapshot may be taken while keys change: what is applied behind it
+//! puts right whatever the snapshot has seen too late. For that, a key that comes to be by an [`Effect::Edit`] or an
+//! [`Effect::Field`] is removed first, whatever it was, and these are followed by the expiry that the key has, since no effect
+//! tells that it has expired. Nothing that is applied depends on the time.
+//!
+//! Layout of an effect: a byte that tells which, the number of the space, and the numbers and lengths of what it has, as
+//! variable-length integers (LEB128) of seven bits a byte; then the key and the other bytes.
+
+use crate::entry::Kind;
+use crate::evict::Policy;
+use crate::fields::is_well_formed;
+use crate::keyspace::Keyspace;
+use crate::limits::Limits;
+use crate::shard::SpaceId;
+use crate::spaces::Spaces;
+use crate::table::{Table, Value};
+use farpool_model::cast::{u64_from, usize_saturating};
+use farpool_model::limits::{KV_KEY_BYTES_MAX, KV_VALUE_BYTES_MAX};
+use farpool_model::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+/// A change of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect<'a> {
+    /// The key has this value, and no other expiry.
+    Put { space: SpaceId, key: &'a [u8], kind: Kind, expiry: Option<u64>, value: &'a [u8] },
+    /// The key has a string of `length` bytes, `bytes` among them from `offset` on; others stay, or are zeros.
+    Edit { space: SpaceId, key: &'a [u8], length: usize, offset: usize, bytes: &'a [u8] },
+    /// The key expires then, or never; absent keys stay so.
+    Expire { space: SpaceId, key: &'a [u8], expiry: Option<u64> },
+    /// The key is absent.
+    Remove { space: SpaceId, key: &'a [u8] },
+    /// The key has a hash with this field.
+    Field { space: SpaceId, key: &'a [u8], field: &'a [u8], value: &'a [u8] },
+    /// The hash that the key has, if it has one, does not have this field; without its last one it is absent.
+    RemoveField { space: SpaceId, key: &'a [u8], field: &'a [u8] },
+    /// All keys of the space are absent.
+    Flush { space: SpaceId },
+    /// All keys are absent.
+    FlushAll,
+    /// These are the spaces with names (`spaces.rs`).
+    Spaces { definitions: &'a [u8] },
+    /// About so many keys of the space follow: a hint, for the index to be large enough at once.
+    Expect { space: SpaceId, keys: usize },
+    /// These are the settings.
+    Limits { limits: Limits },
+}
+
+/// The first byte of each effect.
+mod tag {
+    pub const PUT: u8 = 1;
+    pub const EDIT: u8 = 2;
+    pub const EXPIRE: u8 = 3;
+    pub const REMOVE: u8 = 4;
+    pub const FIELD: u8 = 5;
+    pub const REMOVE_FIELD: u8 = 6;
+    pub const FLUSH: u8 = 7;
+    pub const FLUSH_ALL: u8 = 8;
+    pub const EXPECT: u8 = 9;
+    pub const SPACES: u8 = 10;
+    pub const LIMITS: u8 = 11;
+}
+
+/// Most bytes of a variable-length integer.
+const VARINT_BYTES: usize = 10;
+
+/// Most integers of an effect.
+const NUMBERS: usize = 5;
+
+/// Collects the first bytes of an effect.
+struct Head {
+    bytes: [u8; 1 + NUMBERS * VARINT_BYTES],
+    length: usize,
+}
+
+impl Head {
+    fn new(tag: u8) -> Self {
+        let mut head = Head { bytes: [0; 1 + NUMBERS * VARINT_BYTES], length: 1 };
+        head.bytes[0] = tag;
+        head
+    }
+
+    fn number(mut self, number: u64) -> Self {
+        self.length += put_varint(&mut self.bytes[self.length..], number);
+        self
+    }
+
+    fn count(self, count: usize) -> Self {
+        self.number(u64_from(count))
+    }
+
+    /// A time, or 0 for none.
+    fn expiry(self, expiry: Option<u64>) -> Self {
+        self.number(expiry.unwrap_or_default())
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// Writes a number and returns how many bytes it takes.
+pub(crate) fn put_varint(place: &mut [u8], mut number: u64) -> usize {
+    let mut at = 0;
+    while number >= 0x80 {
+        place[at] = number as u8 | 0x80;
+        number >>= 7;
+        at += 1;
+    }
+    place[at] = number as u8;
+    at + 1
+}
+
+/// Takes a number from the front; `None` within where it is cut off.
+pub(crate) fn take_varint(bytes: &mut &[u8]) -> Result<Option<u64>> {
+    let mut number = 0;
+    for (at, byte) in bytes.iter().take(VARINT_BYTES).enumerate() {
+        let bits = u64::from(byte & 0x7f);
+        if at == VARINT_BYTES - 1 && bits > 1 || *byte == 0 && at > 0 {
+            return Err(damaged("a number"));
+        }
+        number |= bits << (7 * at);
+        if byte & 0x80 == 0 {
+            *bytes = &bytes[at + 1..];
+            return Ok(Some(number));
+        }
+    }
+    if bytes.len() >= VARINT_BYTES { Err(damaged("a number")) } else { Ok(None) }
+}
+
+pub(crate) fn damaged(what: &str) -> Error {
+    Error::corrupt(format!("a change of keys is damaged: {what}"))
+}
+
+impl<'a> Effect<'a> {
+    /// Gives the bytes of the effect to `out`, piece by piece.
+    pub fn encode(&self, mut out: impl FnMut(&[u8])) {
+        match *self {
+            Effect::Put { space, key, kind, expiry, value } => {
+                let head = Head::new(tag::PUT).number(space.into()).count(key.len()).number(kind as u64);
+                out(head.expiry(expiry).count(value.len()).bytes());
+                out(key);
+                out(value);
+            }
+            Effect::Edit { space, key, length, offset, bytes } => {
+                let head = Head::new(tag::EDIT).number(space.into()).count(key.len());
+                out(head.count(length).count(offset).count(bytes.len()).bytes());
+                out(key);
+                out(bytes);
+            }
+            Effect::Expire { space, key, expiry } => {
+                out(Head::new(tag::EXPIRE).number(space.into()).count(key.len()).expiry(expiry).bytes());
+                out(key);
+            }
+            Effect::Remove { space, key } => {
+                out(Head::new(tag::REMOVE).number(space.into()).count(key.len()).bytes());
+                out(key);
+            }
+            Effect::Field { space, key, field, value } => {
+                let head = Head::new(tag::FIELD).number(space.into()).count(key.len());
+                out(head.count(field.len()).count(value.len()).bytes());
+                out(key);
+                out(field);
+                out(value);
+            }
+            Effect::RemoveField { space, key, field } => {
+                let head = Head::new(tag::REMOVE_FIELD).number(space.into()).count(key.len());
+                out(head.count(field.len()).bytes());
+                out(key);
+                out(field);
+            }
+            Effect::Flush { space } => out(Head::new(tag::FLUSH).number(space.into()).bytes()),
+            Effect::FlushAll => out(&[tag::FLUSH_ALL]),
+            Effect::Spaces { definitions } => {
+                out(Head::new(tag::SPACES).count(definitions.len()).bytes());
+                out(definitions);
+            }
+            Effect::Expect { space, keys } => {
+                out(Head::new(tag::EXPECT).number(space.into()).count(keys).bytes());
+            }
+            Effect::Limits { limits } => {
+                let policy = limits.policy.number();
+                out(Head::new(tag::LIMITS).number(policy.into()).number(limits.maxmemory).bytes());
+            }
+        }
+    }
+
+    /// Takes an effect from the front; `None` where its end has not come yet, and the bytes stay.
+    pub fn decode(bytes: &mut &'a [u8]) -> Result<Option<Effect<'a>>> {
+        let mut rest = *bytes;
+        let effect = Effect::take(&mut rest)?;
+        if effect.is_some() {
+            *bytes = rest;
+        }
+        Ok(effect)
+    }
+
+    fn take(rest: &mut &'a [u8]) -> Result<Option<Effect<'a>>> {
+        let Some((&tag, behind)) = rest.split_first() else { return Ok(None) };
+        *rest = behind;
+        if tag == tag::FLUSH_ALL {
+            return Ok(Some(Effect::FlushAll));
+        }
+        if tag == tag::SPACES {
+            let Some(bytes) = take_varint(rest)? else { return Ok(None) };
+            let bytes = length(bytes, KV_VALUE_BYTES_MAX)?;
+            let Some((definitions, behind)) = rest.split_at_checked(bytes) else { return Ok(None) };
+            *rest = behind;
+            return Ok(Some(Effect::Spaces { definitions }));
+        }
+        if tag == tag::LIMITS {
+            let Some(policy) = take_varint(rest)? else { return Ok(None) };
+            let policy = Policy::ALL.get(usize_saturating(policy)).copied();
+            let policy =
+                policy.ok_or_else(|| damaged("a policy that this version of farpool does not know"))?;
+            let Some(maxmemory) = take_varint(rest)? else { return Ok(None) };
+            return Ok(Some(Effect::Limits { limits: Limits { maxmemory, policy } }));
+        }
+        // Numbers behind the space and the length of the key.
+        let count = match tag {
+            tag::PUT | tag::EDIT => 3,
+            tag::FIELD => 2,
+            tag::EXPIRE | tag::REMOVE_FIELD => 1,
+            tag::REMOVE | tag::FLUSH | tag::EXPECT => 0,
+            _ => return Err(damaged("of a kind that this version of farpool does not know")),
+        };
+        let Some(space) = take_varint(rest)? else { return Ok(None) };
+        let space = SpaceId::try_from(space).map_err(|_| damaged("the number of a space"))?;
+        if tag == tag::FLUSH {
+            return Ok(Some(Effect::Flush { space }));
+        }
+        let Some(key_bytes) = take_varint(rest)? else { return Ok(None) };
+        if tag == tag::EXPECT {
+            return Ok(Some(Effect::Expect { space, keys: usize_saturating(key_bytes) }));
+        }
+        let key_bytes = length(key_bytes, KV_KEY_BYTES_MAX)?;
+        let mut numbers = [0; 3];
+        for number in &mut numbers[..count] {
+            let Some(found) = take_varint(rest)? else { return Ok(None) };
+            *number = found;
+        }
+        let (first, second) = match tag {
+            tag::PUT | tag::EDIT => (length(numbers[2], KV_VALUE_BYTES_MAX)?, 0),
+            tag::FIELD => (length(numbers[0], KV_KEY_BYTES_MAX)?, length(numbers[1], KV_VALUE_BYTES_MAX)?),
+            tag::REMOVE_FIELD => (length(numbers[0], KV_KEY_BYTES_MAX)?, 0),
+            _ => (0, 0),
+        };
+        let mut take = |count: usize| {
+            let (front, behind) = rest.split_at_checked(count)?;
+            *rest = behind;
+            Some(front)
+        };
+        let (Some(key), Some(first), Some(second)) = (take(key_bytes), take(first), take(second)) else {
+            return Ok(None);
+        };
+        let expiry = |at: u64| Some(at).filter(|at| *at > 0);
+        Ok(Some(match tag {
+            tag::PUT => {
+                let (kind, expiry) = (kind_of(numbers[0], first)?, expiry(numbers[1]));
+                Effect::Put { space, key, kind, expiry, value: first }
+            }
+            tag::EDIT => {
+                let whole = length(numbers[0], KV_VALUE_BYTES_MAX)?;
+                let offset = length(numbers[1], whole)?;
+                length(numbers[2], whole - offset)?;
+                Effect::Edit { space, key, length: whole, offset, bytes: first }
+            }
+            tag::EXPIRE => Effect::Expire { space, key, expiry: expiry(numbers[0]) },
+            tag::FIELD => Effect::Field { space, key, field: first, value: second },
+            tag::REMOVE_FIELD => Effect::RemoveField { space, key, field: first },
+            _ => Effect::Remove { space, key },
+        }))
+    }
+
+    /// Makes the keys what the effect says.
+    ///
+    /// # Errors
+    /// `OverLimit` when the pool has no room.
+    pub fn apply(&self, keyspace: &Keyspace) -> Result<()> {
+        let (space, key) = match *self {
+            Effect::FlushAll => {
+                (0..keyspace.shards()).for_each(|shard| keyspace.lock(shard).flush_all());
+                return Ok(());
+            }
+            Effect::Flush { space } => {
+                (0..keyspace.shards()).for_each(|shard| keyspace.lock(shard).flush(space));
+                return Ok(());
+            }
+            Effect::Spaces { definitions } => {
+                let spaces = Arc::new(Spaces::from_bytes(definitions)?);
+                (0..keyspace.shards()).for_each(|shard| keyspace.lock(shard).set_spaces(&spaces));
+                return Ok(());
+            }
+            Effect::Expect { space, keys } => {
+                let each = keys / keyspace.shards();
+                (0..keyspace.shards())
+                    .for_each(|shard| keyspace.lock(shard).table_mut(space).expect_keys(each));
+                return Ok(());
+            }
+            Effect::Limits { limits } => {
+                keyspace.apply_limits(limits);
+                return Ok(());
+            }
+            Effect::Put { space, key, .. }
+            | Effect::Edit { space, key, .. }
+            | Effect::Expire { space, key, .. }
+            | Effect::Remove { space, key }
+            | Effect::Field { space, key, .. }
+            | Effect::RemoveField { space, key, .. } => (space, key),
+        };
+        let hash = keyspace.hash(key);
+        let mut shard = keyspace.lock(keyspace.shard_of(hash));
+        let needs_none = matches!(self, Effect::Put { .. } | Effect::Edit { .. } | Effect::Field { .. });
+        if matches!(self, Effect::Put { .. } | Effect::Remove { .. }) {
+            shard.found(space, hash);
+        }
+        if !needs_none && shard.table(space).is_none() {
+            return Ok(());
+        }
+        if shard.is_lost(space, hash) {
+            return Ok(());
+        }
+        loop {
+            match self.apply_to(shard.table_mut(space), hash) {
+                Err(error) if error.kind == ErrorKind::OverLimit && shard.lose_some(hash) => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// As [`Effect::apply`], of an effect on one key, to the keys that it would be among.
+    fn apply_to(&self, table: &mut Table, hash: u64) -> Result<()> {
+        // Nothing has expired for effects.
+        let now = 0;
+        match *self {
+            Effect::Put { key, kind, expiry, value, .. } => {
+                let new = Value { kind, bytes: value.len(), room: value.len(), expiry };
+                table.put(hash, key, &new)?.copy_from_slice(value);
+            }
+            Effect::Edit { key, length, offset, bytes, .. } => {
+                remove_unless(table, hash, key, |kind| kind == Kind::String);
+                table.resize(hash, key, length, now)?[offset..][..bytes.len()].copy_from_slice(bytes);
+            }
+            Effect::Expire { key, expiry, .. } => table.set_expiry(hash, key, expiry)?,
+            Effect::Remove { key, .. } => drop(table.remove(hash, key)),
+            Effect::Field { key, field, value, .. } => {
+                remove_unless(table, hash, key, |kind| matches!(kind, Kind::Fields | Kind::Table));
+                table.set_field(hash, key, (field, value), now)?;
+            }
+            Effect::RemoveField { key, field, .. } => drop(table.remove_field(hash, key, field, now)?),
+            Effect::Flush { .. } | Effect::FlushAll | Effect::Expect { .. } => {}
+            Effect::Spaces { .. } | Effect::Limits { .. } => {}
+        }
+        // What is left to tidy up in the index is done later: it would shrink again what was made for keys to come.
+        Ok(())
+    }
+}
+
+/// Removes a key that has a value of another kind, as keys may have before later effects are applied.
+fn remove_unless(table: &mut Table, hash: u64, key: &[u8], is_right: impl Fn(Kind) -> bool) {
+    if table.get(hash, key, 0).is_some_and(|entry| !is_right(entry.kind())) {
+        table.remove(hash, key);
+    }
+}
+
+fn length(number: u64, most: usize) -> Result<usize> {
+    let length = usize_saturating(number);
+    if length <= most { Ok(length) } else { Err(damaged("a length")) }
+}
+
+/// The kind with this number, of a value that must be one of it.
+fn kind_of(number: u64, value: &[u8]) -> Result<Kind> {
+    match number {
+        0 => Ok(Kind::String),
+        1 if is_well_formed(value) => Ok(Kind::Fields),
+        3 => Ok(Kind::Row),
+        _ => Err(damaged("a value of a kind that this version of farpool does not know")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Vec<Effect<'static>> {
+        let (space, key) = (3, &b"key"[..]);
+        let fields = b"\x01\x00\x02\x00fvv";
+        vec![
+            Effect::Put { space, key, kind: Kind::String, expiry: None, value: b"" },
+            Effect::Put { space, key, kind: Kind::String, expiry: Some(1_700_000_000_000), value: &[7; 300] },
+            Effect::Put { space, key, kind: Kind::Fields, expiry: None, value: fields },
+            Effect::Edit { space, key, length: 500_000, offset: 499_997, bytes: b"abc" },
+            Effect::Expire { space, key, expiry: None },
+            Effect::Expire { space: SpaceId::MAX, key: b"", expiry: Some(u64::MAX) },
+            Effect::Remove { space, key },
+            Effect::Field { space, key, field: b"", value: &[1; 200] },
+            Effect::RemoveField { space, key, field: b"field" },
+            Effect::Flush { space },
+            Effect::FlushAll,
+            Effect::Spaces { definitions: b"some" },
+            Effect::Put { space, key, kind: Kind::Row, expiry: None, value: b"row" },
+            Effect::Expect { space, keys: 1_000_000 },
+            Effect::Limits { limits: Limits { maxmemory: 1 << 40, policy: Policy::VolatileTtl } },
+        ]
+    }
+
+    fn encoded(effect: &Effect<'_>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        effect.encode(|piece| bytes.extend_from_slice(piece));
+        bytes
+    }
+
+    #[test]
+    fn effects_are_read_as_they_were_written_and_wait_for_their_end() {
+        for effect in all() {
+            let bytes = encoded(&effect);
+            let mut rest = &bytes[..];
+            assert_eq!(Effect::decode(&mut rest).unwrap(), Some(effect));
+            assert!(rest.is_empty());
+            for cut in 0..bytes.len() {
+                let mut rest = &bytes[..cut];
+                assert_eq!(Effect::decode(&mut rest).unwrap(), None, "{effect:?} up to {cut}");
+                assert_eq!(rest.len(), cut);
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_effect_is_is_refused() {
+        let refused: &[&[u8]] = &[
+            &[0],
+            &[12, 0],
+            // A policy that does not exist.
+            &[tag::LIMITS, 8, 0],
+            // A space, a key, a value, a value's end beyond what there may be.
+            &[tag::REMOVE, 0xff, 0xff, 0xff, 0xff, 0x7f],
+            &[tag::REMOVE, 0, 0x80, 0x80, 4],
+            &[tag::PUT, 0, 0, 0, 0, 0x81, 0x80, 0x80, 0x80, 2],
+            &[tag::EDIT, 0, 0, 2, 1, 2, 0, 0],
+            // A kind that does not exist, fields that are cut off, a number that is written in another way.
+            &[tag::PUT, 0, 0, 2, 0, 0],
+            &[tag::PUT, 0, 0, 1, 0, 1, 9],
+            &[tag::FLUSH, 0x80, 0],
+            &[tag::FLUSH, 255, 255, 255, 255, 255, 255, 255, 255, 255, 2],
+        ];
+        for bytes in refused {
+            assert!(Effect::decode(&mut &bytes[..]).is_err(), "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The estimator of Redis: Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017), algorithm 6.
+
+use super::{INDEX_BITS, REGISTER_MASK, REGISTERS};
+
+/// The most zeros that can follow in a hash.
+const MOST_ZEROS: usize = 64 - INDEX_BITS as usize;
+
+/// 1 / (2 ln 2).
+const ALPHA: f64 = 0.721_347_520_444_481_7;
+
+/// How many registers have each value.
+pub(super) struct Histogram([u32; REGISTER_MASK as usize + 1]);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram([0; REGISTER_MASK as usize + 1])
+    }
+}
+
+impl Histogram {
+    pub fn add(&mut self, register: u8, count: usize) {
+        self.0[usize::from(register & REGISTER_MASK)] += count as u32;
+    }
+
+    /// Registers above the greatest possible value, which only foreign bytes have, count for nothing.
+    pub fn estimate(&self) -> u64 {
+        let registers = REGISTERS as f64;
+        let share = |count: u32| f64::from(count) / registers;
+        let mut sum = registers * tau((registers - f64::from(self.0[MOST_ZEROS + 1])) / registers);
+        for count in self.0[1..=MOST_ZEROS].iter().rev() {
+            sum = 0.5 * (sum + f64::from(*count));
+        }
+        sum += registers * sigma(share(self.0[0]));
+        (ALPHA * registers * registers / sum).round() as u64
+    }
+}
+
+/// x + x^2 + 2 x^4 + 4 x^8 + …, which is infinite for 1.
+fn sigma(mut x: f64) -> f64 {
+    if x == 1.0 {
+        return f64::INFINITY;
+    }
+    let (mut factor, mut sum) = (1.0, x);
+    loop {
+        x *= x;
+        let before = sum;
+        sum += x * factor;
+        factor += factor;
+        if sum == before {
+            return sum;
+        }
+    }
+}
+
+/// (1 - x - (1 - x^(1/2))^2 / 2 - (1 - x^(1/4))^2 / 4 - …) / 3.
+fn tau(mut x: f64) -> f64 {
+    if x == 0.0 || x == 1.0 {
+        return 0.0;
+    }
+    let (mut factor, mut sum) = (1.0, 1.0 - x);
+    loop {
+        x = x.sqrt();
+        let before = sum;
+        factor *= 0.5;
+        sum -= (1.0 - x) * (1.0 - x) * factor;
+        if sum == before {
+            return sum / 3.0;
+        }
+    }
+}

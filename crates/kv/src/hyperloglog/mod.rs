@@ -1,0 +1,277 @@
+//! HyperLogLogs in the format of Redis 7, which are strings that clients may read and write as such.
+//!
+//! ```text
+//! byte  0..4   "HYLL"
+//!       4      0: dense, 1: sparse
+//!       5..8   unused
+//!       8..16  the cardinality that was computed last; the highest bit is set once it no longer holds
+//!       16..   16,384 registers: dense, six bits each, or sparse, as runs of equal registers
+//! ```
+//! Numbers are little-endian. The bytes after the same additions are those that Redis has, so that values can be moved and
+//! compared. What Redis does: a value begins sparse and becomes dense when it would take more than 3,000 bytes or when a
+//! register exceeds 32, and never becomes sparse again.
+
+mod estimate;
+mod sparse;
+#[cfg(test)]
+mod tests;
+
+use estimate::Histogram;
+
+const MAGIC: &[u8; 4] = b"HYLL";
+const HEADER_BYTES: usize = 16;
+const DENSE: u8 = 0;
+const SPARSE: u8 = 1;
+
+/// Bits of a hash that choose a register.
+const INDEX_BITS: u32 = 14;
+const REGISTERS: usize = 1 << INDEX_BITS;
+const REGISTER_BITS: usize = 6;
+const REGISTER_MASK: u8 = (1 << REGISTER_BITS) - 1;
+const DENSE_BYTES: usize = HEADER_BYTES + REGISTERS * REGISTER_BITS / 8;
+
+/// Bytes that a sparse value may take, its header included: Redis' default of `hll-sparse-max-bytes`.
+const SPARSE_BYTES: usize = 3000;
+
+/// Bytes of the longest value whose runs make up all registers: an encoder that knows no better uses two bytes for each.
+const LONGEST_BYTES: usize = HEADER_BYTES + 2 * REGISTERS;
+
+/// The seed of Redis' hash function.
+const SEED: u64 = 0xadc8_3b19;
+
+/// The registers of a value do not add up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Corrupt;
+
+/// The greatest of each register of some values.
+pub(crate) struct Registers(Box<[u8]>);
+
+impl Registers {
+    /// Registers of a value without elements.
+    pub fn new() -> Self {
+        Registers(vec![0; REGISTERS].into())
+    }
+
+    /// Estimates how many elements the values have together.
+    pub fn count(&self) -> u64 {
+        let mut histogram = Histogram::default();
+        self.0.iter().for_each(|register| histogram.add(*register, 1));
+        histogram.estimate()
+    }
+}
+
+/// A value that is read.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// Returns `None` if the value has no header of a HyperLogLog, or is dense and has another length. Its runs may still be
+    /// corrupt.
+    pub fn new(value: &'a [u8]) -> Option<Self> {
+        let is_one = match value.get(..HEADER_BYTES)? {
+            [b'H', b'Y', b'L', b'L', DENSE, ..] => value.len() == DENSE_BYTES,
+            [b'H', b'Y', b'L', b'L', SPARSE, ..] => true,
+            _ => false,
+        };
+        is_one.then_some(Reader(value))
+    }
+
+    /// Bytes of the value.
+    pub fn bytes(self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_dense(self) -> bool {
+        self.0[4] == DENSE
+    }
+
+    /// The cardinality that was computed last, if it still holds.
+    pub fn cached_count(self) -> Option<u64> {
+        let bytes = self.0[8..HEADER_BYTES].try_into().ok()?;
+        Some(u64::from_le_bytes(bytes)).filter(|count| count >> 63 == 0)
+    }
+
+    /// Estimates how many different elements were added.
+    pub fn count(self) -> Result<u64, Corrupt> {
+        let mut histogram = Histogram::default();
+        if self.is_dense() {
+            dense_registers(&self.0[HEADER_BYTES..]).for_each(|register| histogram.add(register, 1));
+        } else {
+            self.runs(|run, _| histogram.add(run.register, run.count))?;
+        }
+        Ok(histogram.estimate())
+    }
+
+    /// Raises those of `registers` that are less than the ones of the value. They are unspecified after an error.
+    pub fn merge_into(self, registers: &mut Registers) -> Result<(), Corrupt> {
+        if self.is_dense() {
+            let raised = registers.0.iter_mut().zip(dense_registers(&self.0[HEADER_BYTES..]));
+            raised.for_each(|(register, other)| *register = other.max(*register));
+            return Ok(());
+        }
+        self.runs(|run, first| {
+            let raised = &mut registers.0[first..first + run.count];
+            raised.iter_mut().for_each(|register| *register = run.register.max(*register));
+        })
+    }
+
+    /// Calls `f` with each run and its first register. Together they are all registers.
+    fn runs(self, mut f: impl FnMut(sparse::Run, usize)) -> Result<(), Corrupt> {
+        let mut first = 0;
+        for run in sparse::runs(&self.0[HEADER_BYTES..]) {
+            let run = run?;
+            if first + run.count > REGISTERS {
+                return Err(Corrupt);
+            }
+            f(run, first);
+            first += run.count;
+        }
+        if first == REGISTERS { Ok(()) } else { Err(Corrupt) }
+    }
+
+    /// Whether the value is dense and has seen an element that raises a register as this one would.
+    pub fn is_dense_with(self, element: &[u8]) -> bool {
+        let (index, rank) = place(element);
+        self.is_dense() && dense_register(&self.0[HEADER_BYTES..], index) >= rank
+    }
+}
+
+/// A value that is changed.
+pub(crate) struct Writer(Vec<u8>);
+
+impl Writer {
+    /// A value without elements.
+    pub fn new() -> Self {
+        let mut value = vec![0; HEADER_BYTES];
+        value[..4].copy_from_slice(MAGIC);
+        value[4] = SPARSE;
+        value.extend_from_slice(&sparse::NO_ELEMENTS);
+        Writer(value)
+    }
+
+    /// A copy of a value, which is corrupt if it is longer than all registers need.
+    pub fn of(value: Reader<'_>) -> Result<Self, Corrupt> {
+        if value.0.len() > LONGEST_BYTES { Err(Corrupt) } else { Ok(Writer(value.0.to_vec())) }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Adds an element; returns whether a register changed. Corruption is found as far as registers are looked at.
+    pub fn add(&mut self, element: &[u8]) -> Result<bool, Corrupt> {
+        let (index, rank) = place(element);
+        self.raise(index, rank)
+    }
+
+    /// Raises all registers to those of other values.
+    pub fn raise_all(&mut self, registers: &Registers) -> Result<(), Corrupt> {
+        for (index, register) in registers.0.iter().enumerate().filter(|(_, register)| **register > 0) {
+            self.raise(index, *register)?;
+        }
+        Ok(())
+    }
+
+    /// Raises a register if it is less than `rank`; returns whether it was.
+    fn raise(&mut self, index: usize, rank: u8) -> Result<bool, Corrupt> {
+        if self.0[4] == SPARSE {
+            match sparse::raise(&mut self.0, index, rank)? {
+                sparse::Raised::No => return Ok(false),
+                sparse::Raised::Yes => return Ok(true),
+                sparse::Raised::NeedsDense => self.make_dense()?,
+            }
+        }
+        Ok(raise_dense(&mut self.0[HEADER_BYTES..], index, rank))
+    }
+
+    /// Makes the value dense.
+    pub fn make_dense(&mut self) -> Result<(), Corrupt> {
+        if self.0[4] == DENSE {
+            return Ok(());
+        }
+        let mut dense = vec![0; DENSE_BYTES];
+        dense[..HEADER_BYTES].copy_from_slice(&self.0[..HEADER_BYTES]);
+        dense[4] = DENSE;
+        let registers = &mut dense[HEADER_BYTES..];
+        Reader(&self.0).runs(|run, first| {
+            (first..first + run.count).for_each(|index| {
+                raise_dense(registers, index, run.register);
+            });
+        })?;
+        self.0 = dense;
+        Ok(())
+    }
+
+    /// Says that the cardinality that was computed last no longer holds.
+    pub fn forget_count(&mut self) {
+        forget_count(&mut self.0);
+    }
+}
+
+/// Adds an element to a dense value in place.
+pub(crate) fn add_to_dense(value: &mut [u8], element: &[u8]) {
+    let (index, rank) = place(element);
+    raise_dense(&mut value[HEADER_BYTES..], index, rank);
+}
+
+/// Says in place that the cardinality that was computed last no longer holds.
+pub(crate) fn forget_count(value: &mut [u8]) {
+    value[HEADER_BYTES - 1] |= 0x80;
+}
+
+/// Keeps the cardinality of a value in it.
+pub(crate) fn keep_count(value: &mut [u8], count: u64) {
+    value[8..HEADER_BYTES].copy_from_slice(&count.to_le_bytes());
+}
+
+/// Four registers lie in three bytes.
+fn four(bytes: &[u8]) -> u32 {
+    u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0])
+}
+
+fn dense_registers(dense: &[u8]) -> impl Iterator<Item = u8> {
+    let of_four = |four: u32| (0..4).map(move |at| (four >> (6 * at)) as u8 & REGISTER_MASK);
+    dense.chunks_exact(3).flat_map(move |bytes| of_four(four(bytes)))
+}
+
+fn dense_register(dense: &[u8], index: usize) -> u8 {
+    (four(&dense[index / 4 * 3..]) >> (REGISTER_BITS * (index % 4))) as u8 & REGISTER_MASK
+}
+
+fn raise_dense(dense: &mut [u8], index: usize, rank: u8) -> bool {
+    if dense_register(dense, index) >= rank {
+        return false;
+    }
+    let bytes = &mut dense[index / 4 * 3..][..3];
+    let shift = REGISTER_BITS * (index % 4);
+    let raised = four(bytes) & !(u32::from(REGISTER_MASK) << shift) | u32::from(rank) << shift;
+    bytes.copy_from_slice(&raised.to_le_bytes()[..3]);
+    true
+}
+
+/// The register of an element, and the number of zeros that follow in its hash, plus one.
+fn place(element: &[u8]) -> (usize, u8) {
+    let hash = hash(element);
+    let index = hash as usize & (REGISTERS - 1);
+    // There are at most 50 zeros.
+    let rest = hash >> INDEX_BITS | 1 << (64 - INDEX_BITS);
+    (index, rest.trailing_zeros() as u8 + 1)
+}
+
+/// MurmurHash64A (Austin Appleby), on little-endian words.
+fn hash(bytes: &[u8]) -> u64 {
+    const FACTOR: u64 = 0xc6a4_a793_5bd1_e995;
+    let mut hash = SEED ^ (bytes.len() as u64).wrapping_mul(FACTOR);
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        let word = u64::from_le_bytes(*word).wrapping_mul(FACTOR);
+        hash = (hash ^ (word ^ word >> 47).wrapping_mul(FACTOR)).wrapping_mul(FACTOR);
+    }
+    if !rest.is_empty() {
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        hash = (hash ^ u64::from_le_bytes(last)).wrapping_mul(FACTOR);
+    }
+    hash = (hash ^ hash >> 47).wrapping_mul(FACTOR);
+    hash ^ hash >> 47
+}

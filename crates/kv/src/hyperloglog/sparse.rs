@@ -1,0 +1,144 @@
+//! Registers as runs of equal ones:
+//!
+//! ```text
+//! 00nnnnnn           n + 1 registers are zero
+//! 01nnnnnn nnnnnnnn  n + 1 registers are zero; the high bits come first
+//! 1vvvvvnn           n + 1 registers are v + 1
+//! ```
+//! A register is raised in the runs as they are, by the steps that Redis takes, so that the bytes are the same.
+
+use super::{Corrupt, HEADER_BYTES, REGISTERS, SPARSE_BYTES, forget_count};
+
+const ZEROS_IN_BYTE: usize = 64;
+const GREATEST_VALUE: u8 = 32;
+const VALUES_IN_BYTE: usize = 4;
+
+/// Runs that are looked at to be joined after one has changed: the run before it, and the three that it may have become.
+const JOINED_RUNS: usize = 5;
+
+/// The run of a value without elements.
+pub(super) const NO_ELEMENTS: [u8; 2] = {
+    let zeros = REGISTERS - 1;
+    [0x40 | (zeros >> 8) as u8, zeros as u8]
+};
+
+/// Some equal registers.
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    pub register: u8,
+    /// How many there are.
+    pub count: usize,
+    /// Bytes that they are encoded in.
+    bytes: usize,
+}
+
+impl Run {
+    fn first(runs: &[u8]) -> Option<Result<Run, Corrupt>> {
+        let zeros = |count, bytes| Ok(Run { register: 0, count, bytes });
+        Some(match *runs {
+            [] => return None,
+            [value @ 0x80..=0xff, ..] => {
+                Ok(Run { register: (value >> 2 & 0x1f) + 1, count: usize::from(value & 3) + 1, bytes: 1 })
+            }
+            [high @ 0x40..=0x7f, low, ..] => zeros((usize::from(high & 0x3f) << 8 | usize::from(low)) + 1, 2),
+            [0x40..=0x7f] => Err(Corrupt),
+            [short, ..] => zeros(usize::from(short) + 1, 1),
+        })
+    }
+}
+
+/// The runs of a value, up to the first that is incomplete.
+pub(super) fn runs(mut bytes: &[u8]) -> impl Iterator<Item = Result<Run, Corrupt>> {
+    std::iter::from_fn(move || {
+        let run = Run::first(bytes)?;
+        bytes = run.map_or(&[], |run| &bytes[run.bytes..]);
+        Some(run)
+    })
+}
+
+/// What became of a register.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Raised {
+    /// It is as great already.
+    No,
+    Yes,
+    /// It cannot be raised while the value is sparse.
+    NeedsDense,
+}
+
+/// Up to three runs that replace one.
+#[derive(Default)]
+struct Encoded {
+    bytes: [u8; 5],
+    used: usize,
+}
+
+impl Encoded {
+    fn push(&mut self, register: u8, count: usize) {
+        let long = count.wrapping_sub(1);
+        match (register, count) {
+            (_, 0) => return,
+            (0, ..=ZEROS_IN_BYTE) => self.bytes[self.used] = long as u8,
+            (0, _) => {
+                self.bytes[self.used] = 0x40 | (long >> 8) as u8;
+                self.used += 1;
+                self.bytes[self.used] = long as u8;
+            }
+            _ => self.bytes[self.used] = value(register, count),
+        }
+        self.used += 1;
+    }
+}
+
+fn value(register: u8, count: usize) -> u8 {
+    0x80 | (register - 1) << 2 | (count - 1) as u8
+}
+
+/// Raises a register of a sparse value if it is less than `rank`.
+pub(super) fn raise(whole: &mut Vec<u8>, index: usize, rank: u8) -> Result<Raised, Corrupt> {
+    if rank > GREATEST_VALUE {
+        return Ok(Raised::NeedsDense);
+    }
+    let (mut before, mut at, mut first) = (HEADER_BYTES, HEADER_BYTES, 0);
+    let run = loop {
+        let run = Run::first(&whole[at..]).ok_or(Corrupt)??;
+        if index < first + run.count {
+            break run;
+        }
+        (before, at, first) = (at, at + run.bytes, first + run.count);
+    };
+    if run.register >= rank {
+        return Ok(Raised::No);
+    }
+    let mut encoded = Encoded::default();
+    encoded.push(run.register, index - first);
+    encoded.push(rank, 1);
+    encoded.push(run.register, first + run.count - 1 - index);
+    if encoded.used > run.bytes && whole.len() + encoded.used - run.bytes > SPARSE_BYTES {
+        return Ok(Raised::NeedsDense);
+    }
+    whole.splice(at..at + run.bytes, encoded.bytes[..encoded.used].iter().copied());
+    join(whole, before);
+    forget_count(whole);
+    Ok(Raised::Yes)
+}
+
+/// Joins runs of the same value from `at` on.
+fn join(whole: &mut Vec<u8>, mut at: usize) {
+    for _ in 0..JOINED_RUNS {
+        match whole.get(at..) {
+            None | Some([]) => return,
+            Some(&[one @ 0x80..=0xff, other @ 0x80..=0xff, ..]) if one >> 2 == other >> 2 => {
+                let count = usize::from(one & 3) + usize::from(other & 3) + 2;
+                if count <= VALUES_IN_BYTE {
+                    whole[at] = (one & !3) | (count - 1) as u8;
+                    whole.remove(at + 1);
+                } else {
+                    at += 1;
+                }
+            }
+            Some([0x40..0x80, ..]) => at += 2,
+            Some(_) => at += 1,
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The language of conditions on the entries of a space: `age > 30 and name like 'A%'`.
+//!
+//! ```text
+//! condition  = condition "and" condition | condition "or" condition | "not" condition | "(" condition ")"
+//!            | operand ("=" | "!=" | "<>" | "<" | "<=" | ">" | ">=") operand
+//!            | operand ["not"] "in" "(" constant {"," constant} ")"
+//!            | operand ["not"] "between" constant "and" constant
+//!            | column ["not"] ("like" | "ilike") string | column ["!"] ("~" | "~*") string
+//!            | column "is" ["not"] "null" | column | "true" | "false"
+//! operand    = column | constant | type "@" offset | "bytes" "[" from ":" to "]"
+//! constant   = ["-"] number | string | "x" string | "true" | "false" | "null"
+//! type       = "u8" | "u16" | "u32" | "u64" | "i8" | "i16" | "i32" | "i64" | "f32" | "f64"
+//! ```
+//! Conditions on columns become an [`Expr`], as those of SQL do. A space without a schema has the columns of
+//! [`plain_schema`], and its conditions may also be about bytes at offsets of the value, as Caribou's are (section 4.3):
+//! numbers are little-endian there, and the first byte is at offset 0.
+//!
+//! Invariant: a condition is true, false or unknown, as in SQL. About bytes that a value is too short for it is unknown, and so
+//! is its negation. What passes is what a condition is true for. Negations stand nowhere above a condition on bytes, so that
+//! unknown may count as false there.
+
+mod bytes;
+mod constant;
+mod lexer;
+mod parser;
+#[cfg(test)]
+mod tests;
+mod typed;
+
+pub use bytes::ByteCondition;
+
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use farpool_model::limits::KV_PREDICATE_BYTES_MAX;
+use farpool_model::{Expr, brief};
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+/// A condition on an entry.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Predicate {
+    /// A boolean over the columns of the space.
+    Columns(Expr),
+    /// About bytes of the value.
+    Bytes(ByteCondition),
+    /// All of at least two hold; those about bytes come first.
+    All(Vec<Predicate>),
+    /// One of at least two holds.
+    Any(Vec<Predicate>),
+}
+
+impl Predicate {
+    /// Returns the condition as an expression if it is about columns only.
+    pub fn as_expr(&self) -> Option<&Expr> {
+        match self {
+            Predicate::Columns(expr) => Some(expr),
+            Predicate::Bytes(_) | Predicate::All(_) | Predicate::Any(_) => None,
+        }
+    }
+
+    /// Whether the condition is true for an entry with this value; `columns` says it of conditions on columns. Allocates
+    /// nothing.
+    pub fn matches(&self, value: &[u8], columns: &mut dyn FnMut(&Expr) -> bool) -> bool {
+        match self {
+            Predicate::Columns(expr) => columns(expr),
+            Predicate::Bytes(condition) => condition.matches(value),
+            Predicate::All(parts) => parts.iter().all(|part| part.matches(value, columns)),
+            Predicate::Any(parts) => parts.iter().any(|part| part.matches(value, columns)),
+        }
+    }
+
+    /// Puts conditions together: all must hold, or one.
+    fn combine(parts: Vec<Predicate>, all: bool) -> Predicate {
+        let flat = parts.into_iter().flat_map(|part| match part {
+            Predicate::All(parts) if all => parts,
+            Predicate::Any(parts) if !all => parts,
+            other => vec![other],
+        });
+        let (mut exprs, mut parts) = (Vec::new(), Vec::new());
+        for part in flat {
+            match part {
+                Predicate::Columns(Expr::And(parts)) if all => exprs.extend(parts),
+                Predicate::Columns(Expr::Or(parts)) if !all => exprs.extend(parts),
+                Predicate::Columns(expr) => exprs.push(expr),
+                other => parts.push(other),
+            }
+        }
+        let expr = match exprs.len() {
+            0 | 1 => exprs.pop(),
+            _ if all => Some(Expr::And(exprs)),
+            _ => Some(Expr::Or(exprs)),
+        };
+        parts.extend(expr.map(Predicate::Columns));
+        match (parts.len(), all) {
+            (1, _) => parts.swap_remove(0),
+            (_, true) => Predicate::All(parts),
+            (_, false) => Predicate::Any(parts),
+        }
+    }
+}
+
+/// Why a text is no condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PredicateError {
+    /// The character at which it ceases to be one; the first is 1.
+    pub character: usize,
+    /// What was wrong.
+    pub message: String,
+    /// What to write instead.
+    pub hint: Option<String>,
+}
+
+impl fmt::Display for PredicateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at character {}: {}", self.character, self.message)?;
+        self.hint.iter().try_for_each(|hint| write!(f, " ({hint})"))
+    }
+}
+
+impl std::error::Error for PredicateError {}
+
+impl From<PredicateError> for crate::Refusal {
+    fn from(error: PredicateError) -> Self {
+        crate::Refusal(format!("ERR predicate, {error}").into())
+    }
+}
+
+/// An error at a byte of the text.
+struct Wrong {
+    at: usize,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Wrong {
+    fn new(at: usize, message: impl Into<String>) -> Self {
+        Wrong { at, message: message.into(), hint: None }
+    }
+
+    fn hint(self, hint: impl Into<String>) -> Self {
+        Wrong { hint: Some(hint.into()), ..self }
+    }
+}
+
+type Parsed<T> = Result<T, Wrong>;
+
+/// The columns of a space without a schema, of text or of bytes: `key`; `value`, which is NULL where that is a hash; and
+/// `ttl` in seconds, as `TTL` tells it, which is NULL where an entry does not expire.
+pub fn plain_schema(is_binary: bool) -> &'static SchemaRef {
+    static PLAIN: LazyLock<[SchemaRef; 2]> = LazyLock::new(|| {
+        [DataType::Utf8View, DataType::BinaryView].map(|bytes| {
+            Arc::new(Schema::new(vec![
+                Field::new("key", bytes.clone(), false),
+                Field::new("value", bytes, true),
+                Field::new("ttl", DataType::Int64, true),
+            ]))
+        })
+    });
+    &PLAIN[usize::from(is_binary)]
+}
+
+/// Reads a condition on the entries of a space with this canonical schema. Where `is_plain`, the space has no schema of its own,
+/// but that of [`plain_schema`].
+///
+/// # Errors
+/// Where the text is no condition, or is larger than the limits `KV_PREDICATE_*` allow.
+pub fn parse(text: &[u8], schema: &Schema, is_plain: bool) -> Result<Predicate, PredicateError> {
+    if text.len() > KV_PREDICATE_BYTES_MAX {
+        let message =
+            format!("a condition may have {KV_PREDICATE_BYTES_MAX} bytes, this one has {}", text.len());
+        return Err(PredicateError { character: 1, message, hint: None });
+    }
+    let (valid, rest) = match std::str::from_utf8(text) {
+        Ok(text) => (text, None),
+        Err(error) => (std::str::from_utf8(&text[..error.valid_up_to()]).unwrap_or_default(), Some(())),
+    };
+    let parsed = match rest {
+        None => parser::parse(valid, schema, is_plain),
+        Some(()) => Err(Wrong::new(valid.len(), "the text is not UTF-8")
+            .hint("write bytes as x'00ff', in hexadecimal digits")),
+    };
+    parsed.map_err(|wrong| PredicateError {
+        character: valid.get(..wrong.at).unwrap_or(valid).chars().count() + 1,
+        message: brief(wrong.message),
+        hint: wrong.hint.map(brief),
+    })
+}

@@ -1,0 +1,83 @@
+//! Rows: the values of a space that has a schema.
+//!
+//! The first column is what follows the prefix in the key, as text. The others lie in the value:
+//!
+//! ```text
+//! a bit for each column, set where it is not NULL, padded to bytes
+//! for each column: its bytes, if its type has a fixed width, otherwise where its bytes end (4 bytes)
+//! the bytes of the columns of no fixed width, one after another
+//! ```
+//! Numbers are little-endian, and a column that is NULL has zeros, or no bytes. So a column of fixed width is read without
+//! looking at the others.
+
+mod schema;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use schema::{Column, ColumnType, RowSchema};
+
+use std::ops::Range;
+
+impl RowSchema {
+    /// The bytes of the field at position `at` of a row; `None` where it is NULL. Bytes that are no row of this schema have
+    /// NULLs.
+    #[inline]
+    pub fn field<'a>(&self, row: &'a [u8], at: usize) -> Option<&'a [u8]> {
+        if row.get(at / 8)? >> (at % 8) & 1 == 0 {
+            return None;
+        }
+        row.get(self.range(row, at)?)
+    }
+
+    fn range(&self, row: &[u8], at: usize) -> Option<Range<usize>> {
+        let start = self.offset(at);
+        match self.fields()[at].kind.width() {
+            Some(width) => Some(start..start + width),
+            None => {
+                let end_at = |at: usize| {
+                    let start = self.offset(at);
+                    let end = row.get(start..start + 4)?.try_into().ok()?;
+                    Some(u32::from_le_bytes(end) as usize)
+                };
+                let begin = self.previous_of_no_width(at).map_or(Some(0), end_at)?;
+                let first = self.fixed_bytes();
+                Some(first.checked_add(begin)?..first.checked_add(end_at(at)?)?)
+            }
+        }
+    }
+
+    /// Returns `row`, or a row of NULLs where there is none, with other values in some of its fields.
+    pub fn with_fields(&self, row: Option<&[u8]>, changes: &[(usize, Option<Vec<u8>>)]) -> Vec<u8> {
+        let value = |at: usize| match changes.iter().rev().find(|(changed, _)| *changed == at) {
+            Some((_, value)) => value.as_deref(),
+            None => row.and_then(|row| self.field(row, at)),
+        };
+        let mut new = vec![0; self.fixed_bytes()];
+        for (at, field) in self.fields().iter().enumerate() {
+            let bytes = value(at);
+            let start = self.offset(at);
+            match field.kind.width() {
+                Some(width) => {
+                    if let Some(bytes) = bytes {
+                        new[start..start + width].copy_from_slice(bytes);
+                    }
+                }
+                None => {
+                    new.extend_from_slice(bytes.unwrap_or_default());
+                    let end = farpool_model::cast::u32_checked(new.len() - self.fixed_bytes());
+                    new[start..start + 4].copy_from_slice(&end.to_le_bytes());
+                }
+            }
+            if bytes.is_some() {
+                new[at / 8] |= 1 << (at % 8);
+            }
+        }
+        new
+    }
+
+    /// Number of fields that are not NULL.
+    pub fn fields_set(&self, row: &[u8]) -> usize {
+        (0..self.fields().len()).filter(|at| self.field(row, *at).is_some()).count()
+    }
+}

@@ -1,0 +1,281 @@
+//! Eviction: keys that the policy chooses make room for others of the same shard.
+
+use super::{Shard, SpaceId};
+use crate::evict::{Evictor, Facts, Policy, SAMPLES, Stamp};
+use crate::slab::SlabCursor;
+use std::collections::{BTreeMap, HashSet};
+
+/// Entries that are chosen at random at most for one victim: of a volatile policy, some of them do not expire.
+const TRIES: usize = 8 * SAMPLES;
+
+/// Entries that are looked at for one that expires, where there are few.
+const LOOKED_AT: usize = 4096;
+
+/// Candidates that are passed over at most for one victim, as keys of the command.
+const ROUNDS: usize = 8;
+
+/// Entries that a sweep visits at a time.
+const SWEEP_STEP: usize = 256;
+
+/// Steps of compaction after some evictions, of all spaces together.
+const COMPACTION_STEPS: usize = 16;
+
+/// Victims of one step that lowers what is in use to a limit.
+const LOWER_STEP: usize = 64;
+
+/// What a shard knows of the use of its entries.
+pub(super) struct Victims {
+    evictor: Evictor<(SpaceId, u64)>,
+    /// Where the sweep of stamps goes on, and how many entries it has visited.
+    sweep_at: (SpaceId, SlabCursor),
+    swept: usize,
+    fresh: Stamp,
+    /// Number of entries, as of the last time that the shard was tidied up.
+    entries: usize,
+    /// Keys that were evicted while records were applied: changes of a part of them would make what they never were.
+    lost: HashSet<(SpaceId, u64)>,
+    pub evicted: u64,
+}
+
+impl Default for Victims {
+    fn default() -> Self {
+        Victims {
+            evictor: Evictor::new(Policy::NoEviction, 0),
+            sweep_at: Default::default(),
+            swept: 0,
+            fresh: Stamp::default(),
+            entries: 0,
+            lost: HashSet::new(),
+            evicted: 0,
+        }
+    }
+}
+
+impl Victims {
+    /// The stamp of keys that come to be without being named.
+    pub fn fresh(&self) -> Stamp {
+        self.fresh
+    }
+}
+
+impl Shard {
+    /// Sets which keys go when there is no room.
+    pub fn set_policy(&mut self, policy: Policy, now: u64) {
+        self.victims.evictor = Evictor::new(policy, now);
+        self.victims.sweep_at = Default::default();
+        self.victims.swept = 0;
+        self.refresh(now);
+    }
+
+    /// What tells the use of entries.
+    pub fn evictor(&self) -> &Evictor<(SpaceId, u64)> {
+        &self.victims.evictor
+    }
+
+    fn refresh(&mut self, now: u64) {
+        self.victims.entries = self.tables.values().map(|table| table.len()).sum();
+        let fresh = self.victims.evictor.written(self.victims.entries, now);
+        self.victims.fresh = fresh;
+        self.tables.values_mut().for_each(|table| table.set_fresh(fresh));
+    }
+
+    /// Says that a command names a key.
+    pub fn note_use(&mut self, space: SpaceId, hash: u64, key: &[u8], random: u64, now: u64) {
+        let table = self.table_mut(space);
+        let entries = table.len();
+        let Victims { evictor, entries: all, .. } = &mut self.victims;
+        let entries = entries.max(*all);
+        let Some(table) = self.tables.get_mut(&space) else { return };
+        table.note_use(hash, key, now, |stamp| match stamp {
+            Some(stamp) => evictor.read(stamp, entries, ((random ^ hash) >> 32) as u32, now),
+            None => evictor.written(entries, now),
+        });
+    }
+
+    /// Lets time pass for stamps; returns whether there is more to do.
+    pub(super) fn pass(&mut self, now: u64) -> bool {
+        if !self.victims.evictor.policy().needs_stamps() {
+            return false;
+        }
+        self.victims.evictor.pass(now);
+        self.refresh(now);
+        let Victims { evictor, sweep_at, swept, entries, .. } = &mut self.victims;
+        let due = evictor.sweep_due(*entries);
+        let end = due.min(*swept + SWEEP_STEP);
+        while *swept < end {
+            let Some((space, table)) = self.tables.range_mut(sweep_at.0..).next() else {
+                (*sweep_at, *swept) = Default::default();
+                evictor.sweep_done();
+                return false;
+            };
+            if *space != sweep_at.0 {
+                *sweep_at = (*space, SlabCursor::default());
+            }
+            let (visited, next) = table.restamp(sweep_at.1, end - *swept, |stamp| evictor.swept(stamp));
+            *swept += visited.max(1);
+            *sweep_at = match next {
+                Some(next) => (*space, next),
+                None => (space.saturating_add(1), SlabCursor::default()),
+            };
+        }
+        *swept < due
+    }
+
+    /// Removes the key that could best be missed, of those whose hashes are not among the `kept` ones, which are in order.
+    /// Returns it; `None` where the policy has none.
+    pub fn evict(&mut self, kept: &[u64], mut random: u64) -> Option<(SpaceId, Box<[u8]>)> {
+        if self.victims.evictor.policy() == Policy::NoEviction {
+            return None;
+        }
+        for _ in 0..ROUNDS {
+            let offered = self.offer_some(kept, &mut random);
+            let tables = &self.tables;
+            let victim = self.victims.evictor.take(|(space, hash)| -> Option<Facts> {
+                let is_kept = kept.binary_search(&hash).is_ok();
+                tables.get(&space).filter(|_| !is_kept)?.facts_of(hash)
+            });
+            if let Some((space, hash)) = victim {
+                let key = self.tables.get_mut(&space)?.evict(hash)?;
+                self.victims.evicted += 1;
+                return Some((space, key));
+            }
+            if offered == 0 {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Offers entries that are chosen at random; returns how many may be evicted.
+    fn offer_some(&mut self, kept: &[u64], random: &mut u64) -> usize {
+        let evictor = &mut self.victims.evictor;
+        let total: usize = self.tables.values().map(|table| table.len()).sum();
+        let mut offered = 0;
+        let mut offer = |space: SpaceId, hash: u64, facts: Facts| {
+            let may_go = kept.binary_search(&hash).is_err() && evictor.offer((space, hash), facts);
+            offered += usize::from(may_go);
+            offered < SAMPLES
+        };
+        for _ in 0..TRIES {
+            *random = mixed(*random);
+            let Some(at) = random.checked_rem(total as u64) else { return 0 };
+            let Some((space, sample)) = sample(&self.tables, at as usize, mixed(!*random)) else { continue };
+            if !offer(space, sample.hash, sample.facts) {
+                return SAMPLES;
+            }
+        }
+        let is_volatile = self.victims.evictor.policy().is_volatile();
+        if offered > 0 || !is_volatile {
+            return offered;
+        }
+        let evictor = &mut self.victims.evictor;
+        for (space, table) in self.tables.iter_mut().filter(|(_, table)| table.expiring() > 0) {
+            table.sample_expiring(LOOKED_AT, |sample| {
+                let is_kept = kept.binary_search(&sample.hash).is_ok();
+                offered += usize::from(!is_kept && evictor.offer((*space, sample.hash), sample.facts));
+                offered < SAMPLES
+            });
+        }
+        offered
+    }
+
+    /// Whether so many bytes could be had if all other keys went.
+    pub fn could_have(&self, bytes: usize) -> bool {
+        if self.meter.most().is_some_and(|most| bytes >= most) {
+            return false;
+        }
+        // A pool has at least a page.
+        if bytes < farpool_model::limits::PAGE_BYTES / 2 {
+            return true;
+        }
+        let usize_of = farpool_model::cast::usize_saturating;
+        let limits = [
+            self.pool.quota(&self.tenant).map_or(usize::MAX, usize_of),
+            usize_of(self.pool.usage().bytes_limit),
+        ];
+        limits.iter().all(|limit| bytes < *limit)
+    }
+
+    /// Ends the oldest cut of a space, or what is left of others; returns whether there was one.
+    pub fn give_up_cut(&mut self) -> bool {
+        let gave_up = self.tables.values_mut().any(|table| table.give_up_cut());
+        gave_up || self.flushed.pop().is_some()
+    }
+
+    /// Gives memory of evicted keys back to the pool, of which there is some for values of other sizes.
+    pub fn give_back(&mut self) {
+        let mut steps = COMPACTION_STEPS;
+        for table in self.tables.values_mut() {
+            while steps > 0 && table.compact() {
+                steps -= 1;
+            }
+            table.trim();
+        }
+    }
+
+    /// Evicts some keys, as more is in use than may be; returns them.
+    pub fn lower(&mut self, random: u64) -> Vec<(SpaceId, Box<[u8]>)> {
+        let mut victims = Vec::new();
+        for number in 0..LOWER_STEP as u64 {
+            match self.evict(&[], random.wrapping_add(number)) {
+                Some(victim) => victims.push(victim),
+                None => break,
+            }
+        }
+        while self.give_up_cut() {}
+        self.give_back();
+        victims
+    }
+
+    /// Makes room while records are applied, for a change of the key with this hash; returns whether it did.
+    pub fn lose_some(&mut self, hash: u64) -> bool {
+        let random = mixed(self.victims.evicted ^ hash);
+        let victim = self.evict(&[hash], random);
+        if self.victims.evicted.is_multiple_of(64) {
+            self.give_back();
+        }
+        let Some((space, key)) = victim else { return false };
+        self.victims.lost.insert((space, self.hasher.hash(&key)));
+        true
+    }
+
+    /// Whether the change of a part of a key is not to be applied, because the rest of it was evicted.
+    pub fn is_lost(&self, space: SpaceId, hash: u64) -> bool {
+        !self.victims.lost.is_empty() && self.victims.lost.contains(&(space, hash))
+    }
+
+    /// Says that a key is what the records say again.
+    pub fn found(&mut self, space: SpaceId, hash: u64) {
+        if !self.victims.lost.is_empty() {
+            self.victims.lost.remove(&(space, hash));
+        }
+    }
+
+    /// Says that all records are applied.
+    pub fn all_found(&mut self) {
+        self.victims.lost = HashSet::new();
+    }
+}
+
+/// The entry of the table that has the key with this number, of those of all tables.
+fn sample(
+    tables: &BTreeMap<SpaceId, crate::table::Table>,
+    mut at: usize,
+    random: u64,
+) -> Option<(SpaceId, crate::table::Sample)> {
+    for (space, table) in tables {
+        if at < table.len() {
+            return table.sample(random).map(|sample| (*space, sample));
+        }
+        at -= table.len();
+    }
+    None
+}
+
+/// The next of a sequence of random numbers (splitmix64; Steele, Lea and Flood 2014).
+fn mixed(state: u64) -> u64 {
+    let mut mixed = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}

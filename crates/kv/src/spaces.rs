@@ -1,0 +1,230 @@
+//! Spaces with names: each owns the keys that begin with its prefix, unless a longer prefix of another one is theirs, too.
+//!
+//! They are part of the first of the spaces that clients select by number. What none of them owns is that itself.
+
+use crate::rows::RowSchema;
+use crate::shard::SpaceId;
+use farpool_model::cast::u32_checked;
+use farpool_model::limits::KV_SPACES_MAX;
+use farpool_model::{Error, Result};
+use std::fmt;
+use std::sync::Arc;
+
+/// The first number of a space with a name; those below are selected by clients.
+const FIRST: SpaceId = 16;
+
+/// A space with a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Its number.
+    pub id: SpaceId,
+    /// Its name, which is that of a table too.
+    pub name: String,
+    /// What its keys begin with.
+    pub prefix: Box<[u8]>,
+    /// The columns of its values, if they are rows.
+    pub schema: Option<RowSchema>,
+    /// Whether keys and values are bytes, not text, where the space is a table.
+    pub is_binary: bool,
+}
+
+/// The spaces with names, by prefix.
+#[derive(Clone, Default)]
+pub struct Spaces {
+    /// Each with the position of the one whose prefix is the longest that its own begins with.
+    by_prefix: Vec<(Arc<Space>, Option<usize>)>,
+}
+
+impl Spaces {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_prefix.is_empty()
+    }
+
+    /// The number of them.
+    pub fn len(&self) -> usize {
+        self.by_prefix.len()
+    }
+
+    /// The spaces, by prefix.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Space>> {
+        self.by_prefix.iter().map(|(space, _)| space)
+    }
+
+    /// The space with a name.
+    pub fn named(&self, name: &str) -> Option<&Arc<Space>> {
+        self.iter().find(|space| space.name == name)
+    }
+
+    /// The space with a number.
+    pub fn numbered(&self, id: SpaceId) -> Option<&Arc<Space>> {
+        self.iter().find(|space| space.id == id)
+    }
+
+    /// The space that owns a key.
+    pub fn owner(&self, key: &[u8]) -> Option<&Arc<Space>> {
+        let behind = self.by_prefix.partition_point(|(space, _)| &*space.prefix <= key);
+        // Every prefix that the key begins with is one of the last prefix before the key, or that itself.
+        let mut at = behind.checked_sub(1)?;
+        loop {
+            let (space, outer) = &self.by_prefix[at];
+            if key.starts_with(&space.prefix) {
+                return Some(space);
+            }
+            at = (*outer)?;
+        }
+    }
+
+    /// The lowest number that no space has.
+    pub fn free_id(&self) -> SpaceId {
+        let mut ids: Vec<SpaceId> = self.iter().map(|space| space.id).collect();
+        ids.sort_unstable();
+        ids.into_iter().fold(FIRST, |free, id| if id == free { free + 1 } else { free })
+    }
+
+    /// The same spaces with another one, whose name, number and prefix are new.
+    #[must_use]
+    pub fn with(&self, space: Space) -> Spaces {
+        Spaces::of(self.iter().cloned().chain([Arc::new(space)]))
+    }
+
+    /// The same spaces without one.
+    #[must_use]
+    pub fn without(&self, id: SpaceId) -> Spaces {
+        Spaces::of(self.iter().filter(|space| space.id != id).cloned())
+    }
+
+    /// The definitions, one behind the other: the number of each in four bytes, whether it is binary in one, and its name,
+    /// its prefix and the text of its schema, each behind its length in four bytes.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for space in self.iter() {
+            bytes.extend_from_slice(&space.id.to_le_bytes());
+            bytes.push(u8::from(space.is_binary));
+            let schema = space.schema.as_ref().map_or_else(String::new, RowSchema::text);
+            for part in [space.name.as_bytes(), &space.prefix, schema.as_bytes()] {
+                bytes.extend_from_slice(&u32_checked(part.len()).to_le_bytes());
+                bytes.extend_from_slice(part);
+            }
+        }
+        bytes
+    }
+
+    /// Reads what [`Spaces::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// `Corrupt` when the bytes are no definitions of spaces.
+    pub(crate) fn from_bytes(mut bytes: &[u8]) -> Result<Spaces> {
+        let damaged = || Error::corrupt("the definitions of spaces are damaged");
+        let mut spaces: Vec<Arc<Space>> = Vec::new();
+        while !bytes.is_empty() {
+            let (id, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+            let (is_binary, mut rest) = rest.split_first().ok_or_else(damaged)?;
+            let mut part = || {
+                let (length, behind) = rest.split_first_chunk()?;
+                let (part, behind) = behind.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+                rest = behind;
+                Some(part)
+            };
+            let (name, prefix) = part().zip(part()).ok_or_else(damaged)?;
+            let schema = std::str::from_utf8(part().ok_or_else(damaged)?).map_err(|_| damaged())?;
+            bytes = rest;
+            let space = Space {
+                id: u32::from_le_bytes(*id),
+                name: std::str::from_utf8(name).map_err(|_| damaged())?.to_string(),
+                prefix: prefix.into(),
+                schema: Some(schema).filter(|text| !text.is_empty()).map(RowSchema::parse).transpose()?,
+                is_binary: *is_binary != 0,
+            };
+            let is_new = spaces.iter().all(|other| {
+                other.id != space.id && other.name != space.name && other.prefix != space.prefix
+            });
+            let most = FIRST as usize + KV_SPACES_MAX;
+            if !is_new || space.id < FIRST || space.id as usize >= most || space.prefix.is_empty() {
+                return Err(damaged());
+            }
+            spaces.push(Arc::new(space));
+        }
+        Ok(Spaces::of(spaces.into_iter()))
+    }
+
+    fn of(spaces: impl Iterator<Item = Arc<Space>>) -> Spaces {
+        let mut spaces: Vec<Arc<Space>> = spaces.collect();
+        spaces.sort_unstable_by(|a, b| a.prefix.cmp(&b.prefix));
+        let mut by_prefix: Vec<(Arc<Space>, Option<usize>)> = Vec::with_capacity(spaces.len());
+        for space in spaces {
+            let mut outer = by_prefix.len().checked_sub(1);
+            while let Some(at) = outer.filter(|at| !space.prefix.starts_with(&by_prefix[*at].0.prefix)) {
+                outer = by_prefix[at].1;
+            }
+            by_prefix.push((space, outer));
+        }
+        Spaces { by_prefix }
+    }
+}
+
+impl fmt::Debug for Spaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn spaces(prefixes: &[&str]) -> Spaces {
+        prefixes.iter().fold(Spaces::default(), |spaces, prefix| {
+            let (id, name) = (spaces.free_id(), (*prefix).to_string());
+            spaces.with(Space { id, name, prefix: prefix.as_bytes().into(), schema: None, is_binary: false })
+        })
+    }
+
+    #[test]
+    fn numbers_are_given_again() {
+        let three = spaces(&["a", "b", "c"]);
+        let id = three.named("b").unwrap().id;
+        let two = three.without(id);
+        assert_eq!((three.free_id(), two.free_id(), two.len()), (FIRST + 3, id, 2));
+        assert!(two.numbered(id).is_none());
+    }
+
+    #[test]
+    fn definitions_are_read_as_they_were_written() {
+        let schema = RowSchema::parse("id u64, name utf8").unwrap();
+        let more = Space {
+            id: 20,
+            name: "é".into(),
+            prefix: b"\xff".as_slice().into(),
+            schema: Some(schema),
+            is_binary: true,
+        };
+        let all = spaces(&["a", "ab"]).with(more);
+        let bytes = all.to_bytes();
+        let read = Spaces::from_bytes(&bytes).unwrap();
+        assert_eq!(read.iter().collect::<Vec<_>>(), all.iter().collect::<Vec<_>>());
+        assert_eq!(read.owner(b"abc").unwrap().name, "ab");
+        for cut in 1..bytes.len() {
+            // What ends behind one of them is fewer of them.
+            let is_less = Spaces::from_bytes(&bytes[..cut]).map_or(true, |read| read.len() < all.len());
+            assert!(is_less, "{cut}");
+        }
+        assert!(Spaces::from_bytes(&[&bytes[..], &bytes].concat()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn the_longest_prefix_owns_a_key(
+            prefixes in prop::collection::btree_set("[ab]{1,4}", 0..12),
+            keys in prop::collection::vec("[ab]{0,6}", 1..20),
+        ) {
+            let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
+            let spaces = spaces(&prefixes);
+            for key in keys {
+                let longest = prefixes.iter().filter(|prefix| key.starts_with(**prefix)).max_by_key(|p| p.len());
+                prop_assert_eq!(spaces.owner(key.as_bytes()).map(|space| &*space.name), longest.copied());
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Walks over all keys while they change, for a snapshot of them.
+//!
+//! A shard is taken for one step at a time, of some ten microseconds. Keys that are there throughout are seen at least once;
+//! what changes meanwhile may be seen before the change, behind it, or half of it. Whoever has the records of all changes
+//! since the walk began applies them behind what the walk has seen, and has the keys as they are (`effects.rs`).
+//!
+//! Definitions of spaces, and the settings, are seen first, before the keys of the first shard.
+
+use crate::effects::Effect;
+use crate::entry::{Entry, Kind};
+use crate::journal::{Journal, Recorder};
+use crate::keyspace::Keyspace;
+use crate::limits::Limits;
+use crate::shard::{Shard, SpaceId};
+use crate::table::Table;
+use farpool_model::Result;
+
+/// Entries that a step looks at, about, and bytes of values that it copies.
+const STEP_ENTRIES: usize = 64;
+const STEP_BYTES: usize = 64 << 10;
+
+/// Parts of an index that a step looks at: most may be empty.
+const STEP_BUCKETS: usize = 256;
+
+/// The time at which nothing has expired: a command that came a moment earlier than the latest one may still change what
+/// has expired since.
+const ANY_TIME: u64 = 0;
+
+/// Bytes of a record, about.
+const RECORD_BYTES: usize = 256 << 10;
+
+/// Where a walk goes on.
+#[derive(Debug, Default)]
+pub struct Walk {
+    shard: usize,
+    space: SpaceId,
+    cursor: u64,
+    /// What is too large for a step, of the one before.
+    rest: Vec<Rest>,
+    records: u64,
+}
+
+/// The rest of an entry.
+#[derive(Debug)]
+struct Rest {
+    space: SpaceId,
+    key: Box<[u8]>,
+    at: At,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum At {
+    /// A place in its string.
+    Offset(usize),
+    /// A cursor of the fields of a large hash.
+    Fields(u64),
+}
+
+impl Keyspace {
+    /// Goes on with a walk up to the next record, and appends it to `journal`; returns whether there is more to see.
+    ///
+    /// # Errors
+    /// Those of the journal.
+    pub fn walk(&self, walk: &mut Walk, journal: &dyn Journal) -> Result<bool> {
+        walk.records += 1;
+        let is_first = walk.records == 1;
+        let mut recorder = Recorder::new(Some(journal), Vec::new(), self.latest(), walk.records).lazy();
+        if is_first {
+            let definitions = self.lock(0).spaces().to_bytes();
+            recorder.add(&Effect::Spaces { definitions: &definitions });
+            if self.limits() != Limits::default() {
+                recorder.add(&Effect::Limits { limits: self.limits() });
+            }
+            for (space, keys) in self.keys_by_space() {
+                recorder.add(&Effect::Expect { space, keys });
+            }
+            recorder.finish().0?;
+            return Ok(true);
+        }
+        while walk.shard < self.shards() && recorder.bytes() < RECORD_BYTES {
+            walk.step(&self.lock(walk.shard), &mut recorder);
+        }
+        recorder.finish().0?;
+        Ok(walk.shard < self.shards())
+    }
+}
+
+impl Walk {
+    fn step(&mut self, shard: &Shard, out: &mut Recorder<'_>) {
+        if let Some(rest) = self.rest.pop() {
+            if let Some(at) = shard.table(rest.space).and_then(|table| go_on(table, &rest, out)) {
+                self.rest.push(Rest { at, ..rest });
+            }
+            return;
+        }
+        let Some((space, table)) = shard.tables().find(|(space, _)| *space >= self.space) else {
+            (self.shard, self.space, self.cursor) = (self.shard + 1, 0, 0);
+            return;
+        };
+        if space > self.space {
+            (self.space, self.cursor) = (space, 0);
+        }
+        let (before, mut entries) = (out.bytes(), 0);
+        for _ in 0..STEP_BUCKETS {
+            self.cursor = table.scan(self.cursor, ANY_TIME, |entry| {
+                entries += 1;
+                if let Some(at) = begin(space, entry, out) {
+                    self.rest.push(Rest { space, key: entry.key().into(), at });
+                }
+            });
+            if self.cursor == 0 {
+                // A space of the highest number is the last one of its shard.
+                match space.checked_add(1) {
+                    Some(next) => self.space = next,
+                    None => (self.shard, self.space) = (self.shard + 1, 0),
+                }
+                return;
+            }
+            if entries >= STEP_ENTRIES || out.bytes() - before >= STEP_BYTES {
+                return;
+            }
+        }
+    }
+}
+
+/// Tells what an entry is, or its beginning; returns where the rest of it is.
+fn begin(space: SpaceId, entry: Entry<'_>, out: &mut Recorder<'_>) -> Option<At> {
+    let (key, kind, expiry, value) = (entry.key(), entry.kind(), entry.expiry(), entry.value());
+    match kind {
+        Kind::Table => Some(At::Fields(0)),
+        Kind::Fields | Kind::Row => {
+            out.add(&Effect::Put { space, key, kind, expiry, value });
+            None
+        }
+        Kind::String => {
+            let front = &value[..value.len().min(STEP_BYTES)];
+            out.add(&Effect::Put { space, key, kind, expiry, value: front });
+            (front.len() < value.len()).then_some(At::Offset(front.len()))
+        }
+    }
+}
+
+/// Tells more of an entry; returns where it goes on. One that has changed its kind, or is gone, is in the records.
+fn go_on(table: &Table, rest: &Rest, out: &mut Recorder<'_>) -> Option<At> {
+    let Rest { space, ref key, at } = *rest;
+    let hash = table.hash(key);
+    match at {
+        At::Offset(offset) => {
+            let value = table
+                .get(hash, key, ANY_TIME)
+                .filter(|entry| entry.kind() == Kind::String)
+                .map(Entry::value)?;
+            let bytes = value.get(offset..)?;
+            let bytes = &bytes[..bytes.len().min(STEP_BYTES)];
+            out.add(&Effect::Edit { space, key, length: value.len(), offset, bytes });
+            let end = offset + bytes.len();
+            (end < value.len()).then_some(At::Offset(end))
+        }
+        At::Fields(mut cursor) => {
+            let fields = table.fields(hash, key, None, ANY_TIME)??;
+            let (before, mut entries) = (out.bytes(), 0);
+            for _ in 0..STEP_BUCKETS {
+                cursor = fields.scan(cursor, |field, value| {
+                    entries += 1;
+                    out.add(&Effect::Field { space, key, field, value });
+                });
+                if cursor == 0 || entries >= STEP_ENTRIES || out.bytes() - before >= STEP_BYTES {
+                    break;
+                }
+            }
+            let expiry = table.get(hash, key, ANY_TIME)?.expiry();
+            if expiry.is_some() {
+                out.add(&Effect::Expire { space, key, expiry });
+            }
+            (cursor != 0).then_some(At::Fields(cursor))
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "walk_tests.rs"]
+mod tests;

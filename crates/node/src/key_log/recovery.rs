@@ -1,0 +1,246 @@
+//! Opening the log of keys: the latest snapshot is read, and what was recorded behind it.
+
+use super::snapshot::{self, FORMAT, NAME, Snapshot, Snapshots};
+use super::{Fsync, KeyLog, PREFIX, Progress, Sizes, Told, start, tenant_of};
+use crate::keyspaces::Keyspaces;
+use farpool_disk::{Directory, Dropped, Log, prefixed, read_sealed};
+use farpool_kv::{Keyspace, Replay};
+use farpool_model::cast::u64_from;
+use farpool_model::{Clock, Error, ErrorKind, Result, TenantName};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use tokio::sync::watch;
+
+/// Records of a snapshot, of some 256 KiB, that wait for a thread to apply them.
+const WAITING: usize = 16;
+
+/// What was found of keys in a data directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeysFound {
+    /// Number of keys; 0 where they were not read into memory.
+    pub keys: u64,
+    /// Bytes of the snapshot.
+    pub snapshot_bytes: u64,
+    /// Number of changes behind it.
+    pub changes: u64,
+    /// The end of the log that was torn, if it was.
+    pub dropped: Option<Dropped>,
+}
+
+/// Reads the keys of a data directory that no node has open, and changes nothing. `None` where there are none.
+///
+/// # Errors
+/// `Corrupt` where something is damaged or missing; those of the file system.
+pub fn check_keys(directory: Arc<dyn Directory>) -> Result<Option<KeysFound>> {
+    let directory = prefixed(directory, PREFIX);
+    let names = names(&directory)?;
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let latest = latest(&directory, &names)?;
+    if latest.number > 0 {
+        read_snapshot(&directory, &latest, &mut |record| tenant_of(record).map(drop))?;
+    }
+    let recovered = Log::read(&*directory, latest.next_record, &mut |_, record| tenant_of(record).map(drop))?;
+    let (snapshot_bytes, changes) = (latest.bytes, recovered.records);
+    Ok(Some(KeysFound { keys: 0, snapshot_bytes, changes, dropped: recovered.dropped }))
+}
+
+/// Whether a data directory has keys.
+///
+/// # Errors
+/// Those of the file system.
+pub(crate) fn has_keys(directory: &Arc<dyn Directory>) -> Result<bool> {
+    names(&prefixed(directory.clone(), PREFIX)).map(|names| !names.is_empty())
+}
+
+/// What a log of keys is opened with.
+pub(crate) struct Opening {
+    pub directory: Arc<dyn Directory>,
+    pub fsync: Fsync,
+    pub sizes: Sizes,
+    /// Number of a log that is begun.
+    pub new_log: u64,
+    /// Threads that apply a snapshot.
+    pub threads: usize,
+}
+
+impl KeyLog {
+    /// Reads all keys of a data directory into `keyspaces`, and records changes of these from now on.
+    ///
+    /// # Errors
+    /// `Corrupt` where something is damaged or missing; `OverLimit` where the memory is too small; those of the file system.
+    pub fn open(
+        opening: Opening,
+        keyspaces: &Arc<Keyspaces>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Arc<KeyLog>, KeysFound)> {
+        let Opening { directory, fsync, sizes, new_log, threads } = opening;
+        let directory = prefixed(directory, PREFIX);
+        let latest = latest(&directory, &names(&directory)?)?;
+        let within = |error: Error| in_memory(&*directory, error);
+        if latest.number > 0 {
+            apply_snapshot(&directory, &latest, keyspaces, threads).map_err(within)?;
+        }
+        snapshot::remove_others(&directory, latest.number);
+        let (mut replays, mut log_bytes_before) = (Replays::new(keyspaces), 0);
+        let mut apply = |number, record: &[u8]| {
+            log_bytes_before += u64_from(record.len());
+            replays.apply(record).map_err(|error| Error {
+                message: format!("record {number} of the log of keys: {}", error.message),
+                ..error
+            })
+        };
+        let new_log = (latest.number == 0).then_some(new_log.max(1));
+        let opened =
+            Log::open_sized(directory.clone(), sizes.file_bytes, new_log, latest.next_record, &mut apply);
+        let (log, recovered) = opened.map_err(within)?;
+        let durable = log.next_record();
+        let progress = watch::Sender::new(Progress { durable, has_failed: false });
+        let told = Arc::new(OnceLock::new());
+        log.observe(Box::new(Told { progress: progress.clone(), log: told.clone() }));
+        let snapshots = Snapshots { latest, log_bytes_before, ..Snapshots::default() };
+        let log = Arc::new(KeyLog {
+            directory,
+            log,
+            fsync,
+            sizes,
+            progress,
+            refusal: Mutex::default(),
+            refuses: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+            writer: super::Alarm::default(),
+            keeper: super::Alarm::default(),
+            snapshots: Mutex::new(snapshots),
+            threads: Mutex::default(),
+        });
+        drop(told.set(Arc::downgrade(&log)));
+        // Where there is no room for changes, they are refused from the start.
+        log.write();
+        keyspaces.record_in(&log);
+        start(&log, keyspaces, clock)?;
+        let counts = keyspaces.all().into_iter().flat_map(|keys| keys.counts());
+        let keys = counts.map(|(_, count)| u64_from(count.keys)).sum();
+        let (snapshot_bytes, changes, dropped) = (latest.bytes, recovered.records, recovered.dropped);
+        Ok((log, KeysFound { keys, snapshot_bytes, changes, dropped }))
+    }
+}
+
+fn names(directory: &Arc<dyn Directory>) -> Result<Vec<String>> {
+    directory.names().map_err(|error| {
+        Error::unavailable(format!("cannot list the files of {}: {error}", directory.describe()))
+    })
+}
+
+/// The snapshot that counts.
+fn latest(directory: &Arc<dyn Directory>, names: &[String]) -> Result<Snapshot> {
+    if !names.iter().any(|name| name == NAME) {
+        return Ok(Snapshot::default());
+    }
+    let contents = read_sealed(&**directory, NAME, FORMAT)?;
+    let damaged = || Error::corrupt(format!("{NAME} in {} is damaged", directory.describe()));
+    Snapshot::decode(&contents).ok_or_else(damaged)
+}
+
+/// The error of memory that is too small, said of what it is too small for.
+fn in_memory(directory: &dyn Directory, error: Error) -> Error {
+    if error.kind != ErrorKind::OverLimit {
+        return error;
+    }
+    let message = format!("the keys of {} do not fit into memory: {}", directory.describe(), error.message);
+    Error::over_limit(message).advise("give the node more memory: --memory 8GiB")
+}
+
+/// Gives all records of a snapshot to `sink`.
+fn read_snapshot(
+    directory: &Arc<dyn Directory>,
+    snapshot: &Snapshot,
+    sink: &mut dyn FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let files = Snapshot::directory(snapshot.number, directory);
+    let read = Log::read(&*files, 0, &mut |_, record| sink(record))?;
+    if read.records != snapshot.records || read.dropped.is_some() {
+        let message = format!("the snapshot of keys in {} is damaged", files.describe());
+        return Err(Error::corrupt(message).advise("restore the directory from a copy"));
+    }
+    Ok(())
+}
+
+/// Applies a snapshot, by several threads: its records may come in any order, but for those in parts.
+#[expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
+fn apply_snapshot(
+    directory: &Arc<dyn Directory>,
+    snapshot: &Snapshot,
+    keyspaces: &Arc<Keyspaces>,
+    threads: usize,
+) -> Result<()> {
+    let (sender, receiver) = sync_channel::<Vec<u8>>(WAITING);
+    let (receiver, failure) = (Mutex::new(receiver), OnceLock::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            let (receiver, failure) = (&receiver, &failure);
+            scope.spawn(move || apply_all(keyspaces, receiver, failure));
+        }
+        let mut replays = Replays::new(keyspaces);
+        let failed =
+            || failure.get().cloned().unwrap_or_else(|| Error::internal("nobody applies a snapshot"));
+        let mut apply = |record: &[u8]| {
+            if Replay::is_whole(tenant_of(record)?.1) {
+                return send(&sender, record).map_err(|()| failed());
+            }
+            replays.apply(record)
+        };
+        let read = read_snapshot(directory, snapshot, &mut apply);
+        drop(sender);
+        read
+    })?;
+    failure.into_inner().map_or(Ok(()), Err)
+}
+
+fn send(sender: &SyncSender<Vec<u8>>, record: &[u8]) -> std::result::Result<(), ()> {
+    sender.send(record.to_vec()).map_err(|_| ())
+}
+
+/// Applies records that come, until no more do or one cannot be applied.
+fn apply_all(keyspaces: &Arc<Keyspaces>, receiver: &Mutex<Receiver<Vec<u8>>>, failure: &OnceLock<Error>) {
+    let mut replays = Replays::new(keyspaces);
+    loop {
+        let next = receiver.lock().recv();
+        let Ok(record) = next else { return };
+        if failure.get().is_some() {
+            // The others are taken all the same, so that who sends them does not wait for ever.
+            continue;
+        }
+        if let Err(error) = replays.apply(&record) {
+            drop(failure.set(error));
+        }
+    }
+}
+
+/// Applies records to the keys of their tenants.
+struct Replays<'a> {
+    keyspaces: &'a Keyspaces,
+    by_tenant: BTreeMap<Vec<u8>, (Arc<Keyspace>, Replay)>,
+}
+
+impl<'a> Replays<'a> {
+    fn new(keyspaces: &'a Keyspaces) -> Self {
+        Replays { keyspaces, by_tenant: BTreeMap::new() }
+    }
+
+    fn apply(&mut self, record: &[u8]) -> Result<()> {
+        let (tenant, record) = tenant_of(record)?;
+        if let Some((keys, replay)) = self.by_tenant.get_mut(tenant) {
+            return replay.apply(keys, record);
+        }
+        let name = std::str::from_utf8(tenant).ok().and_then(|name| TenantName::new(name).ok());
+        let name = name.ok_or_else(|| Error::corrupt("a record of the log of keys names no tenant"))?;
+        let (keys, mut replay) = (self.keyspaces.of(&name), Replay::default());
+        let applied = replay.apply(&keys, record);
+        self.by_tenant.insert(tenant.to_vec(), (keys, replay));
+        applied
+    }
+}

@@ -1,0 +1,297 @@
+//! The log of keys on a disk that loses power, runs full and fails.
+
+use super::{Fsync, KeyLog, KeysFound, Opening, PREFIX, Sizes, check_keys};
+use crate::clock::SystemClock;
+use crate::keyspaces::Keyspaces;
+use farpool_disk::{Directory, Faults, SimulatedDirectory};
+use farpool_kv::resp::{Protocol, Replies};
+use farpool_kv::{Args, Host, Moment, Refusal, Session};
+use farpool_memory::{Pool, PoolConfig};
+use farpool_model::{ErrorKind, Result, TenantName};
+use std::sync::Arc;
+
+const SMALL: Sizes = Sizes { file_bytes: 4 << 20, snapshot_bytes: 1 << 20 };
+
+struct Alone;
+
+impl Host for Alone {
+    fn knows(&self, _: &Args<'_>) -> std::result::Result<bool, Refusal> {
+        Ok(false)
+    }
+
+    fn run(&mut self, _: &Args<'_>, _: &mut Replies<'_>) -> std::result::Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn may_write(&self) -> bool {
+        true
+    }
+}
+
+/// A log with the keys of a node.
+struct Bench {
+    keyspaces: Arc<Keyspaces>,
+    log: Arc<KeyLog>,
+    found: KeysFound,
+}
+
+impl Bench {
+    fn open_within(directory: &Arc<SimulatedDirectory>, memory: usize, sizes: Sizes) -> Result<Bench> {
+        let pool = Pool::new(PoolConfig { bytes_limit: memory }).unwrap();
+        let keyspaces = Arc::new(Keyspaces::new(&pool, 1, 7, 0));
+        let directory = directory.clone() as Arc<dyn Directory>;
+        let opening = Opening { directory, fsync: Fsync::Always, sizes, new_log: 9, threads: 2 };
+        let (log, found) = KeyLog::open(opening, &keyspaces, Arc::new(SystemClock::new()))?;
+        Ok(Bench { keyspaces, log, found })
+    }
+
+    fn open(directory: &Arc<SimulatedDirectory>) -> Bench {
+        Bench::open_within(directory, 64 << 20, SMALL).unwrap()
+    }
+
+    /// Carries out a command of a tenant; returns the reply, and whether it was made durable.
+    fn run(&self, tenant: &str, command: &str) -> (String, bool) {
+        let keys = self.keyspaces.of(&TenantName::new(tenant).unwrap());
+        let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+        let (mut session, mut bytes) = (Session::default(), Vec::new());
+        let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
+        let moment = Moment { now: 1_700_000_000_000, random: 5 };
+        session.execute(&keys, &args, moment, &mut Alone, &mut replies);
+        let durable = match session.take_recorded() {
+            Some(number) => {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                runtime.block_on(self.log.follow().durable(number)).is_ok()
+            }
+            None => true,
+        };
+        (String::from_utf8_lossy(&bytes).trim_end().replace("\r\n", "|"), durable)
+    }
+
+    fn set(&self, key: &str, value: &str) -> bool {
+        let (reply, is_durable) = self.run("default", &format!("SET {key} {value}"));
+        reply == "+OK" && is_durable
+    }
+
+    fn get(&self, key: &str) -> String {
+        self.run("default", &format!("GET {key}")).0
+    }
+
+    /// Ends the threads as a process does that is killed; what waits is lost.
+    fn kill(self, directory: &SimulatedDirectory, seed: u64) {
+        directory.crash(seed);
+        drop(self.log.close(&self.keyspaces, 1));
+    }
+
+    fn close(self) {
+        self.log.close(&self.keyspaces, 1).unwrap();
+    }
+}
+
+#[test]
+fn keys_of_all_tenants_are_there_again() {
+    let directory = SimulatedDirectory::new();
+    for clean in [true, false, true] {
+        let bench = Bench::open(&directory);
+        let one = |key: &str, value: &str| assert_eq!(bench.run(key, value), ("+OK".into(), true));
+        one("sales", "SET a 1");
+        one("stock", "SET a 2");
+        bench.run("sales", "HSET h f 1 g 2");
+        if clean {
+            bench.close()
+        } else {
+            bench.kill(&directory, 3)
+        }
+        let bench = Bench::open(&directory);
+        assert_eq!(bench.run("sales", "GET a").0, "$1|1");
+        assert_eq!(bench.run("stock", "GET a").0, "$1|2");
+        assert_eq!(bench.run("sales", "HGET h g").0, "$1|2");
+        assert_eq!(bench.run("default", "GET a").0, "$-1");
+        bench.close();
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_losses_of_power_and_snapshots() {
+    let directory = SimulatedDirectory::new();
+    let mut expected = vec![0_u64; 40];
+    let mut next = 1;
+    for round in 0..24 {
+        let bench = Bench::open(&directory);
+        for (key, value) in expected.iter().enumerate() {
+            let reply = bench.get(&format!("key{key}"));
+            assert!(
+                *value == 0 && reply == "$-1" || reply.ends_with(&format!("|{value}")),
+                "{reply} {value}"
+            );
+        }
+        // In some rounds the device fails after a while, so that the last ones are not acknowledged.
+        if round % 3 == 1 {
+            directory.set_faults(Faults { fails_after: Some(10 + round), capacity: None });
+        }
+        for step in 0..60 {
+            let key = (round as usize * 7 + step * 3) % expected.len();
+            if round % 2 == 0 && step == 30 {
+                bench.log.take_snapshot(&bench.keyspaces, 1).unwrap();
+            }
+            if !bench.set(&format!("key{key}"), &next.to_string()) {
+                // Whether it is there is open: it is set again, and then known.
+                let reply = bench.run("default", "SET other 1").0;
+                assert!(reply.starts_with("-MISCONF"), "{reply}");
+                directory.set_faults(Faults::default());
+                bench.kill(&directory, round);
+                let bench = Bench::open(&directory);
+                assert!(bench.set(&format!("key{key}"), &next.to_string()));
+                expected[key] = next;
+                next += 1;
+                bench.kill(&directory, round + 100);
+                break;
+            }
+            expected[key] = next;
+            next += 1;
+            if step == 59 {
+                directory.crash(round);
+            }
+        }
+        directory.set_faults(Faults::default());
+    }
+}
+
+#[test]
+fn a_torn_end_is_dropped_and_damage_before_it_is_an_error() {
+    let directory = SimulatedDirectory::new();
+    let bench = Bench::open(&directory);
+    assert!(bench.set("a", "1") && bench.set("a", "2") && bench.set("b", "3"));
+    bench.kill(&directory, 1);
+    let log = format!("{PREFIX}log-000000000001");
+    // Batches of 512 bytes behind a header of as many.
+    directory.flip(&log, 512 * 3 + 45, 4);
+    let found = check_keys(directory.clone()).unwrap().unwrap();
+    assert!(
+        found.dropped.as_ref().is_some_and(|dropped| dropped.bytes > 40 && dropped.file.contains("log-"))
+    );
+    let bench = Bench::open(&directory);
+    assert_eq!(bench.found.dropped, found.dropped);
+    assert_eq!((bench.get("a"), bench.get("b")), ("$1|2".into(), "$-1".into()));
+    assert!(bench.set("b", "4"));
+    bench.kill(&directory, 2);
+    directory.flip(&log, 512 * 2 + 45, 4);
+    let damaged = Bench::open_within(&directory, 64 << 20, SMALL).err().unwrap();
+    assert!(damaged.kind == ErrorKind::Corrupt && damaged.message.contains("byte 1024"), "{damaged}");
+    assert_eq!(check_keys(directory.clone()).unwrap_err().kind, ErrorKind::Corrupt);
+}
+
+#[test]
+fn a_snapshot_that_is_damaged_or_missing_is_an_error() {
+    let directory = SimulatedDirectory::new();
+    let bench = Bench::open(&directory);
+    assert!(bench.set("a", "1"));
+    bench.log.take_snapshot(&bench.keyspaces, 77).unwrap();
+    let first = bench.log.snapshots().latest;
+    assert_eq!((first.number, first.unix_s), (1, 77));
+    bench.log.take_snapshot(&bench.keyspaces, 78).unwrap();
+    assert!(bench.set("b", "2"));
+    bench.kill(&directory, 1);
+    let names = directory.names().unwrap();
+    let snapshots: Vec<&String> = names.iter().filter(|name| name.contains("snapshot-")).collect();
+    assert_eq!(snapshots, ["kv-snapshot-000000000002-log-000000000001"]);
+    let open = || Bench::open_within(&directory, 64 << 20, SMALL);
+    directory.flip(snapshots[0], 512 + 50, 1);
+    assert_eq!(open().err().unwrap().kind, ErrorKind::Corrupt);
+    assert_eq!(check_keys(directory.clone()).unwrap_err().kind, ErrorKind::Corrupt);
+    directory.flip(snapshots[0], 512 + 50, 1);
+    let bench = open().unwrap();
+    assert_eq!((bench.get("a"), bench.get("b")), ("$1|1".into(), "$1|2".into()));
+    bench.kill(&directory, 2);
+    let log = names.iter().find(|name| name.starts_with("kv-log-")).unwrap();
+    directory.remove(log).unwrap();
+    directory.sync().unwrap();
+    let missing = open().err().unwrap();
+    assert!(missing.kind == ErrorKind::Corrupt && missing.message.contains("missing"), "{missing}");
+}
+
+#[test]
+fn a_full_disk_refuses_changes_until_there_is_space() {
+    let directory = SimulatedDirectory::new();
+    let bench = Bench::open_within(&directory, 64 << 20, Sizes { file_bytes: 16 << 20, ..SMALL }).unwrap();
+    assert!(bench.set("a", "1"));
+    directory.set_faults(Faults { fails_after: None, capacity: Some(17 << 20) });
+    let value = "v".repeat(200_000);
+    let mut last = 0;
+    for number in 1..200 {
+        let (reply, is_durable) = bench.run("default", &format!("SET a {number}{value}"));
+        if reply != "+OK" {
+            assert!(
+                reply.starts_with("-MISCONF") && reply.contains("No space") | reply.contains("space"),
+                "{reply}"
+            );
+            break;
+        }
+        assert!(is_durable);
+        last = number;
+    }
+    assert!((10..199).contains(&last), "{last}");
+    assert!(bench.get("a").starts_with(&format!("${}|{last}v", 200_000 + last.to_string().len())));
+    assert!(!bench.log.is_writing());
+    directory.set_faults(Faults::default());
+    while !bench.log.is_writing() {
+        bench.log.writer.wake();
+        std::thread::yield_now();
+    }
+    assert!(bench.set("b", "2"));
+    bench.kill(&directory, 1);
+    let bench = Bench::open(&directory);
+    assert!(bench.get("a").contains(&format!("|{last}v")) && bench.get("b") == "$1|2");
+}
+
+#[test]
+fn a_failed_sync_ends_all_changes_and_acknowledges_none() {
+    let directory = SimulatedDirectory::new();
+    let bench = Bench::open(&directory);
+    assert!(bench.set("a", "1"));
+    directory.set_faults(Faults { fails_after: Some(1), capacity: None });
+    let (reply, is_durable) = bench.run("default", "SET a 2");
+    assert!(reply == "+OK" && !is_durable);
+    let (reply, _) = bench.run("default", "SET b 1");
+    assert!(reply.starts_with("-MISCONF") && reply.contains("simulated failure"), "{reply}");
+    assert_eq!(bench.get("b"), "$-1");
+    directory.set_faults(Faults::default());
+    bench.kill(&directory, 1);
+    let bench = Bench::open(&directory);
+    assert!(bench.get("a").starts_with("$1|") && bench.set("b", "1"));
+}
+
+#[test]
+fn memory_that_is_too_small_is_an_error_and_no_loss() {
+    let directory = SimulatedDirectory::new();
+    let bench = Bench::open(&directory);
+    for number in 0..300 {
+        assert!(bench.set(&format!("key{number}"), &"v".repeat(50_000)));
+    }
+    bench.close();
+    for (memory, fits) in [(8 << 20, false), (64 << 20, true)] {
+        match Bench::open_within(&directory, memory, SMALL) {
+            Ok(bench) => assert!(fits && bench.found.keys == 300 && bench.found.changes <= 1),
+            Err(error) => {
+                assert!(!fits && error.kind == ErrorKind::OverLimit && error.message.contains("do not fit"))
+            }
+        }
+    }
+}
+
+#[test]
+fn the_log_is_no_longer_than_it_should_be() {
+    let directory = SimulatedDirectory::new();
+    let bench = Bench::open(&directory);
+    let value = "v".repeat(100_000);
+    for number in 0..200 {
+        assert!(bench.set(&format!("key{}", number % 10), &value));
+        bench.log.keeper.wake();
+    }
+    while bench.log.bytes() > 2 << 20 || bench.log.snapshots().is_under_way {
+        std::thread::yield_now();
+    }
+    assert!(bench.log.snapshots().latest.number > 0);
+    let names = directory.names().unwrap();
+    assert!(names.iter().filter(|name| name.starts_with("kv-log-")).count() <= 3, "{names:?}");
+    bench.close();
+}

@@ -1,0 +1,184 @@
+//! Settings: those that clients ask for, and those that they may change, each for the keys of their tenant.
+
+use super::host::{Client, Done, unknown_subcommand, wrong_number_of};
+use crate::key_log::Fsync;
+use farpool_kv::evict::Policy;
+use farpool_kv::resp::{Replies, parse_integer};
+use farpool_kv::{Args, Host, Limits, Moment, Refusal, matches};
+use farpool_model::limits::SLOW_LOG_ENTRIES_MAX;
+use std::borrow::Cow;
+
+/// Settings that are the same for all.
+const FIXED: &[(&str, &str)] = &[
+    ("databases", "16"),
+    ("latency-monitor-threshold", "0"),
+    ("proto-max-bulk-len", "536870912"),
+    ("save", ""),
+];
+
+/// The settings that clients may change.
+#[derive(Clone, Copy, Default)]
+struct Changes {
+    maxmemory: Option<u64>,
+    policy: Option<Policy>,
+    slower_than_us: Option<i64>,
+    slow_most: Option<usize>,
+}
+
+impl Client {
+    pub(super) fn config(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+        match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
+            (b"get", patterns @ [_, ..]) => self.tell_settings(patterns, replies),
+            (b"set", pairs @ [_, _, ..]) if pairs.len().is_multiple_of(2) => {
+                self.change_settings(pairs)?;
+                replies.ok();
+            }
+            (name @ (b"get" | b"set"), _) => return Err(wrong_number_of("config", name)),
+            (unknown, _) => return Err(unknown_subcommand("CONFIG", unknown)),
+        }
+        Ok(())
+    }
+
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        let fsync = self.fsync();
+        let limits = self.keys().map(|keys| keys.limits()).unwrap_or_default();
+        let mut all: Vec<(&str, String)> =
+            FIXED.iter().map(|(name, value)| (*name, (*value).to_string())).collect();
+        all.extend([
+            ("appendfsync", fsync.unwrap_or(Fsync::No).name().to_string()),
+            ("appendonly", if fsync.is_some() { "yes" } else { "no" }.to_string()),
+            ("maxmemory", limits.maxmemory.to_string()),
+            ("maxmemory-policy", limits.policy.name().to_string()),
+        ]);
+        if let Some(log) = self.slow_log() {
+            all.push(("slowlog-log-slower-than", log.slower_than_us().to_string()));
+            all.push(("slowlog-max-len", log.most().to_string()));
+        }
+        all.sort_unstable();
+        all
+    }
+
+    fn tell_settings(&self, patterns: &Args<'_>, replies: &mut Replies<'_>) {
+        let is_wanted = |name: &str| patterns.iter().any(|pattern| matches(pattern, name.as_bytes()));
+        let found: Vec<_> = self.settings().into_iter().filter(|(name, _)| is_wanted(name)).collect();
+        replies.map(found.len());
+        for (name, value) in found {
+            replies.bulk(name.as_bytes());
+            replies.bulk(value.as_bytes());
+        }
+    }
+
+    /// Changes settings: all of them, or none.
+    fn change_settings(&mut self, pairs: &Args<'_>) -> Done {
+        if !self.may_write() {
+            return Err("NOPERM this token may not write: use one with the role write".into());
+        }
+        let mut changes = Changes::default();
+        for pair in pairs.chunks_exact(2) {
+            let (name, value) = (String::from_utf8_lossy(pair[0]).to_ascii_lowercase(), pair[1]);
+            match &*name {
+                "maxmemory" => {
+                    changes.maxmemory =
+                        Some(bytes(value).ok_or_else(|| failed(&name, "argument must be a memory value"))?);
+                }
+                "maxmemory-policy" => {
+                    let names = Policy::ALL.map(Policy::name).join(", ");
+                    let wanted = format!("argument(s) must be one of the following: {names}");
+                    changes.policy = Some(Policy::of_name(value).ok_or_else(|| failed(&name, &wanted))?);
+                }
+                "slowlog-log-slower-than" => {
+                    let us = parse_integer(value).filter(|us| *us >= -1);
+                    let wanted = "argument must be between -1 and 9223372036854775807 inclusive";
+                    changes.slower_than_us = Some(us.ok_or_else(|| failed(&name, wanted))?);
+                }
+                "slowlog-max-len" => {
+                    let most = parse_integer(value).and_then(|most| usize::try_from(most).ok());
+                    let most = most.filter(|most| *most <= SLOW_LOG_ENTRIES_MAX);
+                    let wanted = format!("argument must be between 0 and {SLOW_LOG_ENTRIES_MAX} inclusive");
+                    changes.slow_most = Some(most.ok_or_else(|| failed(&name, &wanted))?);
+                }
+                name if self.settings().iter().any(|(known, _)| *known == name) => {
+                    return Err(failed(name, "can't set immutable config"));
+                }
+                name => {
+                    let name = name[..name.floor_char_boundary(128)].escape_debug();
+                    return Err(Refusal(Cow::Owned(format!(
+                        "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+                    ))));
+                }
+            }
+        }
+        if let Some(log) = self.slow_log() {
+            if let Some(us) = changes.slower_than_us {
+                log.set_slower_than_us(us);
+            }
+            if let Some(most) = changes.slow_most {
+                log.set_most(most);
+            }
+        }
+        let Some(keys) = self.keys().filter(|_| changes.maxmemory.is_some() || changes.policy.is_some())
+        else {
+            return Ok(());
+        };
+        let moment = Moment { now: self.now_ms(), random: 0 };
+        let set = keys.set_limits(moment, |limits| {
+            let Limits { maxmemory, policy } = *limits;
+            *limits = Limits {
+                maxmemory: changes.maxmemory.unwrap_or(maxmemory),
+                policy: changes.policy.unwrap_or(policy),
+            };
+        });
+        let number = set.map_err(|error| {
+            Refusal(Cow::Owned(format!("MISCONF the log of keys cannot be written: {}", error.message)))
+        })?;
+        self.note_recorded(number);
+        Ok(())
+    }
+}
+
+/// The refusal of a value.
+fn failed(name: &str, why: &str) -> Refusal {
+    Refusal(Cow::Owned(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")))
+}
+
+/// Reads a number of bytes as Redis writes it: `100`, `100b`, `1k` (thousand), `1kb` (1024), and so on for `m` and `g`.
+fn bytes(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let unit: u64 = match &text[digits..] {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    text[..digits].parse::<u64>().ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn bytes_have_the_units_of_redis() {
+        let read = [
+            ("100", 100),
+            ("0", 0),
+            ("3b", 3),
+            ("1k", 1000),
+            ("2KB", 2048),
+            ("1mb", 1 << 20),
+            ("1Gb", 1 << 30),
+        ];
+        for (text, expected) in read {
+            assert_eq!(bytes(text.as_bytes()), Some(expected), "{text}");
+        }
+        for text in ["", "kb", "-1", "1.5gb", "1tb", "1 mb", "99999999999999999999", "18446744073709551615kb"]
+        {
+            assert_eq!(bytes(text.as_bytes()), None, "{text}");
+        }
+    }
+}

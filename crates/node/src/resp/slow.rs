@@ -1,0 +1,165 @@
+//! The log of slow commands of a tenant: the latest ones, with their arguments cut as Redis cuts them.
+
+use farpool_kv::Args;
+use farpool_kv::resp::Replies;
+use farpool_model::limits::{SLOW_LOG_ARGUMENT_BYTES_MAX, SLOW_LOG_ARGUMENTS_MAX, SLOW_LOG_ENTRIES_MAX};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// Microseconds from which a command is slow, if nothing else is said.
+const SLOWER_THAN_US: i64 = 10_000;
+
+/// The slow commands of a tenant.
+pub(crate) struct SlowLog {
+    /// None is slow if it is negative.
+    slower_than_us: AtomicI64,
+    kept: Mutex<Kept>,
+}
+
+struct Kept {
+    /// The latest first.
+    entries: VecDeque<Entry>,
+    next_id: i64,
+    most: usize,
+}
+
+struct Entry {
+    id: i64,
+    unix_s: u64,
+    us: u64,
+    args: Vec<Vec<u8>>,
+    peer: String,
+    name: String,
+}
+
+impl Default for SlowLog {
+    fn default() -> Self {
+        let kept = Kept { entries: VecDeque::new(), next_id: 0, most: SLOW_LOG_ENTRIES_MAX };
+        SlowLog { slower_than_us: AtomicI64::new(SLOWER_THAN_US), kept: Mutex::new(kept) }
+    }
+}
+
+impl SlowLog {
+    pub fn slower_than_us(&self) -> i64 {
+        self.slower_than_us.load(Ordering::Relaxed)
+    }
+
+    pub fn set_slower_than_us(&self, us: i64) {
+        self.slower_than_us.store(us, Ordering::Relaxed);
+    }
+
+    /// Whether a command that took so long is slow.
+    #[inline]
+    pub fn is_slow(&self, ns: u64) -> bool {
+        u64::try_from(self.slower_than_us()).is_ok_and(|least| ns / 1000 >= least)
+    }
+
+    /// Most commands that are kept.
+    pub fn most(&self) -> usize {
+        self.kept.lock().most
+    }
+
+    /// Sets how many are kept at most, which is [`SLOW_LOG_ENTRIES_MAX`] or less.
+    pub fn set_most(&self, most: usize) {
+        let mut kept = self.kept.lock();
+        kept.most = most.min(SLOW_LOG_ENTRIES_MAX);
+        let most = kept.most;
+        kept.entries.truncate(most);
+    }
+
+    pub fn len(&self) -> usize {
+        self.kept.lock().entries.len()
+    }
+
+    pub fn clear(&self) {
+        self.kept.lock().entries.clear();
+    }
+
+    /// Adds a command that took so long.
+    #[cold]
+    pub fn add(&self, args: &Args<'_>, (ns, unix_ms): (u64, u64), peer: &str, name: &str) {
+        let mut kept = self.kept.lock();
+        let (id, most) = (kept.next_id, kept.most);
+        kept.next_id += 1;
+        let (peer, name) = (peer.to_string(), name.to_string());
+        kept.entries.push_front(Entry {
+            id,
+            unix_s: unix_ms / 1000,
+            us: ns / 1000,
+            args: cut(args),
+            peer,
+            name,
+        });
+        kept.entries.truncate(most);
+    }
+
+    /// Replies with the latest ones, so many at most.
+    pub fn tell(&self, most: usize, replies: &mut Replies<'_>) {
+        let kept = self.kept.lock();
+        replies.array(kept.entries.len().min(most));
+        for entry in kept.entries.iter().take(most) {
+            replies.array(6);
+            replies.integer(entry.id);
+            replies.integer(entry.unix_s as i64);
+            replies.integer(entry.us as i64);
+            replies.array(entry.args.len());
+            entry.args.iter().for_each(|arg| replies.bulk(arg));
+            replies.bulk(entry.peer.as_bytes());
+            replies.bulk(entry.name.as_bytes());
+        }
+    }
+}
+
+/// As much of the arguments as is kept.
+fn cut(args: &Args<'_>) -> Vec<Vec<u8>> {
+    let shown = if args.len() > SLOW_LOG_ARGUMENTS_MAX { SLOW_LOG_ARGUMENTS_MAX - 1 } else { args.len() };
+    let mut all: Vec<Vec<u8>> = args[..shown]
+        .iter()
+        .map(|arg| match arg.len().checked_sub(SLOW_LOG_ARGUMENT_BYTES_MAX) {
+            None | Some(0) => arg.to_vec(),
+            Some(more) => {
+                let more = format!("... ({more} more bytes)");
+                [&arg[..SLOW_LOG_ARGUMENT_BYTES_MAX], more.as_bytes()].concat()
+            }
+        })
+        .collect();
+    if shown < args.len() {
+        all.push(format!("... ({} more arguments)", args.len() - shown).into_bytes());
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farpool_kv::resp::Protocol;
+
+    #[test]
+    fn the_latest_are_kept_with_arguments_that_are_cut() {
+        let log = SlowLog::default();
+        assert!(log.is_slow(10_000_000) && !log.is_slow(9_999_999));
+        log.set_slower_than_us(0);
+        assert!(log.is_slow(0));
+        log.set_slower_than_us(-1);
+        assert!(!log.is_slow(u64::MAX));
+        let long = vec![b'x'; 130];
+        let mut args: Vec<&[u8]> = vec![b"MSET", &long];
+        args.resize(40, b"y");
+        (0..200).for_each(|_| log.add(&args, (1_500_000, 7_000), "peer", "name"));
+        assert_eq!(log.len(), SLOW_LOG_ENTRIES_MAX);
+        let mut bytes = Vec::new();
+        log.tell(1, &mut Replies::new(&mut bytes, Protocol::Resp2));
+        let text = String::from_utf8(bytes).unwrap();
+        let begins = format!(
+            "*1\r\n*6\r\n:199\r\n:7\r\n:1500\r\n*32\r\n$4\r\nMSET\r\n$148\r\n{}... (2 more bytes)\r\n",
+            "x".repeat(128)
+        );
+        assert!(text.starts_with(&begins), "{text}");
+        assert!(text.ends_with("$23\r\n... (9 more arguments)\r\n$4\r\npeer\r\n$4\r\nname\r\n"), "{text}");
+        log.set_most(3);
+        assert_eq!(log.len(), 3);
+        log.clear();
+        assert_eq!(log.len(), 0);
+    }
+}

@@ -1,0 +1,135 @@
+//! Conditions of the Redis protocol on columns, carried out by what carries out those of SQL.
+
+use super::{SpaceTable, plain_part};
+use crate::caller::{Caller, Shape};
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt32Type;
+use arrow_array::{ArrayRef, UInt32Array};
+use arrow_schema::{DataType, Field, Schema};
+use farpool_columns::{Chunk, LiveRows, RowGroup, Table};
+use farpool_kv::{Keyspace, ReadEntry, Space};
+use farpool_model::{Error, Expr, NamedExpr, Output, Program, Result, Version};
+use farpool_pipeline::{BoundProgram, Step};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Most entries that are judged at once.
+const ENTRIES_AT_ONCE: usize = 2048;
+
+/// Most bytes of them that a plan is made for: more is right, too.
+const BYTES: usize = 1 << 20;
+
+/// A condition on the entries of a space, compiled.
+pub(crate) struct Judge {
+    condition: Expr,
+    of: Option<Arc<Space>>,
+    space: SpaceTable,
+    columns: Vec<usize>,
+    bound: BoundProgram,
+    entries: Arc<Entries>,
+}
+
+/// The entries that are judged now, and behind their columns the place of each among them.
+#[derive(Debug, Default)]
+struct Entries(Mutex<Option<RowGroup>>);
+
+impl LiveRows for Entries {
+    fn row_group(&self, _: usize, _: &[usize]) -> Result<RowGroup> {
+        self.0.lock().take().ok_or_else(|| Error::internal("no entries to judge"))
+    }
+}
+
+impl Judge {
+    /// Compiles a condition on the entries of a space, which has a name or not.
+    ///
+    /// # Errors
+    /// `Invalid` for a condition that nothing carries out.
+    pub fn new(
+        caller: &Caller,
+        keyspace: &Arc<Keyspace>,
+        of: Option<&Arc<Space>>,
+        condition: &Expr,
+    ) -> Result<Judge> {
+        let space = match of {
+            Some(space) => SpaceTable::named(keyspace, space),
+            None => SpaceTable::selected(keyspace, 0),
+        };
+        let space = space.ok_or_else(|| Error::internal("a space without a name for a table"))?;
+        let mut fields: Vec<_> = space.schema.fields().iter().cloned().collect();
+        let place = fields.len();
+        fields.push(Arc::new(Field::new("place", DataType::UInt32, false)));
+        let schema = Arc::new(Schema::new(fields));
+        let mut part = plain_part(&space.schema, ENTRIES_AT_ONCE, BYTES);
+        part.bytes_plain.push(size_of::<u32>() * ENTRIES_AT_ONCE);
+        let entries = Arc::new(Entries::default());
+        let table = Arc::new(Table::live(schema, &[part], entries.clone()));
+        let column = NamedExpr { name: "place".to_string(), expr: Expr::Column(place) };
+        let program = Program {
+            table: space.name.clone(),
+            version: None,
+            filter: Some(condition.clone()),
+            output: Output::Rows(vec![column]),
+            order: Vec::new(),
+            limit: None,
+        };
+        let bound = caller.prepare(&program, Version(0), table)?;
+        if let Some(reason) = bound.prepared().answers.iter().find_map(|answer| answer.reason.clone()) {
+            return Err(Error::invalid(format!("this condition cannot be carried out: {reason}")));
+        }
+        let mut columns = std::collections::BTreeSet::new();
+        condition.collect_columns(&mut columns);
+        let (of, columns) = (of.cloned(), columns.into_iter().collect());
+        Ok(Judge { condition: condition.clone(), of, space, columns, bound, entries })
+    }
+
+    /// Whether it was made for this condition on the entries of this space.
+    pub fn is_for(&self, of: Option<&Arc<Space>>, condition: &Expr) -> bool {
+        let is_same = match (&self.of, of) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (None, None) => true,
+            _ => false,
+        };
+        is_same && self.condition == *condition
+    }
+
+    /// Tells for each entry whether the condition is true for it.
+    ///
+    /// # Errors
+    /// For a value that is no text or too long; those of evaluating the condition.
+    pub fn judge(&self, caller: &Caller, entries: &[ReadEntry<'_>], now: u64) -> Result<Vec<bool>> {
+        let mut passed = vec![false; entries.len()];
+        for (at, some) in entries.chunks(ENTRIES_AT_ONCE).enumerate() {
+            self.judge_some(caller, some, now, &mut passed[at * ENTRIES_AT_ONCE..])?;
+        }
+        Ok(passed)
+    }
+
+    fn judge_some(
+        &self,
+        caller: &Caller,
+        entries: &[ReadEntry<'_>],
+        now: u64,
+        passed: &mut [bool],
+    ) -> Result<()> {
+        let mut group = self.space.gather(entries.len(), now, &self.columns, |f| {
+            entries.iter().for_each(|entry| f(*entry));
+            Ok(())
+        })?;
+        let places: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..group.rows as u32));
+        group.chunks.push(Arc::new(Chunk::of_array(&places)?));
+        *self.entries.0.lock() = Some(group);
+        let run = caller.start(&self.bound, None, Shape::Batches)?;
+        loop {
+            match run.step(&**caller.clock())? {
+                Step::Batches(batches) => {
+                    for batch in batches {
+                        let places = batch.column(0).as_primitive::<UInt32Type>();
+                        places.values().iter().for_each(|place| passed[*place as usize] = true);
+                    }
+                }
+                Step::Worked | Step::Busy => {}
+                Step::Done | Step::Encoded(_) => return Ok(()),
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Which single keys a filter asks for.
+
+use super::SpaceTable;
+use arrow_schema::DataType;
+use farpool_model::limits::KV_LOOKUPS_MAX;
+use farpool_model::{CompareOp, Expr, Literal, Value};
+
+/// The keys of which alone a row can pass the filter, without repetition; `None` if it does not name them, or too many.
+pub(super) fn keys(filter: &Expr, space: &SpaceTable) -> Option<Vec<Vec<u8>>> {
+    let parts = match filter {
+        Expr::And(parts) => &parts[..],
+        other => std::slice::from_ref(other),
+    };
+    let literals = parts.iter().filter_map(literals).min_by_key(|literals| literals.len())?;
+    if literals.len() > KV_LOOKUPS_MAX {
+        return None;
+    }
+    let values = literals.into_iter().filter(|literal| !matches!(literal.value(), Value::Null));
+    let mut keys = values.map(|literal| key(literal, space)).collect::<Option<Vec<_>>>()?;
+    keys.sort_unstable();
+    keys.dedup();
+    Some(keys)
+}
+
+/// The values of the first column that a condition names.
+fn literals(condition: &Expr) -> Option<Vec<&Literal>> {
+    match condition {
+        Expr::Compare(CompareOp::Eq, left, right) => match (&**left, &**right) {
+            (Expr::Column(0), Expr::Literal(literal)) | (Expr::Literal(literal), Expr::Column(0)) => {
+                Some(vec![literal])
+            }
+            _ => None,
+        },
+        Expr::InList(value, literals) if **value == Expr::Column(0) => Some(literals.iter().collect()),
+        _ => None,
+    }
+}
+
+/// The key of a value of the first column; `None` where it has no text, or more than one.
+fn key(literal: &Literal, space: &SpaceTable) -> Option<Vec<u8>> {
+    let bytes = match (literal.value(), literal.data_type()) {
+        (Value::Text(text), _) => text.clone().into_bytes(),
+        (Value::Bytes(bytes), _) => bytes.clone(),
+        (Value::Bool(value), DataType::Boolean) => vec![u8::from(*value)],
+        (Value::Int(value), _) => value.to_le_bytes()[..space.rows.as_ref()?.key().kind.width()?].to_vec(),
+        // Equal floats may have several texts.
+        _ => return None,
+    };
+    match &space.rows {
+        Some(schema) => Some([&space.prefix, &*schema.key().kind.value_text(&bytes)].concat()),
+        None => Some(bytes),
+    }
+}

@@ -1,0 +1,297 @@
+//! Spaces of keys as tables: what SQL reads of keys while clients change them.
+//!
+//! A program over a space reads all its keys at one moment (`farpool_kv::KeyCut`), in parts that are copied into row
+//! groups when a worker begins with them. Where its filter names single keys, these are looked up, and nothing else is read.
+
+mod change;
+mod gather;
+mod judge;
+mod lookup;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use judge::Judge;
+
+use crate::caller::Caller;
+use crate::rights::Verb;
+use arrow_schema::{Field, SchemaRef};
+use farpool_columns::{LiveRows, Part, RowGroup, Table};
+use farpool_kv::predicate::plain_schema;
+use farpool_kv::{Fingerprint, KeyCut, KeyCutPart, Keyspace, RowSchema, Space, SpaceId, Spaces};
+use farpool_model::cast::u64_from;
+use farpool_model::{ColumnStatistics, Error, Program, Result, TableInfo, TableName, TenantName, Version};
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Entries and bytes of a row group: less than a millisecond's work.
+const PART_ENTRIES: usize = 8 << 10;
+const PART_BYTES: usize = 1 << 20;
+
+/// The spaces that clients select by number, without the first.
+const SELECTED: std::ops::Range<SpaceId> = 1..16;
+
+/// The name of what is in no space with a name.
+const DEFAULT: &str = "default";
+
+/// A space of a tenant's keys that is a table.
+#[derive(Clone, Debug)]
+struct SpaceTable {
+    keyspace: Arc<Keyspace>,
+    id: SpaceId,
+    /// What it is, if it has a name of its own.
+    named: Option<Arc<Space>>,
+    name: TableName,
+    /// What its keys begin with that is not part of the first column.
+    prefix: Box<[u8]>,
+    rows: Option<RowSchema>,
+    schema: SchemaRef,
+}
+
+/// The rows of such a table.
+#[derive(Debug)]
+struct SpaceRows {
+    space: SpaceTable,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    /// Those of the moment at which a program is prepared.
+    ToCome,
+    Cut(KeyCut, Vec<KeyCutPart>),
+    /// Those of some keys, and what tells whether these have changed since.
+    Found(Arc<RowGroup>, HashMap<Vec<u8>, Fingerprint>),
+}
+
+impl SpaceRows {
+    /// The fingerprint of a key that was looked up.
+    fn expected(&self, key: &[u8]) -> Option<Fingerprint> {
+        match &self.what {
+            What::Found(_, fingerprints) => fingerprints.get(key).copied(),
+            What::ToCome | What::Cut(..) => None,
+        }
+    }
+
+    /// The cut that is read, if it is one.
+    fn cut(&self) -> Option<&KeyCut> {
+        match &self.what {
+            What::Cut(cut, _) => Some(cut),
+            What::ToCome | What::Found(..) => None,
+        }
+    }
+}
+
+impl LiveRows for SpaceRows {
+    fn row_group(&self, place: usize, columns: &[usize]) -> Result<RowGroup> {
+        match &self.what {
+            What::Cut(cut, parts) => {
+                let part = parts.get(place).ok_or_else(|| Error::internal("no such part of a space"))?;
+                self.space.gather(part.entries(), cut.now(), columns, |f| cut.read(part, f))
+            }
+            What::Found(found, _) => Ok(RowGroup { rows: found.rows, chunks: found.chunks.clone() }),
+            What::ToCome => Err(Error::internal("a space is read before its moment was chosen")),
+        }
+    }
+}
+
+impl SpaceTable {
+    fn named(keyspace: &Arc<Keyspace>, space: &Arc<Space>) -> Option<SpaceTable> {
+        let schema = match &space.schema {
+            Some(schema) => schema.to_arrow(),
+            None => plain_schema(space.is_binary).clone(),
+        };
+        let prefix = if space.schema.is_some() { space.prefix.clone() } else { Box::default() };
+        Some(SpaceTable {
+            keyspace: Arc::clone(keyspace),
+            id: space.id,
+            named: Some(Arc::clone(space)),
+            name: TableName::new(&space.name).ok()?,
+            prefix,
+            rows: space.schema.clone(),
+            schema,
+        })
+    }
+
+    fn selected(keyspace: &Arc<Keyspace>, id: SpaceId) -> Option<SpaceTable> {
+        let name = if id == 0 { DEFAULT.to_string() } else { format!("db{id}") };
+        Some(SpaceTable {
+            keyspace: Arc::clone(keyspace),
+            id,
+            named: None,
+            name: TableName::new(name).ok()?,
+            prefix: Box::default(),
+            rows: None,
+            schema: plain_schema(false).clone(),
+        })
+    }
+
+    /// Describes the table; its numbers are estimates.
+    fn info(&self, version: Version) -> TableInfo {
+        let count = self.keyspace.count(self.id);
+        let (rows, bytes) = (u64_from(count.keys), u64_from(count.bytes));
+        let columns = self.schema.fields().len();
+        // Nothing is known of single columns, and that some values are NULL is never ruled out.
+        let column = ColumnStatistics {
+            null_count: 1,
+            bytes_encoded: bytes / u64_from(columns),
+            ..ColumnStatistics::default()
+        };
+        TableInfo {
+            name: self.name.clone(),
+            version,
+            schema: self.schema.clone(),
+            rows,
+            bytes_plain: bytes,
+            bytes_encoded: bytes,
+            columns: vec![column; columns],
+            rows_profiled: Some(0),
+            encryption: None,
+            bytes_resident: Some(bytes),
+            is_pinned: false,
+        }
+    }
+
+    /// The table before its rows are chosen.
+    fn table(self) -> Arc<Table> {
+        let schema = self.schema.clone();
+        Arc::new(Table::live(schema, &[], Arc::new(SpaceRows { space: self, what: What::ToCome })))
+    }
+
+    /// The table with the rows that `program` reads at this moment.
+    fn at_once(self, program: &Program, now: u64) -> Result<(Table, usize)> {
+        let schema = self.schema.clone();
+        if let Some(keys) = program.filter.as_ref().and_then(|filter| lookup::keys(filter, &self)) {
+            let columns: Vec<usize> = (0..schema.fields().len()).collect();
+            let mut fingerprints = HashMap::new();
+            let found = self.gather(keys.len(), now, &columns, |f| {
+                self.keyspace.read_keys(self.id, &keys, now, |entry| {
+                    fingerprints.insert(entry.key().to_vec(), self.keyspace.fingerprint(entry));
+                    f(entry);
+                });
+                Ok(())
+            })?;
+            let part = Part {
+                rows: found.rows,
+                bytes_plain: found.chunks.iter().map(|chunk| chunk.bytes_plain()).collect(),
+            };
+            let bytes = part.bytes_plain.iter().sum();
+            let parts = if found.rows == 0 { vec![] } else { vec![part] };
+            let rows = SpaceRows { space: self, what: What::Found(Arc::new(found), fingerprints) };
+            return Ok((Table::live(schema, &parts, Arc::new(rows)), bytes));
+        }
+        let cut = self.keyspace.cut(self.id, now);
+        let parts = cut.parts(PART_ENTRIES, PART_BYTES)?;
+        let bounds: Vec<Part> =
+            parts.iter().map(|part| plain_part(&schema, part.entries(), part.bytes())).collect();
+        let bytes = cut.bytes() + parts.len() * size_of::<KeyCutPart>();
+        let rows = SpaceRows { space: self, what: What::Cut(cut, parts) };
+        Ok((Table::live(schema, &bounds, Arc::new(rows)), bytes))
+    }
+}
+
+/// Upper bounds of a row group of so many entries and bytes.
+fn plain_part(schema: &SchemaRef, entries: usize, bytes: usize) -> Part {
+    let column = |field: &Arc<Field>| match field.data_type().primitive_width() {
+        Some(width) => (width + 1) * entries,
+        None => bytes + (size_of::<u32>() + 1) * entries,
+    };
+    Part { rows: entries, bytes_plain: schema.fields().iter().map(column).collect() }
+}
+
+/// Numbers of the moments at which spaces are read, which stand for versions of their tables.
+#[derive(Debug)]
+pub(crate) struct Moments(AtomicU64);
+
+impl Moments {
+    /// Numbers beyond those that were given before `unix_ms`.
+    pub fn from(unix_ms: u64) -> Self {
+        Moments(AtomicU64::new(Version::FIRST_MOMENT.0 + unix_ms))
+    }
+
+    fn next(&self) -> Version {
+        Version(self.0.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    fn newest(&self) -> Version {
+        Version(self.0.load(Ordering::Relaxed))
+    }
+}
+
+impl Caller {
+    /// The space with the name of a table, if there is one.
+    fn space(&self, name: &TableName) -> Option<SpaceTable> {
+        let keyspace = self.node().keyspaces().existing(self.tenant())?;
+        if let Some(space) = keyspace.spaces().named(name.as_str()) {
+            return SpaceTable::named(&keyspace, space);
+        }
+        let number = match name.as_str() {
+            DEFAULT => Some(0),
+            other => {
+                other.strip_prefix("db").and_then(|id| id.parse().ok()).filter(|id| SELECTED.contains(id))
+            }
+        };
+        let selected = SpaceTable::selected(&keyspace, number?)?;
+        (selected.name == *name && keyspace.count(selected.id).keys > 0).then_some(selected)
+    }
+
+    /// Whether a name is that of a space with a name.
+    pub(crate) fn is_space(&self, name: &TableName) -> bool {
+        self.space(name).is_some()
+    }
+
+    /// Describes the spaces of a tenant that have a name or keys, except those whose names are of tables.
+    pub(crate) fn spaces_of(
+        &self,
+        tenant: &TenantName,
+        is_taken: impl Fn(&TableName) -> bool,
+    ) -> Vec<TableInfo> {
+        let Some(keyspace) = self.node().keyspaces().existing(tenant) else { return Vec::new() };
+        let spaces: Arc<Spaces> = keyspace.spaces();
+        let named = spaces.iter().filter_map(|space| SpaceTable::named(&keyspace, space));
+        let selected = std::iter::once(0).chain(SELECTED);
+        let selected = selected.filter(|id| keyspace.count(*id).keys > 0);
+        let selected = selected.filter_map(|id| SpaceTable::selected(&keyspace, id));
+        let version = self.node().keyspaces().moments().newest();
+        let all = named.chain(selected).filter(|space| !is_taken(&space.name));
+        let mut infos: Vec<TableInfo> = all.map(|space| space.info(version)).collect();
+        infos.sort_by(|a, b| a.name.cmp(&b.name));
+        infos
+    }
+
+    /// Describes the space with this name, if there is one.
+    pub(crate) fn space_info(&self, name: &TableName) -> Option<TableInfo> {
+        let version = self.node().keyspaces().moments().newest();
+        Some(self.space(name)?.info(version))
+    }
+
+    /// The space with this name as a table, if there is one. Its rows are chosen when a program is prepared.
+    pub(crate) fn space_source(&self, name: &TableName) -> Option<(Version, Arc<Table>)> {
+        let version = self.node().keyspaces().moments().next();
+        Some((version, self.space(name)?.table()))
+    }
+
+    /// The table that `program` reads: of a space with the rows of this moment, unless those of another were chosen for the
+    /// same statement.
+    ///
+    /// # Errors
+    /// `OverLimit` when there is no memory for what is known of the rows; those of reading single keys.
+    pub(crate) fn chosen(&self, program: &Program, table: Arc<Table>) -> Result<Arc<Table>> {
+        let Some(rows) = table.live_rows() else { return Ok(table) };
+        let rows: &dyn Any = &**rows;
+        let Some(SpaceRows { space, what }) = rows.downcast_ref() else { return Ok(table) };
+        if let What::Cut(..) = what {
+            return Ok(table);
+        }
+        self.check(Verb::ReadKeys)?;
+        let (chosen, bytes) = space.clone().at_once(program, self.clock().unix_ms())?;
+        let bytes = bytes + farpool_model::cast::usize_saturating(chosen.bytes_outside_pool);
+        Ok(Arc::new(chosen.holding(self.account().try_reserve(bytes)?)))
+    }
+}
+
+/// The error of what tables can and spaces cannot.
+pub(crate) fn not_for_spaces(name: &TableName, advice: &str) -> Error {
+    Error::invalid(format!("{:?} is a space of keys, not a table", name.as_str())).advise(advice.to_string())
+}

@@ -1,0 +1,4 @@
+//! Records of changes of keys under libFuzzer; see `farpool_fuzz`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| farpool_fuzz::key_records(data));
