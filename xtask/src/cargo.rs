@@ -32,21 +32,27 @@ pub fn run<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<()> {
     run_with(arguments, &[])
 }
 
-/// Builds a program of the tree and runs it with `arguments`. `cargo run` would select its package alone, and
-/// so other features of the dependencies. The programs `beside` it, which it starts, are built with it.
+/// Builds a program of the tree and runs it with `arguments`. The programs `beside` it, which it starts, are
+/// built with it.
 pub fn run_program(name: &str, beside: &[&str], arguments: &[String]) -> Result<()> {
+    let program = build_program(name, beside)?;
+    let status = Command::new(&program).args(arguments).current_dir(root()).status();
+    let status = status.with_context(|| format!("cannot start {}", program.display()))?;
+    if !status.success() {
+        bail!("`{name} {}` failed ({status})", arguments.join(" "));
+    }
+    Ok(())
+}
+
+/// Builds a program of the tree, with the programs `beside` it, and returns its path. `cargo run` would select
+/// its package alone, and so other features of the dependencies.
+pub fn build_program(name: &str, beside: &[&str]) -> Result<PathBuf> {
     let programs = [name].into_iter().chain(beside.iter().copied());
     let selected: Vec<&str> = programs.flat_map(|program| ["--bin", program]).collect();
     run(["build", "--quiet"].into_iter().chain(WORKSPACE).chain(selected))?;
     let metadata = cargo_metadata::MetadataCommand::new().current_dir(root()).no_deps().exec();
     let target = metadata.context("cannot find cargo's target folder")?.target_directory;
-    let program = target.join("release").join(name);
-    let status = Command::new(&program).args(arguments).current_dir(root()).status();
-    let status = status.with_context(|| format!("cannot start {program}"))?;
-    if !status.success() {
-        bail!("`{name} {}` failed ({status})", arguments.join(" "));
-    }
-    Ok(())
+    Ok(target.join("release").join(name).into())
 }
 
 /// Runs cargo with `arguments` and additional environment variables.

@@ -1,5 +1,5 @@
 //! The project's own commands, the same by hand and in CI: `cargo xtask` with `check`, `bench`, `simulate`,
-//! `rivals`, `sanitize`, `emulate`, `logic-tests`, `timings` or `edges`.
+//! `rivals`, `sanitize`, `emulate`, `logic-tests`, `redis-tests`, `timings` or `edges`.
 //!
 //! Invariant: everything is built with the one profile and the one set of features ([`cargo::WORKSPACE`]), so
 //! that checks, tests and benchmarks share build results. This crate does not depend on the project's
@@ -15,6 +15,7 @@ mod edges;
 mod emulate;
 mod logic_tests;
 mod programs;
+mod redis_tests;
 mod rivals;
 mod sanitize;
 mod timings;
@@ -57,6 +58,8 @@ enum Command {
     Emulate,
     /// Run a fixed part of SQLite's SQL logic tests, which Maven fetches.
     LogicTests,
+    /// Run Redis' own tests, and real clients of Redis, against a node.
+    RedisTests(redis_tests::Options),
     /// Build the program from nothing and print what each part of it costs.
     Timings,
     /// Only the rules of the tree: edges between crates, ARCHITECTURE.md, headers of files.
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Command::Sanitize => sanitize::run(),
         Command::Emulate => emulate::run(),
         Command::LogicTests => logic_tests::run(),
+        Command::RedisTests(options) => redis_tests::run(&options),
         Command::Timings => timings::run(),
         Command::Edges => rules_of_the_tree(),
     };

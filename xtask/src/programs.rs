@@ -1,6 +1,7 @@
 //! External programs: checks that they are installed, installs and runs them.
 
 use anyhow::{Context, Result, bail};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Whether a program can be started.
@@ -17,9 +18,19 @@ pub fn install(programs: &[&str], packages: &[&str]) -> Result<()> {
     if programs.iter().all(|program| is_there(program)) {
         return Ok(());
     }
-    let arguments =
-        ["install", "-q", "-y", "--no-install-recommends"].into_iter().chain(packages.iter().copied());
-    run("apt-get", arguments, &format!("install the packages {}", packages.join(", ")))
+    install_packages(packages)
+}
+
+/// Installs Debian's `packages`.
+///
+/// # Errors
+/// When that fails; the message says what to install.
+pub fn install_packages(packages: &[&str]) -> Result<()> {
+    let advice = format!("install the packages {}", packages.join(", "));
+    // A new machine has no lists of packages.
+    run("apt-get", ["-q", "update"], &advice)?;
+    let arguments = ["install", "-q", "-y", "--no-install-recommends"];
+    run("apt-get", arguments.into_iter().chain(packages.iter().copied()), &advice)
 }
 
 /// Runs a program.
@@ -27,7 +38,20 @@ pub fn install(programs: &[&str], packages: &[&str]) -> Result<()> {
 /// # Errors
 /// When it cannot be started or fails; the message ends with the advice `otherwise`.
 pub fn run<'a>(program: &str, arguments: impl IntoIterator<Item = &'a str>, otherwise: &str) -> Result<()> {
-    let status = Command::new(program).args(arguments).status();
+    run_in(Path::new("."), program, arguments, otherwise)
+}
+
+/// Runs a program in a folder.
+///
+/// # Errors
+/// As those of [`run`].
+pub fn run_in<'a>(
+    folder: &Path,
+    program: &str,
+    arguments: impl IntoIterator<Item = &'a str>,
+    otherwise: &str,
+) -> Result<()> {
+    let status = Command::new(program).args(arguments).current_dir(folder).status();
     if !status.with_context(|| format!("cannot start {program}: {otherwise}"))?.success() {
         bail!("{program} failed: {otherwise}");
     }

@@ -1,0 +1,122 @@
+//! Real clients of Redis, against a node: redis-cli, redis-benchmark, redis-py, Flask and Django with their sessions
+//! and cache, and Jedis. The scripts in `testdata/redis/clients/` check what they stored and read.
+//!
+//! Packages, at pinned versions, are installed into the folder `redis-clients` of the cache.
+
+use super::server::Server;
+use crate::cargo;
+use crate::programs;
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const PYTHON_PACKAGES: [&str; 4] = ["redis==8.1.0", "Flask==3.1.3", "Flask-Session==0.8.0", "Django==5.2.19"];
+const PYTHON_SCRIPTS: [&str; 3] = ["redis_py.py", "sessions.py", "django_cache.py"];
+
+/// Commands for redis-cli, and what it prints.
+const CLI: [(&[&str], &str); 5] = [
+    (&["set", "greeting", "hello", "ex", "60"], "OK"),
+    (&["get", "greeting"], "hello"),
+    (&["hset", "users:1", "name", "Ada", "city", "London"], "2"),
+    (&["-3", "--json", "hgetall", "users:1"], r#"{"name":"Ada","city":"London"}"#),
+    (&["--scan", "--pattern", "users:*"], "users:1"),
+];
+
+/// Runs every client against a node of its own.
+///
+/// # Errors
+/// When one fails, or cannot be installed.
+pub fn run(program: &Path) -> Result<()> {
+    cli(&Server::start(program)?)?;
+    let python = python()?;
+    for script in PYTHON_SCRIPTS {
+        let server = Server::start(program)?;
+        finish(Command::new(&python).arg(scripts().join(script)).arg(&server.port))?;
+    }
+    let classes = java()?.join("*");
+    let server = Server::start(program)?;
+    let mut command = Command::new("java");
+    finish(command.arg("-cp").arg(classes).arg(scripts().join("Shop.java")).arg(&server.port))
+}
+
+fn scripts() -> PathBuf {
+    cargo::root().join("testdata/redis/clients")
+}
+
+fn cli(server: &Server) -> Result<()> {
+    programs::install(&["redis-cli", "redis-benchmark"], &["redis-tools"])?;
+    for (arguments, expected) in CLI {
+        let mut command = Command::new("redis-cli");
+        let done = command.args(["-p", &server.port]).args(arguments).output()?;
+        let got = String::from_utf8_lossy(&done.stdout).trim_end().to_string();
+        ensure!(got == expected, "redis-cli {}: {got:?} in place of {expected:?}", arguments.join(" "));
+    }
+    let benchmark = ["-t", "get,set,incr,hset,mset", "-P", "32", "-n", "20000", "-q"];
+    let mut command = Command::new("redis-benchmark");
+    let done = command.args(["-p", &server.port]).args(benchmark).stderr(Stdio::inherit()).output()?;
+    let text = String::from_utf8_lossy(&done.stdout).to_lowercase();
+    ensure!(done.status.success() && !text.contains("error"), "redis-benchmark: {text}");
+    println!("redis-cli and redis-benchmark: strings, hashes, a scan, pipelines of 32");
+    Ok(())
+}
+
+/// Returns the interpreter of a virtual environment that has the packages.
+fn python() -> Result<PathBuf> {
+    let folder = cargo::cache("redis-clients")?.join("python");
+    let python = folder.join("bin/python");
+    let wanted = PYTHON_PACKAGES.join(" ");
+    if is_installed(&folder, &wanted) {
+        return Ok(python);
+    }
+    // Debian's Python has no `ensurepip` without the package python3-venv.
+    let tried = Command::new("python3").args(["-m", "ensurepip", "--version"]).output();
+    if !tried.is_ok_and(|done| done.status.success()) {
+        programs::install_packages(&["python3", "python3-venv"])?;
+    }
+    programs::run("python3", ["-m", "venv", &folder.to_string_lossy()], "is Python's module venv there?")?;
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    let program = python.to_string_lossy();
+    programs::run(&program, pip.into_iter().chain(PYTHON_PACKAGES), "is the package index reachable?")?;
+    installed(&folder, &wanted)?;
+    Ok(python)
+}
+
+/// Returns the folder with the libraries that `pom.xml` names.
+fn java() -> Result<PathBuf> {
+    programs::install(&["mvn", "javac"], &["maven", "default-jdk-headless"])?;
+    let folder = cargo::cache("redis-clients")?.join("java");
+    let list = scripts().join("pom.xml");
+    let wanted = fs::read_to_string(&list).context("cannot read pom.xml of the clients")?;
+    if !is_installed(&folder, &wanted) {
+        let into = format!("-DoutputDirectory={}", folder.display());
+        let copy = ["-q", "-B", "-f", &list.to_string_lossy(), "dependency:copy-dependencies", &into];
+        programs::run("mvn", copy, "is the package registry reachable?")?;
+        installed(&folder, &wanted)?;
+    }
+    Ok(folder)
+}
+
+/// Whether a folder was filled with what is wanted; others are removed.
+fn is_installed(folder: &Path, wanted: &str) -> bool {
+    let is_same = fs::read_to_string(folder.join("installed")).is_ok_and(|had| had == wanted);
+    if !is_same {
+        // It may not be there.
+        let _ = fs::remove_dir_all(folder);
+    }
+    is_same
+}
+
+fn installed(folder: &Path, wanted: &str) -> Result<()> {
+    fs::write(folder.join("installed"), wanted)
+        .with_context(|| format!("cannot write to {}", folder.display()))
+}
+
+/// Runs a client, which prints a line about what it did.
+fn finish(command: &mut Command) -> Result<()> {
+    let shown = format!("{command:?}");
+    if !command.status().with_context(|| format!("cannot start {shown}"))?.success() {
+        bail!("{shown} failed");
+    }
+    Ok(())
+}
