@@ -33,6 +33,7 @@ test: check
 	$(CARGO) xtask bench iopath --quick
 	$(CARGO) xtask bench larger --quick
 	$(CARGO) xtask bench restart --quick
+	$(CARGO) xtask bench caribou --quick
 
 check: needs
 	$(CARGO) xtask check
@@ -48,6 +49,7 @@ bench: needs
 	$(CARGO) xtask bench iopath
 	$(CARGO) xtask bench larger
 	$(CARGO) xtask bench restart
+	$(CARGO) xtask bench caribou
 
 needs:
 	@scripts/install-needs

@@ -10,6 +10,7 @@ import pathlib
 import sys
 
 import figures_accuracy
+import figures_caribou
 import figures_correlation
 import figures_farview
 import figures_sketches
@@ -20,6 +21,7 @@ SUITES = {
     "sketches": ("sketches", figures_sketches.FIGURES),
     "sketch-accuracy": ("accuracy", figures_accuracy.FIGURES),
     "correlation": ("correlation", figures_correlation.FIGURES),
+    "caribou": ("caribou", figures_caribou.FIGURES),
 }
 
 

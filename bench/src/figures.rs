@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Suites that have figures.
-const SUITES: [&str; 4] = ["farview", "sketches", "sketch-accuracy", "correlation"];
+const SUITES: [&str; 5] = ["farview", "sketches", "sketch-accuracy", "correlation", "caribou"];
 
 /// Number of characters of the date at the beginning of a record's name, with the hyphen after it.
 const DATE_LENGTH: usize = "2026-01-31-".len();

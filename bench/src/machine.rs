@@ -47,6 +47,13 @@ pub fn cpu_seconds_of(process: &str) -> Option<f64> {
     Some((user + system) / TICKS_PER_SECOND)
 }
 
+/// Returns the bytes of memory that a process, given by its id, has resident.
+pub fn resident_bytes_of(process: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
 /// Returns the CPU nanoseconds that the live threads of this process have used; 0 where `/proc` does not say.
 /// Finer than [`cpu_seconds`], which also counts threads that have ended.
 pub fn cpu_ns() -> u64 {

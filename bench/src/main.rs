@@ -9,6 +9,7 @@
 mod accuracy;
 #[path = "../../crates/farpool/tests/support/answers.rs"]
 mod answers;
+mod caribou;
 mod clients;
 mod correlation;
 mod digest;
@@ -81,6 +82,8 @@ enum Suite {
     Restart(restart::Options),
     /// AES in all modes beside OpenSSL, by size, direction and number of threads.
     Iopath(iopath::Options),
+    /// Keys and values over the Redis protocol, against Redis and memcached: throughput, latency, memory, scans.
+    Caribou(caribou::Options),
     /// A memory node for a suite: prints its address, serves until its input ends.
     #[command(hide = true)]
     Node {
@@ -94,6 +97,9 @@ enum Suite {
         #[arg(long, num_args = 2)]
         tls: Option<Vec<PathBuf>>,
     },
+    /// The load generator of the suite `caribou`: jobs as lines of JSON.
+    #[command(hide = true)]
+    Load,
     /// An embedded pool over a data directory, which speaks the protocol of the rivals' drivers.
     #[command(hide = true)]
     Driver(larger::side::Options),
@@ -126,6 +132,8 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Suite::Driver(options)) => larger::side::serve(options),
         Some(Suite::Restart(options)) => restart::run(options),
         Some(Suite::Iopath(options)) => iopath::run(options),
+        Some(Suite::Caribou(options)) => caribou::run(options),
+        Some(Suite::Load) => caribou::serve(),
         Some(Suite::Node { threads, without_taps, tls }) => {
             node::serve_until_input_ends(*threads, *without_taps, tls.as_deref())
         }

@@ -1,11 +1,12 @@
 //! `cargo xtask rivals`: the programs that benchmarks compare with, at pinned versions, in Python virtual
-//! environments outside the tree, and those that are built (`built.rs`).
+//! environments outside the tree, those that are built (`built.rs`), and servers that are packages of the system.
 //!
 //! The folder is `~/.cache/farpool/rivals` (or in FARPOOL_CACHE), or what the variable FARPOOL_RIVALS names.
 //! If a rival cannot be installed, the others are; the suites run with those that are installed.
 
 use crate::built::PROGRAMS;
 use crate::cargo;
+use crate::programs;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,7 +51,12 @@ const ENVIRONMENTS: [Environment; 2] = [
     },
 ];
 
-/// Creates every missing environment, installs its packages, and builds the missing programs.
+/// Servers of keys and values, and Debian's packages of them. Their versions are those of the system, as the suite
+/// reports them.
+const SERVERS: [&str; 3] = ["redis-server", "redis-benchmark", "memcached"];
+const SERVER_PACKAGES: [&str; 3] = ["redis-server", "redis-tools", "memcached"];
+
+/// Creates every missing environment, installs its packages, builds the missing programs and installs the servers.
 pub fn install() -> Result<()> {
     let folder = folder()?;
     let mut failed = Vec::new();
@@ -65,6 +71,10 @@ pub fn install() -> Result<()> {
             eprintln!("error: {error:#}");
             failed.push(program.purpose.to_string());
         }
+    }
+    if let Err(error) = programs::install(&SERVERS, &SERVER_PACKAGES) {
+        eprintln!("error: {error:#}");
+        failed.push("Redis and memcached".to_string());
     }
     if !failed.is_empty() {
         bail!(

@@ -1,0 +1,105 @@
+//! Updates that are on disk before they are acknowledged, and starts over what is on disk.
+
+use super::definition::{Case, Definition};
+use super::generator::Generator;
+use super::load::Job;
+use super::points::Fixture;
+use super::results::{DurableResult, RecoveryResult, SideResult};
+use super::server::{Durability, GENERATORS, SERVERS, Server, Side};
+use crate::{places, text};
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// How long after the last change all are on disk, where that is to be within a second.
+const ON_DISK: Duration = Duration::from_secs(3);
+
+/// Folders of both sides, on the disk of the cache.
+struct Folders(TempDir);
+
+impl Folders {
+    fn new() -> Result<Folders> {
+        let cache = places::cache()?;
+        std::fs::create_dir_all(&cache)?;
+        let folders = Folders(TempDir::with_prefix_in("caribou-", cache)?);
+        for side in [Side::Farpool, Side::Redis] {
+            std::fs::create_dir(folders.of(side))?;
+        }
+        Ok(folders)
+    }
+
+    fn of(&self, side: Side) -> PathBuf {
+        self.0.path().join(side.name())
+    }
+}
+
+/// Updates with `always`, on these sides in turns.
+pub fn always(definition: &Definition, sides: &[Side]) -> Result<Vec<DurableResult>> {
+    let folders = Folders::new()?;
+    let start = |side: &Side| {
+        Server::start(*side, SERVERS, 1, Durability::Always(&folders.of(*side))).map(Fixture::new)
+    };
+    let mut fixtures = sides.iter().map(start).collect::<Result<Vec<_>>>()?;
+    let mut generator = Generator::start(GENERATORS)?;
+    let mut results = Vec::new();
+    for durable in &definition.durable {
+        text::progress(&format!("always: {} connections ", durable.connections));
+        let case = definition.case("always", "0/100")?;
+        let case = Case { connections: durable.connections, depth: durable.depth, ..case };
+        let mut outcomes = vec![Vec::new(); fixtures.len()];
+        for _ in 0..definition.runs {
+            for (fixture, outcomes) in fixtures.iter_mut().zip(&mut outcomes) {
+                fixture.fill(&mut generator, definition.keys / 10, case.value_bytes)?;
+                let (warm_up_s, seconds) = (definition.warm_up_s, definition.seconds);
+                let job = Job { warm_up_s, seconds, ..fixture.job(&case) };
+                outcomes.push(fixture.run(&mut generator, &job)?);
+            }
+        }
+        let named = fixtures.iter().zip(&outcomes);
+        let sides = named.map(|(fixture, runs)| SideResult::of(fixture.server.side.name(), runs)).collect();
+        let (connections, depth, at_least) = (durable.connections, durable.depth, durable.at_least);
+        results.push(DurableResult { connections, depth, at_least, sides });
+    }
+    Ok(results)
+}
+
+/// Fills, ends and starts again each side; files are in the system's cache.
+pub fn recovery(definition: &Definition, sides: &[Side]) -> Result<Vec<RecoveryResult>> {
+    let mut generator = Generator::start(GENERATORS)?;
+    let mut results = Vec::new();
+    for is_killed in [false, true] {
+        let folders = Folders::new()?;
+        for side in sides {
+            text::progress(&format!("recovery: {} ", side.name()));
+            let result = recover(definition, *side, &folders.of(*side), is_killed, &mut generator);
+            results.push(result.with_context(|| side.name())?);
+        }
+    }
+    Ok(results)
+}
+
+fn recover(
+    definition: &Definition,
+    side: Side,
+    folder: &Path,
+    is_killed: bool,
+    generator: &mut Generator,
+) -> Result<RecoveryResult> {
+    let recovery = &definition.recovery;
+    let keys = ((recovery.mib << 20) / recovery.value_bytes) as u64;
+    let start = || Server::start(side, SERVERS, 1, Durability::EverySecond(folder)).map(Fixture::new);
+    let mut fixture = start()?;
+    fixture.fill(generator, keys, recovery.value_bytes)?;
+    if is_killed {
+        std::thread::sleep(ON_DISK);
+        drop(fixture);
+    } else {
+        fixture.server.stop()?;
+    }
+    let mut fixture = start()?;
+    let seconds = fixture.server.start_s;
+    fixture.all_are_there(generator, definition, keys, recovery.value_bytes)?;
+    let (name, bytes) = (side.name().to_string(), keys * recovery.value_bytes as u64);
+    Ok(RecoveryResult { name, is_killed, bytes, seconds })
+}

@@ -1,0 +1,276 @@
+//! The servers that are compared, each a process of its own: farpool's program, Redis, memcached.
+
+use super::client::Client;
+use super::protocol::Protocol;
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Memory for keys, in MiB, and for farpool's other work.
+const MEMORY_MIB: usize = 3 << 10;
+const WORK_MIB: usize = 1 << 10;
+
+/// How long a server may take until it answers, also over much data.
+const START: Duration = Duration::from_secs(120);
+
+/// The processor of servers and the one of the generator, where each has its own.
+pub const SERVERS: &str = "0";
+pub const GENERATORS: &str = "1";
+/// Both of them.
+pub const ALL: &str = "0,1";
+
+/// A program that is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Farpool,
+    Redis,
+    Memcached,
+}
+
+/// When a server says that a change is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability<'a> {
+    /// Nothing is kept on disk.
+    None,
+    /// In this folder, at once.
+    Always(&'a Path),
+    /// In this folder, within a second.
+    EverySecond(&'a Path),
+}
+
+impl<'a> Durability<'a> {
+    /// When changes are written, as both programs call it, and where to.
+    fn on_disk(self) -> Option<(&'static str, &'a Path)> {
+        match self {
+            Durability::None => None,
+            Durability::Always(folder) => Some(("always", folder)),
+            Durability::EverySecond(folder) => Some(("everysec", folder)),
+        }
+    }
+}
+
+/// A server's process, which is killed when this value is dropped.
+pub struct Server {
+    process: Child,
+    pub side: Side,
+    pub address: SocketAddr,
+    /// Where farpool speaks its own protocol.
+    pub pool: String,
+    /// Seconds from the start of the process until it answered.
+    pub start_s: f64,
+}
+
+impl Side {
+    pub fn name(self) -> &'static str {
+        match self {
+            Side::Farpool => "farpool",
+            Side::Redis => "Redis",
+            Side::Memcached => "memcached",
+        }
+    }
+
+    pub fn protocol(self) -> Protocol {
+        match self {
+            Side::Farpool | Side::Redis => Protocol::Resp,
+            Side::Memcached => Protocol::Memcached,
+        }
+    }
+
+    /// The version that the program says.
+    ///
+    /// # Errors
+    /// When it is not installed.
+    pub fn version(self) -> Result<String> {
+        let program = self.program()?;
+        let said = Command::new(&program).arg("--version").output();
+        let said = said.map_err(|_| anyhow!("not installed: run `cargo xtask rivals`"))?;
+        let text = String::from_utf8_lossy(&said.stdout).trim().to_string();
+        Ok(match self {
+            Side::Redis => {
+                text.split_whitespace().find_map(|word| word.strip_prefix("v=")).unwrap_or(&text).to_string()
+            }
+            _ => text.split_whitespace().nth(1).unwrap_or(&text).to_string(),
+        })
+    }
+
+    fn program(self) -> Result<PathBuf> {
+        Ok(match self {
+            Side::Redis => "redis-server".into(),
+            Side::Memcached => "memcached".into(),
+            Side::Farpool => {
+                let program = std::env::current_exe()?.with_file_name("farpool");
+                if !program.exists() {
+                    bail!("{} is not there: build it with --bin farpool", program.display());
+                }
+                program
+            }
+        })
+    }
+}
+
+impl Server {
+    /// Starts a server on these processors, with so many threads where it can have more than one.
+    pub fn start(side: Side, processors: &str, threads: usize, durability: Durability<'_>) -> Result<Server> {
+        let mut command = on_processors(processors, &side.program()?);
+        let port = free_port()?;
+        match side {
+            Side::Farpool => farpool_arguments(&mut command, threads, durability),
+            Side::Redis => redis_arguments(&mut command, port, durability),
+            Side::Memcached => {
+                let (port, threads) = (port.to_string(), threads.to_string());
+                command.args(["-l", "127.0.0.1", "-p", &port, "-U", "0", "-t", &threads, "-c", "8192"]);
+                command.args(["-m", &MEMORY_MIB.to_string(), "-u", "root"]);
+            }
+        }
+        let start = Instant::now();
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let process = command.spawn().with_context(|| format!("cannot start {}", side.name()))?;
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let mut server = Server { process, side, address, pool: String::new(), start_s: 0.0 };
+        if side == Side::Farpool {
+            server.read_addresses()?;
+        }
+        server.await_answer(start)?;
+        server.start_s = start.elapsed().as_secs_f64();
+        Ok(server)
+    }
+
+    /// Farpool says where it listens.
+    fn read_addresses(&mut self) -> Result<()> {
+        let output = self.process.stdout.take().context("the node has no standard output")?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        let after = |scheme: &str| {
+            line.split_once(scheme).map(|(_, rest)| rest.split([',', ';']).next().unwrap_or(rest).trim())
+        };
+        let (pool, keys) = after(" farpool://")
+            .zip(after("redis://"))
+            .with_context(|| format!("the node did not start: {line}"))?;
+        (self.pool, self.address) = (format!("farpool://{pool}"), keys.parse()?);
+        Ok(())
+    }
+
+    fn await_answer(&mut self, start: Instant) -> Result<()> {
+        while !self.answers() {
+            if self.process.try_wait()?.is_some() || start.elapsed() > START {
+                bail!("{} does not start", self.side.name());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    /// Whether it answers, and not only that it is loading.
+    fn answers(&self) -> bool {
+        let ask = match self.side.protocol() {
+            Protocol::Resp => "PING\r\n",
+            Protocol::Memcached => "version\r\n",
+        };
+        let mut start = [0; 5];
+        let asked = TcpStream::connect(self.address).and_then(|mut stream| {
+            stream.write_all(ask.as_bytes())?;
+            stream.read_exact(&mut start)
+        });
+        asked.is_ok() && (&start == b"+PONG" || &start == b"VERSI")
+    }
+
+    /// The id of the process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Removes all keys.
+    pub fn clear(&self) -> Result<()> {
+        match self.side.protocol() {
+            Protocol::Resp => Client::connect(self.address)?.ask(&["FLUSHALL"]).map(drop),
+            Protocol::Memcached => {
+                let mut stream = TcpStream::connect(self.address)?;
+                stream.write_all(b"flush_all\r\n")?;
+                let mut reply = [0; 4];
+                stream.read_exact(&mut reply)?;
+                if &reply == b"OK\r\n" { Ok(()) } else { bail!("memcached does not flush") }
+            }
+        }
+    }
+
+    /// Whether farpool knows a command.
+    pub fn knows(&self, name: &str) -> Result<bool> {
+        Ok(Client::connect(self.address)?.ask(&["COMMAND", "INFO", name])?.is_some())
+    }
+
+    /// Asks the process to end, and waits for that; what is not on disk yet gets there.
+    pub fn stop(mut self) -> Result<()> {
+        let id = self.process.id().to_string();
+        if !Command::new("kill").args(["-TERM", &id]).status().context("cannot start kill")?.success() {
+            bail!("{} has ended by itself", self.side.name());
+        }
+        self.process.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The process may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Whether farpool can keep keys on disk: an option of `serve` says so.
+pub fn has_durable_keys() -> Result<bool> {
+    let help = Command::new(Side::Farpool.program()?).args(["serve", "--help"]).output()?;
+    Ok(String::from_utf8_lossy(&help.stdout).contains("--fsync"))
+}
+
+/// A command that runs a program on these processors only.
+pub fn on_processors(processors: &str, program: &Path) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", processors]).arg(program);
+    command
+}
+
+/// Lets this process and those that it starts have as many files open as the system allows: a connection is one.
+pub fn allow_many_files() -> Result<()> {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    Ok(setrlimit(Resource::Nofile, limit)?)
+}
+
+fn farpool_arguments(command: &mut Command, threads: usize, durability: Durability<'_>) {
+    command.args(["serve", "--listen", "127.0.0.1:0", "--resp", "127.0.0.1:0"]);
+    command.args(["--memory", &format!("{MEMORY_MIB}MiB"), "--work-memory", &format!("{WORK_MIB}MiB")]);
+    command.args(["--workers", &threads.to_string()]);
+    if let Some((fsync, folder)) = durability.on_disk() {
+        command.args(["--fsync", fsync, "--data-dir"]).arg(folder);
+    }
+}
+
+fn redis_arguments(command: &mut Command, port: u16, durability: Durability<'_>) {
+    command.args([
+        "--port",
+        &port.to_string(),
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--logfile",
+        "/dev/null",
+    ]);
+    match durability.on_disk() {
+        Some((fsync, folder)) => {
+            command.args(["--appendonly", "yes", "--appendfsync", fsync, "--dir"]).arg(folder);
+        }
+        None => {
+            command.args(["--appendonly", "no"]);
+        }
+    }
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
