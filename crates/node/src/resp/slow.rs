@@ -152,11 +152,11 @@ mod tests {
         log.tell(1, &mut Replies::new(&mut bytes, Protocol::Resp2));
         let text = String::from_utf8(bytes).unwrap();
         let begins = format!(
-            "*1\r\n*6\r\n:199\r\n:7\r\n:1500\r\n*32\r\n$4\r\nMSET\r\n$148\r\n{}... (2 more bytes)\r\n",
+            "*1\r\n*6\r\n:199\r\n:7\r\n:1500\r\n*32\r\n$4\r\nMSET\r\n$146\r\n{}... (2 more bytes)\r\n",
             "x".repeat(128)
         );
         assert!(text.starts_with(&begins), "{text}");
-        assert!(text.ends_with("$23\r\n... (9 more arguments)\r\n$4\r\npeer\r\n$4\r\nname\r\n"), "{text}");
+        assert!(text.ends_with("$22\r\n... (9 more arguments)\r\n$4\r\npeer\r\n$4\r\nname\r\n"), "{text}");
         log.set_most(3);
         assert_eq!(log.len(), 3);
         log.clear();
