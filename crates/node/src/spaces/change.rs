@@ -192,7 +192,7 @@ impl Caller {
         }
     }
 
-    /// Puts the rows of a load of [`Caller::begin_insert`] into their space.
+    /// Puts the rows of a load that [`Caller::begin_load`] has begun for a space into it.
     ///
     /// # Errors
     /// `Exists` for a key that is there; what was inserted before stays.
