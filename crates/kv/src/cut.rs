@@ -96,21 +96,34 @@ impl Keyspace {
         KeyCut { keyspace: Arc::clone(self), space, now, shards }
     }
 
-    /// Reads the entries of some keys of a space, all at one moment; those that are there.
-    pub fn read_keys(&self, space: SpaceId, keys: &[Vec<u8>], now: u64, mut f: impl FnMut(ReadEntry<'_>)) {
+    /// Reads the entries of some keys of a space, all at one moment; those that are there. Returns false, and reads none, where
+    /// their values have more than `bytes_max` bytes.
+    pub fn read_keys(
+        &self,
+        space: SpaceId,
+        keys: &[Vec<u8>],
+        (bytes_max, now): (usize, u64),
+        f: impl FnMut(ReadEntry<'_>),
+    ) -> bool {
         let now = self.not_before(now);
         let hashes: Vec<u64> = keys.iter().map(|key| self.hash(key)).collect();
         let mut wanted: Vec<usize> = hashes.iter().map(|hash| self.shard_of(*hash)).collect();
         wanted.sort_unstable();
         wanted.dedup();
         let taken: Vec<_> = wanted.iter().map(|shard| self.lock(*shard)).collect();
-        for (key, hash) in keys.iter().zip(hashes) {
-            let Ok(at) = wanted.binary_search(&self.shard_of(hash)) else { continue };
-            let entry = taken[at].table(space).and_then(|table| table.get(hash, key, now));
-            if let Some(entry) = entry {
-                f(ReadEntry(entry));
-            }
+        let entries: Vec<ReadEntry<'_>> = keys
+            .iter()
+            .zip(hashes)
+            .filter_map(|(key, hash)| {
+                let at = wanted.binary_search(&self.shard_of(hash)).ok()?;
+                taken[at].table(space)?.get(hash, key, now).map(ReadEntry)
+            })
+            .collect();
+        let fits = entries.iter().map(|entry| entry.0.value().len()).sum::<usize>() <= bytes_max;
+        if fits {
+            entries.into_iter().for_each(f);
         }
+        fits
     }
 }
 

@@ -9,6 +9,7 @@
 //! stopped (cancelled or failed); once done or stopped it no longer holds the table.
 
 mod change;
+mod collected;
 mod reading;
 
 pub use change::Changed;
@@ -24,6 +25,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use change::{Begun, Changing};
+use collected::Collected;
 use farpool_columns::{RowGroup, Table};
 use farpool_memory::Reservation;
 use farpool_model::{Clock, Error, ErrorKind, Prepared, Receipt, Result, cast, limits};
@@ -116,33 +118,6 @@ enum Form {
     Collected(Mutex<Collected>),
 }
 
-/// Rows that are kept.
-struct Collected {
-    batches: Vec<RecordBatch>,
-    rows: usize,
-    bytes: usize,
-    rows_max: usize,
-}
-
-impl Collected {
-    fn add(&mut self, batches: Vec<RecordBatch>, rows: usize) -> Result<()> {
-        self.rows += rows;
-        self.bytes += batches.iter().map(RecordBatch::get_array_memory_size).sum::<usize>();
-        let bytes_max = limits::STREAM_WINDOW_BYTES;
-        if self.rows > self.rows_max || self.bytes > bytes_max {
-            self.batches.clear();
-            let (most, mib) = (self.rows_max, bytes_max >> 20);
-            let message =
-                format!("more than {most} keys, or {mib} MiB of them, would be changed by one statement");
-            return Err(
-                Error::over_limit(message).advise("change fewer at a time, with a condition on the key")
-            );
-        }
-        self.batches.extend(batches);
-        Ok(())
-    }
-}
-
 /// A row group, and the progress made on it.
 struct Morsel {
     /// Its position in the table.
@@ -193,23 +168,6 @@ impl Run {
     pub fn start_shipping(program: &BoundProgram) -> Result<Arc<Self>> {
         let form = program.plan()?.plain_columns().map_or(Form::Batches, Form::Shipped);
         Run::begin(program, form)
-    }
-
-    /// Creates a run whose rows do not leave, but are collected, `rows_max` at most: more is `OverLimit`.
-    ///
-    /// # Errors
-    /// As [`Run::start`].
-    pub fn start_collecting(program: &BoundProgram, rows_max: usize) -> Result<Arc<Self>> {
-        let collected = Collected { batches: Vec::new(), rows: 0, bytes: 0, rows_max };
-        Run::begin(program, Form::Collected(Mutex::new(collected)))
-    }
-
-    /// Takes the rows of a finished run of [`Run::start_collecting`]; later calls return none.
-    pub fn take_collected(&self) -> Vec<RecordBatch> {
-        match &self.form {
-            Form::Collected(collected) => std::mem::take(&mut collected.lock().batches),
-            _ => Vec::new(),
-        }
     }
 
     fn begin(program: &BoundProgram, form: Form) -> Result<Arc<Self>> {

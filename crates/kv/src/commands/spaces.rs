@@ -170,6 +170,10 @@ fn create(context: &mut Context<'_, '_>, name: &[u8], options: &Args<'_>) -> Don
     };
     let name = std::str::from_utf8(name).map_err(|_| "ERR the name of a space must be UTF-8")?;
     TableName::new(name).map_err(refused)?;
+    let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|digit| digit.is_ascii_digit());
+    if name == "default" || name.strip_prefix("db").is_some_and(is_number) {
+        return Err("ERR this is the name of what SELECT chooses: choose another one".into());
+    }
     let (schema, options) = match options {
         [first, rest @ ..] if !is_word(first, b"prefix") && !is_word(first, b"binary") => {
             let text = std::str::from_utf8(first).map_err(|_| "ERR a schema must be UTF-8")?;

@@ -20,7 +20,9 @@ use farpool_model::{
 };
 use farpool_pipeline::{BoundProgram, Run};
 use farpool_store::{Load, Made};
+use parking_lot::Mutex;
 use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Rows that are inserted before others may have the shards.
@@ -184,11 +186,25 @@ impl Caller {
 
     /// Puts the rows of a load of [`Caller::begin_insert`] into their space, on a thread of its own, and tells `then`.
     pub(crate) fn insert(&self, load: Load, then: impl FnOnce(Result<Made<TableInfo>>) + Send + 'static) {
-        let caller = self.clone();
-        let job = move || then(caller.insert_now(load));
+        let (caller, then) = (self.clone(), Arc::new(Mutex::new(Some(then))));
+        let tell = {
+            let then = then.clone();
+            move |outcome| {
+                let then = then.lock().take();
+                if let Some(then) = then {
+                    then(outcome);
+                }
+            }
+        };
+        let job = move || {
+            let inserted = catch_unwind(AssertUnwindSafe(|| caller.insert_now(load)));
+            tell(inserted.unwrap_or_else(|_| Err(Error::internal("inserting rows has panicked"))));
+        };
         let begun = std::thread::Builder::new().name("farpool-insert".into()).spawn(job);
-        if let Err(error) = begun {
-            tracing::error!(%error, "rows are not inserted, as there is no thread for it");
+        if let Err(error) = begun
+            && let Some(then) = then.lock().take()
+        {
+            then(Err(Error::internal(format!("there is no thread to insert rows: {error}"))));
         }
     }
 

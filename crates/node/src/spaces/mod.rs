@@ -19,6 +19,7 @@ use farpool_columns::{LiveRows, Part, RowGroup, Table};
 use farpool_kv::predicate::plain_schema;
 use farpool_kv::{Fingerprint, KeyCut, KeyCutPart, Keyspace, RowSchema, Space, SpaceId, Spaces};
 use farpool_model::cast::u64_from;
+use farpool_model::limits::{KV_KEY_BYTES_MAX, STRING_BYTES_MAX};
 use farpool_model::{ColumnStatistics, Error, Program, Result, TableInfo, TableName, TenantName, Version};
 use std::any::Any;
 use std::collections::HashMap;
@@ -159,19 +160,26 @@ impl SpaceTable {
         Arc::new(Table::live(schema, &[], Arc::new(SpaceRows { space: self, what: What::ToCome })))
     }
 
+    /// The rows of some keys, with all columns, and their fingerprints. `None` where they are many bytes, or a value is none
+    /// that a column can show: a scan reads only the columns that are wanted.
+    fn look_up(&self, keys: &[Vec<u8>], now: u64) -> Option<(RowGroup, HashMap<Vec<u8>, Fingerprint>)> {
+        let columns: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let (mut fingerprints, mut fits) = (HashMap::new(), true);
+        let found = self.gather(keys.len(), now, &columns, |f| {
+            fits = self.keyspace.read_keys(self.id, keys, (PART_BYTES, now), |entry| {
+                fingerprints.insert(entry.key().to_vec(), self.keyspace.fingerprint(entry));
+                f(entry);
+            });
+            Ok(())
+        });
+        found.ok().filter(|_| fits).map(|found| (found, fingerprints))
+    }
+
     /// The table with the rows that `program` reads at this moment.
     fn at_once(self, program: &Program, now: u64) -> Result<(Table, usize)> {
         let schema = self.schema.clone();
-        if let Some(keys) = program.filter.as_ref().and_then(|filter| lookup::keys(filter, &self)) {
-            let columns: Vec<usize> = (0..schema.fields().len()).collect();
-            let mut fingerprints = HashMap::new();
-            let found = self.gather(keys.len(), now, &columns, |f| {
-                self.keyspace.read_keys(self.id, &keys, now, |entry| {
-                    fingerprints.insert(entry.key().to_vec(), self.keyspace.fingerprint(entry));
-                    f(entry);
-                });
-                Ok(())
-            })?;
+        let keys = program.filter.as_ref().and_then(|filter| lookup::keys(filter, &self));
+        if let Some((found, fingerprints)) = keys.and_then(|keys| self.look_up(&keys, now)) {
             let part = Part {
                 rows: found.rows,
                 bytes_plain: found.chunks.iter().map(|chunk| chunk.bytes_plain()).collect(),
@@ -193,11 +201,15 @@ impl SpaceTable {
 
 /// Upper bounds of a row group of so many entries and bytes.
 fn plain_part(schema: &SchemaRef, entries: usize, bytes: usize) -> Part {
-    let column = |field: &Arc<Field>| match field.data_type().primitive_width() {
+    let column = |(at, field): (usize, &Arc<Field>)| match field.data_type().primitive_width() {
         Some(width) => (width + 1) * entries,
-        None => bytes + (size_of::<u32>() + 1) * entries,
+        None => {
+            // The first column is in the key; a longer value than a column can show is refused.
+            let longest = if at == 0 { KV_KEY_BYTES_MAX } else { STRING_BYTES_MAX };
+            bytes.min(entries * longest) + (size_of::<u32>() + 1) * entries
+        }
     };
-    Part { rows: entries, bytes_plain: schema.fields().iter().map(column).collect() }
+    Part { rows: entries, bytes_plain: schema.fields().iter().enumerate().map(column).collect() }
 }
 
 /// Numbers of the moments at which spaces are read, which stand for versions of their tables.

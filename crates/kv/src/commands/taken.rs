@@ -1,0 +1,122 @@
+//! What a command has to itself while it runs.
+
+use super::room::Kept;
+use super::{Args, Keys};
+use crate::journal::Recorder;
+use crate::keyspace::Keyspace;
+use crate::shard::Shard;
+use parking_lot::MutexGuard;
+
+/// What a command has to itself: shards, and what it has done to them so far.
+pub(crate) struct Taken<'a> {
+    pub(super) shards: Shards<'a>,
+    pub(super) recorder: Recorder<'a>,
+    /// The keys that stay, whatever room is needed.
+    pub(super) kept: Kept,
+    /// Whether the command that runs may change keys.
+    pub(super) writes: bool,
+}
+
+/// Shards, in their order.
+pub(super) enum Shards<'a> {
+    One(usize, MutexGuard<'a, Shard>),
+    Several(Vec<(usize, MutexGuard<'a, Shard>)>),
+}
+
+impl<'a> Taken<'a> {
+    /// Takes the shards of the keys of these commands, and records in `recorder` what they do.
+    pub fn of<'b>(
+        keyspace: &'a Keyspace,
+        recorder: Recorder<'a>,
+        commands: impl Iterator<Item = (Keys, &'b Args<'b>)>,
+    ) -> Self {
+        let mut kept = Kept::default();
+        Taken { shards: Shards::of(keyspace, commands, &mut kept), recorder, kept, writes: false }
+    }
+
+    /// Has a key stay that the command does not name.
+    pub fn keep(&mut self, keyspace: &Keyspace, key: &[u8]) {
+        if keyspace.evicts() {
+            self.kept.add(keyspace.hash(key));
+        }
+    }
+
+    /// Records what was done, and lets go of the shards; returns the number of the record, if there is one, and the buffer
+    /// of the recorder.
+    pub fn finish(self) -> (farpool_model::Result<Option<u64>>, Vec<u8>) {
+        self.recorder.finish()
+    }
+
+    pub fn shard(&mut self, shard: usize) -> &mut Shard {
+        self.shards.get(shard)
+    }
+}
+
+impl<'a> Shards<'a> {
+    fn of<'b>(
+        keyspace: &'a Keyspace,
+        commands: impl Iterator<Item = (Keys, &'b Args<'b>)>,
+        kept: &mut Kept,
+    ) -> Self {
+        let evicts = keyspace.evicts();
+        let mut one = None;
+        let (mut several, mut takes_all) = (Vec::new(), false);
+        for (keys, args) in commands {
+            if keys == Keys::All {
+                takes_all = true;
+            }
+            for key in keys.of(args) {
+                let hash = keyspace.hash(key);
+                if evicts {
+                    kept.add(hash);
+                }
+                let shard = keyspace.shard_of(hash);
+                match one {
+                    None => one = Some(shard),
+                    Some(first) if first == shard => {}
+                    Some(_) => several.push(shard),
+                }
+            }
+        }
+        if takes_all {
+            several = (0..keyspace.shards()).collect();
+        }
+        match one {
+            Some(shard) if several.is_empty() => Shards::One(shard, keyspace.lock(shard)),
+            one => {
+                several.extend(one);
+                several.sort_unstable();
+                several.dedup();
+                Shards::Several(several.into_iter().map(|shard| (shard, keyspace.lock(shard))).collect())
+            }
+        }
+    }
+
+    pub fn all(&mut self) -> &mut [(usize, MutexGuard<'a, Shard>)] {
+        match self {
+            Shards::One(..) => &mut [],
+            Shards::Several(shards) => shards,
+        }
+    }
+
+    /// All shards, of a command that takes all.
+    pub fn several(&self) -> &[(usize, MutexGuard<'a, Shard>)] {
+        match self {
+            Shards::One(..) => &[],
+            Shards::Several(shards) => shards,
+        }
+    }
+
+    pub fn get(&mut self, shard: usize) -> &mut Shard {
+        match self {
+            Shards::One(taken, guard) => {
+                debug_assert_eq!(*taken, shard, "a key of the command");
+                guard
+            }
+            Shards::Several(guards) => {
+                let at = guards.binary_search_by_key(&shard, |(shard, _)| *shard);
+                &mut guards[at.expect("the shards of all keys were taken")].1
+            }
+        }
+    }
+}
