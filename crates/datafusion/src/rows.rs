@@ -42,6 +42,12 @@ const PART_FOR_MERGES_OF_JOINS: usize = 4;
 /// Bytes for a run that is merged: two batches of a hundred bytes per row, and as much for their keys.
 const RUN_BYTES: usize = 4 << 20;
 
+/// Fewest runs that a merge takes at once.
+const RUNS_MIN: usize = 2;
+
+/// Fewest rows of a batch where memory is short.
+const BATCH_ROWS_MIN: usize = 512;
+
 /// How long and how often to wait for the memory of a run that has failed, whose tasks may take a moment to end.
 const RELEASE_PAUSE: Duration = Duration::from_millis(5);
 const RELEASE_PAUSES: usize = 400;
@@ -255,16 +261,24 @@ impl Source {
         let mut config = context.session_config().clone();
         config.options_mut().execution.sort_spill_reservation_bytes = reserved;
         let files = config.get_extension::<SpillFiles>().filter(|_| merged > 0);
-        let context = TaskContext::from(state).with_session_config(config);
-        let Some(files) = files else { return Ok(Arc::new(context)) };
+        let Some(files) = files else {
+            return Ok(Arc::new(TaskContext::from(state).with_session_config(config)));
+        };
         // A join has both its sides merged at once, in each partition.
         let merges = 2 * most(plan, sorts).max(1);
-        let runs = memory_bytes / 2 / merges / RUN_BYTES;
+        let merge_bytes = memory_bytes / 2 / merges;
+        let runs = (merge_bytes / RUN_BYTES).max(RUNS_MIN);
+        if merge_bytes < RUNS_MIN * RUN_BYTES {
+            // Where memory is too short for as many, runs are merged in smaller batches.
+            let rows = config.batch_size() * merge_bytes / (RUNS_MIN * RUN_BYTES);
+            config = config.with_batch_size(rows.max(BATCH_ROWS_MIN));
+        }
         let disk = DiskManagerBuilder::default()
             .with_temp_file_factory(files)
-            .with_max_spill_merge_fan_in(runs.max(2));
+            .with_max_spill_merge_fan_in(runs);
         let runtime =
             RuntimeEnv { disk_manager: Arc::new(disk.build()?), ..(*context.runtime_env()).clone() };
+        let context = TaskContext::from(state).with_session_config(config);
         Ok(Arc::new(context.with_runtime(Arc::new(runtime))))
     }
 }
