@@ -273,9 +273,8 @@ impl Source {
             let rows = config.batch_size() * merge_bytes / (RUNS_MIN * RUN_BYTES);
             config = config.with_batch_size(rows.max(BATCH_ROWS_MIN));
         }
-        let disk = DiskManagerBuilder::default()
-            .with_temp_file_factory(files)
-            .with_max_spill_merge_fan_in(runs);
+        let disk =
+            DiskManagerBuilder::default().with_temp_file_factory(files).with_max_spill_merge_fan_in(runs);
         let runtime =
             RuntimeEnv { disk_manager: Arc::new(disk.build()?), ..(*context.runtime_env()).clone() };
         let context = TaskContext::from(state).with_session_config(config);

@@ -163,6 +163,10 @@ impl Keyspace {
         self.shards.len()
     }
 
+    pub(crate) fn try_lock(&self, shard: usize) -> Option<MutexGuard<'_, Shard>> {
+        self.shards[shard].try_lock()
+    }
+
     pub(crate) fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
         self.shards[shard].lock()
     }

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod commands;
 mod cut;
 mod effects;
@@ -27,6 +28,7 @@ mod spaces;
 mod table;
 mod walk;
 
+pub use ahead::{Ahead, Upcoming};
 pub use commands::{Args, COMMANDS, Command, KeyChange, KeyState, Keys, Refusal, command, matches};
 pub use cut::{Fingerprint, KeyCut, KeyCutPart, ReadEntry};
 pub use journal::{Journal, Replay};

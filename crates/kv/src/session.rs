@@ -1,5 +1,6 @@
 //! What a client has begun: its space, the commands that it has queued, and the keys that it watches.
 
+use crate::ahead::Ahead;
 use crate::commands::{Args, Command, Context, Keys, Predicates, Refusal, Taken, command};
 use crate::cut::ReadEntry;
 use crate::journal::Recorder;
@@ -142,9 +143,21 @@ impl Session {
         host: &mut dyn Host,
         replies: &mut Replies<'_>,
     ) {
+        self.execute_known(keyspace, (args, Ahead::of(keyspace, args)), moment, host, replies);
+    }
+
+    /// As [`Session::execute`], with what is known of the command already.
+    pub fn execute_known(
+        &mut self,
+        keyspace: &Keyspace,
+        (args, ahead): (&Args<'_>, Ahead),
+        moment: Moment,
+        host: &mut dyn Host,
+        replies: &mut Replies<'_>,
+    ) {
         let moment = Moment { now: keyspace.asked_at(moment.now), ..moment };
         let before = replies.bytes();
-        if let Err(Refusal(text)) = self.dispatch(keyspace, args, moment, host, replies) {
+        if let Err(Refusal(text)) = self.dispatch(keyspace, (args, ahead), moment, host, replies) {
             replies.truncate(before);
             replies.error(&*text);
         }
@@ -153,12 +166,12 @@ impl Session {
     fn dispatch(
         &mut self,
         keyspace: &Keyspace,
-        args: &Args<'_>,
+        (args, ahead): (&Args<'_>, Ahead),
         moment: Moment,
         host: &mut dyn Host,
         replies: &mut Replies<'_>,
     ) -> Result<(), Refusal> {
-        let wanted = match wanted(args, host) {
+        let wanted = match wanted(args, ahead.command, host) {
             Ok(wanted) => wanted,
             Err(refusal) => {
                 self.queue.iter_mut().for_each(|queue| queue.is_refused = true);
@@ -175,7 +188,11 @@ impl Session {
             }
             Wanted::Command(command) => {
                 let recorder = self.recorder(keyspace, command.writes(args).then_some(args), moment)?;
-                let mut taken = Taken::of(keyspace, recorder, std::iter::once((command.keys, args)));
+                let key = ahead.hash.zip(command.keys.of(args).next());
+                let mut taken = match key {
+                    Some((hash, key)) => Taken::one(keyspace, recorder, key, hash),
+                    None => Taken::of(keyspace, recorder, std::iter::once((command.keys, args))),
+                };
                 let done = self.run(command, args, (keyspace, &mut taken), moment, (host, replies));
                 self.finish(taken)?;
                 done
@@ -318,7 +335,8 @@ impl Session {
         }
         let commands: Vec<Vec<&[u8]>> =
             queue.commands.iter().map(|args| args.iter().map(|argument| &**argument).collect()).collect();
-        let wanted = commands.iter().map(|args| wanted(args, host)).collect::<Result<Vec<_>, _>>()?;
+        let wanted = commands.iter().map(|args| wanted(args, command(args[0]), host));
+        let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
         let keys_of = |wanted: &Wanted| match wanted {
             Wanted::Command(command) => command.keys,
             _ => Keys::None,
@@ -382,13 +400,13 @@ fn not_recorded(error: &Error) -> Refusal {
 }
 
 /// Returns what is asked for; refused if it does not exist, has too few or too many arguments, or needs another right.
-fn wanted(args: &Args<'_>, host: &dyn Host) -> Result<Wanted, Refusal> {
+fn wanted(args: &Args<'_>, command: Option<&'static Command>, host: &dyn Host) -> Result<Wanted, Refusal> {
     let arity = |wanted, exact: Option<usize>| match exact {
         Some(exact) if args.len() != exact => Err(wrong_number(args[0])),
         None if args.len() < 2 => Err(wrong_number(args[0])),
         _ => Ok(wanted),
     };
-    if let Some(command) = command(args[0]) {
+    if let Some(command) = command {
         if !command.takes(args.len()) {
             return Err(wrong_number(args[0]));
         }

@@ -12,7 +12,7 @@ use crate::fields::Tables;
 use crate::index::{Index, KeyHasher};
 use crate::meter::Meter;
 use crate::slab::{Cut, CutCursor, CutPart, Place, SlabCursor, Slabs};
-use farpool_memory::Pool;
+use farpool_memory::{Pool, prefetch};
 use farpool_model::limits::KV_VALUE_BYTES_MAX as VALUE_BYTES_MAX;
 use farpool_model::{Result, TenantName};
 use std::sync::Arc;
@@ -25,6 +25,11 @@ const COPY_BYTES: usize = 16 << 10;
 
 /// Most room that a value which grows gets for growing again.
 const GROWTH_BYTES: usize = 1 << 20;
+
+/// Bytes of a cache line, and how many of an entry are brought to the cache ahead of use: the processor notices by itself
+/// that it reads on.
+const LINE_BYTES: usize = 64;
+const PREFETCHED_LINES: usize = 2;
 
 /// Entries that are looked at in one step of removing what has expired.
 const EXPIRY_STEP: usize = 64;
@@ -106,6 +111,17 @@ impl Table {
 
     fn find(&self, hash: u64, key: &[u8]) -> Option<Place> {
         self.index.find(hash, |place| Entry::of(self.slabs.bytes(place)).key() == key)
+    }
+
+    /// Has what the index knows of a key come to the cache.
+    pub fn prefetch_index(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// Has the beginning of a key's entry come to the cache; what the index knows of it should be there.
+    pub fn prefetch_entry(&self, hash: u64) {
+        let Some(place) = self.index.likely(hash) else { return };
+        self.slabs.bytes(place).chunks(LINE_BYTES).take(PREFETCHED_LINES).for_each(|line| prefetch(&line[0]));
     }
 
     /// Returns the entry of `key` that is valid at `now`.

@@ -15,6 +15,7 @@ use farpool_model::limits::PAGE_BYTES;
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::panic::RefUnwindSafe;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -80,9 +81,8 @@ impl Run {
         self.place.len()
     }
 
-    #[inline]
-    fn at(&self, offset: usize) -> *mut u8 {
-        self.pool.mapping().at(self.place.start + offset).as_ptr()
+    fn at(&self, offset: usize) -> Start {
+        Start(self.pool.mapping().at(self.place.start + offset))
     }
 
     /// Frees the whole pages behind the first `bytes`; does nothing for a piece, which has the length that
@@ -148,16 +148,31 @@ fn pages_of(place: &Range<usize>) -> Range<usize> {
     place.start / PAGE_BYTES..place.end.div_ceil(PAGE_BYTES)
 }
 
+/// The first byte of an extent or a lease: kept there, so that bytes are reached without looking at the run.
+#[derive(Clone, Copy)]
+struct Start(NonNull<u8>);
+
+// SAFETY: an address; `Extent` and `Lease` control who may access what is there.
+unsafe impl Send for Start {}
+// SAFETY: as above.
+unsafe impl Sync for Start {}
+
 /// A range of fresh memory with one owner, which may write to it.
 pub struct Extent {
     run: Arc<Run>,
     range: Range<usize>,
+    start: Start,
 }
 
 impl Extent {
     pub(crate) fn new(run: Run) -> Extent {
         let range = 0..run.bytes();
-        Extent { run: Arc::new(run), range }
+        Extent::of(Arc::new(run), range)
+    }
+
+    fn of(run: Arc<Run>, range: Range<usize>) -> Extent {
+        let start = run.at(range.start);
+        Extent { run, range, start }
     }
 
     /// Number of bytes that can be written: whole pages, unless the extent was split or is a piece.
@@ -194,10 +209,11 @@ impl Extent {
     }
 
     /// The bytes of the extent, for its owner to read while it may still write to them.
+    #[inline]
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: the range is mapped and initialized, the system maps zeros; by the invariant of this module it
         // is ours alone, and only `&mut self` writes to it.
-        unsafe { std::slice::from_raw_parts(self.run.at(self.range.start), self.range.len()) }
+        unsafe { std::slice::from_raw_parts(self.start.0.as_ptr(), self.range.len()) }
     }
 
     /// The bytes of the extent. Bytes not written yet are zero, but unspecified in a piece and in a pool that
@@ -205,7 +221,7 @@ impl Extent {
     #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: the range is mapped and, by the invariant of this module, ours alone.
-        unsafe { std::slice::from_raw_parts_mut(self.run.at(self.range.start), self.range.len()) }
+        unsafe { std::slice::from_raw_parts_mut(self.start.0.as_ptr(), self.range.len()) }
     }
 
     /// Splits the first `bytes` off as a separate extent: several owners can then fill the pages of one run,
@@ -217,9 +233,9 @@ impl Extent {
         assert!(bytes <= self.len(), "an extent of {} bytes cannot be split at {bytes}", self.len());
         let middle = self.range.start + bytes;
         let front = self.range.start..middle;
-        self.range.start = middle;
+        (self.range.start, self.start) = (middle, self.run.at(middle));
         self.run.extents.fetch_add(1, Ordering::Relaxed);
-        Extent { run: Arc::clone(&self.run), range: front }
+        Extent::of(Arc::clone(&self.run), front)
     }
 
     /// Ends writing. The lease has the first `bytes_used`; unused whole pages at the end of the run are
@@ -231,7 +247,7 @@ impl Extent {
         assert!(bytes_used <= self.len(), "{bytes_used} bytes used of an extent of {}", self.len());
         let frozen = self.range.start..self.range.start + bytes_used;
         self.range.start = frozen.end;
-        Lease { run: Arc::clone(&self.run), range: frozen }
+        Lease::of(Arc::clone(&self.run), frozen)
     }
 }
 
@@ -256,9 +272,15 @@ impl fmt::Debug for Extent {
 pub struct Lease {
     run: Arc<Run>,
     range: Range<usize>,
+    start: Start,
 }
 
 impl Lease {
+    fn of(run: Arc<Run>, range: Range<usize>) -> Lease {
+        let start = run.at(range.start);
+        Lease { run, range, start }
+    }
+
     /// Returns a part of the bytes, which keeps the lease alive.
     ///
     /// # Panics
@@ -266,7 +288,7 @@ impl Lease {
     pub fn slice(&self, range: Range<usize>) -> LeaseSlice {
         assert!(range.start <= range.end && range.end <= self.len(), "a slice outside its lease: {range:?}");
         let start = self.range.start + range.start;
-        LeaseSlice(Lease { run: Arc::clone(&self.run), range: start..start + range.len() })
+        LeaseSlice(Lease::of(Arc::clone(&self.run), start..start + range.len()))
     }
 
     /// The pages that the bytes lie in.
@@ -283,9 +305,10 @@ impl Lease {
 impl Deref for Lease {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: the run keeps the range mapped; it is frozen, so nobody writes to it.
-        unsafe { std::slice::from_raw_parts(self.run.at(self.range.start), self.range.len()) }
+        unsafe { std::slice::from_raw_parts(self.start.0.as_ptr(), self.range.len()) }
     }
 }
 

@@ -15,6 +15,7 @@ mod huge;
 mod mapping;
 mod pieces;
 mod pool;
+mod prefetch;
 mod size;
 mod table;
 #[cfg(test)]
@@ -25,6 +26,7 @@ pub mod working;
 pub use extent::{Extent, Lease, LeaseSlice};
 pub use huge::HugePages;
 pub use pool::{Failures, Pool, PoolConfig, PoolUsage, Reclaim};
+pub use prefetch::prefetch;
 pub use size::{parse_size, size_text};
 pub use table::{PageId, Tenure};
 pub use work::{Account, Reservation, Waiting, WorkLine, WorkMemory, WorkUsage};

@@ -31,7 +31,7 @@ impl Redis {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let stopped = async { drop(stopped.await) };
-        let served = tokio::spawn(resp::serve(node.clone(), listener, stopped));
+        let served = tokio::spawn(resp::serve(node.clone(), listener, 2, stopped));
         Redis { node, address, stop: Some(stop), served }
     }
 
@@ -189,6 +189,51 @@ async fn tokens_say_whose_keys_a_client_sees_and_whether_it_may_change_them() {
     redis.node.set_access(Access::of_nobody().with_token("bobs", tenant("bob"), Right::Admin));
     assert!(reader.end().await.starts_with("-NOAUTH "), "it is told");
     bob.ask("GET a", "$-1\r\n").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_in_one_packet_is_done_in_its_order_whoever_sends_it() {
+    let access = Access::of_nobody().with_token("anns", tenant("ann"), Right::Write).with_token(
+        "bobs",
+        tenant("bob"),
+        Right::Write,
+    );
+    let redis = Redis::start(access).await;
+    let mut client = redis.connect().await;
+    let commands = [
+        ("AUTH anns", "+OK\r\n"),
+        ("SET a 1", "+OK\r\n"),
+        ("GET a", "$1\r\n1\r\n"),
+        ("AUTH bobs", "+OK\r\n"),
+        ("GET a", "$-1\r\n"),
+        ("SET a 2", "+OK\r\n"),
+        ("MGET a a", "*2\r\n$1\r\n2\r\n$1\r\n2\r\n"),
+        ("RESET", "+RESET\r\n"),
+        ("GET a", "-NOAUTH Authentication required.\r\n"),
+        ("AUTH anns", "+OK\r\n"),
+        ("GET a", "$1\r\n1\r\n"),
+    ];
+    let packet = |commands: &[(&str, &str)]| -> Vec<u8> {
+        commands.iter().flat_map(|(command, _)| request(command)).collect()
+    };
+    let replies: String = commands.iter().map(|(_, reply)| *reply).collect();
+    client.send(packet(&commands)).await;
+    client.expect(&replies).await;
+    // More of them than are looked at ahead.
+    let many = commands.repeat(30);
+    client.send(packet(&many)).await;
+    client.expect(replies.repeat(30)).await;
+    // Those before one that is broken are done, and those behind one that ends the connection are not.
+    client
+        .send([request("INCR a"), request("INCR a"), b"*1\r\n!".to_vec(), request("INCR a")].concat())
+        .await;
+    assert_eq!(client.end().await, ":2\r\n:3\r\n-ERR Protocol error: expected '$', got '!'\r\n");
+    let mut client = redis.connect().await;
+    client.send([request("AUTH anns"), request("INCR a"), request("QUIT"), request("INCR a")].concat()).await;
+    assert_eq!(client.end().await, "+OK\r\n:4\r\n+OK\r\n");
+    let mut client = redis.connect().await;
+    client.ask("AUTH anns", "+OK\r\n").await;
+    client.ask("GET a", "$1\r\n4\r\n").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -220,7 +220,7 @@ pub fn run(args: Args) -> Outcome {
         match resp {
             Some((resp, _)) => {
                 let stop = stop.shared();
-                let keys = resp::serve(node.clone(), resp, stop.clone());
+                let keys = resp::serve(node.clone(), resp, farpool::processors(), stop.clone());
                 let (tables, keys) = tokio::join!(server::serve(node.clone(), listener, stop), keys);
                 tables.and(keys)?;
             }

@@ -28,6 +28,7 @@ pub const MODULES: &[(&str, &str)] = &[
     ("crates/memory/src/extent.rs", "bytes of the mapping are handed out as slices"),
     ("crates/memory/src/mapping.rs", "memory is mapped and given back by system calls"),
     ("crates/memory/src/pool.rs", "pages go back when nobody reads or writes them any more"),
+    ("crates/memory/src/prefetch.rs", "the instruction takes an address"),
     ("crates/memory/src/working.rs", "huge pages are asked for by a system call"),
     ("crates/node/src/clock.rs", "the CPU clock of a thread is a system call"),
     ("crates/node/src/seats.rs", "the CPUs of a thread are set by system calls"),

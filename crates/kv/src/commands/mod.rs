@@ -41,7 +41,6 @@ use farpool_model::limits::{KV_KEY_BYTES_MAX, KV_VALUE_BYTES_MAX};
 use parking_lot::MutexGuard;
 use room::Kept;
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
@@ -248,19 +247,28 @@ pub static COMMANDS: &[Command] = &[
     quiet(write("unlink", -2, REST, keys::del)),
 ];
 
-/// Bytes of the longest name of a command that is looked up.
-const NAME_BYTES: usize = 32;
+/// Lists of commands by a number that their names give: this is looked up for each command that comes, and a hash function
+/// for names of any kind takes longer than all comparisons.
+static BY_NAME: LazyLock<[Vec<&Command>; NAMES]> = LazyLock::new(|| {
+    let mut lists = [const { Vec::new() }; NAMES];
+    COMMANDS.iter().for_each(|command| lists[number_of(command.name.as_bytes())].push(command));
+    lists
+});
+const NAMES: usize = 128;
 
-static BY_NAME: LazyLock<HashMap<&[u8], &Command>> =
-    LazyLock::new(|| COMMANDS.iter().map(|command| (command.name.as_bytes(), command)).collect());
+/// A number below [`NAMES`] that is the same for a name in any case.
+#[inline]
+fn number_of(name: &[u8]) -> usize {
+    let letter = |place: Option<&u8>| usize::from(place.copied().unwrap_or(0) | 0x20);
+    let (first, last) = (letter(name.first()), letter(name.last()));
+    (first * 5 + letter(name.get(2)) * 3 + last + name.len() * 11) % NAMES
+}
 
 /// Finds a command by its name in any case.
+#[inline]
 pub fn command(name: &[u8]) -> Option<&'static Command> {
-    let mut lower = [0; NAME_BYTES];
-    let lower = lower.get_mut(..name.len())?;
-    lower.copy_from_slice(name);
-    lower.make_ascii_lowercase();
-    BY_NAME.get(&*lower).copied()
+    let mut list = BY_NAME[number_of(name)].iter();
+    list.find(|command| command.name.as_bytes().eq_ignore_ascii_case(name)).copied()
 }
 
 /// What a command runs in.
@@ -314,8 +322,8 @@ impl<'j, 'c> Context<'j, 'c> {
     }
 
     pub fn slot_and_replies<'k>(&mut self, key: &'k [u8]) -> (Slot<'_, 'k, 'j>, &mut Replies<'c>) {
-        let hash = self.keyspace.hash(key);
-        let Taken { shards, recorder, kept, writes } = &mut *self.taken;
+        let hash = self.taken.hash(self.keyspace, key);
+        let Taken { shards, recorder, kept, writes, .. } = &mut *self.taken;
         let shard = shards.get(self.keyspace.shard_of(hash));
         let (space, named) = shard.owner(self.space, key);
         let (named, writes, random, now) = (named.cloned(), *writes, self.random, self.now);
@@ -326,8 +334,8 @@ impl<'j, 'c> Context<'j, 'c> {
 
     /// A key, in the space that it is in although another one is to own it.
     fn slot_in<'k>(&mut self, space: SpaceId, named: Option<&Arc<Space>>, key: &'k [u8]) -> Slot<'_, 'k, 'j> {
-        let hash = self.keyspace.hash(key);
-        let Taken { shards, recorder, kept, writes } = &mut *self.taken;
+        let hash = self.taken.hash(self.keyspace, key);
+        let Taken { shards, recorder, kept, writes, .. } = &mut *self.taken;
         let shard = shards.get(self.keyspace.shard_of(hash));
         let (named, writes, random, now) = (named.cloned(), *writes, self.random, self.now);
         let selected = self.space;

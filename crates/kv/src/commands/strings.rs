@@ -30,8 +30,10 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     if options.gets {
         context.slot(args[1]).string()?;
     }
-    let is_there = context.slot(args[1]).exists();
-    let is_set = !(options.if_absent && is_there || options.if_present && !is_there);
+    let is_set = match (options.if_absent, options.if_present) {
+        (false, false) => true,
+        (if_absent, _) => context.slot(args[1]).exists() != if_absent,
+    };
     if options.gets {
         reply_value(context, args[1])?;
     } else if !is_set {

@@ -6,6 +6,7 @@ use crate::journal::Recorder;
 use crate::keyspace::Keyspace;
 use crate::shard::Shard;
 use parking_lot::MutexGuard;
+use std::ops::Range;
 
 /// What a command has to itself: shards, and what it has done to them so far.
 pub(crate) struct Taken<'a> {
@@ -15,6 +16,8 @@ pub(crate) struct Taken<'a> {
     pub(super) kept: Kept,
     /// Whether the command that runs may change keys.
     pub(super) writes: bool,
+    /// A key whose hash is known, by its place in memory, where it stays while the command runs.
+    known: Option<(Range<usize>, u64)>,
 }
 
 /// Shards, in their order.
@@ -31,7 +34,28 @@ impl<'a> Taken<'a> {
         commands: impl Iterator<Item = (Keys, &'b Args<'b>)>,
     ) -> Self {
         let mut kept = Kept::default();
-        Taken { shards: Shards::of(keyspace, commands, &mut kept), recorder, kept, writes: false }
+        let shards = Shards::of(keyspace, commands, &mut kept);
+        Taken { shards, recorder, kept, writes: false, known: None }
+    }
+
+    /// Takes the shard of a key whose hash is known.
+    pub fn one(keyspace: &'a Keyspace, recorder: Recorder<'a>, key: &[u8], hash: u64) -> Self {
+        let mut kept = Kept::default();
+        if keyspace.evicts() {
+            kept.add(hash);
+        }
+        let shard = keyspace.shard_of(hash);
+        let shards = Shards::One(shard, keyspace.lock(shard));
+        Taken { shards, recorder, kept, writes: false, known: Some((place_of(key), hash)) }
+    }
+
+    /// Returns the hash of a key.
+    #[inline]
+    pub fn hash(&self, keyspace: &Keyspace, key: &[u8]) -> u64 {
+        match &self.known {
+            Some((place, hash)) if *place == place_of(key) => *hash,
+            _ => keyspace.hash(key),
+        }
     }
 
     /// Has a key stay that the command does not name.
@@ -50,6 +74,13 @@ impl<'a> Taken<'a> {
     pub fn shard(&mut self, shard: usize) -> &mut Shard {
         self.shards.get(shard)
     }
+}
+
+/// The addresses of a key.
+#[inline]
+fn place_of(key: &[u8]) -> Range<usize> {
+    let start = key.as_ptr().addr();
+    start..start + key.len()
 }
 
 impl<'a> Shards<'a> {

@@ -3,7 +3,7 @@
 mod spaces;
 
 use crate::resp::{Protocol, Replies};
-use crate::{Args, Host, Keyspace, Moment, Refusal, Session};
+use crate::{Args, COMMANDS, Host, Keyspace, Moment, Refusal, Session, command};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::TenantName;
 use proptest::prelude::*;
@@ -78,6 +78,20 @@ fn check(lines: &[(&str, &str)]) {
     let mut client = Client::new(&keys);
     for (command, expected) in lines {
         assert_eq!(client.run(command), *expected, "{command}");
+    }
+}
+
+#[test]
+fn commands_are_found_by_their_names_in_any_case() {
+    for known in COMMANDS {
+        for name in [known.name.to_string(), known.name.to_ascii_uppercase()] {
+            let found = command(name.as_bytes()).map(|found| found.name);
+            assert_eq!(found, Some(known.name));
+            assert!(command(format!("{name}x").as_bytes()).is_none());
+        }
+    }
+    for unknown in [&b""[..], b"g", b"ge", b"get ", b"\xff\xff\xff", &[b'g'; 100_000]] {
+        assert!(command(unknown).is_none(), "{:?}", unknown.escape_ascii().to_string());
     }
 }
 

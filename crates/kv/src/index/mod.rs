@@ -35,7 +35,7 @@ pub use hasher::KeyHasher;
 use crate::meter::Meter;
 use crate::slab::Place;
 use bucket::{KeyHash, Route, SLOTS, Slot};
-use farpool_memory::Pool;
+use farpool_memory::{Pool, prefetch};
 use farpool_model::{Error, Result, TenantName};
 use stash::Stash;
 use std::sync::Arc;
@@ -106,6 +106,20 @@ impl Index {
             return Some(other.slot(slot).place());
         }
         self.stash.find(hash, &is_it).map(|index| self.stash.entries()[index].place)
+    }
+
+    /// Has the bucket where a key with this hash is at home come to the cache.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        if self.table.len() > 0 {
+            prefetch(&self.table.get(self.table.address(KeyHash(hash).home())).0[0]);
+        }
+    }
+
+    /// Returns the entry that is most likely that of the key with this hash, if it is there.
+    #[inline]
+    pub fn likely(&self, hash: u64) -> Option<Place> {
+        self.find(hash, |_| true)
     }
 
     /// Adds an entry for a key that is not there. `hash_of` returns the hash of an entry's key; it is called for a bounded

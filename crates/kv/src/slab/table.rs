@@ -2,7 +2,7 @@
 //!
 //! A page keeps its number for life. A new one gets the lowest that is free, so that the table becomes shorter
 //! where there are fewer pages; finding it takes 1/64 ns for each page. The table grows by doubling, which copies
-//! 80 bytes a page: a millisecond at some GiB.
+//! 88 bytes a page: a millisecond at some GiB.
 
 use super::page::Page;
 use std::mem::size_of;

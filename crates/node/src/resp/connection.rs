@@ -1,13 +1,14 @@
 //! A client of the Redis protocol, from its first byte to its last.
 
+use super::batch::Batch;
 use super::host::Client;
 use crate::Node;
 use crate::key_log::Follower;
 use crate::server::lobby::Seat;
 use bytes::{Buf, BytesMut};
-use farpool_kv::resp::{Limits, Parser, Replies, Step};
+use farpool_kv::resp::Replies;
 use farpool_kv::{Moment, Session};
-use farpool_model::{Result, limits};
+use farpool_model::limits;
 use farpool_wire::{Socket, Tls};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -22,9 +23,6 @@ const READ_BYTES: usize = 16 << 10;
 /// Bytes of a buffer that are kept while nothing is in it.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// Arguments of most commands.
-const FEW: usize = 8;
-
 /// How long a client that does not read its replies is waited for.
 const UNREAD: Duration = Duration::from_millis(limits::UNREAD_MS_MAX);
 
@@ -36,8 +34,9 @@ pub(super) struct Connection {
     socket: Arc<dyn Socket>,
     client: Client,
     session: Session,
-    parser: Parser,
     received: BytesMut,
+    /// The requests at the beginning of `received`.
+    batch: Batch,
     /// Replies that have not been sent.
     replies: Vec<u8>,
     /// Where random numbers come from.
@@ -53,8 +52,8 @@ impl Connection {
             node: Arc::clone(node),
             socket,
             session: Session::default(),
-            parser: Parser::new(),
             received: BytesMut::new(),
+            batch: Batch::default(),
             replies: Vec::new(),
             random: RandomState::new().hash_one(number) | 1,
             log: node.keyspaces().log().map(|log| log.follow()),
@@ -138,9 +137,9 @@ impl Connection {
                 log.keep_up().await;
             }
             let stays = match self.carry_out() {
-                Ok(Progress::Waits) => break,
-                Ok(Progress::HasMore) => true,
-                Ok(Progress::Leaves) | Err(_) => false,
+                Progress::Waits => break,
+                Progress::HasMore => true,
+                Progress::Leaves => false,
             };
             self.send().await?;
             if !stays {
@@ -163,60 +162,53 @@ impl Connection {
     }
 
     fn bytes_held(&self) -> usize {
-        self.received.capacity() + self.replies.capacity() + self.session.bytes() + self.socket.bytes_held()
+        let buffers = self.received.capacity() + self.replies.capacity() + self.batch.bytes_held();
+        buffers + self.session.bytes() + self.socket.bytes_held()
     }
 
     /// Carries out the commands that have come whole, as long as their replies are not many.
-    fn carry_out(&mut self) -> Result<Progress> {
+    fn carry_out(&mut self) -> Progress {
+        let Connection { node, client, session, batch, received, replies, random, .. } = self;
         // One reading of a clock for each command tells when it began and how long the one before took.
-        let (began_ms, began_ns) = (self.node.clock().unix_ms(), self.node.clock().now_ns());
+        let (began_ms, began_ns) = (node.clock().unix_ms(), node.clock().now_ns());
         let (mut now_ms, mut now_ns) = (began_ms, began_ns);
-        let replies_max = self.client.room().min(limits::RESP_OUTPUT_BYTES_MAX);
-        while self.replies.len() < limits::RESP_REPLIES_BYTES_MAX {
-            let known =
-                if self.client.is_admitted() { Limits::AUTHENTICATED } else { Limits::UNAUTHENTICATED };
-            let step = match self.parser.parse(&mut self.received, &known) {
-                Ok(step) => step,
-                Err(error) => {
-                    if let Some(text) = error.reply() {
-                        self.error(&text);
+        let replies_max = client.room().min(limits::RESP_OUTPUT_BYTES_MAX);
+        let mut keys = client.keys();
+        while replies.len() < limits::RESP_REPLIES_BYTES_MAX {
+            if batch.is_done() {
+                received.advance(batch.clear());
+                match batch.fill(received, keys.as_deref(), session.space()) {
+                    Ok(true) => {}
+                    Ok(false) => return Progress::Waits,
+                    Err(error) => {
+                        if let Some(text) = error.reply() {
+                            Replies::new(replies, client.protocol()).error(text);
+                        }
+                        return Progress::Leaves;
                     }
-                    return Ok(Progress::Leaves);
                 }
-            };
-            let request = match step {
-                Step::NeedMore { .. } => return Ok(Progress::Waits),
-                Step::Request(request) => request,
-            };
-            let bytes = request.bytes;
-            if !request.arguments.is_empty() {
-                let mut few: [&[u8]; FEW] = [&[]; FEW];
-                let many: Vec<&[u8]>;
-                let ranges = request.arguments;
-                let args = if ranges.len() <= FEW {
-                    for (place, range) in few.iter_mut().zip(ranges) {
-                        *place = &self.received[range.clone()];
-                    }
-                    &few[..ranges.len()]
-                } else {
-                    many = ranges.iter().map(|range| &self.received[range.clone()]).collect();
-                    &many[..]
-                };
-                self.random = next_random(self.random);
-                let moment = Moment { now: now_ms, random: self.random };
-                let mut replies = Replies::new(&mut self.replies, self.client.protocol()).within(replies_max);
-                self.client.execute(&mut self.session, args, moment, &mut replies);
-                let ended_ns = self.node.clock().now_ns();
-                let took_ns = ended_ns.saturating_sub(now_ns);
-                (now_ns, now_ms) = (ended_ns, began_ms + ended_ns.saturating_sub(began_ns) / 1_000_000);
-                self.client.took(args, took_ns, now_ms);
             }
-            self.received.advance(bytes);
-            if self.client.is_leaving() {
-                return Ok(Progress::Leaves);
+            let Some((args, ahead)) = batch.take(received) else { continue };
+            *random = next_random(*random);
+            let moment = Moment { now: now_ms, random: *random };
+            let mut to = Replies::new(replies, client.protocol()).within(replies_max);
+            client.execute(keys.as_deref(), session, (&args, ahead), moment, &mut to);
+            let ended_ns = node.clock().now_ns();
+            let took_ns = ended_ns.saturating_sub(now_ns);
+            (now_ns, now_ms) = (ended_ns, began_ms + ended_ns.saturating_sub(began_ns) / 1_000_000);
+            client.took(&args, took_ns, now_ms);
+            if client.is_leaving() {
+                return Progress::Leaves;
+            }
+            // It may be somebody else now, with other keys.
+            if !ahead.is_of_keys() && !client.has_keys(keys.as_ref()) {
+                keys = client.keys();
+                if let Some(keys) = &keys {
+                    batch.look_ahead(received, keys, session.space());
+                }
             }
         }
-        Ok(Progress::HasMore)
+        Progress::HasMore
     }
 
     /// Sends the replies once what they acknowledge is as durable as it is to be. Where it cannot be made so, an error goes

@@ -6,8 +6,8 @@ use crate::spaces::Judge;
 use crate::{Caller, Node};
 use farpool_kv::resp::{Protocol, Replies, parse_integer};
 use farpool_kv::{
-    Args, COMMANDS, Command, Host, Keys, Keyspace, Moment, ReadEntry, Refusal, Session, Space, command,
-    wrong_number,
+    Ahead, Args, COMMANDS, Command, Host, Keys, Keyspace, Moment, ReadEntry, Refusal, Session, Space,
+    command, wrong_number,
 };
 use farpool_memory::Reservation;
 use farpool_model::{Error, Expr, Result, limits};
@@ -192,6 +192,11 @@ impl Client {
         self.admitted.as_ref().map(|admitted| Arc::clone(&admitted.keys))
     }
 
+    /// Whether these are the keys of the client's tenant.
+    pub fn has_keys(&self, keys: Option<&Arc<Keyspace>>) -> bool {
+        self.admitted.as_ref().map(|admitted| Arc::as_ptr(&admitted.keys)) == keys.map(Arc::as_ptr)
+    }
+
     /// What tells when the connection must end.
     pub fn take_pass(&mut self) -> Option<Pass> {
         self.pass.take()
@@ -222,18 +227,19 @@ impl Client {
         }
     }
 
-    /// Carries out a command, and appends one reply.
+    /// Carries out a command with the keys of the client's tenant, and appends one reply.
     pub fn execute(
         &mut self,
+        keys: Option<&Keyspace>,
         session: &mut Session,
-        args: &Args<'_>,
+        (args, ahead): (&Args<'_>, Ahead),
         moment: Moment,
         replies: &mut Replies<'_>,
     ) {
         (self.now_ms, self.space) = (moment.now, session.space());
         self.is_queueing = session.is_queueing();
         let before = replies.bytes();
-        let Some(keys) = self.keys() else {
+        let Some(keys) = keys else {
             let is_allowed = own(args[0]).is_some_and(|(name, _)| OF_STRANGERS.contains(&name));
             let done = match is_allowed {
                 true => self.knows(args).and_then(|_| self.run(args, replies)),
@@ -246,18 +252,20 @@ impl Client {
             return;
         };
         // These are not queued behind MULTI.
-        if let Some(("quit" | "reset", _)) = own(args[0]) {
+        if !ahead.is_of_keys()
+            && let Some(("quit" | "reset", _)) = own(args[0])
+        {
             if let Err(Refusal(text)) = self.knows(args).and_then(|_| self.run(args, replies)) {
                 replies.error(&*text);
             }
         } else {
-            session.execute(&keys, args, moment, self, replies);
+            session.execute_known(keys, (args, ahead), moment, self, replies);
             if let Some(number) = self.recorded.take() {
                 session.note_recorded(number);
             }
         }
         if std::mem::take(&mut self.is_reset) {
-            session.reset(&keys);
+            session.reset(keys);
         }
     }
 

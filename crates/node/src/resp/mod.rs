@@ -1,11 +1,13 @@
 //! The server of the Redis protocol: keys and values for the clients that people already have.
 //!
-//! Each connection is an async task. What has arrived is carried out on the thread that has read it, command by command,
+//! Each connection is an async task of one thread (`lanes.rs`). What has arrived is carried out there, command by command,
 //! and the replies of a batch leave together; nobody else waits, as a command has its shards for microseconds.
 
+mod batch;
 mod config;
 mod connection;
 mod host;
+mod lanes;
 mod slow;
 
 pub(crate) use slow::SlowLog;
@@ -14,24 +16,20 @@ use crate::Node;
 use crate::server::Listener;
 use crate::server::listener::accept;
 use crate::server::lobby::Lobby;
-use connection::Connection;
 use farpool_model::Result;
+use lanes::Lanes;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval};
 
 /// How often keys that have expired are looked for.
 const TIDY: Duration = Duration::from_millis(100);
 
 /// Steps of tidying up at a time. One takes some microseconds for each shard.
 const TIDY_STEPS: usize = 64;
-
-/// How long connections may take to end at a shutdown.
-const ENDING: Duration = Duration::from_secs(2);
 
 /// Counts connections, for `CLIENT ID`.
 #[derive(Debug, Default)]
@@ -43,19 +41,20 @@ impl Numbers {
     }
 }
 
-/// Serves clients of the Redis protocol until `shutdown` resolves.
+/// Serves clients of the Redis protocol until `shutdown` resolves, on so many threads.
 ///
 /// # Errors
-/// None at present: an error of one connection ends that connection.
-pub async fn serve(
+/// `OverLimit` when the system gives no threads. An error of one connection ends that connection.
+pub async fn serve<L: Listener + 'static>(
     node: Arc<Node>,
-    mut listener: impl Listener,
+    mut listener: L,
+    threads: usize,
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
     let (ending, is_ending) = watch::channel(false);
+    let lanes = Lanes::<L>::start(&node, threads, &is_ending)?;
     let lobby = Arc::new(Lobby::default());
     let numbers = Numbers::default();
-    let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     let mut ticks = interval(TIDY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -63,19 +62,15 @@ pub async fn serve(
         tokio::select! {
             biased;
             () = &mut shutdown => break,
-            Some(_) = connections.join_next(), if !connections.is_empty() => {}
             _ = ticks.tick() => tidy(&node),
             socket = accept(&mut listener, || lobby.evict_oldest()) => {
-                let connection = Connection::new(&node, socket, numbers.next());
-                connections.spawn(connection.serve(lobby.enter(), is_ending.clone()));
+                lanes.serve(socket, numbers.next(), lobby.enter());
             }
         }
     }
     drop(listener);
     ending.send_replace(true);
-    let ended = async { while connections.join_next().await.is_some() {} };
-    drop(timeout(ENDING, ended).await);
-    connections.shutdown().await;
+    lanes.end().await;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use farpool_wire::Socket;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
@@ -13,41 +13,57 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A source of connections.
 pub trait Listener: Send {
+    /// A connection that no runtime serves yet.
+    type Arrival: Send + 'static;
+
     /// Waits for the next connection. Dropping the future loses none.
     ///
     /// # Errors
     /// When no connection can be accepted at the moment; the next call may succeed.
-    fn next(&mut self) -> impl Future<Output = io::Result<Arc<dyn Socket>>> + Send;
+    fn next(&mut self) -> impl Future<Output = io::Result<Self::Arrival>> + Send;
+
+    /// Returns the connection, which the runtime that this is called in serves from now on.
+    ///
+    /// # Errors
+    /// When it has ended.
+    fn open(arrival: Self::Arrival) -> io::Result<Arc<dyn Socket>>;
 }
 
 impl Listener for TcpListener {
-    async fn next(&mut self) -> io::Result<Arc<dyn Socket>> {
-        loop {
-            let (socket, peer) = self.accept().await?;
-            // Otherwise a small answer would wait for the acknowledgement of the previous one.
-            match socket.set_nodelay(true) {
-                Ok(()) => return Ok(Arc::new(socket)),
-                Err(error) => tracing::debug!(%peer, %error, "a connection ended at once"),
-            }
-        }
+    type Arrival = std::net::TcpStream;
+
+    async fn next(&mut self) -> io::Result<std::net::TcpStream> {
+        self.accept().await?.0.into_std()
+    }
+
+    fn open(arrival: std::net::TcpStream) -> io::Result<Arc<dyn Socket>> {
+        // Otherwise a small answer would wait for the acknowledgement of the previous one.
+        arrival.set_nodelay(true)?;
+        Ok(Arc::new(TcpStream::from_std(arrival)?))
     }
 }
 
 /// When all senders are dropped, no more connections come; those that are open go on.
 impl Listener for mpsc::UnboundedReceiver<Arc<dyn Socket>> {
+    type Arrival = Arc<dyn Socket>;
+
     async fn next(&mut self) -> io::Result<Arc<dyn Socket>> {
         match self.recv().await {
             Some(socket) => Ok(socket),
             None => std::future::pending().await,
         }
     }
+
+    fn open(arrival: Arc<dyn Socket>) -> io::Result<Arc<dyn Socket>> {
+        Ok(arrival)
+    }
 }
 
 /// Waits for the next connection; calls `on_failure` each time that accepting fails.
-pub(crate) async fn accept(listener: &mut impl Listener, on_failure: impl Fn()) -> Arc<dyn Socket> {
+pub(crate) async fn accept<L: Listener>(listener: &mut L, on_failure: impl Fn()) -> L::Arrival {
     loop {
         match listener.next().await {
-            Ok(socket) => return socket,
+            Ok(arrival) => return arrival,
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
                 on_failure();

@@ -78,9 +78,9 @@ pub async fn serve(
 /// # Errors
 /// As [`serve`].
 #[doc(hidden)]
-pub async fn serve_ticking(
+pub async fn serve_ticking<L: Listener>(
     node: Arc<Node>,
-    mut listener: impl Listener,
+    mut listener: L,
     shutdown: impl Future<Output = ()>,
     tick: Duration,
 ) -> Result<()> {
@@ -98,9 +98,14 @@ pub async fn serve_ticking(
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             _ = ticks.tick() => node.forget_old_loads(),
             // When the system has no sockets left, unauthenticated connections are closed first.
-            socket = listener::accept(&mut listener, || lobby.evict_oldest()) => {
+            arrival = listener::accept(&mut listener, || lobby.evict_oldest()) => {
                 let (node, refusals) = (node.clone(), refusals.clone());
-                connections.spawn(handle(node, socket, lobby.enter(), refusals, phases.clone(), tick));
+                match L::open(arrival) {
+                    Ok(socket) => {
+                        connections.spawn(handle(node, socket, lobby.enter(), refusals, phases.clone(), tick));
+                    }
+                    Err(error) => tracing::debug!(%error, "a connection ended at once"),
+                }
             }
         }
     }

@@ -10,11 +10,22 @@ use tokio::net::TcpStream;
 
 impl Socket for TcpStream {
     fn try_read(&self, mut buffer: &mut dyn BufMut) -> io::Result<usize> {
-        self.try_read_buf(&mut buffer)
+        let (room, mut read) = (buffer.chunk_mut().len(), None);
+        // Where all that has come was taken, the next read waits at once and does not ask the system in vain. This holds where
+        // the system tells of each arrival anew (epoll, kqueue); what arrives while this reads is not forgotten.
+        let outcome = self.try_io(tokio::io::Interest::READABLE, || {
+            let bytes = *read.insert(self.try_read_buf(&mut buffer)?);
+            let is_all = cfg!(unix) && bytes > 0 && bytes < room;
+            if is_all { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(bytes) }
+        });
+        read.map_or(outcome, Ok)
     }
 
     fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        TcpStream::try_write_vectored(self, slices)
+        match slices {
+            [one] => self.try_write(one),
+            several => TcpStream::try_write_vectored(self, several),
+        }
     }
 
     fn poll_ready(&self, context: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>> {

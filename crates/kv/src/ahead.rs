@@ -1,0 +1,122 @@
+//! Requests that wait for their turn behind others of the same client: what is known of them already, and their keys, whose
+//! memory comes to the cache in the meantime. Most of the time of a short command is waiting for memory; that of many keys
+//! at once takes hardly longer than that of one.
+
+use crate::commands::{Args, Command, Keys, command};
+use crate::keyspace::Keyspace;
+use crate::shard::SpaceId;
+use crate::table::Table;
+
+/// Keys whose memory is asked for at once: more would drive out each other's.
+const KEYS: usize = 64;
+
+/// What is known of a request before its turn.
+#[derive(Clone, Copy, Default)]
+pub struct Ahead {
+    pub(crate) command: Option<&'static Command>,
+    /// The hash of its key, if it has just one.
+    pub(crate) hash: Option<u64>,
+}
+
+impl Ahead {
+    /// What is known of a request to a keyspace; it means nothing to another one.
+    pub fn of(keyspace: &Keyspace, args: &Args<'_>) -> Ahead {
+        let command = args.first().and_then(|name| command(name));
+        let key = command.and_then(|command| match command.keys {
+            Keys::At { first, last, .. } if last == first as isize => args.get(first),
+            _ => None,
+        });
+        Ahead { command, hash: key.map(|key| keyspace.hash(key)) }
+    }
+
+    /// Whether it is a command on keys.
+    pub fn is_of_keys(&self) -> bool {
+        self.command.is_some()
+    }
+}
+
+/// Keys of requests, whose memory is to come to the cache.
+pub struct Upcoming<'a> {
+    keys: [(u64, &'a [u8]); KEYS],
+    count: usize,
+}
+
+impl<'a> Upcoming<'a> {
+    /// Makes a list without keys.
+    pub fn new() -> Self {
+        Upcoming { keys: [(0, &[]); KEYS], count: 0 }
+    }
+
+    /// Adds the keys of a request, as far as there is room.
+    pub fn add(&mut self, keyspace: &Keyspace, ahead: &Ahead, args: &Args<'a>) {
+        let Some(command) = ahead.command else { return };
+        let keys = command.keys.of(args).map(|key| (ahead.hash.unwrap_or_else(|| keyspace.hash(key)), key));
+        for (place, key) in self.keys[self.count..].iter_mut().zip(keys) {
+            *place = key;
+            self.count += 1;
+        }
+    }
+
+    /// Asks for the memory of the keys, of a client that has selected the space with this number. Shards that others have
+    /// are left out.
+    pub fn prefetch(&mut self, keyspace: &Keyspace, selected: SpaceId) {
+        let keys = &mut self.keys[..self.count];
+        if keys.len() < 2 {
+            return;
+        }
+        keys.sort_unstable_by_key(|(hash, _)| keyspace.shard_of(*hash));
+        for step in [Table::prefetch_index, Table::prefetch_entry] {
+            for keys in keys.chunk_by(|one, other| keyspace.shard_of(one.0) == keyspace.shard_of(other.0)) {
+                let Some(shard) = keyspace.try_lock(keyspace.shard_of(keys[0].0)) else { continue };
+                for (hash, key) in keys {
+                    if let Some(table) = shard.table(shard.owner(selected, key).0) {
+                        step(table, *hash);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Default for Upcoming<'_> {
+    fn default() -> Self {
+        Upcoming::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farpool_memory::{Pool, PoolConfig};
+
+    #[test]
+    fn of_a_request_its_command_and_the_hash_of_its_only_key_are_known() {
+        let pool = Pool::new(PoolConfig { bytes_limit: 8 << 20 }).unwrap();
+        let keys = Keyspace::new(&pool, &farpool_model::TenantName::default(), [3; 16], 4);
+        let of = |args: &Args<'_>| {
+            let Ahead { command, hash } = Ahead::of(&keys, args);
+            (command.map_or("", |command| command.name), hash)
+        };
+        let hash = Some(keys.hash(b"k"));
+        assert_eq!(of(&[b"GET", b"k"]), ("get", hash));
+        assert_eq!(of(&[b"hset", b"k", b"f", b"v"]), ("hset", hash));
+        assert_eq!(of(&[b"object", b"freq", b"k"]), ("object", hash));
+        // Several keys, none, one that is missing, and nothing.
+        assert_eq!(of(&[b"mget", b"k"]), ("mget", None));
+        assert_eq!(of(&[b"dbsize"]), ("dbsize", None));
+        assert_eq!(of(&[b"get"]), ("get", None));
+        assert_eq!(of(&[b"nope", b"k"]), ("", None));
+        assert_eq!(of(&[]), ("", None));
+        let mut upcoming = Upcoming::new();
+        let many = [&b"k"[..]; KEYS * 2];
+        for args in [&[&b"get"[..], b"k"][..], &[b"get"], &[b"ping"], &[&[&b"del"[..]], &many[..]].concat()] {
+            upcoming.add(&keys, &Ahead::of(&keys, args), args);
+        }
+        assert_eq!(upcoming.count, KEYS);
+        // Keys that are not there, some of which others have.
+        let taken = keys.lock(keys.shard_of(keys.hash(b"k")));
+        upcoming.prefetch(&keys, 0);
+        drop(taken);
+        upcoming.prefetch(&keys, 3);
+    }
+}

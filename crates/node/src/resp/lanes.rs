@@ -1,0 +1,112 @@
+//! Threads that serve connections, one for each processor: a connection stays with the thread that it was given to, which
+//! waits for the sockets of its own and for nothing else. So nobody has to be woken for a request, and what a connection has
+//! in memory stays in one processor's cache.
+
+use super::connection::Connection;
+use crate::Node;
+use crate::server::Listener;
+use crate::server::lobby::Seat;
+use farpool_model::{Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+use tokio::runtime::Builder;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// How long connections may take to end at a shutdown.
+const ENDING: Duration = Duration::from_secs(2);
+
+/// Requests for the system in a row before sockets are looked at again. Each is a batch, not a command.
+const TURNS: u32 = 31;
+
+/// A connection that has come.
+struct Arrival<L: Listener> {
+    socket: L::Arrival,
+    number: u64,
+    seat: Seat,
+}
+
+pub(super) struct Lanes<L: Listener>(Vec<Lane<L>>);
+
+struct Lane<L: Listener> {
+    arrivals: mpsc::UnboundedSender<Arrival<L>>,
+    /// Connections that it serves.
+    open: Arc<AtomicUsize>,
+    ended: oneshot::Receiver<()>,
+}
+
+impl<L: Listener + 'static> Lanes<L> {
+    /// Starts so many threads, one at least.
+    ///
+    /// # Errors
+    /// `OverLimit` when the system gives no threads.
+    pub fn start(node: &Arc<Node>, threads: usize, is_ending: &watch::Receiver<bool>) -> Result<Self> {
+        let refused = |error| Error::over_limit(format!("cannot start threads for connections: {error}"));
+        let start = |number| {
+            let runtime =
+                Builder::new_current_thread().enable_all().event_interval(TURNS).build().map_err(refused)?;
+            let (arrivals, arriving) = mpsc::unbounded_channel();
+            let (end, ended) = oneshot::channel();
+            let open = Arc::new(AtomicUsize::new(0));
+            let serving = serve(Arc::clone(node), arriving, Arc::clone(&open), is_ending.clone());
+            let run = move || {
+                runtime.block_on(serving);
+                drop(end);
+            };
+            thread::Builder::new().name(format!("farpool-resp-{number}")).spawn(run).map_err(refused)?;
+            Ok(Lane { arrivals, open, ended })
+        };
+        Ok(Lanes((0..threads.max(1)).map(start).collect::<Result<_>>()?))
+    }
+
+    /// Has the thread with the fewest connections serve this one.
+    pub fn serve(&self, socket: L::Arrival, number: u64, seat: Seat) {
+        let Some(lane) = self.0.iter().min_by_key(|lane| lane.open.load(Ordering::Relaxed)) else { return };
+        lane.open.fetch_add(1, Ordering::Relaxed);
+        // It ends only after this was dropped.
+        drop(lane.arrivals.send(Arrival { socket, number, seat }));
+    }
+
+    /// Waits until all threads have ended, which they do when their connections have.
+    pub async fn end(self) {
+        for Lane { arrivals, ended, .. } in self.0 {
+            drop(arrivals);
+            drop(ended.await);
+        }
+    }
+}
+
+async fn serve<L: Listener>(
+    node: Arc<Node>,
+    mut arriving: mpsc::UnboundedReceiver<Arrival<L>>,
+    open: Arc<AtomicUsize>,
+    is_ending: watch::Receiver<bool>,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(_) = connections.join_next(), if !connections.is_empty() => {
+                open.fetch_sub(1, Ordering::Relaxed);
+            }
+            arrival = arriving.recv() => {
+                let Some(Arrival { socket, number, seat }) = arrival else { break };
+                match L::open(socket) {
+                    Ok(socket) => {
+                        let connection = Connection::new(&node, socket, number);
+                        connections.spawn(connection.serve(seat, is_ending.clone()));
+                    }
+                    Err(error) => {
+                        open.fetch_sub(1, Ordering::Relaxed);
+                        tracing::debug!(%error, "a connection ended at once");
+                    }
+                }
+            }
+        }
+    }
+    let ended = async { while connections.join_next().await.is_some() {} };
+    drop(timeout(ENDING, ended).await);
+    connections.shutdown().await;
+}
