@@ -115,6 +115,12 @@ fn records_of_keys() {
 }
 
 #[test]
+fn compressed_values() {
+    // A sample is made into a table each time.
+    run_mutations("packed_values", packed_values, MUTATIONS / 10);
+}
+
+#[test]
 fn requests_of_redis_clients() {
     run("resp_decoder", resp_decoder);
 }
@@ -231,6 +237,7 @@ fn write_the_seeds() {
         ("log_reader", log_seeds()),
         ("key_ring_decoder", key_ring_seeds()),
         ("key_records", record_seeds()),
+        ("packed_values", packed_seeds()),
         ("parcel_decoder", parcel_seeds()),
         ("predicate_parser", predicate_seeds()),
         ("resp_decoder", resp_seeds()),
@@ -811,9 +818,31 @@ fn resp_seeds() -> Vec<Vec<u8>> {
     seeds.map(<[u8]>::to_vec).to_vec()
 }
 
+/// Makes values, each compressed by each codec, with a sample and without.
+fn packed_seeds() -> Vec<Vec<u8>> {
+    let values = [&b"{\"name\":\"Ada\",\"cart\":[1,2,3,4]}".repeat(3)[..], &[7; 300], b"no more than this"];
+    let sample = b"{\"name\":\"Grace\",\"cart\":[]} and other texts of which values are made ".repeat(4);
+    let mut seeds = Vec::new();
+    for (number, codec) in [&b"lz4"[..], b"deflate", b"fsst"].into_iter().enumerate() {
+        for sample in [&[][..], &sample] {
+            let packer = farpool_kv::Packer::new(farpool_kv::Compression::named(codec).unwrap(), sample);
+            for value in values {
+                let mut seed = vec![number as u8];
+                seed.extend_from_slice(&(sample.len() as u16).to_le_bytes());
+                seed.extend_from_slice(sample);
+                seed.extend_from_slice(&(value.len() as u16).to_le_bytes());
+                if packer.pack(value, value.len(), &mut seed) {
+                    seeds.push(seed);
+                }
+            }
+        }
+    }
+    seeds
+}
+
 /// Makes records of changes of keys, each with its length: all effects, several in one record, and one in parts.
 fn record_seeds() -> Vec<Vec<u8>> {
-    let seeds: [&[&[u8]]; 4] = [
+    let seeds: [&[&[u8]]; 5] = [
         // Strings: put, edited, expiring, put again without, removed.
         &[
             b"\x00\x05\x01\x00\x01\x00\x00\x05ahello\x02\x00\x01\x09\x07\x02a!?",
@@ -832,6 +861,13 @@ fn record_seeds() -> Vec<Vec<u8>> {
             b"\x03\x05ididididd\x07\x01",
         ],
         &[b"\x00\x07\x01\x04\x01\x00\x00\x01a1\x01\x05\x01\x00\x00\x01a1\x07\x04", b"\x00\x07\x08", b"\x00\x09"],
+        // A space that compresses its values, its dictionary, and a value, which is edited.
+        &[
+            b"\x00\x05\x0a\x14\x10\x00\x00\x00\x02\x01\x00\x00\x00s\x02\x00\x00\x00s:\x00\x00\x00\x00\
+              \x0c\x10\x460123456789012345678901234567890123456789012345678901234567890123456789\
+              \x01\x10\x03\x00\x00\x46s:a0123456789012345678901234567890123456789012345678901234567890123456789\
+              \x02\x10\x03\x50\x46\x02s:a!?",
+        ],
     ];
     let joined = |records: &[&[u8]]| {
         let with_length =

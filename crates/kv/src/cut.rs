@@ -1,17 +1,24 @@
 //! What scans read: all entries of a space at one moment, while clients change them.
 
+mod packed;
+
 use crate::entry::{Entry, Kind};
 use crate::keyspace::Keyspace;
+use crate::packing::{PLAIN_PER_BYTE, plain_bytes};
 use crate::shard::SpaceId;
 use crate::slab::{Cut, CutCursor, CutPart};
 use crate::table::Table;
 use farpool_model::{Error, Result};
+use packed::PackedEntries;
 use std::fmt;
 use std::sync::Arc;
 
 /// Entries, and bytes of them, that are read before others may have the shard: some tens of microseconds.
 const STEP_ENTRIES: usize = 256;
 const STEP_BYTES: usize = 64 << 10;
+
+/// Parts of compressed entries are so much smaller, since there is more in them.
+const PACKED_PARTS: usize = 4;
 
 /// The entries of a space at one moment; see [`Keyspace::cut`]. It ends when it is dropped.
 pub struct KeyCut {
@@ -32,27 +39,40 @@ pub struct KeyCutPart {
 
 /// An entry that is read.
 #[derive(Clone, Copy)]
-pub struct ReadEntry<'a>(pub(crate) Entry<'a>);
+pub struct ReadEntry<'a> {
+    entry: Entry<'a>,
+    value: &'a [u8],
+}
 
 impl<'a> ReadEntry<'a> {
+    /// An entry with its value, which is not packed any more.
+    pub(crate) fn new(entry: Entry<'a>, value: &'a [u8]) -> Self {
+        ReadEntry { entry, value }
+    }
+
+    /// The bytes of its value, whatever it is.
+    pub(crate) fn value(&self) -> &'a [u8] {
+        self.value
+    }
+
     /// Its key.
     pub fn key(&self) -> &'a [u8] {
-        self.0.key()
+        self.entry.key()
     }
 
     /// The bytes of its value; `None` if that is a hash.
     pub fn string(&self) -> Option<&'a [u8]> {
-        (self.0.kind() == Kind::String).then(|| self.0.value())
+        (self.entry.kind() == Kind::String).then_some(self.value)
     }
 
     /// Its row; `None` if its value is none.
     pub fn row(&self) -> Option<&'a [u8]> {
-        (self.0.kind() == Kind::Row).then(|| self.0.value())
+        (self.entry.kind() == Kind::Row).then_some(self.value)
     }
 
     /// When it expires, in milliseconds since the epoch.
     pub fn expiry(&self) -> Option<u64> {
-        self.0.expiry()
+        self.entry.expiry()
     }
 }
 
@@ -67,7 +87,7 @@ pub struct Fingerprint {
 impl Keyspace {
     /// The fingerprint of an entry: another value has another one, but for one in 2^64 of those that are as long.
     pub fn fingerprint(&self, entry: ReadEntry<'_>) -> Fingerprint {
-        let value = entry.0.value();
+        let value = entry.value();
         Fingerprint { hash: self.hash(value), bytes: value.len(), expiry: entry.expiry() }
     }
 }
@@ -78,7 +98,7 @@ impl KeyCutPart {
         self.part.entries
     }
 
-    /// Bytes of the entries, and of what is unused of their slots.
+    /// Bytes of the entries, and of what is unused of their slots; most bytes that they may have where some are compressed.
     pub fn bytes(&self) -> usize {
         self.part.bytes
     }
@@ -98,32 +118,45 @@ impl Keyspace {
 
     /// Reads the entries of some keys of a space, all at one moment; those that are there. Returns false, and reads none, where
     /// their values have more than `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// `Corrupt` where a compressed value is damaged.
     pub fn read_keys(
         &self,
         space: SpaceId,
         keys: &[Vec<u8>],
         (bytes_max, now): (usize, u64),
-        f: impl FnMut(ReadEntry<'_>),
-    ) -> bool {
+        mut f: impl FnMut(ReadEntry<'_>),
+    ) -> Result<bool> {
         let now = self.not_before(now);
         let hashes: Vec<u64> = keys.iter().map(|key| self.hash(key)).collect();
         let mut wanted: Vec<usize> = hashes.iter().map(|hash| self.shard_of(*hash)).collect();
         wanted.sort_unstable();
         wanted.dedup();
         let taken: Vec<_> = wanted.iter().map(|shard| self.lock(*shard)).collect();
-        let entries: Vec<ReadEntry<'_>> = keys
+        let entries: Vec<(&Table, Entry<'_>)> = keys
             .iter()
             .zip(hashes)
             .filter_map(|(key, hash)| {
                 let at = wanted.binary_search(&self.shard_of(hash)).ok()?;
-                taken[at].table(space)?.get(hash, key, now).map(ReadEntry)
+                let table = taken[at].table(space)?;
+                Some((table, table.get(hash, key, now)?))
             })
             .collect();
-        let fits = entries.iter().map(|entry| entry.0.value().len()).sum::<usize>() <= bytes_max;
-        if fits {
-            entries.into_iter().for_each(f);
+        if entries.iter().map(|(_, entry)| plain_bytes(*entry)).sum::<usize>() > bytes_max {
+            return Ok(false);
         }
-        fits
+        let mut packed = PackedEntries::default();
+        for (table, entry) in entries {
+            if entry.is_packed() {
+                packed.add(entry, table.unpackers());
+            } else {
+                f(ReadEntry::new(entry, entry.stored()));
+            }
+        }
+        drop(taken);
+        packed.read(f)?;
+        Ok(true)
     }
 }
 
@@ -147,8 +180,14 @@ impl KeyCut {
         for (at, (shard, cut)) in self.shards.iter().enumerate() {
             let shard = self.keyspace.lock(*shard);
             let table = shard.table_of_cut(self.space, cut).ok_or_else(not_kept)?;
+            let bytes = if table.has_packed() { bytes / PACKED_PARTS } else { bytes };
             let of_shard = table.parts_of(cut, entries, bytes).into_iter();
-            parts.extend(of_shard.map(|part| KeyCutPart { shard: at, part }));
+            // What is compressed is bounded by its slots.
+            let per_byte = if table.has_packed() { PLAIN_PER_BYTE } else { 1 };
+            parts.extend(of_shard.map(|mut part| {
+                part.bytes *= per_byte;
+                KeyCutPart { shard: at, part }
+            }));
         }
         Ok(parts)
     }
@@ -159,23 +198,31 @@ impl KeyCut {
         cut.is_some_and(|(_, cut)| table.has_of_cut(hash, key, cut))
     }
 
-    /// Calls `f` with each entry of a part that had not expired. The shard is given to others every few entries.
+    /// Calls `f` with each entry of a part that had not expired. The shard is given to others every few entries; what is
+    /// compressed is copied then, and read when others have the shard.
     ///
     /// # Errors
-    /// `Stale` when the entries are no longer kept, because memory was short.
+    /// `Stale` when the entries are no longer kept, because memory was short; `Corrupt` where a compressed value is damaged.
     pub fn read(&self, part: &KeyCutPart, mut f: impl FnMut(ReadEntry<'_>)) -> Result<()> {
         let (shard, cut) = &self.shards[part.shard];
         let mut next: Option<CutCursor> = Some(part.part.begin());
+        let mut packed = PackedEntries::default();
         while let Some(cursor) = next {
             let shard = self.keyspace.lock(*shard);
             let table = shard.table_of_cut(self.space, cut).ok_or_else(not_kept)?;
             let (mut entries, mut bytes) = (0, 0);
             next = table.read_cut(cut, &part.part, cursor, self.now, |entry| {
                 entries += 1;
-                bytes += entry.value().len();
-                f(ReadEntry(entry));
+                bytes += entry.stored().len();
+                if entry.is_packed() {
+                    packed.add(entry, table.unpackers());
+                } else {
+                    f(ReadEntry::new(entry, entry.stored()));
+                }
                 entries < STEP_ENTRIES && bytes < STEP_BYTES
             });
+            drop(shard);
+            packed.read(&mut f)?;
         }
         Ok(())
     }

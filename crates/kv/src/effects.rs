@@ -16,11 +16,10 @@ use crate::keyspace::Keyspace;
 use crate::limits::Limits;
 use crate::shard::SpaceId;
 use crate::spaces::Spaces;
-use crate::table::{Table, Value};
+use crate::table::Table;
 use farpool_model::cast::{u64_from, usize_saturating};
-use farpool_model::limits::{KV_KEY_BYTES_MAX, KV_VALUE_BYTES_MAX};
+use farpool_model::limits::{KV_DICTIONARY_BYTES_MAX, KV_KEY_BYTES_MAX, KV_VALUE_BYTES_MAX};
 use farpool_model::{Error, ErrorKind, Result};
-use std::sync::Arc;
 
 /// A change of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +44,8 @@ pub(crate) enum Effect<'a> {
     Spaces { definitions: &'a [u8] },
     /// About so many keys of the space follow: a hint, for the index to be large enough at once.
     Expect { space: SpaceId, keys: usize },
+    /// The values of the space, if it is there and compresses them, are compressed with this sample of values.
+    Dictionary { space: SpaceId, dictionary: &'a [u8] },
     /// These are the settings.
     Limits { limits: Limits },
 }
@@ -62,6 +63,7 @@ mod tag {
     pub const EXPECT: u8 = 9;
     pub const SPACES: u8 = 10;
     pub const LIMITS: u8 = 11;
+    pub const DICTIONARY: u8 = 12;
 }
 
 /// Most bytes of a variable-length integer.
@@ -178,6 +180,10 @@ impl<'a> Effect<'a> {
                 out(Head::new(tag::SPACES).count(definitions.len()).bytes());
                 out(definitions);
             }
+            Effect::Dictionary { space, dictionary } => {
+                out(Head::new(tag::DICTIONARY).number(space.into()).count(dictionary.len()).bytes());
+                out(dictionary);
+            }
             Effect::Expect { space, keys } => {
                 out(Head::new(tag::EXPECT).number(space.into()).count(keys).bytes());
             }
@@ -224,7 +230,7 @@ impl<'a> Effect<'a> {
             tag::PUT | tag::EDIT => 3,
             tag::FIELD => 2,
             tag::EXPIRE | tag::REMOVE_FIELD => 1,
-            tag::REMOVE | tag::FLUSH | tag::EXPECT => 0,
+            tag::REMOVE | tag::FLUSH | tag::EXPECT | tag::DICTIONARY => 0,
             _ => return Err(damaged("of a kind that this version of farpool does not know")),
         };
         let Some(space) = take_varint(rest)? else { return Ok(None) };
@@ -233,6 +239,12 @@ impl<'a> Effect<'a> {
             return Ok(Some(Effect::Flush { space }));
         }
         let Some(key_bytes) = take_varint(rest)? else { return Ok(None) };
+        if tag == tag::DICTIONARY {
+            let bytes = length(key_bytes, KV_DICTIONARY_BYTES_MAX)?;
+            let Some((dictionary, behind)) = rest.split_at_checked(bytes) else { return Ok(None) };
+            *rest = behind;
+            return Ok(Some(Effect::Dictionary { space, dictionary }));
+        }
         if tag == tag::EXPECT {
             return Ok(Some(Effect::Expect { space, keys: usize_saturating(key_bytes) }));
         }
@@ -290,8 +302,12 @@ impl<'a> Effect<'a> {
                 return Ok(());
             }
             Effect::Spaces { definitions } => {
-                let spaces = Arc::new(Spaces::from_bytes(definitions)?);
-                (0..keyspace.shards()).for_each(|shard| keyspace.lock(shard).set_spaces(&spaces));
+                let spaces = Spaces::from_bytes(definitions)?.keeping_packers_of(&keyspace.spaces());
+                keyspace.store_spaces(spaces);
+                return Ok(());
+            }
+            Effect::Dictionary { space, dictionary } => {
+                keyspace.apply_dictionary(space, dictionary);
                 return Ok(());
             }
             Effect::Expect { space, keys } => {
@@ -337,12 +353,19 @@ impl<'a> Effect<'a> {
         let now = 0;
         match *self {
             Effect::Put { key, kind, expiry, value, .. } => {
-                let new = Value { kind, bytes: value.len(), room: value.len(), expiry };
-                table.put(hash, key, &new)?.copy_from_slice(value);
+                table.put_plain(hash, key, (kind, value), expiry)?;
             }
             Effect::Edit { key, length, offset, bytes, .. } => {
                 remove_unless(table, hash, key, |kind| kind == Kind::String);
-                table.resize(hash, key, length, now)?[offset..][..bytes.len()].copy_from_slice(bytes);
+                match table.edited(hash, key, length, now)? {
+                    Some(mut edited) => {
+                        edited.plain[offset..][..bytes.len()].copy_from_slice(bytes);
+                        table.put_plain(hash, key, (Kind::String, &edited.plain), edited.expiry)?;
+                    }
+                    None => {
+                        table.resize(hash, key, length, now)?[offset..][..bytes.len()].copy_from_slice(bytes);
+                    }
+                }
             }
             Effect::Expire { key, expiry, .. } => table.set_expiry(hash, key, expiry)?,
             Effect::Remove { key, .. } => drop(table.remove(hash, key)),
@@ -352,7 +375,7 @@ impl<'a> Effect<'a> {
             }
             Effect::RemoveField { key, field, .. } => drop(table.remove_field(hash, key, field, now)?),
             Effect::Flush { .. } | Effect::FlushAll | Effect::Expect { .. } => {}
-            Effect::Spaces { .. } | Effect::Limits { .. } => {}
+            Effect::Spaces { .. } | Effect::Dictionary { .. } | Effect::Limits { .. } => {}
         }
         // What is left to tidy up in the index is done later: it would shrink again what was made for keys to come.
         Ok(())
@@ -403,6 +426,7 @@ mod tests {
             Effect::Spaces { definitions: b"some" },
             Effect::Put { space, key, kind: Kind::Row, expiry: None, value: b"row" },
             Effect::Expect { space, keys: 1_000_000 },
+            Effect::Dictionary { space, dictionary: &[5; 200] },
             Effect::Limits { limits: Limits { maxmemory: 1 << 40, policy: Policy::VolatileTtl } },
         ]
     }
@@ -432,7 +456,9 @@ mod tests {
     fn what_no_effect_is_is_refused() {
         let refused: &[&[u8]] = &[
             &[0],
-            &[12, 0],
+            &[13, 0],
+            // A dictionary that is too long.
+            &[tag::DICTIONARY, 0, 0x81, 0x80, 1],
             // A policy that does not exist.
             &[tag::LIMITS, 8, 0],
             // A space, a key, a value, a value's end beyond what there may be.

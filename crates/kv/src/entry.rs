@@ -1,13 +1,14 @@
 //! How an entry lies in its slot: a header, its expiry if it has one, the key and the value.
 //!
 //! ```text
-//! byte  0..2  from the lowest: kind of the value (3 bits), whether it expires (1 bit), when or how often it was used (12 bits)
+//! byte  0..2  from the lowest: kind of the value (2 bits), whether it is packed (1 bit), whether it expires (1 bit), when or how
+//!              often it was used (12 bits)
 //!       2..4  length of the key
 //!       4..8  length of the value
 //!       ...   when it expires (8 bytes, milliseconds since the epoch), if it does
 //!       ...   the key, the value
 //! ```
-//! Numbers are little-endian. What is left of the slot is room for the value to grow. When it was used is no content: it may
+//! Numbers are little-endian. A packed value is compressed (`packing/known.rs`); its length is that of the compressed bytes. What is left of the slot is room for the value to grow. When it was used is no content: it may
 //! change where the entry lies although a cut keeps that.
 
 use crate::evict::{STAMP_BITS, Stamp};
@@ -17,7 +18,8 @@ const HEADER_BYTES: usize = 8;
 const EXPIRY_BYTES: usize = 8;
 
 /// Bits of the first two bytes.
-const KIND_MASK: u16 = 0b111;
+const KIND_MASK: u16 = 0b11;
+const PACKED: u16 = 0b100;
 const EXPIRES: u16 = 0b1000;
 const STAMP_SHIFT: u32 = 4;
 
@@ -74,6 +76,11 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// Whether the value is compressed.
+    pub fn is_packed(self) -> bool {
+        self.first() & PACKED != 0
+    }
+
     fn has_expiry(self) -> bool {
         self.first() & EXPIRES != 0
     }
@@ -105,8 +112,14 @@ impl<'a> Entry<'a> {
         &self.0[self.key_at()..][..self.key_bytes()]
     }
 
-    pub fn value(self) -> &'a [u8] {
+    /// The bytes of the value as they are stored, compressed if it is packed.
+    pub fn stored(self) -> &'a [u8] {
         &self.0[self.key_at() + self.key_bytes()..][..self.value_bytes()]
+    }
+
+    /// All bytes of the entry.
+    pub fn bytes(self) -> &'a [u8] {
+        &self.0[..self.key_at() + self.key_bytes() + self.value_bytes()]
     }
 }
 
@@ -114,7 +127,7 @@ impl<'a> Entry<'a> {
 /// bytes long, the value less than 4 GiB, and the slot as long as [`entry_bytes`] says, or longer.
 pub(crate) fn write<'a>(
     slot: &'a mut [u8],
-    kind: Kind,
+    (kind, is_packed): (Kind, bool),
     key: &[u8],
     value_bytes: usize,
     expiry: Option<u64>,
@@ -122,7 +135,9 @@ pub(crate) fn write<'a>(
 ) -> &'a mut [u8] {
     let (header, rest) = slot.split_at_mut(HEADER_BYTES);
     let expires = if expiry.is_some() { EXPIRES } else { 0 };
-    header[..2].copy_from_slice(&(kind as u16 | expires | stamp.bits() << STAMP_SHIFT).to_le_bytes());
+    let packed = if is_packed { PACKED } else { 0 };
+    header[..2]
+        .copy_from_slice(&(kind as u16 | packed | expires | stamp.bits() << STAMP_SHIFT).to_le_bytes());
     header[2..4].copy_from_slice(&(key.len() as u16).to_le_bytes());
     header[4..8].copy_from_slice(&u32_checked(value_bytes).to_le_bytes());
     let rest = match expiry {
@@ -140,7 +155,7 @@ pub(crate) fn write<'a>(
 
 /// Says when or how often the entry that lies in `slot` was used.
 pub(crate) fn set_stamp(slot: &mut [u8], stamp: Stamp) {
-    let rest = u16::from_le_bytes([slot[0], slot[1]]) & (KIND_MASK | EXPIRES);
+    let rest = u16::from_le_bytes([slot[0], slot[1]]) & (KIND_MASK | PACKED | EXPIRES);
     slot[..2].copy_from_slice(&(rest | stamp.bits() << STAMP_SHIFT).to_le_bytes());
 }
 

@@ -78,17 +78,17 @@ fn number_of(value: &[u8]) -> Option<u32> {
 }
 
 /// The fields of a hash that is read.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) enum Fields<'a> {
-    Small(&'a [u8]),
+    Small(Cow<'a, [u8]>),
     Large(&'a Table),
     /// Of a space with a schema: those of the row that are not NULL, as text.
-    Row(&'a RowSchema, &'a [u8]),
+    Row(&'a RowSchema, Cow<'a, [u8]>),
 }
 
 impl<'a> Fields<'a> {
     /// The number of fields.
-    pub fn len(self) -> usize {
+    pub fn len(&self) -> usize {
         match self {
             Fields::Small(bytes) => pairs(bytes).count(),
             Fields::Large(table) => table.len(),
@@ -97,30 +97,30 @@ impl<'a> Fields<'a> {
     }
 
     /// The value of a field.
-    pub fn get(self, field: &[u8]) -> Option<Cow<'a, [u8]>> {
+    pub fn get(&self, field: &[u8]) -> Option<Cow<'a, [u8]>> {
         match self {
-            Fields::Small(bytes) => {
+            Fields::Small(bytes) => within(bytes, |bytes| {
                 pairs(bytes).find(|(name, _)| *name == field).map(|(_, value)| Cow::Borrowed(value))
-            }
+            }),
             Fields::Large(table) => {
-                table.get(table.hash(field), field, 0).map(|entry| Cow::Borrowed(entry.value()))
+                table.get(table.hash(field), field, 0).map(|entry| Cow::Borrowed(entry.stored()))
             }
             Fields::Row(schema, row) => {
                 let at = schema.position(field)?;
-                Some(schema.fields()[at].kind.value_text(schema.field(row, at)?))
+                within(row, |row| Some(schema.fields()[at].kind.value_text(schema.field(row, at)?)))
             }
         }
     }
 
     /// Calls `f` with fields from `cursor` on, and returns the cursor that goes on, as [`Table::scan`] does; a small hash is
     /// seen at once.
-    pub fn scan(self, cursor: u64, mut f: impl FnMut(&[u8], &[u8])) -> u64 {
+    pub fn scan(&self, cursor: u64, mut f: impl FnMut(&[u8], &[u8])) -> u64 {
         match self {
             Fields::Small(bytes) => {
                 pairs(bytes).for_each(|(field, value)| f(field, value));
                 0
             }
-            Fields::Large(table) => table.scan(cursor, 0, |entry| f(entry.key(), entry.value())),
+            Fields::Large(table) => table.scan(cursor, 0, |entry| f(entry.key(), entry.stored())),
             Fields::Row(schema, row) => {
                 for (at, field) in schema.fields().iter().enumerate() {
                     if let Some(value) = schema.field(row, at) {
@@ -130,6 +130,17 @@ impl<'a> Fields<'a> {
                 0
             }
         }
+    }
+}
+
+/// A part of bytes, which is copied where these are those of a compressed value.
+fn within<'a>(
+    bytes: &Cow<'a, [u8]>,
+    part: impl for<'b> FnOnce(&'b [u8]) -> Option<Cow<'b, [u8]>>,
+) -> Option<Cow<'a, [u8]>> {
+    match bytes {
+        Cow::Borrowed(bytes) => part(bytes),
+        Cow::Owned(bytes) => part(bytes).map(|part| Cow::Owned(part.into_owned())),
     }
 }
 
@@ -173,20 +184,23 @@ fn is_small(field: &[u8], value: &[u8]) -> bool {
 impl Table {
     /// The fields of the hash that `key` has, if it is there; `None` within if it is no hash. Those of a row are told by the
     /// schema of the space.
+    ///
+    /// # Errors
+    /// As [`Table::plain`].
     pub fn fields<'a>(
         &'a self,
         hash: u64,
         key: &[u8],
         schema: Option<&'a RowSchema>,
         now: u64,
-    ) -> Option<Option<Fields<'a>>> {
-        let entry = self.get(hash, key, now)?;
-        Some(match entry.kind() {
-            Kind::String => None,
-            Kind::Row => schema.map(|schema| Fields::Row(schema, entry.value())),
-            Kind::Fields => Some(Fields::Small(entry.value())),
-            Kind::Table => self.tables.get(entry.value()).map(Fields::Large),
-        })
+    ) -> Result<Option<Option<Fields<'a>>>> {
+        let Some(entry) = self.get(hash, key, now) else { return Ok(None) };
+        Ok(Some(match (entry.kind(), schema) {
+            (Kind::String, _) | (Kind::Row, None) => None,
+            (Kind::Row, Some(schema)) => Some(Fields::Row(schema, self.plain(entry)?)),
+            (Kind::Fields, _) => Some(Fields::Small(self.plain(entry)?)),
+            (Kind::Table, _) => self.tables.get(entry.stored()).map(Fields::Large),
+        }))
     }
 
     /// Sets a field of the hash that `key` has, or gets now; it must have no other kind of value. Returns whether the field
@@ -209,7 +223,7 @@ impl Table {
         let entry = self.get(hash, key, now);
         let (expiry, kind) = (entry.and_then(|entry| entry.expiry()), entry.map(|entry| entry.kind()));
         if kind == Some(Kind::Table) {
-            let number = entry.map_or(Vec::new(), |entry| entry.value().to_vec());
+            let number = entry.map_or(Vec::new(), |entry| entry.stored().to_vec());
             let Some(table) = self.tables.get_mut(&number) else { return Ok(false) };
             let inner = table.hash(field);
             let is_new = table.get(inner, field, 0).is_none();
@@ -217,7 +231,8 @@ impl Table {
             table.tidy().ok();
             return Ok(is_new);
         }
-        let old = entry.map_or(&[][..], |entry| entry.value());
+        let old = entry.map_or(Ok(Cow::Borrowed(&[][..])), |entry| self.plain(entry))?;
+        let old = &*old;
         let is_new = !pairs(old).any(|(name, _)| name == field);
         let mut bytes = Vec::with_capacity(old.len() + field.len() + value.len() + 4);
         let others = || pairs(old).filter(|(name, _)| *name != field);
@@ -228,8 +243,7 @@ impl Table {
         if is_small {
             others().for_each(|(name, value)| push(&mut bytes, name, value));
             push(&mut bytes, field, value);
-            let new = Value { kind: Kind::Fields, bytes: bytes.len(), room: bytes.len(), expiry };
-            self.put(hash, key, &new)?.copy_from_slice(&bytes);
+            self.put_plain(hash, key, (Kind::Fields, &bytes), expiry)?;
             return Ok(is_new);
         }
         let mut table = self.of_same_kind();
@@ -254,11 +268,12 @@ impl Table {
     ) -> Result<usize> {
         let entry = self.get(hash, key, now);
         let (expiry, kind) = (entry.and_then(|entry| entry.expiry()), entry.map(|entry| entry.kind()));
-        let old = entry.map_or(&[][..], |entry| entry.value());
         if kind == Some(Kind::Table) {
-            let number = old.to_vec();
+            let number = entry.map_or(Vec::new(), |entry| entry.stored().to_vec());
             return self.tables.get_mut(&number).map_or(Ok(0), |table| table.put_all(fields));
         }
+        let old = entry.map_or(Ok(Cow::Borrowed(&[][..])), |entry| self.plain(entry))?;
+        let old = &*old;
         let bytes: usize = fields.iter().map(|(field, value)| 4 + field.len() + value.len()).sum();
         if fields.len() <= SMALL_FIELDS && fields.iter().all(|(field, value)| is_small(field, value)) {
             let mut all: Vec<(&[u8], &[u8])> = pairs(old).collect();
@@ -275,8 +290,7 @@ impl Table {
             let mut packed = Vec::with_capacity(old.len() + bytes);
             all.iter().for_each(|(field, value)| push(&mut packed, field, value));
             if all.len() <= SMALL_FIELDS && packed.len() <= SMALL_BYTES {
-                let value = Value { kind: Kind::Fields, bytes: packed.len(), room: packed.len(), expiry };
-                self.put(hash, key, &value)?.copy_from_slice(&packed);
+                self.put_plain(hash, key, (Kind::Fields, &packed), expiry)?;
                 return Ok(new);
             }
         }
@@ -327,7 +341,7 @@ impl Table {
     ) -> Result<()> {
         let Some(fields) = table.take() else { return Ok(()) };
         let number = self.tables.add(fields).to_le_bytes();
-        let new = Value { kind: Kind::Table, bytes: number.len(), room: number.len(), expiry };
+        let new = Value::plain(Kind::Table, number.len(), expiry);
         match self.put(hash, key, &new) {
             Ok(value) => {
                 value.copy_from_slice(&number);
@@ -349,7 +363,8 @@ impl Table {
         let is_last = match entry.kind() {
             Kind::String | Kind::Row => return Ok(false),
             Kind::Fields => {
-                let old = entry.value();
+                let old = self.plain(entry)?;
+                let old = &*old;
                 if !pairs(old).any(|(name, _)| name == field) {
                     return Ok(false);
                 }
@@ -359,13 +374,12 @@ impl Table {
                     .for_each(|(name, value)| push(&mut bytes, name, value));
                 let expiry = entry.expiry();
                 if !bytes.is_empty() {
-                    let new = Value { kind: Kind::Fields, bytes: bytes.len(), room: bytes.len(), expiry };
-                    self.put(hash, key, &new)?.copy_from_slice(&bytes);
+                    self.put_plain(hash, key, (Kind::Fields, &bytes), expiry)?;
                 }
                 bytes.is_empty()
             }
             Kind::Table => {
-                let number = entry.value().to_vec();
+                let number = entry.stored().to_vec();
                 let Some(table) = self.tables.get_mut(&number) else { return Ok(false) };
                 let inner = table.hash(field);
                 if !table.remove(inner, field) {
@@ -385,7 +399,7 @@ impl Table {
     /// # Errors
     /// `OverLimit` when the pool has no room for it.
     pub fn copied_fields(&self, hash: u64, key: &[u8], now: u64) -> Result<Option<Box<Table>>> {
-        match self.fields(hash, key, None, now) {
+        match self.fields(hash, key, None, now)? {
             Some(Some(Fields::Large(table))) => Ok(Some(Box::new(table.copy()?))),
             _ => Ok(None),
         }
@@ -393,13 +407,13 @@ impl Table {
 
     /// Takes the table of fields of a large hash, whose key is removed or given another value next.
     pub fn take_fields(&mut self, hash: u64, key: &[u8], now: u64) -> Option<Box<Table>> {
-        let value = self.get(hash, key, now).filter(|entry| entry.kind() == Kind::Table)?.value().to_vec();
+        let value = self.get(hash, key, now).filter(|entry| entry.kind() == Kind::Table)?.stored().to_vec();
         self.tables.remove(&value)
     }
 
     /// Gives the large hash that `key` has other fields.
     pub fn set_fields(&mut self, hash: u64, key: &[u8], fields: Box<Table>, now: u64) {
-        let Some(value) = self.get(hash, key, now).map(|entry| entry.value().to_vec()) else { return };
+        let Some(value) = self.get(hash, key, now).map(|entry| entry.stored().to_vec()) else { return };
         if let Some(table) = self.tables.get_mut(&value) {
             *table = *fields;
         }
@@ -410,8 +424,8 @@ impl Table {
         loop {
             cursor = self.scan(cursor, 0, |entry| {
                 let hash = self.hash(entry.key());
-                match copy.put(hash, entry.key(), &Value::new(entry.value().len(), None)) {
-                    Ok(value) => value.copy_from_slice(entry.value()),
+                match copy.put(hash, entry.key(), &Value::new(entry.stored().len(), None)) {
+                    Ok(value) => value.copy_from_slice(entry.stored()),
                     Err(error) => failed = Some(error),
                 }
             });

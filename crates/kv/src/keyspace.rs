@@ -5,11 +5,12 @@ use crate::index::KeyHasher;
 use crate::journal::Journal;
 use crate::limits::Limits;
 use crate::meter::Meter;
+use crate::packing::Packer;
 use crate::session::selected;
 use crate::shard::{Shard, SpaceId};
 use crate::spaces::Spaces;
 use crate::table::Table;
-use farpool_memory::Pool;
+use farpool_memory::{Extent, Pool};
 use farpool_model::TenantName;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ use std::sync::{Arc, OnceLock};
 /// A command takes the shards of all its keys, in their order, before it does anything: what it does, others see whole or
 /// not at all.
 pub struct Keyspace {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) tenant: TenantName,
     hasher: KeyHasher,
     shards: Box<[Mutex<Shard>]>,
     meter: Arc<Meter>,
@@ -34,6 +37,8 @@ pub struct Keyspace {
     asked: AtomicU64,
     recorded: AtomicU64,
     journal: OnceLock<Box<dyn Journal>>,
+    /// What compresses the values of spaces, and memory of the pool that stands for what it takes.
+    pub(crate) charges: Mutex<Vec<(Arc<Packer>, Extent)>>,
 }
 
 /// How many keys there are.
@@ -70,6 +75,9 @@ impl Keyspace {
             meter: Arc::clone(&meter),
             maxmemory: AtomicU64::new(0),
             policy: AtomicU8::new(0),
+            pool: Arc::clone(pool),
+            tenant: tenant.clone(),
+            charges: Mutex::default(),
             hasher,
             latest: AtomicU64::new(0),
             asked: AtomicU64::new(0),
@@ -179,7 +187,8 @@ impl Keyspace {
             let has_more = self.lock(*shard).tidy(now);
             self.lower(*shard, now) || has_more
         };
-        (0..self.shards()).filter(tidy).count() > 0
+        let has_more = (0..self.shards()).filter(tidy).count() > 0;
+        self.train_one(now) || has_more
     }
 
     /// The spaces with names.

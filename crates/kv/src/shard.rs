@@ -74,6 +74,7 @@ impl Shard {
         self.tables.entry(space).or_insert_with(|| {
             let mut table = Table::new(&self.pool, &self.tenant, &self.meter, self.hasher);
             table.set_fresh(victims.fresh());
+            table.set_packer(self.spaces.packer(space));
             table
         })
     }
@@ -104,6 +105,7 @@ impl Shard {
     /// Sets the spaces with names. Must be done in all shards before any is given back.
     pub fn set_spaces(&mut self, spaces: &Arc<Spaces>) {
         self.spaces = Arc::clone(spaces);
+        self.tables.iter_mut().for_each(|(space, table)| table.set_packer(spaces.packer(*space)));
     }
 
     /// The space that a key is in, of a client that has selected the space with this number.
@@ -194,7 +196,7 @@ impl Shard {
             more |= removed * 4 > looked_at;
             // Where the pool has no room, the index stays as it is.
             more |= table.tidy().unwrap_or(false);
-            more |= table.reclaim_some() | table.compact() | table.tables.tidy_one();
+            more |= table.reclaim_some() | table.compact() | table.tables.tidy_one() | table.repack_some();
         }
         self.expired += expired.len() as u64;
         for (space, key) in expired {

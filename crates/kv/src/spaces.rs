@@ -2,11 +2,13 @@
 //!
 //! They are part of the first of the spaces that clients select by number. What none of them owns is that itself.
 
+use crate::packing::{Compression, Packer};
 use crate::rows::RowSchema;
 use crate::shard::SpaceId;
 use farpool_model::cast::u32_checked;
 use farpool_model::limits::KV_SPACES_MAX;
 use farpool_model::{Error, Result};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -26,6 +28,8 @@ pub struct Space {
     pub schema: Option<RowSchema>,
     /// Whether keys and values are bytes, not text, where the space is a table.
     pub is_binary: bool,
+    /// How its values are compressed, if they are.
+    pub compression: Option<Compression>,
 }
 
 /// The spaces with names, by prefix.
@@ -33,6 +37,8 @@ pub struct Space {
 pub struct Spaces {
     /// Each with the position of the one whose prefix is the longest that its own begins with.
     by_prefix: Vec<(Arc<Space>, Option<usize>)>,
+    /// What compresses the values of those that say so.
+    packers: BTreeMap<SpaceId, Arc<Packer>>,
 }
 
 impl Spaces {
@@ -61,6 +67,40 @@ impl Spaces {
         self.iter().find(|space| space.id == id)
     }
 
+    /// What compresses the values of a space.
+    pub(crate) fn packer(&self, id: SpaceId) -> Option<&Arc<Packer>> {
+        self.packers.get(&id)
+    }
+
+    /// What compresses values, by the number of the space.
+    pub(crate) fn packers(&self) -> impl Iterator<Item = (SpaceId, &Arc<Packer>)> {
+        self.packers.iter().map(|(id, packer)| (*id, packer))
+    }
+
+    /// The same spaces, one of which compresses its values with another packer, of the same codec; `None` where there is no
+    /// such space.
+    pub(crate) fn with_packer(&self, id: SpaceId, packer: &Arc<Packer>) -> Option<Spaces> {
+        let compression = self.numbered(id)?.compression?;
+        let mut spaces = Spaces { by_prefix: self.by_prefix.clone(), packers: self.packers.clone() };
+        (compression == packer.compression()).then(|| spaces.packers.insert(id, Arc::clone(packer)))?;
+        Some(spaces)
+    }
+
+    /// Takes the packers of those spaces that are these, too.
+    pub(crate) fn keeping_packers_of(mut self, before: &Spaces) -> Spaces {
+        for (id, packer) in &mut self.packers {
+            let name = |spaces: &[(Arc<Space>, _)]| {
+                let space = spaces.iter().map(|(space, _)| space).find(|space| space.id == *id);
+                space.map(|space| space.name.clone())
+            };
+            let old = before.packer(*id).filter(|old| old.compression() == packer.compression());
+            if let Some(old) = old.filter(|_| name(&self.by_prefix) == name(&before.by_prefix)) {
+                *packer = Arc::clone(old);
+            }
+        }
+        self
+    }
+
     /// The space that owns a key.
     pub fn owner(&self, key: &[u8]) -> Option<&Arc<Space>> {
         let behind = self.by_prefix.partition_point(|(space, _)| &*space.prefix <= key);
@@ -85,22 +125,23 @@ impl Spaces {
     /// The same spaces with another one, whose name, number and prefix are new.
     #[must_use]
     pub fn with(&self, space: Space) -> Spaces {
-        Spaces::of(self.iter().cloned().chain([Arc::new(space)]))
+        Spaces::of(self.iter().cloned().chain([Arc::new(space)])).keeping_packers_of(self)
     }
 
     /// The same spaces without one.
     #[must_use]
     pub fn without(&self, id: SpaceId) -> Spaces {
-        Spaces::of(self.iter().filter(|space| space.id != id).cloned())
+        Spaces::of(self.iter().filter(|space| space.id != id).cloned()).keeping_packers_of(self)
     }
 
-    /// The definitions, one behind the other: the number of each in four bytes, whether it is binary in one, and its name,
-    /// its prefix and the text of its schema, each behind its length in four bytes.
+    /// The definitions, one behind the other: the number of each in four bytes, whether it is binary in the lowest bit of one
+    /// and the number of its compression, or 0, in the others, and its name, its prefix and the text of its schema, each behind its length in four bytes.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for space in self.iter() {
             bytes.extend_from_slice(&space.id.to_le_bytes());
-            bytes.push(u8::from(space.is_binary));
+            let compression = space.compression.map_or(0, Compression::number);
+            bytes.push(u8::from(space.is_binary) | compression << 1);
             let schema = space.schema.as_ref().map_or_else(String::new, RowSchema::text);
             for part in [space.name.as_bytes(), &space.prefix, schema.as_bytes()] {
                 bytes.extend_from_slice(&u32_checked(part.len()).to_le_bytes());
@@ -119,7 +160,7 @@ impl Spaces {
         let mut spaces: Vec<Arc<Space>> = Vec::new();
         while !bytes.is_empty() {
             let (id, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
-            let (is_binary, mut rest) = rest.split_first().ok_or_else(damaged)?;
+            let (flags, mut rest) = rest.split_first().ok_or_else(damaged)?;
             let mut part = || {
                 let (length, behind) = rest.split_first_chunk()?;
                 let (part, behind) = behind.split_at_checked(u32::from_le_bytes(*length) as usize)?;
@@ -134,7 +175,13 @@ impl Spaces {
                 name: std::str::from_utf8(name).map_err(|_| damaged())?.to_string(),
                 prefix: prefix.into(),
                 schema: Some(schema).filter(|text| !text.is_empty()).map(RowSchema::parse).transpose()?,
-                is_binary: *is_binary != 0,
+                is_binary: flags & 1 != 0,
+                compression: match flags >> 1 {
+                    0 => None,
+                    number => Some(Compression::numbered(number).ok_or_else(|| {
+                        Error::corrupt("a space has a compression that this version of farpool does not know")
+                    })?),
+                },
             };
             let is_new = spaces.iter().all(|other| {
                 other.id != space.id && other.name != space.name && other.prefix != space.prefix
@@ -159,7 +206,11 @@ impl Spaces {
             }
             by_prefix.push((space, outer));
         }
-        Spaces { by_prefix }
+        let packers = by_prefix.iter().filter_map(|(space, _)| {
+            let packer = Packer::new(space.compression?, &[]);
+            Some((space.id, Arc::new(packer)))
+        });
+        Spaces { packers: packers.collect(), by_prefix }
     }
 }
 
@@ -177,7 +228,14 @@ mod tests {
     fn spaces(prefixes: &[&str]) -> Spaces {
         prefixes.iter().fold(Spaces::default(), |spaces, prefix| {
             let (id, name) = (spaces.free_id(), (*prefix).to_string());
-            spaces.with(Space { id, name, prefix: prefix.as_bytes().into(), schema: None, is_binary: false })
+            spaces.with(Space {
+                id,
+                name,
+                prefix: prefix.as_bytes().into(),
+                schema: None,
+                is_binary: false,
+                compression: None,
+            })
         })
     }
 
@@ -199,6 +257,7 @@ mod tests {
             prefix: b"\xff".as_slice().into(),
             schema: Some(schema),
             is_binary: true,
+            compression: Some(Compression::Fsst),
         };
         let all = spaces(&["a", "ab"]).with(more);
         let bytes = all.to_bytes();

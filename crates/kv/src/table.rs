@@ -2,8 +2,10 @@
 //!
 //! Invariant: each key is in the index once, at the place of its entry; each place that is written is in the index.
 
+mod packed;
 mod uses;
 
+pub(crate) use packed::Edited;
 pub(crate) use uses::Sample;
 
 use crate::entry::{self, Entry, Kind, entry_bytes};
@@ -11,6 +13,7 @@ use crate::evict::Stamp;
 use crate::fields::Tables;
 use crate::index::{Index, KeyHasher};
 use crate::meter::Meter;
+use crate::packing::{Packers, room_of_entry};
 use crate::slab::{Cut, CutCursor, CutPart, Place, SlabCursor, Slabs};
 use farpool_memory::{Pool, prefetch};
 use farpool_model::limits::KV_VALUE_BYTES_MAX as VALUE_BYTES_MAX;
@@ -46,6 +49,9 @@ pub(crate) struct Table {
     slabs: Slabs,
     /// Fields of those hashes that are large.
     pub(crate) tables: Tables,
+    packers: Packers,
+    /// Where the next step of packing what is there goes on, if it is to be.
+    repack_cursor: Option<u64>,
     /// Entries that have an expiry.
     expiring: usize,
     /// Where the next step of removing what has expired goes on.
@@ -59,6 +65,8 @@ pub(crate) struct Table {
 /// A new value for a key.
 pub(crate) struct Value {
     pub kind: Kind,
+    /// Whether its bytes are compressed.
+    pub is_packed: bool,
     pub bytes: usize,
     /// Room for so many bytes is taken.
     pub room: usize,
@@ -67,9 +75,14 @@ pub(crate) struct Value {
 }
 
 impl Value {
+    /// A value of some kind that is as it is told.
+    pub fn plain(kind: Kind, bytes: usize, expiry: Option<u64>) -> Self {
+        Value { kind, is_packed: false, bytes, room: bytes, expiry }
+    }
+
     /// A string.
     pub fn new(bytes: usize, expiry: Option<u64>) -> Self {
-        Value { kind: Kind::String, bytes, room: bytes, expiry }
+        Value::plain(Kind::String, bytes, expiry)
     }
 }
 
@@ -83,6 +96,8 @@ impl Table {
             index: Index::new(Arc::clone(pool), tenant.clone()).metered(Arc::clone(meter)),
             slabs: Slabs::new(Arc::clone(pool), tenant.clone()).metered(Arc::clone(meter)),
             tables: Tables::default(),
+            packers: Packers::default(),
+            repack_cursor: None,
             expiring: 0,
             expiry_cursor: SlabCursor::default(),
             seen: Vec::new(),
@@ -160,7 +175,8 @@ impl Table {
             None => self.add(hash, needed)?,
         };
         self.expiring += usize::from(value.expiry.is_some());
-        Ok(entry::write(self.slabs.bytes_mut(place), value.kind, key, value.bytes, value.expiry, stamp))
+        let kind = (value.kind, value.is_packed);
+        Ok(entry::write(self.slabs.bytes_mut(place), kind, key, value.bytes, value.expiry, stamp))
     }
 
     /// Whether an entry that needs so many bytes may be written over the one at `place`.
@@ -218,7 +234,10 @@ impl Table {
         let entry = Entry::of(self.slabs.bytes(place));
         self.expiring -= usize::from(entry.expiry().is_some());
         if entry.kind() == Kind::Table {
-            self.tables.remove(entry.value());
+            self.tables.remove(entry.stored());
+        }
+        if entry.is_packed() {
+            self.packers.forget(entry);
         }
     }
 
@@ -232,10 +251,16 @@ impl Table {
             value.fill(0);
             return Ok(value);
         };
-        let (kind, expiry, before) = (entry.kind(), entry.expiry(), entry.value().len());
+        if entry.is_packed() {
+            // A value that grows beyond what is compressed.
+            let (kind, expiry, plain) = (entry.kind(), entry.expiry(), self.plain(entry)?.into_owned());
+            self.put(hash, key, &Value::plain(kind, plain.len(), expiry))?.copy_from_slice(&plain);
+            return self.resize(hash, key, bytes, now);
+        }
+        let (kind, expiry, before) = (entry.kind(), entry.expiry(), entry.stored().len());
         // A value that grows is likely to grow again.
         let room = if bytes > before { bytes + (bytes / 2).min(GROWTH_BYTES) } else { bytes };
-        let value = Value { kind, bytes, room: room.min(VALUE_BYTES_MAX), expiry };
+        let value = Value { room: room.min(VALUE_BYTES_MAX), ..Value::plain(kind, bytes, expiry) };
         let kept = before.min(bytes);
         let rewritten = self.rewrite(hash, key, &value, kept)?;
         rewritten[kept..].fill(0);
@@ -251,13 +276,15 @@ impl Table {
         let is_expiring = value.expiry.is_some();
         let old_entry = Entry::of(self.slabs.bytes(old));
         let (was_expiring, stamp) = (old_entry.expiry().is_some(), old_entry.stamp());
-        let needed = entry_bytes(key.len(), value.bytes, is_expiring);
+        let least = if value.is_packed { value.room } else { value.bytes };
+        let needed = entry_bytes(key.len(), least, is_expiring);
         // Where the expiry comes or goes, the value lies elsewhere in the slot.
         let stays = was_expiring == is_expiring && self.may_stay(old, needed);
         let place =
             if stays { old } else { self.slabs.allocate(entry_bytes(key.len(), value.room, is_expiring))? };
         self.expiring = self.expiring + usize::from(is_expiring) - usize::from(was_expiring);
-        entry::write(self.slabs.bytes_mut(place), value.kind, key, value.bytes, value.expiry, stamp);
+        let kind = (value.kind, value.is_packed);
+        entry::write(self.slabs.bytes_mut(place), kind, key, value.bytes, value.expiry, stamp);
         if !stays {
             self.copy_value(old, place, kept);
             self.index.replace(hash, old, place);
@@ -272,7 +299,7 @@ impl Table {
         for start in (0..bytes).step_by(COPY_BYTES) {
             let range = start..bytes.min(start + COPY_BYTES);
             let copied = &mut buffer[..range.len()];
-            copied.copy_from_slice(&Entry::of(self.slabs.bytes(from)).value()[range.clone()]);
+            copied.copy_from_slice(&Entry::of(self.slabs.bytes(from)).stored()[range.clone()]);
             entry::value_mut(self.slabs.bytes_mut(to))[range].copy_from_slice(copied);
         }
     }
@@ -284,8 +311,9 @@ impl Table {
     pub fn set_expiry(&mut self, hash: u64, key: &[u8], expiry: Option<u64>) -> Result<()> {
         let Some(place) = self.find(hash, key) else { return Ok(()) };
         let entry = Entry::of(self.slabs.bytes(place));
-        let (kind, bytes) = (entry.kind(), entry.value().len());
-        self.rewrite(hash, key, &Value { kind, bytes, room: bytes, expiry }, bytes).map(drop)
+        let (kind, is_packed, bytes) = (entry.kind(), entry.is_packed(), entry.stored().len());
+        let value = Value { kind, is_packed, bytes, room: room_of_entry(entry), expiry };
+        self.rewrite(hash, key, &value, bytes).map(drop)
     }
 
     /// Removes the key; returns whether it was there.

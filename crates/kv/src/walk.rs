@@ -4,7 +4,7 @@
 //! what changes meanwhile may be seen before the change, behind it, or half of it. Whoever has the records of all changes
 //! since the walk began applies them behind what the walk has seen, and has the keys as they are (`effects.rs`).
 //!
-//! Definitions of spaces, and the settings, are seen first, before the keys of the first shard.
+//! Definitions of spaces, their dictionaries, and the settings, are seen first, before the keys of the first shard.
 
 use crate::effects::Effect;
 use crate::entry::{Entry, Kind};
@@ -60,14 +60,17 @@ impl Keyspace {
     /// Goes on with a walk up to the next record, and appends it to `journal`; returns whether there is more to see.
     ///
     /// # Errors
-    /// Those of the journal.
+    /// Those of the journal; `Corrupt` where a compressed value is damaged.
     pub fn walk(&self, walk: &mut Walk, journal: &dyn Journal) -> Result<bool> {
         walk.records += 1;
         let is_first = walk.records == 1;
         let mut recorder = Recorder::new(Some(journal), Vec::new(), self.latest(), walk.records).lazy();
         if is_first {
-            let definitions = self.lock(0).spaces().to_bytes();
-            recorder.add(&Effect::Spaces { definitions: &definitions });
+            let spaces = self.spaces();
+            recorder.add(&Effect::Spaces { definitions: &spaces.to_bytes() });
+            for (space, packer) in spaces.packers().filter(|(_, packer)| !packer.dictionary().is_empty()) {
+                recorder.add(&Effect::Dictionary { space, dictionary: packer.dictionary() });
+            }
             if self.limits() != Limits::default() {
                 recorder.add(&Effect::Limits { limits: self.limits() });
             }
@@ -78,7 +81,7 @@ impl Keyspace {
             return Ok(true);
         }
         while walk.shard < self.shards() && recorder.bytes() < RECORD_BYTES {
-            walk.step(&self.lock(walk.shard), &mut recorder);
+            walk.step(&self.lock(walk.shard), &mut recorder)?;
         }
         recorder.finish().0?;
         Ok(walk.shard < self.shards())
@@ -86,47 +89,53 @@ impl Keyspace {
 }
 
 impl Walk {
-    fn step(&mut self, shard: &Shard, out: &mut Recorder<'_>) {
+    fn step(&mut self, shard: &Shard, out: &mut Recorder<'_>) -> Result<()> {
         if let Some(rest) = self.rest.pop() {
-            if let Some(at) = shard.table(rest.space).and_then(|table| go_on(table, &rest, out)) {
+            let Some(table) = shard.table(rest.space) else { return Ok(()) };
+            if let Some(at) = go_on(table, &rest, out)? {
                 self.rest.push(Rest { at, ..rest });
             }
-            return;
+            return Ok(());
         }
         let Some((space, table)) = shard.tables().find(|(space, _)| *space >= self.space) else {
             (self.shard, self.space, self.cursor) = (self.shard + 1, 0, 0);
-            return;
+            return Ok(());
         };
         if space > self.space {
             (self.space, self.cursor) = (space, 0);
         }
-        let (before, mut entries) = (out.bytes(), 0);
+        let (before, mut entries, mut cost, mut failed) = (out.bytes(), 0, 0, Ok(()));
         for _ in 0..STEP_BUCKETS {
             self.cursor = table.scan(self.cursor, ANY_TIME, |entry| {
                 entries += 1;
-                if let Some(at) = begin(space, entry, out) {
-                    self.rest.push(Rest { space, key: entry.key().into(), at });
+                cost += table.unpackers().cost(entry);
+                match begin(table, space, entry, out) {
+                    Ok(Some(at)) => self.rest.push(Rest { space, key: entry.key().into(), at }),
+                    Ok(None) => {}
+                    Err(error) => failed = Err(error),
                 }
             });
+            failed.clone()?;
             if self.cursor == 0 {
                 // A space of the highest number is the last one of its shard.
                 match space.checked_add(1) {
                     Some(next) => self.space = next,
                     None => (self.shard, self.space) = (self.shard + 1, 0),
                 }
-                return;
+                return Ok(());
             }
-            if entries >= STEP_ENTRIES || out.bytes() - before >= STEP_BYTES {
-                return;
+            if entries >= STEP_ENTRIES || cost.max(out.bytes() - before) >= STEP_BYTES {
+                return Ok(());
             }
         }
+        Ok(())
     }
 }
 
 /// Tells what an entry is, or its beginning; returns where the rest of it is.
-fn begin(space: SpaceId, entry: Entry<'_>, out: &mut Recorder<'_>) -> Option<At> {
-    let (key, kind, expiry, value) = (entry.key(), entry.kind(), entry.expiry(), entry.value());
-    match kind {
+fn begin(table: &Table, space: SpaceId, entry: Entry<'_>, out: &mut Recorder<'_>) -> Result<Option<At>> {
+    let (key, kind, expiry, value) = (entry.key(), entry.kind(), entry.expiry(), &*table.plain(entry)?);
+    Ok(match kind {
         Kind::Table => Some(At::Fields(0)),
         Kind::Fields | Kind::Row => {
             out.add(&Effect::Put { space, key, kind, expiry, value });
@@ -137,27 +146,26 @@ fn begin(space: SpaceId, entry: Entry<'_>, out: &mut Recorder<'_>) -> Option<At>
             out.add(&Effect::Put { space, key, kind, expiry, value: front });
             (front.len() < value.len()).then_some(At::Offset(front.len()))
         }
-    }
+    })
 }
 
 /// Tells more of an entry; returns where it goes on. One that has changed its kind, or is gone, is in the records.
-fn go_on(table: &Table, rest: &Rest, out: &mut Recorder<'_>) -> Option<At> {
+fn go_on(table: &Table, rest: &Rest, out: &mut Recorder<'_>) -> Result<Option<At>> {
     let Rest { space, ref key, at } = *rest;
     let hash = table.hash(key);
     match at {
         At::Offset(offset) => {
-            let value = table
-                .get(hash, key, ANY_TIME)
-                .filter(|entry| entry.kind() == Kind::String)
-                .map(Entry::value)?;
-            let bytes = value.get(offset..)?;
+            let entry = table.get(hash, key, ANY_TIME).filter(|entry| entry.kind() == Kind::String);
+            let Some(entry) = entry else { return Ok(None) };
+            let value = table.plain(entry)?;
+            let Some(bytes) = value.get(offset..) else { return Ok(None) };
             let bytes = &bytes[..bytes.len().min(STEP_BYTES)];
             out.add(&Effect::Edit { space, key, length: value.len(), offset, bytes });
             let end = offset + bytes.len();
-            (end < value.len()).then_some(At::Offset(end))
+            Ok((end < value.len()).then_some(At::Offset(end)))
         }
         At::Fields(mut cursor) => {
-            let fields = table.fields(hash, key, None, ANY_TIME)??;
+            let Some(Some(fields)) = table.fields(hash, key, None, ANY_TIME)? else { return Ok(None) };
             let (before, mut entries) = (out.bytes(), 0);
             for _ in 0..STEP_BUCKETS {
                 cursor = fields.scan(cursor, |field, value| {
@@ -168,11 +176,11 @@ fn go_on(table: &Table, rest: &Rest, out: &mut Recorder<'_>) -> Option<At> {
                     break;
                 }
             }
-            let expiry = table.get(hash, key, ANY_TIME)?.expiry();
+            let expiry = table.get(hash, key, ANY_TIME).and_then(Entry::expiry);
             if expiry.is_some() {
                 out.add(&Effect::Expire { space, key, expiry });
             }
-            (cursor != 0).then_some(At::Fields(cursor))
+            Ok((cursor != 0).then_some(At::Fields(cursor)))
         }
     }
 }

@@ -195,7 +195,7 @@ proptest! {
             }
             for _ in 0..if at >= begin { *steps } else { 0 } {
                 if walk.shard < keys.shards() {
-                    walk.step(&keys.lock(walk.shard), &mut recorder);
+                    walk.step(&keys.lock(walk.shard), &mut recorder).unwrap();
                 }
             }
             if command == "TIDY" {
@@ -208,7 +208,7 @@ proptest! {
             }
         }
         while walk.shard < keys.shards() {
-            walk.step(&keys.lock(walk.shard), &mut recorder);
+            walk.step(&keys.lock(walk.shard), &mut recorder).unwrap();
         }
         recorder.finish().0.unwrap();
         let expected = seen(&keys, now);

@@ -611,6 +611,12 @@ pub const KV_MOVED_MAX: usize = 1 << 20;
 /// Bytes of the values that get another space then.
 pub const KV_MOVED_BYTES_MAX: usize = 256 << 20;
 
+/// Bytes of the longest value that is compressed: what a command or a step of a scan reads of one is bounded by it.
+pub const KV_PACKED_BYTES_MAX: usize = 32 << 10;
+
+/// Bytes of the dictionary of a space whose values are compressed.
+pub const KV_DICTIONARY_BYTES_MAX: usize = 16 << 10;
+
 /// Keys that one UPDATE or DELETE changes: others wait meanwhile.
 pub const KV_CHANGED_MAX: usize = 50_000;
 

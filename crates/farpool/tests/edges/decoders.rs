@@ -13,6 +13,7 @@ const DECODING_FILES: &[&str] = &[
     "crates/cipher/src/wrapped.rs",
     "crates/kv/src/predicate/mod.rs",
     "crates/kv/src/journal.rs",
+    "crates/kv/src/packing/mod.rs",
     "crates/kv/src/resp/parse.rs",
 ];
 
@@ -30,6 +31,7 @@ const DECODERS: &[(&str, &str, &str)] = &[
     ("crates/columns/src/type_code.rs", "type_from_bytes", "data_directory"),
     ("crates/kv/src/predicate/mod.rs", "parse", "predicate_parser"),
     ("crates/kv/src/journal.rs", "apply", "key_records"),
+    ("crates/kv/src/packing/mod.rs", "unpack", "packed_values"),
     ("crates/kv/src/resp/parse.rs", "parse", "resp_decoder"),
     ("crates/model/src/key_filter.rs", "from_bytes", "plan_decoder"),
     ("crates/model/src/key_set.rs", "from_bytes", "plan_decoder"),

@@ -16,7 +16,7 @@ fn bit(value: &[u8], offset: usize) -> i64 {
 
 pub(super) fn getbit(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let offset = offset(args[2])?;
-    let found = bit(context.slot(args[1]).string()?.unwrap_or_default(), offset);
+    let found = bit(&context.slot(args[1]).string()?.unwrap_or_default(), offset);
     context.replies.integer(found);
     Ok(())
 }
@@ -30,7 +30,7 @@ pub(super) fn setbit(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     };
     let mut slot = context.slot(args[1]);
     let value = slot.string()?.unwrap_or_default();
-    let (before, bytes) = (bit(value, offset), value.len().max(offset / 8 + 1));
+    let (before, bytes) = (bit(&value, offset), value.len().max(offset / 8 + 1));
     let mask = 0x80 >> (offset % 8);
     slot.edit(bytes, offset / 8..offset / 8 + 1, |byte| {
         byte[0] = if set == 1 { byte[0] | mask } else { byte[0] & !mask };
@@ -60,7 +60,7 @@ pub(super) fn bitcount(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         let whole = bits.start.div_ceil(8)..(bits.end / 8).max(bits.start.div_ceil(8));
         let edges = bits.clone().take(8).filter(|at| *at < whole.start * 8);
         let behind = (whole.end * 8).max(bits.start)..bits.end;
-        let single = edges.chain(behind).map(|at| bit(value, at)).sum::<i64>();
+        let single = edges.chain(behind).map(|at| bit(&value, at)).sum::<i64>();
         ones(value.get(whole).unwrap_or_default()) + single
     } else {
         ones(&value[range(bounds.0, bounds.1, value.len())])

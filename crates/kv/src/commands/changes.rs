@@ -128,8 +128,14 @@ impl Keyspace {
         }
         let table = shard.table(id);
         let entry = table.and_then(|table| table.get(hash, &change.key, now));
-        let is_expected =
-            |expected: Fingerprint| entry.is_some_and(|entry| self.fingerprint(ReadEntry(entry)) == expected);
+        let plain = match table.zip(entry).filter(|_| change.expected.is_some()) {
+            Some((table, entry)) => Some((entry, table.plain(entry)?)),
+            None => None,
+        };
+        let is_expected = |expected: Fingerprint| {
+            let found = plain.as_ref().map(|(entry, plain)| ReadEntry::new(*entry, plain));
+            found.is_some_and(|found| self.fingerprint(found) == expected)
+        };
         let is_of_cut =
             |cut: &KeyCut| table.is_some_and(|table| cut.has_unchanged(number, table, (hash, &change.key)));
         if !cut.is_none_or(is_of_cut) || !change.expected.is_none_or(is_expected) {
@@ -155,8 +161,8 @@ impl Slot<'_, '_, '_> {
             KeyState::InsertString(value, expiry) => self.put(value, *expiry),
             KeyState::UpdateRow(fields) => {
                 let old = self.entry().filter(|entry| entry.kind() == Kind::Row);
-                let (row, expiry) =
-                    (old.map(|entry| entry.value().to_vec()), old.and_then(|entry| entry.expiry()));
+                let expiry = old.and_then(|entry| entry.expiry());
+                let row = old.map(|entry| Ok::<_, Refusal>(self.plain(entry)?.into_owned())).transpose()?;
                 self.put_row(row.as_deref(), fields, expiry)
             }
             KeyState::UpdateString(value, expiry) => {

@@ -51,7 +51,7 @@ pub(super) fn hsetnx(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 }
 
 /// Replies with the value of a field, or with null.
-fn reply_field(replies: &mut Replies<'_>, fields: Option<Fields<'_>>, field: &[u8]) -> Done {
+fn reply_field(replies: &mut Replies<'_>, fields: Option<&Fields<'_>>, field: &[u8]) -> Done {
     match fields.and_then(|fields| fields.get(field)) {
         Some(value) if !replies.has_room(value.len()) => return Err(TOO_MUCH.into()),
         Some(value) => replies.bulk(&value),
@@ -62,14 +62,14 @@ fn reply_field(replies: &mut Replies<'_>, fields: Option<Fields<'_>>, field: &[u
 
 pub(super) fn hget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let (slot, replies) = context.slot_and_replies(args[1]);
-    reply_field(replies, slot.fields()?, args[2])
+    reply_field(replies, slot.fields()?.as_ref(), args[2])
 }
 
 pub(super) fn hmget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let (slot, replies) = context.slot_and_replies(args[1]);
     let fields = slot.fields()?;
     replies.array(args.len() - 2);
-    args[2..].iter().try_for_each(|field| reply_field(replies, fields, field))
+    args[2..].iter().try_for_each(|field| reply_field(replies, fields.as_ref(), field))
 }
 
 pub(super) fn hexists(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
@@ -81,7 +81,7 @@ pub(super) fn hexists(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 
 pub(super) fn hlen(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let (slot, replies) = context.slot_and_replies(args[1]);
-    replies.integer(slot.fields()?.map_or(0, Fields::len) as i64);
+    replies.integer(slot.fields()?.as_ref().map_or(0, Fields::len) as i64);
     Ok(())
 }
 
@@ -114,7 +114,7 @@ enum Told {
 fn tell_all(context: &mut Context<'_, '_>, args: &Args<'_>, told: Told) -> Done {
     let (slot, replies) = context.slot_and_replies(args[1]);
     let fields = slot.fields()?;
-    let count = fields.map_or(0, Fields::len);
+    let count = fields.as_ref().map_or(0, Fields::len);
     match told {
         Told::Both => replies.map(count),
         Told::Names | Told::Values => replies.array(count),

@@ -2,6 +2,7 @@
 
 use super::{Args, Context, Done, Refusal, Slot};
 use crate::hyperloglog::{Corrupt, Reader, Registers, Writer, add_to_dense, forget_count, keep_count};
+use std::borrow::Cow;
 
 impl From<Corrupt> for Refusal {
     fn from(_: Corrupt) -> Self {
@@ -9,10 +10,10 @@ impl From<Corrupt> for Refusal {
     }
 }
 
-/// The HyperLogLog that a key has.
-fn reader<'a>(slot: &'a Slot<'_, '_, '_>) -> Result<Option<Reader<'a>>, Refusal> {
+/// The HyperLogLog that a value is.
+fn reader<'a>(value: &'a Option<Cow<'_, [u8]>>) -> Result<Option<Reader<'a>>, Refusal> {
     let no_such = "WRONGTYPE Key is not a valid HyperLogLog string value.";
-    slot.string()?.map(|value| Reader::new(value).ok_or_else(|| no_such.into())).transpose()
+    value.as_deref().map(|value| Reader::new(value).ok_or_else(|| no_such.into())).transpose()
 }
 
 pub(super) fn pfadd(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
@@ -23,7 +24,8 @@ pub(super) fn pfadd(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 
 /// Adds elements; returns whether the value is new or has changed.
 fn add(slot: &mut Slot<'_, '_, '_>, elements: &Args<'_>) -> Result<bool, Refusal> {
-    let found = reader(slot)?;
+    let value = slot.string()?;
+    let found = reader(&value)?;
     if let Some(value) = found.filter(|value| value.is_dense()) {
         // Most elements of a large set change nothing.
         let new = elements.iter().position(|element| !value.is_dense_with(element));
@@ -57,7 +59,8 @@ pub(super) fn pfcount(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 
 /// The cardinality of one value, which keeps it.
 fn count(slot: &mut Slot<'_, '_, '_>) -> Result<u64, Refusal> {
-    let Some(value) = reader(slot)? else { return Ok(0) };
+    let value = slot.string()?;
+    let Some(value) = reader(&value)? else { return Ok(0) };
     if let Some(count) = value.cached_count() {
         return Ok(count);
     }
@@ -71,7 +74,9 @@ fn count(slot: &mut Slot<'_, '_, '_>) -> Result<u64, Refusal> {
 fn merged(context: &mut Context<'_, '_>, args: &Args<'_>) -> Result<(Registers, bool), Refusal> {
     let (mut registers, mut is_dense) = (Registers::new(), false);
     for key in &args[1..] {
-        if let Some(value) = reader(&context.slot(key))? {
+        let slot = context.slot(key);
+        let value = slot.string()?;
+        if let Some(value) = reader(&value)? {
             value.merge_into(&mut registers)?;
             is_dense |= value.is_dense();
         }
@@ -82,7 +87,8 @@ fn merged(context: &mut Context<'_, '_>, args: &Args<'_>) -> Result<(Registers, 
 pub(super) fn pfmerge(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let (registers, is_dense) = merged(context, args)?;
     let mut slot = context.slot(args[1]);
-    let mut value = reader(&slot)?.map_or_else(|| Ok(Writer::new()), Writer::of)?;
+    let before = slot.string()?;
+    let mut value = reader(&before)?.map_or_else(|| Ok(Writer::new()), Writer::of)?;
     if is_dense {
         value.make_dense()?;
     }

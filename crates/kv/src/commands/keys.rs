@@ -4,6 +4,7 @@ use super::pattern::matches;
 use super::{Args, Context, Done, NO_KEY, NOT_INTEGER, REST, Refusal, SYNTAX, TOO_MUCH, integer};
 use crate::SpaceId;
 use crate::entry::{Entry, Kind};
+use crate::packing::plain_bytes;
 use crate::resp::parse_integer;
 use farpool_model::limits::KV_SPACES_MAX;
 use std::borrow::Cow;
@@ -96,9 +97,9 @@ pub(super) fn object(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         (b"encoding", Some(entry)) => replies.bulk(match entry.kind() {
             Kind::Fields | Kind::Row => b"listpack",
             Kind::Table => b"hashtable",
-            Kind::String if parse_integer(entry.value()).is_some() => b"int",
-            Kind::String if entry.value().len() <= EMBEDDED_BYTES => b"embstr",
-            Kind::String => b"raw",
+            Kind::String if plain_bytes(entry) > EMBEDDED_BYTES => b"raw",
+            Kind::String if parse_integer(&slot.plain(entry)?).is_some() => b"int",
+            Kind::String => b"embstr",
         }),
         _ => return Err(unknown_subcommand(args)),
     }
@@ -240,7 +241,7 @@ fn give(
     let Some(entry) = slot.entry() else { return Ok(false) };
     let (kind, expiry) = (entry.kind(), entry.expiry());
     let has_rows = slot.schema().is_some();
-    let value = if kind == Kind::Table { Vec::new() } else { entry.value().to_vec() };
+    let value = if kind == Kind::Table { Vec::new() } else { slot.plain(entry)?.into_owned() };
     context.space = to_space;
     let target = context.slot(to);
     let (is_free, has_rows) = (replaces || !target.exists(), has_rows || target.schema().is_some());

@@ -35,9 +35,9 @@ use crate::resp::{Replies, parse_integer};
 use crate::session::Host;
 use crate::shard::{Shard, SpaceId};
 use crate::spaces::Space;
-use crate::table::{Table, Value};
-use farpool_model::Error;
+use crate::table::{Edited, Table};
 use farpool_model::limits::{KV_KEY_BYTES_MAX, KV_VALUE_BYTES_MAX};
+use farpool_model::{Error, ErrorKind};
 use parking_lot::MutexGuard;
 use room::Kept;
 use std::borrow::Cow;
@@ -58,8 +58,11 @@ impl From<&'static str> for Refusal {
 }
 
 impl From<Error> for Refusal {
-    /// The pool refuses memory, and nothing else here is refused.
+    /// The pool refuses memory; what else is refused here is a value that is damaged.
     fn from(error: Error) -> Self {
+        if error.kind == ErrorKind::Corrupt {
+            return Refusal(Cow::Owned(format!("ERR {}", error.message)));
+        }
         Refusal(Cow::Owned(format!("OOM command not allowed: {}", error.message)))
     }
 }
@@ -391,19 +394,31 @@ impl Slot<'_, '_, '_> {
     }
 
     /// The value, which must be a string if there is one.
-    pub fn string(&self) -> std::result::Result<Option<&[u8]>, Refusal> {
+    pub fn string(&self) -> std::result::Result<Option<Cow<'_, [u8]>>, Refusal> {
         let entry = self.entry();
         self.count_read(entry.is_some());
         match entry {
             Some(entry) if entry.kind() != Kind::String => Err(WRONG_TYPE.into()),
-            entry => Ok(entry.map(Entry::value)),
+            Some(entry) => Ok(Some(self.plain(entry)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The value of the entry, whatever it is.
+    pub fn plain<'e>(&self, entry: Entry<'e>) -> std::result::Result<Cow<'e, [u8]>, Refusal> {
+        match self.shard.table(self.space) {
+            Some(table) => Ok(table.plain(entry)?),
+            None => Ok(Cow::Borrowed(entry.stored())),
         }
     }
 
     /// The fields of the hash, which the value must be if there is one.
     pub fn fields(&self) -> std::result::Result<Option<Fields<'_>>, Refusal> {
         let table = self.shard.table(self.space);
-        let fields = table.and_then(|table| table.fields(self.hash, self.key, self.schema(), self.now));
+        let fields = match table {
+            Some(table) => table.fields(self.hash, self.key, self.schema(), self.now)?,
+            None => None,
+        };
         self.count_read(fields.is_some());
         match fields {
             Some(None) => Err(WRONG_TYPE.into()),
@@ -507,7 +522,7 @@ impl Slot<'_, '_, '_> {
         let Some(table) = self.shard.table(self.space).filter(|_| self.recorder.is_on()) else { return };
         let (space, key) = (self.space, self.key);
         self.recorder.add(&Effect::Remove { space, key });
-        let Some(Some(fields)) = table.fields(self.hash, key, None, self.now) else { return };
+        let Ok(Some(Some(fields))) = table.fields(self.hash, key, None, self.now) else { return };
         let mut cursor = 0;
         loop {
             cursor = fields.scan(cursor, |field, value| {
@@ -556,12 +571,8 @@ impl Slot<'_, '_, '_> {
         if kind != Kind::Row {
             self.check_no_rows()?;
         }
-        let new = Value { kind, bytes: value.len(), room: value.len(), expiry };
         let (hash, key) = (self.hash, self.key);
-        self.with_room(value.len(), |table, _| {
-            table.put(hash, key, &new)?.copy_from_slice(value);
-            Ok(())
-        })?;
+        self.with_room(value.len(), |table, _| table.put_plain(hash, key, (kind, value), expiry))?;
         self.recorder.add(&Effect::Put { space: self.space, key: self.key, kind, expiry, value });
         self.changed();
         Ok(())
@@ -575,18 +586,31 @@ impl Slot<'_, '_, '_> {
         self.check_no_rows()?;
         let (space, key) = (self.space, self.key);
         let is_absent = self.recorder.is_on() && !self.exists();
-        let (hash, now, mut change) = (self.hash, self.now, Some(change));
-        self.with_room(bytes, |table, recorder| {
-            let changed = &mut table.resize(hash, key, bytes, now)?[range.clone()];
-            if let Some(change) = change.take() {
-                change(changed);
-            }
+        let (hash, now) = (self.hash, self.now);
+        let edit = |changed: &[u8], recorder: &mut Recorder<'_>| {
             if is_absent {
                 recorder.add(&Effect::Remove { space, key });
             }
             recorder.add(&Effect::Edit { space, key, length: bytes, offset: range.start, bytes: changed });
-            Ok(())
-        })?;
+        };
+        match self.shard.table_mut(space).edited(hash, key, bytes, now)? {
+            Some(Edited { mut plain, expiry }) => {
+                change(&mut plain[range.clone()]);
+                self.with_room(bytes, |table, _| table.put_plain(hash, key, (Kind::String, &plain), expiry))?;
+                edit(&plain[range.clone()], self.recorder);
+            }
+            None => {
+                let mut change = Some(change);
+                self.with_room(bytes, |table, recorder| {
+                    let changed = &mut table.resize(hash, key, bytes, now)?[range.clone()];
+                    if let Some(change) = change.take() {
+                        change(changed);
+                    }
+                    edit(changed, recorder);
+                    Ok(())
+                })?;
+            }
+        }
         self.record_expiry();
         self.changed();
         Ok(())

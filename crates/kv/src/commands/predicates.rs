@@ -3,11 +3,13 @@
 use super::{Args, Context, Done, NO_KEY, NOT_INTEGER, Refusal, SYNTAX, TOO_MUCH, integer};
 use crate::cut::ReadEntry;
 use crate::entry::Entry;
+use crate::packing::plain_bytes;
 use crate::predicate::{Predicate, parse, plain_schema};
 use crate::resp::Replies;
 use crate::session::Host;
 use crate::spaces::Space;
 use farpool_model::Expr;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -18,7 +20,7 @@ const SCAN_ENTRIES: usize = 512;
 const SCAN_LIMIT: usize = 10;
 const SCAN_LIMIT_MOST: usize = 1000;
 
-/// Bytes of values after which a step ends.
+/// Bytes of values after which a step ends; of compressed ones, those that are copied in the time of reading them.
 const SCAN_BYTES: usize = 256 << 10;
 
 /// Bytes that a string takes in a reply beside its own.
@@ -103,15 +105,18 @@ pub(super) fn cget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let shard = context.taken.shards.get(context.keyspace.shard_of(hash));
     let (id, space) = shard.owner(context.space, args[1]);
     let predicate = context.predicates.read(args[2], space)?;
-    let entry = shard.table(id).and_then(|table| table.get(hash, args[1], context.now));
-    let Some(entry) = entry.map(ReadEntry) else {
+    let table = shard.table(id);
+    let entry = table.and_then(|table| Some((table, table.get(hash, args[1], context.now)?)));
+    let Some((table, entry)) = entry else {
         context.replies.null();
         return Ok(());
     };
+    let value = table.plain(entry)?;
+    let entry = ReadEntry::new(entry, &value);
     let is_true = match &*predicate {
         Predicate::Columns(_) | Predicate::All(_) | Predicate::Any(_) => {
             // The value is copied to be judged.
-            if !context.replies.has_room(2 * entry.0.value().len()) {
+            if !context.replies.has_room(2 * entry.value().len()) {
                 return Err(TOO_MUCH.into());
             }
             judge(&predicate, &[entry], space, (&mut *context.host, context.now))?[0]
@@ -127,7 +132,7 @@ pub(super) fn cget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 
 /// Replies with a value: a string, or the columns of a row that are in it.
 fn reply_value(replies: &mut Replies<'_>, entry: &ReadEntry<'_>, space: Option<&Arc<Space>>) -> Done {
-    if !replies.has_room(entry.0.value().len() + BESIDE) {
+    if !replies.has_room(entry.value().len() + BESIDE) {
         return Err(TOO_MUCH.into());
     }
     let schema = space.and_then(|space| space.schema.as_ref());
@@ -175,17 +180,20 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let shards = context.keyspace.shards() as u64;
     let (mut shard, mut inner) = (cursor % shards, cursor / shards);
     let (mut looked_at, mut bytes) = (0, 0);
-    let mut found: Vec<ReadEntry<'_>> = Vec::new();
+    let mut found: Vec<(Entry<'_>, Cow<'_, [u8]>)> = Vec::new();
     let taken = context.taken.shards.several();
     let next = loop {
-        let mut entries = Vec::new();
+        let (mut entries, mut unpackers) = (Vec::new(), None);
         if let Some(table) = taken.get(shard as usize).and_then(|(_, shard)| shard.table(id)) {
+            unpackers = Some(table.unpackers());
+            let cost = |entry: &Entry<'_>| table.unpackers().cost(*entry);
             // Some buckets at a time, so that what is found out about many entries at once is.
-            let (buckets, mut bytes) = (looked_at + SCAN_ENTRIES, 0);
-            while entries.len() < SCAN_ENTRIES / 4 && bytes < SCAN_BYTES && looked_at < buckets {
+            let (buckets, before_all) = (looked_at + SCAN_ENTRIES, bytes);
+            let is_full = |bytes: usize| bytes - before_all >= SCAN_BYTES;
+            while entries.len() < SCAN_ENTRIES / 4 && !is_full(bytes) && looked_at < buckets {
                 let before = entries.len();
                 inner = table.scan_entries(inner, context.now, &mut entries);
-                bytes += entries[before..].iter().map(|entry| entry.value().len()).sum::<usize>();
+                bytes += entries[before..].iter().map(cost).sum::<usize>();
                 looked_at += 1;
                 if inner == 0 {
                     break;
@@ -195,14 +203,19 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
             inner = 0;
         }
         looked_at += entries.len();
-        let values = entries.iter().map(|entry: &Entry<'_>| entry.value().len()).sum::<usize>();
-        bytes += values;
+        let values = entries.iter().map(|entry: &Entry<'_>| plain_bytes(*entry)).sum::<usize>();
         // Values are copied to be judged.
         if !context.replies.has_room(2 * values) {
             return Err(TOO_MUCH.into());
         }
-        let entries: Vec<ReadEntry<'_>> = entries.into_iter().map(ReadEntry).collect();
-        let judged = judge(&predicate, &entries, space.as_ref(), (&mut *context.host, context.now))?;
+        let mut read = Vec::with_capacity(entries.len());
+        for entry in entries {
+            read.push((entry, unpackers.map_or(Ok(Cow::Borrowed(entry.stored())), |of| of.plain(entry))?));
+        }
+        let entries = read;
+        let read: Vec<ReadEntry<'_>> =
+            entries.iter().map(|(entry, value)| ReadEntry::new(*entry, value)).collect();
+        let judged = judge(&predicate, &read, space.as_ref(), (&mut *context.host, context.now))?;
         found.extend(entries.into_iter().zip(judged).filter(|(_, is_true)| *is_true).map(|(entry, _)| entry));
         if inner == 0 {
             shard += 1;
@@ -218,13 +231,14 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     replies.array(2);
     replies.bulk(next.to_string().as_bytes());
     replies.array(found.len());
-    for entry in &found {
+    for (entry, value) in &found {
+        let entry = ReadEntry::new(*entry, value);
         if !replies.has_room(entry.key().len() + BESIDE) {
             return Err(TOO_MUCH.into());
         }
         replies.array(2);
         replies.bulk(entry.key());
-        reply_value(replies, entry, space.as_ref())?;
+        reply_value(replies, &entry, space.as_ref())?;
     }
     Ok(())
 }
@@ -243,7 +257,7 @@ pub(super) fn update(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 /// another, and null if there was none.
 pub(super) fn cas(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let mut slot = context.slot(args[1]);
-    let is_expected = slot.string()?.map(|value| value == args[2]);
+    let is_expected = slot.string()?.map(|value| *value == *args[2]);
     match is_expected {
         None => context.replies.null(),
         Some(false) => context.replies.integer(0),

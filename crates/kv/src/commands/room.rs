@@ -9,7 +9,7 @@ use crate::fields::keep_last;
 use crate::journal::Recorder;
 use crate::shard::SpaceId;
 use crate::spaces::Space;
-use crate::table::{Table, Value};
+use crate::table::Table;
 use farpool_model::{ErrorKind, Result};
 use std::sync::Arc;
 
@@ -94,9 +94,8 @@ impl<'j> Slot<'_, '_, 'j> {
     /// Sees to it that [`Slot::put_as`] of this value will not fail, without changing what others see but a key that comes to be.
     /// Returns whether one did.
     fn prepare(&mut self, kind: Kind, value: &[u8]) -> Result<bool> {
-        let new = Value { kind, bytes: value.len(), room: value.len(), expiry: None };
         let (hash, key) = (self.hash, self.key);
-        self.with_room(value.len(), |table, _| table.prepare(hash, key, &new, value))
+        self.with_room(value.len(), |table, _| table.prepare_plain(hash, key, (kind, value)))
     }
 
     /// Takes back that a key came to be.

@@ -49,15 +49,16 @@ impl Slot<'_, '_, '_> {
         ))))
     }
 
-    fn row(&self) -> Option<Vec<u8>> {
-        self.entry().filter(|entry| entry.kind() == Kind::Row).map(|entry| entry.value().to_vec())
+    fn row(&self) -> Result<Option<Vec<u8>>, Refusal> {
+        let row = self.entry().filter(|entry| entry.kind() == Kind::Row);
+        row.map(|entry| Ok(self.plain(entry)?.into_owned())).transpose()
     }
 
     pub(super) fn set_row_field(&mut self, field: &[u8], value: &[u8]) -> Result<bool, Refusal> {
         let Some(schema) = self.schema() else { return Err(WRONG_TYPE.into()) };
         self.check_row_key(schema)?;
         let (at, value) = parsed(schema, field, value)?;
-        let old = self.row();
+        let old = self.row()?;
         let is_new = old.as_ref().is_none_or(|row| schema.field(row, at).is_none());
         let new = schema.with_fields(old.as_deref(), &[(at, Some(value))]);
         let expiry = self.entry().and_then(|entry| entry.expiry());
@@ -75,7 +76,7 @@ impl Slot<'_, '_, '_> {
             let (at, value) = parsed(schema, field, value)?;
             changes.insert(at, value);
         }
-        let old = self.row();
+        let old = self.row()?;
         let is_new = |at: &&usize| old.as_ref().is_none_or(|row| schema.field(row, **at).is_none());
         let added = changes.keys().filter(is_new).count();
         let changes: Vec<_> = changes.into_iter().map(|(at, value)| (at, Some(value))).collect();
@@ -86,7 +87,7 @@ impl Slot<'_, '_, '_> {
     }
 
     pub(super) fn remove_row_field(&mut self, field: &[u8]) -> Result<bool, Refusal> {
-        let Some((schema, row)) = self.schema().zip(self.row()) else { return Ok(false) };
+        let Some((schema, row)) = self.schema().zip(self.row()?) else { return Ok(false) };
         let Some(at) = schema.position(field).filter(|at| schema.field(&row, *at).is_some()) else {
             return Ok(false);
         };

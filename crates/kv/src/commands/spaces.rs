@@ -4,6 +4,7 @@ use super::rows::{Texts, shown};
 use super::{Args, Context, Done, Refusal, SYNTAX};
 use crate::effects::Effect;
 use crate::entry::Kind;
+use crate::packing::Compression;
 use crate::rows::RowSchema;
 use crate::shard::SpaceId;
 use crate::spaces::{Space, Spaces};
@@ -27,7 +28,8 @@ pub(super) fn space(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         (b"list", []) => list(context),
         (b"info", [name]) => info(context, name),
         _ => Err(
-            "ERR FP.SPACE takes CREATE name [schema | BINARY] [PREFIX prefix], DROP name, LIST, or INFO name"
+            "ERR FP.SPACE takes CREATE name [schema | BINARY] [PREFIX prefix] [COMPRESSION codec], DROP name, LIST, \
+             or INFO name"
                 .into(),
         ),
     }
@@ -62,6 +64,8 @@ impl Context<'_, '_> {
         self.taken.shards.all().iter_mut().for_each(|(_, shard)| shard.set_spaces(&spaces));
         let definitions = spaces.to_bytes();
         self.taken.recorder.add(&Effect::Spaces { definitions: &definitions });
+        // What is left of a space that is gone; what comes has no dictionary yet.
+        self.keyspace.charge_packers(&spaces).ok();
     }
 
     /// The keys with this prefix of the space that owns it, which must be the keys of `owner` afterwards.
@@ -104,7 +108,7 @@ impl Context<'_, '_> {
             let slot = self.slot_in(id_of(from), from, &key);
             let Some(entry) = slot.entry() else { continue };
             let value = match entry.kind() {
-                Kind::String => Err(entry.value().to_vec()),
+                Kind::String => Err(slot.plain(entry)?.into_owned()),
                 _ => Ok(slot.all_fields()?),
             };
             bytes += match &value {
@@ -159,6 +163,21 @@ impl Context<'_, '_> {
     }
 }
 
+/// The words of options, with which no schema begins.
+const WORDS: [&[u8]; 3] = [b"prefix", b"binary", b"compression"];
+
+/// The codec with this name, or none.
+fn compression_named(name: &[u8]) -> Result<Option<Compression>, Refusal> {
+    let compression = Compression::named(name);
+    if compression.is_none() && !is_word(name, b"none") {
+        let shown = shown(name);
+        return Err(Refusal(Cow::Owned(format!(
+            "ERR there is no compression '{shown}': use fsst for short texts, lz4, deflate for long values, or none"
+        ))));
+    }
+    Ok(compression)
+}
+
 fn is_word(given: &[u8], word: &[u8]) -> bool {
     given.eq_ignore_ascii_case(word)
 }
@@ -175,7 +194,7 @@ fn create(context: &mut Context<'_, '_>, name: &[u8], options: &Args<'_>) -> Don
         return Err("ERR this is the name of what SELECT chooses: choose another one".into());
     }
     let (schema, options) = match options {
-        [first, rest @ ..] if !is_word(first, b"prefix") && !is_word(first, b"binary") => {
+        [first, rest @ ..] if !WORDS.iter().any(|word| is_word(first, word)) => {
             let text = std::str::from_utf8(first).map_err(|_| "ERR a schema must be UTF-8")?;
             (Some(RowSchema::parse(text).map_err(refused)?), rest)
         }
@@ -185,11 +204,18 @@ fn create(context: &mut Context<'_, '_>, name: &[u8], options: &Args<'_>) -> Don
         [first, rest @ ..] if schema.is_none() && is_word(first, b"binary") => (true, rest),
         _ => (false, options),
     };
-    let prefix: Box<[u8]> = match options {
-        [] => format!("{name}:").into_bytes().into(),
-        [word, prefix] if is_word(word, b"prefix") => Box::from(*prefix),
-        _ => return Err(SYNTAX.into()),
-    };
+    let (mut prefix, mut compression) = (None, None);
+    for option in options.chunks(2) {
+        match option {
+            [word, given] if is_word(word, b"prefix") && prefix.is_none() => prefix = Some(Box::from(*given)),
+            [word, given] if is_word(word, b"compression") && compression.is_none() => {
+                compression = Some(compression_named(given)?);
+            }
+            _ => return Err(SYNTAX.into()),
+        }
+    }
+    let prefix: Box<[u8]> = prefix.unwrap_or_else(|| format!("{name}:").into_bytes().into());
+    let compression = compression.flatten();
     if prefix.is_empty() || prefix.len() > KV_KEY_BYTES_MAX / 2 {
         return Err(Refusal(Cow::Owned(format!("ERR a prefix has 1 to {} bytes", KV_KEY_BYTES_MAX / 2))));
     }
@@ -205,10 +231,10 @@ fn create(context: &mut Context<'_, '_>, name: &[u8], options: &Args<'_>) -> Don
         return Err(Refusal(Cow::Owned(format!("ERR there are {KV_SPACES_MAX} spaces, which is the most"))));
     }
     let owner = spaces.owner(&prefix).cloned();
-    let space =
-        Space { id: spaces.free_id(), name: name.to_string(), prefix: prefix.clone(), schema, is_binary };
+    let (id, name) = (spaces.free_id(), name.to_string());
+    let space = Space { id, name: name.clone(), prefix: prefix.clone(), schema, is_binary, compression };
     let changed = spaces.with(space);
-    let space = changed.named(name).cloned();
+    let space = changed.named(&name).cloned();
     context.change_spaces(changed, &prefix, (owner.as_ref(), space.as_ref()))?;
     context.replies.ok();
     Ok(())
@@ -240,8 +266,9 @@ fn info(context: &mut Context<'_, '_>, name: &[u8]) -> Done {
             bytes += table.bytes();
         }
     }
+    let dictionary = context.spaces().packer(space.id).map_or(0, |packer| packer.dictionary().len());
     let replies = &mut context.replies;
-    replies.map(5);
+    replies.map(7);
     replies.bulk(b"name");
     replies.bulk(space.name.as_bytes());
     replies.bulk(b"prefix");
@@ -251,6 +278,13 @@ fn info(context: &mut Context<'_, '_>, name: &[u8]) -> Done {
         Some(schema) => replies.bulk(schema.text().as_bytes()),
         None => replies.null(),
     }
+    replies.bulk(b"compression");
+    match space.compression {
+        Some(compression) => replies.bulk(compression.name().as_bytes()),
+        None => replies.null(),
+    }
+    replies.bulk(b"dictionary_bytes");
+    replies.integer(dictionary as i64);
     replies.bulk(b"keys");
     replies.integer(keys as i64);
     replies.bulk(b"bytes");

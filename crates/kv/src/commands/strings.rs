@@ -13,7 +13,7 @@ pub(super) fn get(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 /// Replies with the string that the key has, or with null.
 fn reply_value(context: &mut Context<'_, '_>, key: &[u8]) -> Done {
     let (slot, replies) = context.slot_and_replies(key);
-    reply_string(replies, slot.string()?)
+    reply_string(replies, slot.string()?.as_deref())
 }
 
 fn reply_string(replies: &mut Replies<'_>, value: Option<&[u8]>) -> Done {
@@ -119,7 +119,7 @@ pub(super) fn mget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     for key in &args[1..] {
         let (slot, replies) = context.slot_and_replies(key);
         // What is no string counts as absent.
-        reply_string(replies, slot.string().unwrap_or_default())?;
+        reply_string(replies, slot.string().unwrap_or_default().as_deref())?;
     }
     Ok(())
 }
@@ -155,7 +155,7 @@ pub(super) fn msetnx(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 
 pub(super) fn append(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let mut slot = context.slot(args[1]);
-    let before = slot.string()?.map_or(0, <[u8]>::len);
+    let before = slot.string()?.map_or(0, |value| value.len());
     let bytes = before + args[2].len();
     slot.edit(bytes, before..bytes, |value| value.copy_from_slice(args[2]))?;
     context.replies.integer(bytes as i64);
@@ -163,7 +163,7 @@ pub(super) fn append(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 }
 
 pub(super) fn strlen(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let bytes = context.slot(args[1]).string()?.map_or(0, <[u8]>::len);
+    let bytes = context.slot(args[1]).string()?.map_or(0, |value| value.len());
     context.replies.integer(bytes as i64);
     Ok(())
 }
@@ -194,7 +194,7 @@ pub(super) fn getrange(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 pub(super) fn setrange(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let offset = usize::try_from(integer(args[2])?).map_err(|_| "ERR offset is out of range")?;
     let mut slot = context.slot(args[1]);
-    let before = slot.string()?.map_or(0, <[u8]>::len);
+    let before = slot.string()?.map_or(0, |value| value.len());
     if args[3].is_empty() {
         context.replies.integer(before as i64);
         return Ok(());

@@ -39,6 +39,11 @@ pub fn class_of(bytes: usize) -> Option<usize> {
     CLASS_OF_UNITS.get(bytes.div_ceil(UNIT)).map(|class| usize::from(*class))
 }
 
+/// Bytes of the slot of an entry of so many.
+pub fn slot_bytes_of(bytes: usize) -> usize {
+    class_of(bytes).map_or_else(|| bytes.next_multiple_of(UNIT), |class| SLOT_BYTES[class])
+}
+
 const fn build() -> ([usize; 64], usize) {
     let (mut all, mut count, mut wanted) = ([0; 64], 0, UNIT);
     while wanted <= SLOT_BYTES_LARGEST {

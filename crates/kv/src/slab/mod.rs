@@ -36,6 +36,8 @@ pub use cut::{Cut, CutCursor, CutPart};
 pub use place::{Place, SlabCursor};
 pub use usage::{ClassUsage, SlabUsage};
 
+pub(crate) use classes::slot_bytes_of as slot_bytes;
+
 use crate::meter::Meter;
 use classes::{CLASSES, PAGE_BYTES_FIRST, SLAB_PAGE_BYTES, SLOT_BYTES, class_of};
 use farpool_memory::{Extent, Pool, Tenure};

@@ -169,7 +169,7 @@ impl SpaceTable {
             fits = self.keyspace.read_keys(self.id, keys, (PART_BYTES, now), |entry| {
                 fingerprints.insert(entry.key().to_vec(), self.keyspace.fingerprint(entry));
                 f(entry);
-            });
+            })?;
             Ok(())
         });
         found.ok().filter(|_| fits).map(|found| (found, fingerprints))

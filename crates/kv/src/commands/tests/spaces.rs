@@ -14,9 +14,16 @@ fn spaces_own_the_keys_with_their_prefix() {
         ("FP.SPACE CREATE db3", "-ERR this is the name of what SELECT chooses: choose another one"),
         ("FP.SPACE CREATE again PREFIX users:", "-ERR the prefix is that of space 'users'"),
         ("FP.SPACE CREATE vips PREFIX users:vip:", "+OK"),
+        ("FP.SPACE CREATE x COMPRESSION", "-ERR syntax error"),
+        ("FP.SPACE CREATE x COMPRESSION lz4 COMPRESSION lz4", "-ERR syntax error"),
+        (
+            "FP.SPACE CREATE x COMPRESSION zip",
+            "-ERR there is no compression 'zip': use fsst for short texts, lz4, deflate for long values, or none",
+        ),
         (
             "FP.SPACE INFO vips",
-            "*10|$4|name|$4|vips|$6|prefix|$10|users:vip:|$6|schema|$-1|$4|keys|:1|$5|bytes|:2304",
+            "*14|$4|name|$4|vips|$6|prefix|$10|users:vip:|$6|schema|$-1|$11|compression|$-1|$16|dictionary_bytes|:0|\
+             $4|keys|:1|$5|bytes|:2304",
         ),
         ("GET users:1", "$1|a"),
         ("GET users:vip:1", "$1|b"),

@@ -1,0 +1,81 @@
+//! FSST: strings compressed one by one with a table of up to 255 frequent symbols of one to eight bytes.
+//!
+//! The decoder is our own: that of the library ends the program on codes that nothing has checked.
+//! Source: Boncz, Neumann, Leis, "FSST: Fast Random Access String Compression", VLDB 2020.
+
+use fsst::{Compressor, ESCAPE_CODE};
+
+/// Bytes of the pieces of a sample, about as long as values.
+const LINE_BYTES: usize = 256;
+
+/// Codes that are decoded together.
+const CODES: usize = 8;
+
+/// A table of symbols.
+pub(super) struct Symbols {
+    compressor: Compressor,
+    /// Eight bytes for each code, which begin with its symbol, and the length of that.
+    symbols: [[u8; 8]; 256],
+    lengths: [u8; 256],
+}
+
+impl Symbols {
+    /// Bytes that it takes: mostly the tables by which the compressor finds symbols.
+    pub const BYTES: usize = 256 << 10;
+
+    /// Finds the symbols of a sample; the same sample has the same symbols.
+    pub fn of(sample: &[u8]) -> Symbols {
+        let compressor = Compressor::train(&sample.chunks(LINE_BYTES).collect());
+        let (mut symbols, mut lengths) = ([[0; 8]; 256], [1; 256]);
+        for (at, symbol) in compressor.symbol_table().iter().enumerate() {
+            symbols[at] = symbol.to_u64().to_le_bytes();
+            lengths[at] = compressor.symbol_lengths()[at].clamp(1, 8);
+        }
+        Symbols { compressor, symbols, lengths }
+    }
+
+    /// Appends the codes of a string, and returns how many bytes they are.
+    pub fn pack(&self, plain: &[u8], out: &mut Vec<u8>) -> usize {
+        let codes = self.compressor.compress(plain);
+        out.extend_from_slice(&codes);
+        codes.len()
+    }
+
+    /// Decodes into `out`; returns how many bytes that were, or `None` where these are more than it has, or where an escape is
+    /// without its byte.
+    pub fn unpack(&self, codes: &[u8], out: &mut [u8]) -> Option<usize> {
+        let (mut at, mut rest) = (0, codes);
+        while let Some((&code, behind)) = rest.split_first() {
+            if let Some((block, behind)) = rest.split_first_chunk::<CODES>()
+                && !has_escape(block)
+                && let Some(room) = out.get_mut(at..at + 8 * CODES)
+            {
+                let mut end = 0;
+                for code in block {
+                    room.get_mut(end..end + 8)?.copy_from_slice(&self.symbols[usize::from(*code)]);
+                    end += usize::from(self.lengths[usize::from(*code)]);
+                }
+                (at, rest) = (at + end, behind);
+            } else if code == ESCAPE_CODE {
+                let (&byte, behind) = behind.split_first()?;
+                *out.get_mut(at)? = byte;
+                (at, rest) = (at + 1, behind);
+            } else {
+                let bytes = usize::from(self.lengths[usize::from(code)]);
+                let symbol = &self.symbols[usize::from(code)];
+                match out.get_mut(at..at + 8) {
+                    Some(place) => place.copy_from_slice(symbol),
+                    None => out.get_mut(at..at + bytes)?.copy_from_slice(&symbol[..bytes]),
+                }
+                (at, rest) = (at + bytes, behind);
+            }
+        }
+        Some(at)
+    }
+}
+
+fn has_escape(codes: &[u8; CODES]) -> bool {
+    // The escape is 0xff: its complement is the only byte that is zero.
+    let zero = !u64::from_le_bytes(*codes);
+    zero.wrapping_sub(0x0101_0101_0101_0101) & !zero & 0x8080_8080_8080_8080 != 0
+}

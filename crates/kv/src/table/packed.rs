@@ -1,0 +1,203 @@
+//! Values that are compressed where that saves room.
+
+use super::{Table, Value};
+use crate::entry::{self, Entry, Kind, entry_bytes};
+use crate::packing::{Packed, Packer, Unpackers, plain_bytes};
+use crate::slab::slot_bytes;
+use farpool_model::Result;
+use farpool_model::limits::KV_PACKED_BYTES_MAX;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Parts of an index that one step packs again at most, and what they may cost (see [`Packer::cost`]).
+const REPACK_BUCKETS: usize = 32;
+const REPACK_COST: usize = 64 << 10;
+
+/// Packing takes some times as long as unpacking.
+const PACK_COST: usize = 4;
+
+impl Table {
+    /// Sets what new values are packed with. Those that are there follow in steps of [`Table::repack_some`].
+    pub fn set_packer(&mut self, packer: Option<&Arc<Packer>>) {
+        if self.packers.set_current(packer) && packer.is_some() {
+            self.repack_cursor = Some(0);
+        }
+    }
+
+    /// Whether there may be compressed values.
+    pub fn has_packed(&self) -> bool {
+        self.packers.has_some()
+    }
+
+    /// What reads compressed values.
+    pub fn unpackers(&self) -> &Unpackers {
+        self.packers.unpackers()
+    }
+
+    /// The value of an entry of this table.
+    ///
+    /// # Errors
+    /// `Corrupt` where its compressed bytes are damaged.
+    pub fn plain<'a>(&self, entry: Entry<'a>) -> Result<Cow<'a, [u8]>> {
+        self.packers.unpackers().plain(entry)
+    }
+
+    fn pack(&mut self, key: &[u8], plain: &[u8], expires: bool) -> Option<Packed> {
+        self.packers.current()?;
+        let keeps = self.slabs.has_cuts();
+        self.packers.pack(key.len(), plain, expires, keeps)
+    }
+
+    /// Gives `key` a value, compressed if that saves room.
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn put_plain(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        (kind, plain): (Kind, &[u8]),
+        expiry: Option<u64>,
+    ) -> Result<()> {
+        let Some(packed) = self.pack(key, plain, expiry.is_some()) else {
+            self.put(hash, key, &Value::plain(kind, plain.len(), expiry))?.copy_from_slice(plain);
+            return Ok(());
+        };
+        let value = value_of(kind, &packed, expiry);
+        let done = self.put(hash, key, &value).map(|place| place.copy_from_slice(&packed.bytes));
+        self.packers.packed(packed, done.is_ok());
+        done
+    }
+
+    /// Sees to it that [`Table::put_plain`] of this value will not fail, as [`Table::prepare`] does it.
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn prepare_plain(&mut self, hash: u64, key: &[u8], (kind, plain): (Kind, &[u8])) -> Result<bool> {
+        let Some(packed) = self.pack(key, plain, false) else {
+            return self.prepare(hash, key, &Value::plain(kind, plain.len(), None), plain);
+        };
+        let done = self.prepare(hash, key, &value_of(kind, &packed, None), &packed.bytes);
+        let is_put = matches!(done, Ok(true));
+        self.packers.packed(packed, is_put);
+        done
+    }
+
+    /// The string that `key` has, made so many bytes long, to be changed and then given to [`Table::put_plain`] with the expiry
+    /// that it has; `None` where [`Table::resize`] is to be used, because nothing is compressed.
+    ///
+    /// # Errors
+    /// As [`Table::plain`].
+    pub fn edited(&self, hash: u64, key: &[u8], bytes: usize, now: u64) -> Result<Option<Edited>> {
+        if self.packers.current().is_none() || bytes > KV_PACKED_BYTES_MAX {
+            return Ok(None);
+        }
+        let (mut plain, mut expiry) = (Vec::new(), None);
+        if let Some(entry) = self.get(hash, key, now) {
+            if plain_bytes(entry) > KV_PACKED_BYTES_MAX {
+                return Ok(None);
+            }
+            (plain, expiry) = (self.plain(entry)?.into_owned(), entry.expiry());
+        }
+        plain.resize(bytes, 0);
+        Ok(Some(Edited { plain, expiry }))
+    }
+
+    /// Packs some of the values that came before the packer that is used now; returns whether there may be more.
+    pub fn repack_some(&mut self) -> bool {
+        // What a statement reads is not moved: it would count as changed.
+        let Some(mut cursor) = self.repack_cursor.filter(|_| !self.has_kept_cuts()) else { return false };
+        let (mut buckets, mut cost) = (0, 0);
+        while buckets < REPACK_BUCKETS && cost < REPACK_COST {
+            let mut entries = Vec::new();
+            cursor = self.scan_entries(cursor, 0, &mut entries);
+            let is_due = |entry: &&Entry<'_>| {
+                let is_old = !entry.is_packed() || self.packers.is_old(**entry);
+                is_old && entry.kind() != Kind::Table && plain_bytes(**entry) <= KV_PACKED_BYTES_MAX
+            };
+            let due: Vec<Box<[u8]>> = entries.iter().filter(is_due).map(|entry| entry.key().into()).collect();
+            for key in due {
+                cost += self.repack(&key);
+            }
+            buckets += 1;
+            if cursor == 0 {
+                self.repack_cursor = None;
+                return false;
+            }
+        }
+        self.repack_cursor = Some(cursor);
+        true
+    }
+
+    /// Packs a value anew, if that saves room; returns what it cost. Where it cannot be done, it stays as it is.
+    fn repack(&mut self, key: &[u8]) -> usize {
+        let hash = self.hash(key);
+        let Some(old) = self.find(hash, key) else { return 0 };
+        let entry = Entry::of(self.slabs.bytes(old));
+        let (kind, expiry, stamp) = (entry.kind(), entry.expiry(), entry.stamp());
+        let Ok(plain) = self.plain(entry).map(Cow::into_owned) else { return 0 };
+        let cost = PACK_COST * self.packers.current().map_or(0, |packer| packer.cost(plain.len()));
+        let Some(packed) = self.pack(key, &plain, expiry.is_some()) else { return cost };
+        let needed = entry_bytes(key.len(), packed.room, expiry.is_some());
+        let is_smaller = slot_bytes(needed) < self.slabs.bytes(old).len();
+        let place = if is_smaller { self.slabs.allocate(needed).ok() } else { None };
+        if let Some(place) = place {
+            let slot = self.slabs.bytes_mut(place);
+            entry::write(slot, (kind, true), key, packed.bytes.len(), expiry, stamp)
+                .copy_from_slice(&packed.bytes);
+            self.packers.forget(Entry::of(self.slabs.bytes(old)));
+            self.index.replace(hash, old, place);
+            self.slabs.free(old);
+        }
+        self.packers.packed(packed, place.is_some());
+        cost
+    }
+
+    /// Appends the beginnings of some values to `sample`, until it has `most` bytes.
+    pub fn sample_values(&self, most: usize, piece: usize, sample: &mut Vec<u8>) -> Result<()> {
+        let (mut cursor, mut failed) = (0, Ok(()));
+        while sample.len() < most && failed.is_ok() {
+            cursor = self.scan(cursor, 0, |entry| {
+                if entry.kind() == Kind::Table || sample.len() >= most {
+                    return;
+                }
+                match self.plain(entry) {
+                    Ok(plain) => {
+                        let bytes = plain.len().min(piece).min(most - sample.len());
+                        sample.extend_from_slice(&plain[..bytes]);
+                    }
+                    Err(error) => failed = Err(error),
+                }
+            });
+            if cursor == 0 {
+                break;
+            }
+        }
+        failed
+    }
+}
+
+/// A string that is changed.
+pub(crate) struct Edited {
+    pub plain: Vec<u8>,
+    /// When it expires.
+    pub expiry: Option<u64>,
+}
+
+fn value_of(kind: Kind, packed: &Packed, expiry: Option<u64>) -> Value {
+    Value { kind, is_packed: true, bytes: packed.bytes.len(), room: packed.room, expiry }
+}
+
+#[cfg(test)]
+impl Table {
+    /// Number of compressed values.
+    pub fn packed(&self) -> usize {
+        let (mut cursor, mut count) = (0, 0);
+        loop {
+            cursor = self.scan(cursor, 0, |entry| count += usize::from(entry.is_packed()));
+            if cursor == 0 {
+                return count;
+            }
+        }
+    }
+}
