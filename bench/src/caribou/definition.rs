@@ -28,6 +28,7 @@ pub struct Definition {
     pub memory: Memory,
     pub conditional: Conditional,
     pub scan: Scan,
+    pub compressed: Compressed,
     pub beside: Beside,
     pub durable: Vec<Durable>,
     pub recovery: Recovery,
@@ -131,6 +132,13 @@ pub struct Scan {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub struct Compressed {
+    pub value_bytes: Vec<usize>,
+    pub codecs: Vec<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Beside {
     pub part: f64,
     pub mix: String,
@@ -167,6 +175,7 @@ pub struct Goals {
     pub conditional: f64,
     pub conditions: BTreeMap<String, f64>,
     pub substring: f64,
+    pub compressed: f64,
     pub beside_latency: f64,
     pub beside_steps_us: f64,
     pub beside_scan: f64,

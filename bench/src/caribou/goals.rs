@@ -101,6 +101,12 @@ fn scans(results: &Results, definition: &Definition) -> Vec<GoalResult> {
         let what = format!("substring, {} B, by memmem's rate", result.value_bytes);
         goals.push(at_least(what, definition.goals.substring, Some(result.gb_s / result.memmem_gb_s)));
     }
+    for result in &results.compressed {
+        let Some(codec_gb_s) = result.codec_gb_s else { continue };
+        let what =
+            format!("compressed scan, {} B, {}, by the codec's rate", result.value_bytes, result.codec);
+        goals.push(at_least(what, definition.goals.compressed, Some(result.gb_s / codec_gb_s)));
+    }
     goals
 }
 

@@ -3,6 +3,7 @@
 //! durability.
 
 mod client;
+mod compressed;
 mod definition;
 mod durable;
 mod generator;
@@ -56,7 +57,7 @@ enum Part {
     Memory,
     /// Reads with conditions.
     Conditional,
-    /// Scans with conditions and for a substring.
+    /// Scans with conditions, for a substring, and of compressed values.
     Scans,
     /// Point operations beside scans.
     Beside,
@@ -126,6 +127,7 @@ impl Suite<'_> {
             conditional: Vec::new(),
             scans: Vec::new(),
             substrings: Vec::new(),
+            compressed: Vec::new(),
             beside: None,
             durable: Vec::new(),
             recovery: Vec::new(),
@@ -170,7 +172,7 @@ impl Suite<'_> {
             }
             Part::Scans => {
                 let mut generator = Generator::start(GENERATORS)?;
-                (results.scans, results.substrings) =
+                (results.scans, results.substrings, results.compressed) =
                     scans::measure(definition, &results.limits, &mut generator)?;
             }
             Part::Beside => results.beside = Some(scans::beside(definition, &mut stage(&[Side::Farpool])?)?),

@@ -232,11 +232,24 @@ fn scans(results: &Results) -> String {
             format!("{:.2}×", result.gb_s / result.memmem_gb_s),
         ]
     };
+    let of_codec = ["compressed, bytes", "codec", "bytes an entry", "GB/s", "codec GB/s", "ratio"];
+    let compressed = |result: &super::results::CompressedResult| {
+        let of_codec = |shown: &dyn Fn(f64) -> String| result.codec_gb_s.map_or("-".to_string(), shown);
+        vec![
+            result.value_bytes.to_string(),
+            result.codec.clone(),
+            format!("{:.0}", result.bytes_per_entry),
+            format!("{:.2}", result.gb_s),
+            of_codec(&|codec| format!("{codec:.2}")),
+            of_codec(&|codec| format!("{:.2}×", result.gb_s / codec)),
+        ]
+    };
     format!(
         "Scans by SQL on two threads: eight conditions on fields; a substring, beside memmem over the same bytes in one \
-         piece on two threads.\n\n{}\n\n{}",
+         piece on two threads; the same of compressed values of JSON, beside the codec alone on two threads.\n\n{}\n\n{}\n\n{}",
         text::table(header.map(String::from).to_vec(), results.scans.iter().map(row).collect()),
-        text::table(of_text.map(String::from).to_vec(), results.substrings.iter().map(substring).collect())
+        text::table(of_text.map(String::from).to_vec(), results.substrings.iter().map(substring).collect()),
+        text::table(of_codec.map(String::from).to_vec(), results.compressed.iter().map(compressed).collect())
     )
 }
 

@@ -29,6 +29,7 @@ pub struct Results {
     pub conditional: Vec<ConditionalResult>,
     pub scans: Vec<ScanResult>,
     pub substrings: Vec<SubstringResult>,
+    pub compressed: Vec<CompressedResult>,
     pub beside: Option<BesideResult>,
     pub durable: Vec<DurableResult>,
     pub recovery: Vec<RecoveryResult>,
@@ -123,6 +124,18 @@ pub struct SubstringResult {
     pub percent: u64,
     pub gb_s: f64,
     pub memmem_gb_s: f64,
+}
+
+/// A scan of compressed values for a substring, beside what the codec alone makes of the same bytes, on as many threads.
+#[derive(Debug, Serialize)]
+pub struct CompressedResult {
+    pub codec: String,
+    pub value_bytes: usize,
+    pub bytes_per_entry: f64,
+    /// Of plain bytes.
+    pub gb_s: f64,
+    /// None where values are not compressed.
+    pub codec_gb_s: Option<f64>,
 }
 
 /// Point operations in an open loop alone and beside scans of the same space.

@@ -1,13 +1,14 @@
 //! Scans of keys by SQL: with eight conditions, for a substring, and beside point operations.
 
 use super::client::Client;
+use super::compressed;
 use super::definition::{Case, Definition};
 use super::generator::Generator;
 use super::keys::Data;
 use super::load::Job;
 use super::points::{Fixture, Stage};
 use super::protocol::command;
-use super::results::{BesideResult, ScanResult, SideResult, SubstringResult};
+use super::results::{BesideResult, CompressedResult, ScanResult, SideResult, SubstringResult};
 use super::server::{ALL, Durability, Server, Side};
 use crate::limits::Limits;
 use crate::random::Random;
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 /// Threads of the node, and of what its scans are compared with.
-const THREADS: usize = 2;
+pub const THREADS: usize = 2;
 
 /// Rows of a command that sets some, and such commands that wait for their replies.
 const ROWS: u64 = 16;
@@ -35,10 +36,10 @@ const SCHEMA: &str = "id u64, c0 u32, c1 u32, c2 u32, c3 u32, c4 u32, c5 u32, c6
 const CONDITION_BYTES: usize = 8 * 4;
 
 /// The classes among the marks of values, and in `c0`.
-const CLASSES: u64 = 100;
+pub const CLASSES: u64 = 100;
 
 /// A client of farpool's own protocol.
-struct Sql {
+pub struct Sql {
     runtime: Runtime,
     pool: Arc<dyn Pool>,
 }
@@ -67,12 +68,12 @@ impl Sql {
     }
 }
 
-/// Scans with eight conditions, and for a substring.
+/// Scans with eight conditions, for a substring, and of compressed values.
 pub fn measure(
     definition: &Definition,
     limits: &Limits,
     generator: &mut Generator,
-) -> Result<(Vec<ScanResult>, Vec<SubstringResult>)> {
+) -> Result<(Vec<ScanResult>, Vec<SubstringResult>, Vec<CompressedResult>)> {
     let mut fixture = Fixture::new(Server::start(Side::Farpool, ALL, THREADS, Durability::None)?);
     let sql = Sql::connect(&fixture.server.pool)?;
     let (mut scans, mut substrings) = (Vec::new(), Vec::new());
@@ -81,10 +82,12 @@ pub fn measure(
         scans.extend(conditions(definition, limits, &fixture.server, &sql, *value_bytes)?);
         substrings.push(substring(definition, &mut fixture, generator, &sql, *value_bytes)?);
     }
-    Ok((scans, substrings))
+    let compressed = compressed::measure(definition, &fixture.server, &sql)?;
+    Ok((scans, substrings, compressed))
 }
 
-fn rows_of(definition: &Definition, value_bytes: usize) -> u64 {
+/// Values that a scan is of.
+pub fn rows_of(definition: &Definition, value_bytes: usize) -> u64 {
     // Whole hundreds, so that a class has as many keys as any other.
     ((definition.scan.mib << 20) / value_bytes) as u64 / CLASSES * CLASSES
 }
@@ -131,7 +134,7 @@ fn conditions(
 }
 
 /// The median of the runs of a statement, after one that does not count; each must have the right rows.
-fn times(definition: &Definition, sql: &Sql, statement: &str, fetches: bool, passed: u64) -> Result<f64> {
+pub fn times(definition: &Definition, sql: &Sql, statement: &str, fetches: bool, passed: u64) -> Result<f64> {
     let mut times = Vec::new();
     for run in 0..=definition.scan.runs {
         let (ms, rows, count) = sql.run(statement).with_context(|| statement.to_string())?;

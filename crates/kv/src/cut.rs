@@ -13,7 +13,8 @@ use packed::PackedEntries;
 use std::fmt;
 use std::sync::Arc;
 
-/// Entries, and bytes of them, that are read before others may have the shard: some tens of microseconds.
+/// Entries, and bytes of them, that are read before others may have the shard: some tens of microseconds. Compressed values
+/// count as what is copied in the time of reading them.
 const STEP_ENTRIES: usize = 256;
 const STEP_BYTES: usize = 64 << 10;
 
@@ -198,31 +199,38 @@ impl KeyCut {
         cut.is_some_and(|(_, cut)| table.has_of_cut(hash, key, cut))
     }
 
-    /// Calls `f` with each entry of a part that had not expired. The shard is given to others every few entries; what is
-    /// compressed is copied then, and read when others have the shard.
+    /// Calls `f` with each entry of a part that had not expired. The shard is given to others every few entries; compressed
+    /// values that take long to read are copied, and read when others have it.
     ///
     /// # Errors
     /// `Stale` when the entries are no longer kept, because memory was short; `Corrupt` where a compressed value is damaged.
     pub fn read(&self, part: &KeyCutPart, mut f: impl FnMut(ReadEntry<'_>)) -> Result<()> {
         let (shard, cut) = &self.shards[part.shard];
         let mut next: Option<CutCursor> = Some(part.part.begin());
-        let mut packed = PackedEntries::default();
+        let (mut plain, mut slow) = (Vec::new(), PackedEntries::default());
         while let Some(cursor) = next {
             let shard = self.keyspace.lock(*shard);
             let table = shard.table_of_cut(self.space, cut).ok_or_else(not_kept)?;
-            let (mut entries, mut bytes) = (0, 0);
+            let unpackers = table.unpackers();
+            let (mut entries, mut cost, mut done) = (0, 0, Ok(()));
             next = table.read_cut(cut, &part.part, cursor, self.now, |entry| {
                 entries += 1;
-                bytes += entry.stored().len();
-                if entry.is_packed() {
-                    packed.add(entry, table.unpackers());
-                } else {
+                if !entry.is_packed() {
+                    cost += entry.stored().len();
                     f(ReadEntry::new(entry, entry.stored()));
+                } else if unpackers.is_quick(entry) {
+                    cost += unpackers.cost(entry);
+                    let value = unpackers.plain_in(entry, &mut plain);
+                    done = value.map(|value| f(ReadEntry::new(entry, value)));
+                } else {
+                    cost += entry.stored().len();
+                    slow.add(entry, unpackers);
                 }
-                entries < STEP_ENTRIES && bytes < STEP_BYTES
+                entries < STEP_ENTRIES && cost < STEP_BYTES && done.is_ok()
             });
             drop(shard);
-            packed.read(&mut f)?;
+            done?;
+            slow.read(&mut f)?;
         }
         Ok(())
     }

@@ -164,6 +164,7 @@ impl Unpackers {
     ///
     /// # Errors
     /// As [`Unpackers::plain`].
+    #[inline]
     pub fn plain_in<'a>(&self, entry: Entry<'_>, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         let bytes = plain_bytes(entry);
         if buffer.len() < bytes {
@@ -174,19 +175,29 @@ impl Unpackers {
         Ok(plain)
     }
 
+    #[inline]
     fn unpack(&self, entry: Entry<'_>, plain: &mut [u8]) -> Result<()> {
-        if plain.len() > KV_PACKED_BYTES_MAX {
-            return Err(damaged());
-        }
         let (head, packed) = entry.stored().split_first_chunk::<HEAD_BYTES>().ok_or_else(damaged)?;
-        self.0.get(usize::from(head[0])).ok_or_else(damaged)?.unpack(packed, plain)
+        let packer = self.0.get(usize::from(head[0])).filter(|_| plain.len() <= KV_PACKED_BYTES_MAX);
+        packer.ok_or_else(damaged)?.unpack(packed, plain)
+    }
+
+    /// Whether the value of an entry is read in about the time of copying it.
+    #[inline]
+    pub fn is_quick(&self, entry: Entry<'_>) -> bool {
+        self.packer_of(entry).is_none_or(Packer::is_quick)
+    }
+
+    #[inline]
+    fn packer_of(&self, entry: Entry<'_>) -> Option<&Packer> {
+        let number = entry.stored().first().filter(|_| entry.is_packed())?;
+        self.0.get(usize::from(*number)).map(|packer| &**packer)
     }
 
     /// Bytes that are copied in the time in which the value of an entry is read, about.
+    #[inline]
     pub fn cost(&self, entry: Entry<'_>) -> usize {
-        let number = entry.stored().first().filter(|_| entry.is_packed());
-        let packer = number.and_then(|number| self.0.get(usize::from(*number)));
-        packer.map_or(entry.stored().len(), |packer| packer.cost(plain_bytes(entry)))
+        self.packer_of(entry).map_or(entry.stored().len(), |packer| packer.cost(plain_bytes(entry)))
     }
 }
 

@@ -129,6 +129,11 @@ impl Packer {
         compression.dictionary_bytes() + symbols
     }
 
+    /// Whether a value is unpacked in about the time of copying it.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.compression != Compression::Deflate
+    }
+
     /// Bytes that are copied in the time in which a value of so many is unpacked, about.
     pub(crate) fn cost(&self, bytes: usize) -> usize {
         match self.compression {

@@ -170,3 +170,33 @@ fn a_change_of_a_key_that_is_looked_up_is_made_unless_it_has_changed() {
     change(&caller, &bound, 1).unwrap();
     assert_eq!(run(&caller, &prepared(&caller, &program(Some(is(1, 70, DataType::Int32))))).unwrap().0, 1);
 }
+
+#[test]
+fn a_space_that_compresses_its_values_is_read_and_changed_as_any_other() {
+    for codec in ["lz4", "deflate", "fsst"] {
+        let caller = with_rows(0);
+        command(&caller, "FP.SPACE|DROP|t");
+        command(&caller, &format!("FP.SPACE|CREATE|t|id u64, n i32, s utf8|COMPRESSION|{codec}"));
+        let plain = "a text that says the same again: ".repeat(9);
+        for id in 0..600 {
+            command(&caller, &format!("HSET|t:{id}|n|{id}|s|{plain}{id}"));
+        }
+        let keys = caller.keys().unwrap();
+        while keys.tidy(caller.clock().unix_ms()) {}
+        let taken = caller.space_info(&TableName::new("t").unwrap()).unwrap().bytes_encoded;
+        assert!(taken < 600 * plain.len() as u64, "{codec}: {taken}");
+        assert_eq!(run(&caller, &prepared(&caller, &program(None))).unwrap(), (600, 600));
+        let text = Literal::new(Value::Text(format!("{plain}7")), DataType::Utf8View).unwrap();
+        let of_text = Expr::Compare(CompareOp::Eq, Box::new(Expr::Column(2)), Box::new(Expr::Literal(text)));
+        assert_eq!(run(&caller, &prepared(&caller, &program(Some(of_text)))).unwrap().0, 1);
+        assert_eq!(
+            run(&caller, &prepared(&caller, &program(Some(is(0, 7, DataType::UInt64))))).unwrap(),
+            (1, 1)
+        );
+        change(&caller, &prepared(&caller, &update("n")), 1).unwrap();
+        let by_key = Program { filter: Some(is(0, 5, DataType::UInt64)), ..update("n") };
+        change(&caller, &prepared(&caller, &by_key), 1).unwrap();
+        let of_new = prepared(&caller, &program(Some(is(1, 70, DataType::Int32))));
+        assert_eq!(run(&caller, &of_new).unwrap().0, 3);
+    }
+}
