@@ -59,7 +59,7 @@ fn one(
     let mut client = Client::connect(server.address)?;
     client.ask(&["FP.SPACE", "CREATE", "packed", "COMPRESSION", codec])?;
     fill(&mut client, 0..FIRST.min(rows), value_bytes)?;
-    let compression = Compression::named(codec);
+    let compression = Compression::named(codec.as_bytes());
     if compression.is_some_and(|one| one != Compression::Deflate) {
         let start = Instant::now();
         while info(&mut client, "dictionary_bytes")? == 0 {

@@ -337,8 +337,19 @@ fn the_first_values_make_a_dictionary_and_are_packed_with_it() {
     while keys.tidy(NOW) {}
     assert_eq!(["lz4", "deflate", "fsst"].map(dictionary), [0; 3]);
     assert_eq!(packed(&keys, "fsst"), 0);
+    // Values that are too short for a sample, of spaces that come before the others, too.
+    for name in ["s1", "s2", "s3", "s4", "s5", "s6"] {
+        run(&keys, NOW, &[b"FP.SPACE", b"CREATE", name.as_bytes(), b"COMPRESSION", b"fsst"]);
+        (0..300).for_each(|number| {
+            run(&keys, NOW, &[b"SET", format!("{name}:{number}").as_bytes(), b"1"]);
+        });
+    }
+    while keys.tidy(NOW) {}
     let before = keys.uses().bytes;
     (200..300).for_each(set);
+    // Which of them are tried first depends on the time.
+    (0..8).for_each(|tick| while keys.tidy(NOW + tick * 100) {});
+    assert_eq!(keys.spaces().packer(keys.spaces().named("s1").unwrap().id).unwrap().dictionary(), b"");
     while keys.tidy(NOW) {}
     let spaces = keys.spaces();
     assert!(dictionary("lz4") == 4096 && dictionary("fsst") > 8192 && dictionary("deflate") == 0);

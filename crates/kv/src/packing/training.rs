@@ -3,7 +3,7 @@
 //! It is taken in the background once a space has some hundred values, recorded, and kept for as long as the space is there:
 //! values that change their looks later are compressed less. What was there before is packed again step by step.
 
-use super::Packer;
+use super::{Compression, Packer};
 use crate::effects::Effect;
 use crate::journal::Recorder;
 use crate::keyspace::Keyspace;
@@ -11,10 +11,17 @@ use crate::shard::SpaceId;
 use crate::spaces::{Space, Spaces};
 use farpool_memory::Tenure;
 use farpool_model::Result;
+use farpool_model::cast::usize_saturating;
 use std::sync::Arc;
 
 /// Values that a space has when its dictionary is made, at least.
 const VALUES: usize = 256;
+
+/// The part of a dictionary that values must fill, at least: one of some short values would be none for those to come.
+const PART_LEAST: usize = 4;
+
+/// Spaces that are tried in one step.
+const TRIES: usize = 4;
 
 /// Bytes of one value that become part of it, at most: it is of several values.
 const PIECE_BYTES: usize = 512;
@@ -29,24 +36,31 @@ impl Keyspace {
             return false;
         }
         let counts = self.keys_by_space();
-        let mut ready = wanting.filter(|(id, _)| counts.get(id).is_some_and(|keys| *keys >= VALUES));
-        let Some((space, packer)) =
-            ready.next().and_then(|(id, packer)| Some((spaces.numbered(id)?, packer)))
-        else {
-            return false;
-        };
-        // A space whose values are too short for one, or damaged, goes without; so do all while there is no room.
-        let compression = packer.compression();
+        let has_enough = |id: &SpaceId| counts.get(id).is_some_and(|keys| *keys >= VALUES);
+        let mut ready: Vec<_> = wanting.filter(|(id, _)| has_enough(id)).collect();
+        // Those that have no values for a sample do not keep others waiting.
+        let first = usize_saturating(now / 64) % ready.len().max(1);
+        ready.rotate_left(first);
+        ready.into_iter().take(TRIES).any(|(id, packer)| {
+            spaces.numbered(id).is_some_and(|space| self.train(space, packer.compression(), now))
+        })
+    }
+
+    fn train(&self, space: &Arc<Space>, compression: Compression, now: u64) -> bool {
         let room = compression.dictionary_bytes();
+        // Without room for it, a space goes without.
         let reserved =
             self.pool.allocate_piece(&self.tenant, Packer::bytes_with(compression), Tenure::Staying);
         if reserved.is_err() || self.journal().is_some_and(|journal| journal.check(room).is_err()) {
             return false;
         }
         let Ok(sample) = self.sample(space.id, room) else { return false };
+        if sample.len() < room / PART_LEAST {
+            return false;
+        }
         let packer = Arc::new(Packer::new(compression, &sample));
         drop(reserved);
-        !packer.wants_dictionary() && self.set_dictionary(space, &packer, now).is_ok()
+        self.set_dictionary(space, &packer, now).is_ok()
     }
 
     /// The beginnings of some values of a space, of all shards.

@@ -13,6 +13,9 @@ use std::sync::Arc;
 const REPACK_BUCKETS: usize = 32;
 const REPACK_COST: usize = 64 << 10;
 
+/// Parts of an index in which values for a sample are looked for.
+const SAMPLE_BUCKETS: usize = 256;
+
 /// Packing takes some times as long as unpacking.
 const PACK_COST: usize = 4;
 
@@ -153,10 +156,16 @@ impl Table {
         cost
     }
 
-    /// Appends the beginnings of some values to `sample`, until it has `most` bytes.
+    /// Appends the beginnings of some values to `sample`, until it has `most` bytes, or some hundred were looked at.
+    ///
+    /// # Errors
+    /// As [`Table::plain`].
     pub fn sample_values(&self, most: usize, piece: usize, sample: &mut Vec<u8>) -> Result<()> {
         let (mut cursor, mut failed) = (0, Ok(()));
-        while sample.len() < most && failed.is_ok() {
+        for _ in 0..SAMPLE_BUCKETS {
+            if sample.len() >= most || failed.is_err() {
+                break;
+            }
             cursor = self.scan(cursor, 0, |entry| {
                 if entry.kind() == Kind::Table || sample.len() >= most {
                     return;
