@@ -5,7 +5,8 @@
 //! (FoundationDB, SIGMOD 2021, section 4; TigerBeetle's VOPR.)
 //!
 //! Some clients are the real ones of `farpool-transfer`, as engines use them; others speak the protocol frame
-//! by frame; and some violate it.
+//! by frame; and some violate it. Keys and values have a world of their own (`keys/mod.rs`), with a log on a disk
+//! that fails.
 //!
 //! Invariant: the same seed gives the same run, to the byte, on every machine, so that a failure can be
 //! repeated with `cargo xtask simulate --seed`.
@@ -18,6 +19,7 @@ mod clock;
 mod engine;
 mod fairness;
 mod hostile;
+mod keys;
 mod log;
 mod model;
 mod network;
@@ -93,8 +95,10 @@ fn run(seed: u64, seen: &mut Option<Shared>) -> Checked {
     let runtime = runtime.map_err(|error| format!("there is no runtime: {error}"))?;
     runtime.block_on(async {
         let world = World::new(seed)?;
-        *seen = Some(world.shared());
-        world.run().await
+        let shared = world.shared();
+        *seen = Some(shared.clone());
+        world.run().await?;
+        keys::run(seed, &shared)
     })
 }
 
@@ -127,6 +131,19 @@ mod tests {
             "OverLimit",
             "its source failed",
             "hostile client",
+            "keys were evicted",
+            "OOM command not allowed",
+            "MISCONF the log of keys",
+            "was refusing: true, is writing: true",
+            "EXEC -> *-1",
+            "FP.SPACE CREATE u id u64, n i32, s utf8 -> +OK",
+            "FP.ROWSET u",
+            "a statement over u",
+            "a statement over default ends",
+            "FP.SCAN u finds",
+            "a snapshot behind",
+            "a loss of power after",
+            "a stop after",
         ] {
             assert!(runs.iter().any(|run| run.0.tells_of(what)), "nothing is {what:?}");
         }

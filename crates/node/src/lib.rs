@@ -43,6 +43,6 @@ pub use farpool_store::{
 pub use farpool_wire::ServerTls;
 pub use farpool_wire::sealed::{PrivateKey, PublicKey};
 pub use follow::Followed;
-pub use key_log::{Fsync, KeysFound, check_keys};
+pub use key_log::{Fsync, KeysFound, SteppedHost, SteppedKeys, check_keys};
 pub use node::{Environment, Node, NodeConfig};
 pub use rights::{Reach, Right, VERBS, Verb};

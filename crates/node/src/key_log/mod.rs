@@ -11,11 +11,13 @@
 
 mod recovery;
 mod snapshot;
+mod stepped;
 #[cfg(test)]
 mod tests;
 
 pub use recovery::{KeysFound, check_keys};
 pub(crate) use recovery::{Opening, has_keys};
+pub use stepped::{SteppedHost, SteppedKeys};
 
 use crate::keyspaces::Keyspaces;
 use farpool_disk::{Directory, Log, Observer, Urgency};

@@ -64,7 +64,7 @@ pub(crate) struct Opening {
     pub sizes: Sizes,
     /// Number of a log that is begun.
     pub new_log: u64,
-    /// Threads that apply a snapshot.
+    /// Threads that apply a snapshot; 0 where the thread that opens the log does it.
     pub threads: usize,
 }
 
@@ -78,6 +78,13 @@ impl KeyLog {
         keyspaces: &Arc<Keyspaces>,
         clock: Arc<dyn Clock>,
     ) -> Result<(Arc<KeyLog>, KeysFound)> {
+        let (log, found) = KeyLog::recover(opening, keyspaces)?;
+        start(&log, keyspaces, clock)?;
+        Ok((log, found))
+    }
+
+    /// As [`KeyLog::open`], without starting the threads of the log.
+    pub(super) fn recover(opening: Opening, keyspaces: &Arc<Keyspaces>) -> Result<(Arc<KeyLog>, KeysFound)> {
         let Opening { directory, fsync, sizes, new_log, threads } = opening;
         let directory = prefixed(directory, PREFIX);
         let latest = latest(&directory, &names(&directory)?)?;
@@ -121,7 +128,6 @@ impl KeyLog {
         // Where there is no room for changes, they are refused from the start.
         log.write();
         keyspaces.record_in(&log);
-        start(&log, keyspaces, clock)?;
         let counts = keyspaces.all().into_iter().flat_map(|keys| keys.counts());
         let keys = counts.map(|(_, count)| u64_from(count.keys)).sum();
         let (snapshot_bytes, changes, dropped) = (latest.bytes, recovered.records, recovered.dropped);
@@ -169,7 +175,7 @@ fn read_snapshot(
     Ok(())
 }
 
-/// Applies a snapshot, by several threads: its records may come in any order, but for those in parts.
+/// Applies a snapshot, by several threads unless there are to be none: its records may come in any order, but for those in parts.
 #[expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 fn apply_snapshot(
     directory: &Arc<dyn Directory>,
@@ -177,10 +183,14 @@ fn apply_snapshot(
     keyspaces: &Arc<Keyspaces>,
     threads: usize,
 ) -> Result<()> {
+    if threads == 0 {
+        let mut replays = Replays::new(keyspaces);
+        return read_snapshot(directory, snapshot, &mut |record| replays.apply(record));
+    }
     let (sender, receiver) = sync_channel::<Vec<u8>>(WAITING);
     let (receiver, failure) = (Mutex::new(receiver), OnceLock::new());
     std::thread::scope(|scope| {
-        for _ in 0..threads.max(1) {
+        for _ in 0..threads {
             let (receiver, failure) = (&receiver, &failure);
             scope.spawn(move || apply_all(keyspaces, receiver, failure));
         }

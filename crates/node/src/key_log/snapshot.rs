@@ -152,7 +152,7 @@ impl KeyLog {
         }
     }
 
-    fn is_due(&self) -> bool {
+    pub(super) fn is_due(&self) -> bool {
         self.bytes() > self.sizes.snapshot_bytes.max(self.snapshots().latest.bytes)
     }
 
@@ -170,9 +170,19 @@ impl KeyLog {
     /// # Errors
     /// Those of the disk; the snapshot of before counts then.
     pub(super) fn take_snapshot(&self, keyspaces: &Keyspaces, unix_s: u64) -> Result<()> {
+        self.take_snapshot_between(keyspaces, unix_s, &mut || {})
+    }
+
+    /// As [`KeyLog::take_snapshot`]; `between` is called between the steps of the walk over all keys.
+    pub(super) fn take_snapshot_between(
+        &self,
+        keyspaces: &Keyspaces,
+        unix_s: u64,
+        between: &mut dyn FnMut(),
+    ) -> Result<()> {
         self.snapshots.lock().is_under_way = true;
         let number = self.snapshots().latest.number + 1;
-        let taken = self.write_snapshot(number, keyspaces, unix_s);
+        let taken = self.write_snapshot(number, keyspaces, unix_s, between);
         let mut snapshots = self.snapshots.lock();
         (snapshots.is_under_way, snapshots.has_failed) = (false, taken.is_err());
         let outcome = taken.map(|(snapshot, written_before)| {
@@ -198,7 +208,13 @@ impl KeyLog {
     }
 
     /// Returns the snapshot, and the bytes of the log that had been written when it began.
-    fn write_snapshot(&self, number: u64, keyspaces: &Keyspaces, unix_s: u64) -> Result<(Snapshot, u64)> {
+    fn write_snapshot(
+        &self,
+        number: u64,
+        keyspaces: &Keyspaces,
+        unix_s: u64,
+        between: &mut dyn FnMut(),
+    ) -> Result<(Snapshot, u64)> {
         // Files with nothing but older records can then go.
         self.log.turn_over()?;
         let (next_record, written_before) = (self.log.next_record(), self.log.bytes_written());
@@ -212,7 +228,9 @@ impl KeyLog {
         for (tenant, keys) in &all {
             let writer = Writer { log: &log, head: head_of(tenant), bytes: &bytes };
             let mut walk = Walk::default();
-            while keys.walk(&mut walk, &writer)? {}
+            while keys.walk(&mut walk, &writer)? {
+                between();
+            }
         }
         let records = log.next_record();
         log.close()?;

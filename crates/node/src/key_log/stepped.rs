@@ -1,0 +1,160 @@
+//! A log of keys without threads, for simulations: whoever owns it decides when waiting records are written, when the time
+//! is recorded and when a snapshot is taken, so that the same decisions give the same files.
+
+use super::{Fsync, KeyLog, KeysFound, Opening, Sizes};
+use crate::Node;
+use crate::caller::Caller;
+use crate::spaces::Judge;
+use farpool_disk::Directory;
+use farpool_kv::resp::Replies;
+use farpool_kv::{Args, Host, Keyspace, ReadEntry, Refusal, Space};
+use farpool_model::{Error, Expr, Result, TenantName};
+use std::borrow::Cow;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// The keys of a node that has no data directory for tables, made durable by a log without threads.
+pub struct SteppedKeys {
+    node: Arc<Node>,
+    log: Arc<KeyLog>,
+    found: KeysFound,
+}
+
+impl SteppedKeys {
+    /// Reads the keys of `directory` into `node`, which must not have had a log of keys before, and records their changes
+    /// from now on, in files of `file_bytes`.
+    ///
+    /// # Errors
+    /// `Corrupt` where something is damaged or missing; `OverLimit` where the memory is too small; those of the directory.
+    pub fn open(
+        node: &Arc<Node>,
+        directory: Arc<dyn Directory>,
+        fsync: Fsync,
+        file_bytes: u64,
+    ) -> Result<SteppedKeys> {
+        // Snapshots are taken only when the owner asks for one.
+        let sizes = Sizes { file_bytes, snapshot_bytes: u64::MAX };
+        let opening = Opening { directory, fsync, sizes, new_log: 1, threads: 0 };
+        let (log, found) = KeyLog::recover(opening, node.keyspaces())?;
+        Ok(SteppedKeys { node: node.clone(), log, found })
+    }
+
+    /// What was read from the directory.
+    pub fn found(&self) -> &KeysFound {
+        &self.found
+    }
+
+    /// The keys of a tenant.
+    pub fn keys(&self, tenant: &TenantName) -> Arc<Keyspace> {
+        self.node.keyspaces().of(tenant)
+    }
+
+    /// The number that the next record gets: as many have been appended since the log was begun.
+    pub fn next_record(&self) -> u64 {
+        self.log.log.next_record()
+    }
+
+    /// Number of records that are durable.
+    pub fn durable(&self) -> u64 {
+        self.log.progress.borrow().durable
+    }
+
+    /// Whether commands may change keys.
+    pub fn is_writing(&self) -> bool {
+        self.log.is_writing()
+    }
+
+    /// Whether the reply to a command that recorded this record may be sent to its client; `None` if it has to wait.
+    pub fn acknowledged(&self, record: u64) -> Option<Result<()>> {
+        let mut follower = self.log.follow();
+        match pin!(follower.durable(record)).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Writes and syncs all records that wait, as the log's thread does when it is woken.
+    pub fn write(&self) {
+        self.log.write();
+    }
+
+    /// Records the latest time that a command of a client came with, as happens every second.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub fn record_time(&self) -> Result<()> {
+        self.node.keyspaces().all().iter().try_for_each(|keys| keys.record_time().map(drop))
+    }
+
+    /// Takes a snapshot; `between` is called between its steps and may carry out commands.
+    ///
+    /// # Errors
+    /// Those of the directory; the snapshot before it counts then.
+    pub fn take_snapshot(&self, unix_s: u64, between: &mut dyn FnMut()) -> Result<()> {
+        self.log.take_snapshot_between(self.node.keyspaces(), unix_s, between)
+    }
+
+    /// Bytes of the log behind the latest snapshot.
+    pub fn log_bytes(&self) -> u64 {
+        self.log.bytes()
+    }
+
+    /// Bytes of the latest snapshot.
+    pub fn snapshot_bytes(&self) -> u64 {
+        self.log.snapshots().latest.bytes
+    }
+
+    /// Closes the log as a clean stop of a node does, with a last snapshot if the log is long.
+    ///
+    /// # Errors
+    /// Those of the directory.
+    pub fn close(&self, unix_s: u64) -> Result<()> {
+        self.log.close(self.node.keyspaces(), unix_s)
+    }
+}
+
+/// What a session needs beside the keys: it judges conditions on columns, and knows no commands of its own.
+pub struct SteppedHost {
+    caller: Caller,
+    keys: Arc<Keyspace>,
+    judge: Option<Judge>,
+}
+
+impl SteppedHost {
+    /// The host of a client that acts as `caller`, whose keys these are.
+    pub fn new(caller: Caller, keys: Arc<Keyspace>) -> Self {
+        SteppedHost { caller, keys, judge: None }
+    }
+}
+
+impl Host for SteppedHost {
+    fn knows(&self, _: &Args<'_>) -> std::result::Result<bool, Refusal> {
+        Ok(false)
+    }
+
+    fn run(&mut self, _: &Args<'_>, _: &mut Replies<'_>) -> std::result::Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn may_write(&self) -> bool {
+        true
+    }
+
+    fn judge(
+        &mut self,
+        condition: &Expr,
+        space: Option<&Arc<Space>>,
+        entries: &[ReadEntry<'_>],
+        now: u64,
+    ) -> std::result::Result<Vec<bool>, Refusal> {
+        let refused = |error: Error| Refusal(Cow::Owned(format!("ERR {}", error.message)));
+        let judge = match self.judge.take().filter(|judge| judge.is_for(space, condition)) {
+            Some(judge) => judge,
+            None => Judge::new(&self.caller, &self.keys, space, condition).map_err(refused)?,
+        };
+        let judged = judge.judge(&self.caller, entries, now).map_err(refused);
+        self.judge = Some(judge);
+        judged
+    }
+}

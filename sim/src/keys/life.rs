@@ -1,0 +1,123 @@
+//! One life of a node's keys, from the moment that they are read from the disk to the crash.
+
+use crate::checks::Checked;
+use crate::clock::SimClock;
+use crate::random::Random;
+use farpool_disk::{Directory, SimulatedDirectory};
+use farpool_kv::evict::Policy;
+use farpool_kv::{Keyspace, Moment};
+use farpool_memory::WorkMemory;
+use farpool_model::{Clock, TenantName, limits};
+use farpool_node::{Access, Caller, Environment, Fsync, Node, NodeConfig, SteppedKeys};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of a file of the log.
+const FILE_BYTES: u64 = 1 << 20;
+
+/// A clock whose time of day is set.
+#[derive(Debug)]
+pub struct DayClock {
+    /// Of processor time.
+    steps: SimClock,
+    unix_ms: AtomicU64,
+}
+
+impl DayClock {
+    /// Makes a clock whose steps derive from `seed`.
+    pub fn new(seed: u64, unix_ms: u64) -> Self {
+        DayClock { steps: SimClock::new(seed), unix_ms: AtomicU64::new(unix_ms) }
+    }
+
+    /// Sets the time of day, also to one of before.
+    pub fn set(&self, unix_ms: u64) {
+        self.unix_ms.store(unix_ms, Ordering::Relaxed);
+    }
+}
+
+impl Clock for DayClock {
+    fn now_ns(&self) -> u64 {
+        self.steps.now_ns()
+    }
+
+    fn thread_cpu_ns(&self) -> u64 {
+        self.steps.thread_cpu_ns()
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.unix_ms.load(Ordering::Relaxed)
+    }
+}
+
+/// How the keys of a world are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// When replies are sent.
+    pub fsync: Fsync,
+    /// Which keys go where memory is short.
+    pub policy: Policy,
+    /// Bytes of the pool that the keys may take, 0 where there is enough.
+    pub maxmemory: u64,
+}
+
+impl Setting {
+    /// The setting of a seed.
+    pub fn random(random: &mut Random) -> Self {
+        let fsync = random.pick(&[Fsync::Always, Fsync::EverySecond, Fsync::No]);
+        let policy = random.pick(&Policy::ALL);
+        let maxmemory = if random.chance(40) { (100 + random.below(1500) as u64) << 10 } else { 0 };
+        Setting { fsync, policy, maxmemory }
+    }
+}
+
+/// See the file's comment.
+pub struct Life {
+    /// The log of keys.
+    pub log: SteppedKeys,
+    /// The keys.
+    pub keys: Arc<Keyspace>,
+    /// Who reads them by SQL.
+    pub caller: Caller,
+}
+
+impl Life {
+    /// Reads the keys of the directory into a new node.
+    pub fn begin(
+        random: &mut Random,
+        clock: &Arc<DayClock>,
+        directory: &Arc<SimulatedDirectory>,
+        setting: &Setting,
+    ) -> Checked<Life> {
+        let work = WorkMemory::new(limits::WORK_BYTES_MIN * 128);
+        let (access, memory_bytes) = (Access::of_everybody(), 64 << 20);
+        let config = NodeConfig { memory_bytes, work, access, ..NodeConfig::default() };
+        let environment = Environment {
+            clock: clock.clone(),
+            hash_seed: random.next(),
+            instance: 1,
+            processors: 1,
+            group_bytes: usize::MAX,
+            background_threads: 0,
+            failures: None,
+        };
+        let node = Node::assemble(config, environment).map_err(|error| error.to_string())?;
+        let data = directory.clone() as Arc<dyn Directory>;
+        let log = SteppedKeys::open(&node, data, setting.fsync, FILE_BYTES);
+        let log = log.map_err(|error| format!("the keys cannot be read: {error}"))?;
+        let tenant = TenantName::default();
+        Ok(Life { keys: log.keys(&tenant), log, caller: node.owner(tenant) })
+    }
+
+    /// Sets the limits of the keys.
+    pub fn limit(&self, moment: Moment, setting: &Setting) -> Checked {
+        let change = |limits: &mut farpool_kv::Limits| {
+            (limits.maxmemory, limits.policy) = (setting.maxmemory, setting.policy);
+        };
+        self.keys.set_limits(moment, change).map(drop).map_err(|error| error.to_string())
+    }
+
+    /// The latest time that the keys know of.
+    pub fn latest(&self) -> u64 {
+        self.keys.cut(15, 0).now()
+    }
+}
