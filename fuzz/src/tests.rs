@@ -90,6 +90,11 @@ fn foreign_sketches() {
 }
 
 #[test]
+fn hyperloglogs() {
+    run("hll_decoder", hll_decoder);
+}
+
+#[test]
 fn data_directories() {
     run_mutations("data_directory", data_directory, MUTATIONS / 20);
 }
@@ -243,6 +248,7 @@ fn write_the_seeds() {
         ("resp_decoder", resp_seeds()),
         ("sketch_decoder", sketch_seeds()),
         ("datasketches_decoder", datasketches_seeds()),
+        ("hll_decoder", hll_seeds()),
         ("moments_decoder", moments_seeds()),
         ("histogram_decoder", histogram_seeds()),
     ] {
@@ -937,6 +943,18 @@ fn sketch_seeds() -> Vec<Vec<u8>> {
         bytes
     };
     columns.into_iter().map(state).collect()
+}
+
+/// Makes HyperLogLogs of Redis: of no elements, of few, of as many as runs hold, and a dense one.
+fn hll_seeds() -> Vec<Vec<u8>> {
+    let of = |elements: u32| {
+        let mut value = farpool_statistics::redis_hll::Writer::new();
+        for element in 0..elements {
+            value.add(&element.to_le_bytes()).unwrap();
+        }
+        value.bytes().to_vec()
+    };
+    [0, 3, 100, 1000, 3000].map(of).to_vec()
 }
 
 /// Makes states that DataSketches wrote in each of its forms: the fixtures of the statistics crate, except

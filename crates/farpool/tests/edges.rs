@@ -30,7 +30,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("disk", &["cipher", "codec"]),
     ("memory", &["model"]),
     ("columns", &["cipher", "memory"]),
-    ("kv", &["memory"]),
+    ("kv", &["memory", "statistics"]),
     ("statistics", &["model"]),
     ("operators", &["columns", "statistics"]),
     ("pipeline", &["operators"]),

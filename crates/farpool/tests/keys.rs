@@ -384,3 +384,75 @@ fn conditions_on_columns_are_those_of_sql() {
     assert_eq!(reply(&mut client, &["FP.CGET", "users:1", "age > 14"]), "$-1");
     assert!(reply(&mut client, &["FP.CGET", "users:1", "size > 14"]).contains("size"));
 }
+
+#[test]
+fn hyperloglogs_are_counted_and_merged_as_redis_does() {
+    let server = Server::start(&["--resp", "127.0.0.1:0"]);
+    let mut client = redis(&server);
+    assert_eq!(reply(&mut client, &["FP.SPACE", "CREATE", "visits", "BINARY"]), "+OK");
+    // Sparse and dense ones, some of whose elements are the same.
+    let sizes = [0, 3, 600, 900, 4000, 20];
+    for (day, size) in sizes.iter().enumerate() {
+        let key = format!("visits:{day}");
+        let users: Vec<String> = (0..*size).map(|user| format!("user{}", user + day * 100)).collect();
+        let mut args = vec!["PFADD", &key];
+        args.extend(users.iter().map(String::as_str));
+        assert_eq!(reply(&mut client, &args), ":1");
+    }
+    let mut pfcount = |days: &[usize]| {
+        let keys: Vec<String> = days.iter().map(|day| format!("visits:{day}")).collect();
+        let args: Vec<&str> = std::iter::once("PFCOUNT").chain(keys.iter().map(String::as_str)).collect();
+        reply(&mut client, &args)[1..].to_string()
+    };
+    let lines = |head: &str, values: &[String]| format!("{head}\n{}\n", values.join("\n"));
+    let each: Vec<String> = (0..6).map(|day| pfcount(&[day])).collect();
+    let counts = "select hll_count(value) as c from visits order by key";
+    assert_eq!(server.csv(counts), lines("c", &each));
+    let all = pfcount(&[0, 1, 2, 3, 4, 5]);
+    let whole = "select hll_count(hll_merge(value)) as c from visits";
+    assert_eq!(server.csv(whole), lines("c", std::slice::from_ref(&all)));
+    // By groups, in a window, above a join, of some rows, in a filter.
+    let halves = [pfcount(&[0, 2, 4]), pfcount(&[1, 3, 5])];
+    let grouped = "select hll_count(hll_merge(value)) as c from visits group by ascii(right(arrow_cast(key, 'Utf8'), 1)) \
+                   % 2 order by min(key)";
+    assert_eq!(server.csv(grouped), lines("c", &halves));
+    let until: Vec<String> = (0..6).map(|day| pfcount(&(0..=day).collect::<Vec<_>>())).collect();
+    let window = "select hll_count(hll_merge(value) over (order by key rows between unbounded preceding and current \
+                  row)) as c from visits order by key";
+    assert_eq!(server.csv(window), lines("c", &until));
+    let joined = "select hll_count(hll_merge(a.value)) as c from visits a join visits b on a.key = b.key";
+    assert_eq!(server.csv(joined), lines("c", std::slice::from_ref(&all)));
+    let some = "select hll_count(hll_merge(value) filter (where hll_count(value) between 500 and 2000)) as c from visits";
+    assert_eq!(server.csv(some), lines("c", &[pfcount(&[2, 3])]));
+    let few = "select count(*) as c from visits where hll_count(value) < 100";
+    assert_eq!(server.csv(few), "c\n3\n");
+    assert_eq!(server.csv("select hll_count(null) is null as n"), "n\ntrue\n");
+    assert_eq!(server.csv("select hll_merge(value) is null as n from visits where key = 'x'"), "n\ntrue\n");
+    // Merged and made values are those of clients, too.
+    let insert =
+        "insert into visits select arrow_cast('visits:6', 'Binary'), hll_merge(value), null from visits";
+    server.run(&["sql", "-c", insert]).ok();
+    let make = "insert into visits select arrow_cast('visits:7', 'Binary'), hll('user' || value), null from \
+                generate_series(400, 1299)";
+    server.run(&["sql", "-c", make]).ok();
+    assert_eq!(pfcount(&[6]), all);
+    let same = [pfcount(&[7]), pfcount(&[2, 7]), pfcount(&[5, 7])];
+    let users: Vec<String> = (400..1300).map(|user| format!("user{user}")).collect();
+    let args: Vec<&str> = ["PFADD", "visits:8"].into_iter().chain(users.iter().map(String::as_str)).collect();
+    assert_eq!(reply(&mut client, &args), ":1");
+    for (days, expected) in [["8", "8"], ["2", "8"], ["5", "8"]].iter().zip(&same) {
+        let keys = days.map(|day| format!("visits:{day}"));
+        assert_eq!(&reply(&mut client, &["PFCOUNT", &keys[0], &keys[1]])[1..], expected);
+    }
+    // What is none is an error.
+    reply(&mut client, &["SET", "visits:9", "abc"]);
+    for query in [counts, whole] {
+        server.run(&["sql", "-c", query]).fails(1, &["3 bytes", "no HyperLogLog", "PFADD"]);
+    }
+    reply(&mut client, &["FP.SPACE", "CREATE", "texts"]);
+    reply(&mut client, &["SET", "texts:1", "abc"]);
+    for query in ["select hll_count(value) from texts", "select hll_merge(value) from texts"] {
+        server.run(&["sql", "-c", query]).fails(1, &["takes HyperLogLogs", "BINARY"]);
+    }
+    server.run(&["sql", "-c", "select hll(1.5)"]).fails(1, &["hll does not take"]);
+}

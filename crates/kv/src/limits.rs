@@ -68,6 +68,11 @@ impl Keyspace {
         (0..self.shards()).for_each(|shard| self.lock(shard).all_found());
     }
 
+    /// Whether more memory is in use than may be, and no key may go for it.
+    pub(crate) fn is_full(&self) -> bool {
+        self.meter().is_over() && !self.evicts()
+    }
+
     /// What has happened to the keys.
     pub fn uses(&self) -> Uses {
         let mut uses = Uses { bytes: self.meter().used(), ..Uses::default() };

@@ -35,6 +35,28 @@ pub struct Moment {
     pub random: u64,
 }
 
+/// What became of a command, for whoever counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// Its name in lower case; empty if it is a command of the host, or was refused before it began.
+    pub name: &'static str,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What became of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was refused before it began.
+    Rejected,
+    /// It waits for `EXEC`.
+    Queued,
+    /// It was carried out.
+    Done,
+    /// It began and was refused.
+    Failed,
+}
+
 /// Carries out the commands that are not about keys, such as those of a connection.
 pub trait Host {
     /// Returns whether it knows the command; refused where its arguments are wrong.
@@ -45,6 +67,11 @@ pub trait Host {
 
     /// Whether the client may change keys.
     fn may_write(&self) -> bool;
+
+    /// Hears what became of a command of a transaction as soon as it has run. For a command of the host, the name is empty.
+    fn ran(&mut self, ran: Ran) {
+        let _ = ran;
+    }
 
     /// Tells for each of some entries, at a moment, whether a condition on columns is true for it; `space` is theirs, if it
     /// has a name.
@@ -106,6 +133,22 @@ enum Wanted {
     Select,
 }
 
+impl Wanted {
+    /// Its name; empty if it is a command of the host.
+    fn name(&self) -> &'static str {
+        match self {
+            Wanted::Command(command) => command.name,
+            Wanted::OfHost => "",
+            Wanted::Multi => "multi",
+            Wanted::Exec => "exec",
+            Wanted::Discard => "discard",
+            Wanted::Watch => "watch",
+            Wanted::Unwatch => "unwatch",
+            Wanted::Select => "select",
+        }
+    }
+}
+
 impl Session {
     /// Bytes of the commands that are queued and the keys that are watched.
     pub fn bytes(&self) -> usize {
@@ -123,6 +166,17 @@ impl Session {
         self.queue.is_some()
     }
 
+    /// How many commands are queued, if they are.
+    pub fn queued(&self) -> Option<usize> {
+        self.queue.as_ref().map(|queue| queue.commands.len())
+    }
+
+    /// Whether a command that is queued may change keys.
+    pub fn queues_writes(&self) -> bool {
+        let commands = self.queue.iter().flat_map(|queue| &queue.commands);
+        commands.filter_map(|args| command(&args[0])).any(Command::may_write)
+    }
+
     /// Takes the number of the latest record of what the client has done since the last call: its replies may be sent once
     /// that is as durable as it is to be.
     pub fn take_recorded(&mut self) -> Option<u64> {
@@ -134,7 +188,7 @@ impl Session {
         self.recorded = Some(number);
     }
 
-    /// Carries out a command, or queues it, and appends one reply.
+    /// Carries out a command, or queues it, and appends one reply. Returns what became of it.
     pub fn execute(
         &mut self,
         keyspace: &Keyspace,
@@ -142,8 +196,8 @@ impl Session {
         moment: Moment,
         host: &mut dyn Host,
         replies: &mut Replies<'_>,
-    ) {
-        self.execute_known(keyspace, (args, Ahead::of(keyspace, args)), moment, host, replies);
+    ) -> Ran {
+        self.execute_known(keyspace, (args, Ahead::of(keyspace, args)), moment, host, replies)
     }
 
     /// As [`Session::execute`], with what is known of the command already.
@@ -154,13 +208,19 @@ impl Session {
         moment: Moment,
         host: &mut dyn Host,
         replies: &mut Replies<'_>,
-    ) {
+    ) -> Ran {
         let moment = Moment { now: keyspace.asked_at(moment.now), ..moment };
         let before = replies.bytes();
-        if let Err(Refusal(text)) = self.dispatch(keyspace, (args, ahead), moment, host, replies) {
+        let mut ran = Ran { name: "", outcome: Outcome::Rejected };
+        if let Err(Refusal(text)) = self.dispatch(keyspace, (args, ahead), moment, (host, replies), &mut ran)
+        {
             replies.truncate(before);
             replies.error(&*text);
+            if ran.outcome == Outcome::Done {
+                ran.outcome = Outcome::Failed;
+            }
         }
+        ran
     }
 
     fn dispatch(
@@ -168,8 +228,8 @@ impl Session {
         keyspace: &Keyspace,
         (args, ahead): (&Args<'_>, Ahead),
         moment: Moment,
-        host: &mut dyn Host,
-        replies: &mut Replies<'_>,
+        (host, replies): (&mut dyn Host, &mut Replies<'_>),
+        ran: &mut Ran,
     ) -> Result<(), Refusal> {
         let wanted = match wanted(args, ahead.command, host) {
             Ok(wanted) => wanted,
@@ -182,10 +242,14 @@ impl Session {
             Wanted::Command(_) | Wanted::OfHost | Wanted::Select | Wanted::Unwatch
                 if self.queue.is_some() =>
             {
-                self.enqueue(args)?;
+                self.enqueue(keyspace, args)?;
+                ran.outcome = Outcome::Queued;
                 replies.simple("QUEUED");
-                Ok(())
+                return Ok(());
             }
+            _ => *ran = Ran { name: wanted.name(), outcome: Outcome::Done },
+        }
+        match wanted {
             Wanted::Command(command) => {
                 let recorder = self.recorder(keyspace, command.writes(args).then_some(args), moment)?;
                 let key = ahead.hash.zip(command.keys.of(args).next());
@@ -268,8 +332,12 @@ impl Session {
         Context { keyspace, space, now, random, replies, taken, host, predicates }.run(command, args)
     }
 
-    fn enqueue(&mut self, args: &Args<'_>) -> Result<(), Refusal> {
+    fn enqueue(&mut self, keyspace: &Keyspace, args: &Args<'_>) -> Result<(), Refusal> {
         let Some(queue) = &mut self.queue else { return Ok(()) };
+        if keyspace.is_full() {
+            queue.is_refused = true;
+            return Err(FULL.into());
+        }
         let bytes: usize = args.iter().map(|argument| argument.len() + 32).sum();
         if queue.bytes + bytes > KV_QUEUE_BYTES_MAX {
             queue.is_refused = true;
@@ -333,6 +401,11 @@ impl Session {
             self.unwatch(keyspace);
             return Err("EXECABORT Transaction discarded because of previous errors.".into());
         }
+        if keyspace.is_full() && queue.commands.iter().any(|args| grows(&args[0])) {
+            self.unwatch(keyspace);
+            let text = format!("EXECABORT Transaction discarded because of: {FULL}");
+            return Err(Refusal(Cow::Owned(text)));
+        }
         let commands: Vec<Vec<&[u8]>> =
             queue.commands.iter().map(|args| args.iter().map(|argument| &**argument).collect()).collect();
         let wanted = commands.iter().map(|args| wanted(args, command(args[0]), host));
@@ -369,10 +442,13 @@ impl Session {
                 }
                 _ => host.run(args, replies),
             };
+            let mut outcome = Outcome::Done;
             if let Err(Refusal(text)) = done {
                 replies.truncate(before);
                 replies.error(&*text);
+                outcome = Outcome::Failed;
             }
+            host.ran(Ran { name: wanted.name(), outcome });
         }
         let recorded = self.finish(taken);
         self.unwatch(keyspace);
@@ -388,6 +464,32 @@ impl Session {
             table.is_none_or(|table| table.get(hash, key, now).is_none())
         })
     }
+}
+
+/// The refusal of a transaction that needs memory while there is more in use than `maxmemory` allows.
+const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// Commands that change keys and need no more memory for it.
+const SHRINKING: &[&str] = &[
+    "del",
+    "expire",
+    "expireat",
+    "flushall",
+    "flushdb",
+    "getdel",
+    "getex",
+    "hdel",
+    "persist",
+    "pexpire",
+    "pexpireat",
+    "rename",
+    "renamenx",
+    "unlink",
+];
+
+/// Whether the command with this name may need memory for keys.
+fn grows(name: &[u8]) -> bool {
+    command(name).is_some_and(|command| command.may_write() && !SHRINKING.contains(&command.name))
 }
 
 fn writes(wanted: &Wanted) -> bool {

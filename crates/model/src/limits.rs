@@ -599,6 +599,10 @@ pub const SLOW_LOG_ARGUMENTS_MAX: usize = 32;
 /// See [`SLOW_LOG_ENTRIES_MAX`].
 pub const SLOW_LOG_ARGUMENT_BYTES_MAX: usize = 128;
 
+/// How long `CLIENT PAUSE` may have the clients of a tenant wait, in milliseconds: nobody of the tenant can end a pause of
+/// all commands before its time.
+pub const CLIENT_PAUSE_MS_MAX: u64 = 600_000;
+
 /// Keys that a client of key-value spaces may watch at once.
 pub const KV_WATCHED_MAX: usize = 4096;
 

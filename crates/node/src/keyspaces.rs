@@ -2,7 +2,7 @@
 
 use crate::caller::Caller;
 use crate::key_log::KeyLog;
-use crate::resp::SlowLog;
+use crate::resp::{Clients, SlowLog};
 use crate::rights::Verb;
 use crate::spaces::Moments;
 use farpool_kv::Keyspace;
@@ -26,6 +26,7 @@ pub(crate) struct Keyspaces {
     secret: [u8; 16],
     of_tenants: Mutex<BTreeMap<TenantName, Arc<Keyspace>>>,
     slow_logs: Mutex<BTreeMap<TenantName, Arc<SlowLog>>>,
+    clients: Mutex<BTreeMap<TenantName, Arc<Clients>>>,
     moments: Moments,
     /// Where changes are recorded, if they are.
     log: OnceLock<Arc<KeyLog>>,
@@ -38,8 +39,8 @@ impl Keyspaces {
         secret[..8].copy_from_slice(&hash_seed.to_le_bytes());
         let shards = (processors * SHARDS_PER_PROCESSOR).clamp(1, SHARDS);
         let (of_tenants, log, moments) = (Mutex::default(), OnceLock::new(), Moments::from(unix_ms));
-        let (pool, slow_logs) = (Arc::clone(pool), Mutex::default());
-        Keyspaces { pool, shards, secret, of_tenants, slow_logs, moments, log }
+        let (pool, slow_logs, clients) = (Arc::clone(pool), Mutex::default(), Mutex::default());
+        Keyspaces { pool, shards, secret, of_tenants, slow_logs, clients, moments, log }
     }
 
     /// Has changes recorded in `log` from now on.
@@ -71,6 +72,16 @@ impl Keyspaces {
     /// The slow commands of a tenant.
     pub fn slow_log(&self, tenant: &TenantName) -> Arc<SlowLog> {
         Arc::clone(self.slow_logs.lock().entry(tenant.clone()).or_default())
+    }
+
+    /// The clients of a tenant.
+    pub fn clients(&self, tenant: &TenantName) -> Arc<Clients> {
+        Arc::clone(self.clients.lock().entry(tenant.clone()).or_default())
+    }
+
+    /// The clients of all tenants.
+    pub fn all_clients(&self) -> Vec<Arc<Clients>> {
+        self.clients.lock().values().cloned().collect()
     }
 
     /// The keys of a tenant that has asked for some.

@@ -20,6 +20,7 @@ pub mod keys;
 mod moments;
 mod profile;
 mod rank;
+pub mod redis_hll;
 mod sketch;
 mod states;
 mod sums;

@@ -1,6 +1,6 @@
 //! Statistics in SQL: aggregates that make states of sketches and moments and read values from them
 //! ([`statistic`], and the planner crate's `reading`), functions that read states ([`scalars`]), and
-//! correlations of ranks ([`ranks`]).
+//! correlations of ranks ([`ranks`]), and HyperLogLogs that clients of the Redis protocol share ([`hll`]).
 //!
 //! All of them work over any table. For a table of a pool, [`crate::absorb`] has the pool make the state and
 //! [`push`] reads the value above it: the same code reads both, so that the results are the same.
@@ -9,6 +9,7 @@
 
 mod accumulator;
 mod aggregates;
+mod hll;
 mod push;
 mod ranks;
 mod scalars;
@@ -30,5 +31,7 @@ pub(crate) fn register(context: &SessionContext) {
         context.register_udaf(AggregateUDF::from(aggregates::Aggregate::new(name, *kind, builtin)));
     }
     ranks::all().into_iter().for_each(|function| context.register_udaf(function));
+    hll::aggregates().into_iter().for_each(|function| context.register_udaf(function));
+    context.register_udf(hll::count());
     scalars::all().into_iter().for_each(|function| context.register_udf(function));
 }

@@ -41,6 +41,8 @@ const DECODERS: &[(&str, &str, &str)] = &[
     ("crates/statistics/src/datasketches.rs", "from_datasketches", "datasketches_decoder"),
     ("crates/statistics/src/histogram.rs", "from_bytes", "histogram_decoder"),
     ("crates/statistics/src/moments/mod.rs", "from_bytes", "moments_decoder"),
+    // Looks at the registers that a value has.
+    ("crates/statistics/src/redis_hll/mod.rs", "add", "hll_decoder"),
     ("crates/statistics/src/sketch/codec.rs", "from_bytes", "sketch_decoder"),
     // Calls the decoders of sketches and moments.
     ("crates/statistics/src/states.rs", "read", "sketch_decoder"),

@@ -1,7 +1,9 @@
 //! Commands of HyperLogLogs, which are strings in Redis' format.
 
 use super::{Args, Context, Done, Refusal, Slot};
-use crate::hyperloglog::{Corrupt, Reader, Registers, Writer, add_to_dense, forget_count, keep_count};
+use farpool_statistics::redis_hll::{
+    Corrupt, Reader, Registers, Writer, add_to_dense, forget_count, keep_count,
+};
 use std::borrow::Cow;
 
 impl From<Corrupt> for Refusal {

@@ -111,6 +111,11 @@ impl Batch {
         self.next += 1;
         Some((Arguments::of(buffer, &self.arguments[arguments.clone()]), *ahead))
     }
+
+    /// Has the request that was taken last be the next one again.
+    pub fn put_back(&mut self) {
+        self.next -= 1;
+    }
 }
 
 /// The arguments of a request.

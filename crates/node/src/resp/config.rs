@@ -1,10 +1,10 @@
 //! Settings: those that clients ask for, and those that they may change, each for the keys of their tenant.
 
-use super::host::{Client, Done, unknown_subcommand, wrong_number_of};
+use super::host::{Client, Done, tell_help, unknown_subcommand, wrong_number_of};
 use crate::key_log::Fsync;
 use farpool_kv::evict::Policy;
 use farpool_kv::resp::{Replies, parse_integer};
-use farpool_kv::{Args, Host, Limits, Moment, Refusal, matches};
+use farpool_kv::{Args, Limits, Moment, Refusal, matches};
 use farpool_model::limits::SLOW_LOG_ENTRIES_MAX;
 use std::borrow::Cow;
 
@@ -16,9 +16,15 @@ const FIXED: &[(&str, &str)] = &[
     ("save", ""),
 ];
 
+/// What a transaction leaves to be done when it no longer has keys to itself.
+pub(super) enum Later {
+    Change(Changes),
+    ResetCounts,
+}
+
 /// The settings that clients may change.
 #[derive(Clone, Copy, Default)]
-struct Changes {
+pub(super) struct Changes {
     maxmemory: Option<u64>,
     policy: Option<Policy>,
     slower_than_us: Option<i64>,
@@ -30,10 +36,19 @@ impl Client {
         match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
             (b"get", patterns @ [_, ..]) => self.tell_settings(patterns, replies),
             (b"set", pairs @ [_, _, ..]) if pairs.len().is_multiple_of(2) => {
-                self.change_settings(pairs)?;
+                let changes = self.changes(pairs)?;
+                self.do_or_leave(Later::Change(changes))?;
                 replies.ok();
             }
-            (name @ (b"get" | b"set"), _) => return Err(wrong_number_of("config", name)),
+            (b"resetstat", []) => {
+                self.check_may_write()?;
+                self.do_or_leave(Later::ResetCounts)?;
+                replies.ok();
+            }
+            (b"help", []) => tell_help(HELP, replies),
+            (name @ (b"get" | b"set" | b"resetstat" | b"help"), _) => {
+                return Err(wrong_number_of("config", name));
+            }
             (unknown, _) => return Err(unknown_subcommand("CONFIG", unknown)),
         }
         Ok(())
@@ -68,12 +83,37 @@ impl Client {
         }
     }
 
-    /// Changes settings: all of them, or none.
-    fn change_settings(&mut self, pairs: &Args<'_>) -> Done {
-        if !self.may_write() {
-            return Err("NOPERM this token may not write: use one with the role write".into());
+    /// Does something now, or behind the transaction that runs: it takes the shards of all keys.
+    fn do_or_leave(&mut self, what: Later) -> Done {
+        self.later.push(what);
+        if self.is_in_transaction() { Ok(()) } else { self.do_later() }
+    }
+
+    /// Does what was left.
+    pub(super) fn do_later(&mut self) -> Done {
+        for what in std::mem::take(&mut self.later) {
+            match what {
+                Later::Change(changes) => self.change_settings(changes)?,
+                Later::ResetCounts => {
+                    let uses = self.keys().map(|keys| keys.uses()).unwrap_or_default();
+                    self.settle_now();
+                    self.clients().iter().for_each(|clients| clients.reset_counts(uses));
+                }
+            }
         }
+        Ok(())
+    }
+
+    /// Reads what changes.
+    fn changes(&self, pairs: &Args<'_>) -> Result<Changes, Refusal> {
+        self.check_may_write()?;
         let mut changes = Changes::default();
+        // Names come first, as in Redis.
+        for (at, pair) in pairs.chunks_exact(2).enumerate() {
+            if pairs.chunks_exact(2).take(at).any(|before| before[0].eq_ignore_ascii_case(pair[0])) {
+                return Err(failed(&pair[0].escape_ascii().to_string(), "duplicate parameter"));
+            }
+        }
         for pair in pairs.chunks_exact(2) {
             let (name, value) = (String::from_utf8_lossy(pair[0]).to_ascii_lowercase(), pair[1]);
             match &*name {
@@ -108,6 +148,11 @@ impl Client {
                 }
             }
         }
+        Ok(changes)
+    }
+
+    /// Changes settings.
+    fn change_settings(&mut self, changes: Changes) -> Done {
         if let Some(log) = self.slow_log() {
             if let Some(us) = changes.slower_than_us {
                 log.set_slower_than_us(us);
@@ -135,6 +180,16 @@ impl Client {
         Ok(())
     }
 }
+
+const HELP: &[&str] = &[
+    "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GET <pattern> [<pattern> ...]",
+    "    Return the settings whose names match.",
+    "SET <setting> <value> [<setting> <value> ...]",
+    "    Change settings: all of them or none.",
+    "RESETSTAT",
+    "    Set the counters of INFO to zero.",
+];
 
 /// The refusal of a value.
 fn failed(name: &str, why: &str) -> Refusal {

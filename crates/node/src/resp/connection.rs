@@ -1,6 +1,7 @@
 //! A client of the Redis protocol, from its first byte to its last.
 
 use super::batch::Batch;
+use super::clients::Buffers;
 use super::host::Client;
 use crate::Node;
 use crate::key_log::Follower;
@@ -43,12 +44,14 @@ pub(super) struct Connection {
     random: u64,
     /// Waits for the log of keys, where they have one.
     log: Option<Follower>,
+    /// Whether the next command waits for the end of a pause.
+    is_paused: bool,
 }
 
 impl Connection {
     pub fn new(node: &Arc<Node>, socket: Arc<dyn Socket>, number: u64) -> Self {
         Connection {
-            client: Client::new(node, number, socket.peer()),
+            client: Client::new(node, number, (socket.peer(), socket.local())),
             node: Arc::clone(node),
             socket,
             session: Session::default(),
@@ -57,15 +60,18 @@ impl Connection {
             replies: Vec::new(),
             random: RandomState::new().hash_one(number) | 1,
             log: node.keyspaces().log().map(|log| log.follow()),
+            is_paused: false,
         }
     }
 
     /// Serves the client until one side ends the connection.
     pub async fn serve(mut self, seat: Seat, mut is_ending: watch::Receiver<bool>) {
         let peer = self.socket.peer();
+        let seen = Arc::clone(self.client.seen());
         let ended = tokio::select! {
             biased;
             _ = is_ending.wait_for(|is_ending| *is_ending) => Ok(()),
+            () = seen.ended() => Ok(()),
             ended = self.converse(seat) => ended,
         };
         if let Err(error) = ended {
@@ -131,14 +137,25 @@ impl Connection {
 
     /// Reads what has come, carries it out and sends the replies; returns whether the client stays.
     async fn exchange(&mut self) -> io::Result<bool> {
+        if std::mem::take(&mut self.is_paused) {
+            self.client.unpaused().await;
+        }
         // What has come already goes first.
         loop {
             if let Some(log) = &mut self.log {
                 log.keep_up().await;
             }
-            let stays = match self.carry_out() {
+            let progress = self.carry_out();
+            self.note_buffers();
+            self.client.settle(&self.session);
+            let stays = match progress {
                 Progress::Waits => break,
                 Progress::HasMore => true,
+                Progress::Paused => {
+                    self.is_paused = true;
+                    self.send().await?;
+                    return Ok(true);
+                }
                 Progress::Leaves => false,
             };
             self.send().await?;
@@ -161,6 +178,14 @@ impl Connection {
         Replies::new(&mut self.replies, self.client.protocol()).error(text);
     }
 
+    fn note_buffers(&mut self) {
+        self.client.note_buffers(Buffers {
+            received: self.received.len(),
+            free: self.received.capacity() - self.received.len(),
+            replies: self.replies.capacity(),
+        });
+    }
+
     fn bytes_held(&self) -> usize {
         let buffers = self.received.capacity() + self.replies.capacity() + self.batch.bytes_held();
         buffers + self.session.bytes() + self.socket.bytes_held()
@@ -168,6 +193,7 @@ impl Connection {
 
     /// Carries out the commands that have come whole, as long as their replies are not many.
     fn carry_out(&mut self) -> Progress {
+        self.note_buffers();
         let Connection { node, client, session, batch, received, replies, random, .. } = self;
         // One reading of a clock for each command tells when it began and how long the one before took.
         let (began_ms, began_ns) = (node.clock().unix_ms(), node.clock().now_ns());
@@ -189,6 +215,10 @@ impl Connection {
                 }
             }
             let Some((args, ahead)) = batch.take(received) else { continue };
+            if client.must_wait(session, &args) {
+                batch.put_back();
+                return Progress::Paused;
+            }
             *random = next_random(*random);
             let moment = Moment { now: now_ms, random: *random };
             let mut to = Replies::new(replies, client.protocol()).within(replies_max);
@@ -247,6 +277,8 @@ enum Progress {
     Waits,
     /// There may be more commands.
     HasMore,
+    /// The next command waits for the end of a pause.
+    Paused,
     /// The connection ends.
     Leaves,
 }

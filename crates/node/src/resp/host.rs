@@ -1,13 +1,17 @@
 //! Who a client of the Redis protocol is, and the commands about that and about the node.
 
+use super::client::Muted;
+use super::clients::{Buffers, Clients, Facts, Membership, Seen, Tallies};
+use super::config::Later;
+use super::introspect;
 use super::slow::SlowLog;
+use crate::key_log::KeyLog;
 use crate::node::{ConnectionGuard, Pass};
 use crate::spaces::Judge;
 use crate::{Caller, Node};
 use farpool_kv::resp::{Protocol, Replies, parse_integer};
 use farpool_kv::{
-    Ahead, Args, COMMANDS, Command, Host, Keys, Keyspace, Moment, ReadEntry, Refusal, Session, Space,
-    command, wrong_number,
+    Ahead, Args, Host, Keyspace, Moment, Outcome, Ran, ReadEntry, Refusal, Session, Space, wrong_number,
 };
 use farpool_memory::Reservation;
 use farpool_model::{Error, Expr, Result, limits};
@@ -15,12 +19,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The version of Redis whose commands these are: clients look at it.
-const REDIS_VERSION: &str = "7.0.15";
+pub(super) const REDIS_VERSION: &str = "7.0.15";
 
 pub(super) type Done = std::result::Result<(), Refusal>;
 
-/// The commands of this file: their names, and how many arguments they take, as for [`Command::arity`].
-const OWN: &[(&str, isize)] = &[
+/// The commands that are carried out here: their names, and how many arguments they take, as for `Command::arity`.
+pub(super) const OWN: &[(&str, isize)] = &[
     ("auth", -2),
     ("bgsave", -1),
     ("client", -2),
@@ -44,12 +48,22 @@ const OF_STRANGERS: &[&str] = &["auth", "hello", "quit", "reset"];
 /// A client, which may not have shown who it is yet.
 pub(super) struct Client {
     node: Arc<Node>,
-    number: u64,
-    peer: String,
+    /// What others know of it.
+    seen: Arc<Seen>,
     name: String,
     protocol: Protocol,
     now_ms: u64,
-    space: u32,
+    /// What others are told at the end of a batch, and the commands that are counted until then.
+    pub(super) facts: Facts,
+    pub(super) counted: Tallies,
+    /// The latest command, and the name of the latest one of this file.
+    ran: Ran,
+    pub(super) ran_name: &'static str,
+    /// When the latest command of a transaction ended, in nanoseconds of the clock.
+    marked_ns: u64,
+    pub(super) muted: Muted,
+    /// What is done behind a transaction.
+    pub(super) later: Vec<Later>,
     admitted: Option<Admitted>,
     pass: Option<Pass>,
     is_leaving: bool,
@@ -67,20 +81,28 @@ struct Admitted {
     keys: Arc<Keyspace>,
     slow: Arc<SlowLog>,
     buffers: Reservation,
+    clients: Arc<Clients>,
+    _member: Membership,
     /// Counts the connection.
     _guard: ConnectionGuard,
 }
 
 impl Client {
-    pub fn new(node: &Arc<Node>, number: u64, peer: String) -> Self {
+    pub fn new(node: &Arc<Node>, number: u64, (peer, local): (String, String)) -> Self {
+        let now_ms = node.clock().unix_ms();
         Client {
             node: Arc::clone(node),
-            number,
-            peer,
+            seen: Arc::new(Seen::new(number, peer, local, now_ms)),
             name: String::new(),
             protocol: Protocol::Resp2,
-            now_ms: 0,
-            space: 0,
+            now_ms,
+            facts: Facts { used_ms: now_ms, ..Facts::default() },
+            counted: Tallies::default(),
+            ran: Ran { name: "", outcome: Outcome::Queued },
+            ran_name: "",
+            marked_ns: 0,
+            muted: Muted::None,
+            later: Vec::new(),
             admitted: None,
             pass: None,
             is_leaving: false,
@@ -102,9 +124,73 @@ impl Client {
         let keys = caller.keys()?;
         let buffers = self.node.account(caller.tenant()).empty();
         let slow = self.node.keyspaces().slow_log(caller.tenant());
-        self.admitted = Some(Admitted { caller, keys, slow, buffers, _guard: guard });
+        let clients = self.node.keyspaces().clients(caller.tenant());
+        self.seen.set_user(pass.token_name().unwrap_or("default"));
+        // What it has done so far counts for the tenant before, whose clients it leaves.
+        self.settle_now();
+        self.admitted = None;
+        let member = clients.enter(&self.seen);
+        self.admitted =
+            Some(Admitted { caller, keys, slow, buffers, clients, _member: member, _guard: guard });
         self.pass = Some(pass);
         Ok(())
+    }
+
+    /// What others know of the client.
+    pub fn seen(&self) -> &Arc<Seen> {
+        &self.seen
+    }
+
+    /// The clients of its tenant.
+    pub fn clients(&self) -> Option<&Arc<Clients>> {
+        self.admitted.as_ref().map(|admitted| &admitted.clients)
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn set_name(&mut self, name: String) {
+        self.seen.set_name(&name);
+        self.name = name;
+    }
+
+    /// Ends the connection after the reply.
+    pub fn leave(&mut self) {
+        self.is_leaving = true;
+    }
+
+    /// Says what the buffers of the connection hold when commands are read from them.
+    pub fn note_buffers(&mut self, buffers: Buffers) {
+        self.facts.buffers = buffers;
+    }
+
+    /// The time, in milliseconds since the epoch.
+    pub fn unix_ms(&self) -> u64 {
+        self.node.clock().unix_ms()
+    }
+
+    /// How long the node has run.
+    pub fn up_ns(&self) -> u64 {
+        self.node.clock().now_ns()
+    }
+
+    /// Where changes of keys are recorded, if they are.
+    pub fn key_log(&self) -> Option<&Arc<KeyLog>> {
+        self.node.keyspaces().log()
+    }
+
+    /// Whether commands are queued: what runs then is part of a transaction, which has keys to itself.
+    pub fn is_in_transaction(&self) -> bool {
+        self.is_queueing
+    }
+
+    /// Refuses a client that may not write.
+    pub fn check_may_write(&self) -> Done {
+        match self.may_write() {
+            true => Ok(()),
+            false => Err("NOPERM this token may not write: use one with the role write".into()),
+        }
     }
 
     /// The slow commands of the client's tenant.
@@ -112,13 +198,15 @@ impl Client {
         self.admitted.as_ref().map(|admitted| &*admitted.slow)
     }
 
-    /// Notes a command if it took long, which it did up to a time in milliseconds since the epoch. Those that have a token are
-    /// not noted.
+    /// Counts a command, and notes it if it took long, which it did up to a time in milliseconds since the epoch. Those that
+    /// have a token are not noted.
     #[inline]
-    pub fn took(&self, args: &Args<'_>, ns: u64, unix_ms: u64) {
+    pub fn took(&mut self, args: &Args<'_>, ns: u64, unix_ms: u64) {
+        self.count(self.ran, ns, args);
+        self.facts.used_ms = unix_ms;
         let Some(log) = self.slow_log().filter(|log| log.is_slow(ns)) else { return };
         if !matches!(own(args[0]), Some(("auth" | "hello", _))) {
-            log.add(args, (ns, unix_ms), &self.peer, &self.name);
+            log.add(args, (ns, unix_ms), &self.seen.peer, &self.name);
         }
     }
 
@@ -236,10 +324,26 @@ impl Client {
         moment: Moment,
         replies: &mut Replies<'_>,
     ) {
-        (self.now_ms, self.space) = (moment.now, session.space());
+        (self.now_ms, self.facts.space) = (moment.now, session.space());
         self.is_queueing = session.is_queueing();
         let before = replies.bytes();
+        self.execute_aloud(keys, session, (args, ahead), moment, replies);
+        if self.muted.step() {
+            replies.truncate(before);
+        }
+    }
+
+    fn execute_aloud(
+        &mut self,
+        keys: Option<&Keyspace>,
+        session: &mut Session,
+        (args, ahead): (&Args<'_>, Ahead),
+        moment: Moment,
+        replies: &mut Replies<'_>,
+    ) {
+        let before = replies.bytes();
         let Some(keys) = keys else {
+            self.ran = Ran { name: "", outcome: Outcome::Done };
             let is_allowed = own(args[0]).is_some_and(|(name, _)| OF_STRANGERS.contains(&name));
             let done = match is_allowed {
                 true => self.knows(args).and_then(|_| self.run(args, replies)),
@@ -255,11 +359,19 @@ impl Client {
         if !ahead.is_of_keys()
             && let Some(("quit" | "reset", _)) = own(args[0])
         {
+            self.ran = Ran { name: "", outcome: Outcome::Done };
             if let Err(Refusal(text)) = self.knows(args).and_then(|_| self.run(args, replies)) {
                 replies.error(&*text);
             }
         } else {
-            session.execute_known(keys, (args, ahead), moment, self, replies);
+            if self.is_queueing {
+                self.marked_ns = self.node.clock().now_ns();
+            }
+            self.ran = session.execute_known(keys, (args, ahead), moment, self, replies);
+            if let Err(Refusal(text)) = self.do_later() {
+                replies.truncate(before);
+                replies.error(&*text);
+            }
             if let Some(number) = self.recorded.take() {
                 session.note_recorded(number);
             }
@@ -324,7 +436,7 @@ impl Client {
                 .into());
         }
         if let Some(name) = name {
-            self.name = name;
+            self.set_name(name);
         }
         self.protocol = protocol;
         replies.set_protocol(protocol);
@@ -336,7 +448,7 @@ impl Client {
         replies.bulk(b"proto");
         replies.integer(protocol.number());
         replies.bulk(b"id");
-        replies.integer(self.number as i64);
+        replies.integer(self.seen.number as i64);
         replies.bulk(b"mode");
         replies.bulk(b"standalone");
         replies.bulk(b"role");
@@ -344,127 +456,6 @@ impl Client {
         replies.bulk(b"modules");
         replies.array(0);
         Ok(())
-    }
-
-    fn client(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
-        match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
-            (b"id", []) => replies.integer(self.number as i64),
-            (b"getname", []) if self.name.is_empty() => replies.null(),
-            (b"getname", []) => replies.bulk(self.name.as_bytes()),
-            (b"setname", [name]) => {
-                self.name = client_name(name)?;
-                replies.ok();
-            }
-            // What a library says of itself is not shown anywhere.
-            (b"setinfo", [_, _]) => replies.ok(),
-            (b"info" | b"list", []) => replies.verbatim(*b"txt", self.line().as_bytes()),
-            (b"no-evict" | b"no-touch", [on]) if is_switch(on) => replies.ok(),
-            (known, _)
-                if [&b"id"[..], b"getname", b"setname", b"setinfo", b"info", b"list"].contains(&known) =>
-            {
-                return Err(wrong_number_of("client", known));
-            }
-            (unknown, _) => return Err(unknown_subcommand("CLIENT", unknown)),
-        }
-        Ok(())
-    }
-
-    /// The client in the form of Redis.
-    fn line(&self) -> String {
-        let Client { number, peer, name, space, .. } = self;
-        format!(
-            "id={number} addr={peer} name={name} db={space} resp={} user=default\n",
-            self.protocol.number()
-        )
-    }
-
-    fn info(&self, args: &Args<'_>, replies: &mut Replies<'_>) {
-        let is_wanted = |section: &str| {
-            let all = ["all", "default", "everything"];
-            let is = |given: &&[u8]| {
-                given.eq_ignore_ascii_case(section.as_bytes())
-                    || all.iter().any(|all| given.eq_ignore_ascii_case(all.as_bytes()))
-            };
-            args.len() == 1 || args[1..].iter().any(is)
-        };
-        let mut text = String::new();
-        let counts = self.keys().map(|keys| keys.counts()).unwrap_or_default();
-        let mut section = |name: &str, lines: &[(&str, String)]| {
-            if !is_wanted(name) {
-                return;
-            }
-            let gap = if text.is_empty() { "" } else { "\r\n" };
-            let heading = name[..1].to_ascii_uppercase() + &name[1..];
-            text += &format!("{gap}# {heading}\r\n");
-            lines.iter().for_each(|(key, value)| text += &format!("{key}:{value}\r\n"));
-        };
-        section(
-            "server",
-            &[
-                ("redis_version", REDIS_VERSION.into()),
-                ("farpool_version", env!("CARGO_PKG_VERSION").into()),
-                ("redis_mode", "standalone".into()),
-                ("os", std::env::consts::OS.into()),
-                ("process_id", std::process::id().to_string()),
-            ],
-        );
-        let bytes: usize = counts.iter().map(|(_, count)| count.bytes).sum();
-        let keys = self.keys();
-        let limits = keys.as_ref().map(|keys| keys.limits()).unwrap_or_default();
-        let uses = keys.as_ref().map(|keys| keys.uses()).unwrap_or_default();
-        section(
-            "memory",
-            &[
-                ("used_memory", bytes.to_string()),
-                ("maxmemory", limits.maxmemory.to_string()),
-                ("maxmemory_policy", limits.policy.name().into()),
-            ],
-        );
-        section(
-            "stats",
-            &[
-                ("expired_keys", uses.expired.to_string()),
-                ("evicted_keys", uses.evicted.to_string()),
-                ("keyspace_hits", uses.hits.to_string()),
-                ("keyspace_misses", uses.misses.to_string()),
-            ],
-        );
-        section("persistence", &self.persistence());
-        section("replication", &[("role", "master".into()), ("connected_slaves", "0".into())]);
-        let keyspace: Vec<(String, String)> = counts
-            .iter()
-            .map(|(space, count)| {
-                (format!("db{space}"), format!("keys={},expires={},avg_ttl=0", count.keys, count.expiring))
-            })
-            .collect();
-        let lines: Vec<(&str, String)> =
-            keyspace.iter().map(|(key, value)| (&**key, value.clone())).collect();
-        section("keyspace", &lines);
-        replies.verbatim(*b"txt", text.as_bytes());
-    }
-}
-
-impl Client {
-    /// The state of the log of keys, by the names that Redis has.
-    fn persistence(&self) -> Vec<(&'static str, String)> {
-        let mut lines = vec![("loading", "0".into())];
-        let Some(log) = self.node.keyspaces().log() else {
-            lines.push(("aof_enabled", "0".into()));
-            return lines;
-        };
-        let status = |is_ok: bool| if is_ok { "ok" } else { "err" }.to_string();
-        let snapshots = log.snapshots();
-        lines.extend([
-            ("aof_enabled", "1".into()),
-            ("aof_last_write_status", status(log.is_writing())),
-            ("aof_current_size", log.bytes().to_string()),
-            ("aof_base_size", snapshots.latest.bytes.to_string()),
-            ("rdb_bgsave_in_progress", u8::from(snapshots.is_under_way).to_string()),
-            ("rdb_last_save_time", snapshots.latest.unix_s.to_string()),
-            ("rdb_last_bgsave_status", status(!snapshots.has_failed)),
-            ("farpool_fsync", log.fsync().name().into()),
-        ]);
-        lines
     }
 
     fn begin_snapshot(&self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
@@ -509,22 +500,29 @@ impl Host for Client {
         if name == "info" && self.is_queueing {
             return Err("ERR INFO is not allowed inside a transaction".into());
         }
-        if name == "config"
-            && self.is_queueing
-            && args.get(1).is_some_and(|arg| arg.eq_ignore_ascii_case(b"set"))
-        {
-            return Err("ERR CONFIG SET is not allowed inside a transaction".into());
-        }
         let least = arity.unsigned_abs();
         let fits = if arity < 0 { args.len() >= least } else { args.len() == least };
-        if fits { Ok(true) } else { Err(wrong_number(args[0])) }
+        match introspect::asked(args) {
+            _ if !fits => Err(wrong_number(args[0])),
+            None => Err(unknown_subcommand(&name.to_ascii_uppercase(), args[1])),
+            Some(about) if !about.takes(args.len()) => Err(wrong_number(about.name.as_bytes())),
+            Some(_) => Ok(true),
+        }
+    }
+
+    fn ran(&mut self, ran: Ran) {
+        let now_ns = self.node.clock().now_ns();
+        self.count(ran, now_ns.saturating_sub(self.marked_ns), &[]);
+        self.marked_ns = now_ns;
     }
 
     fn run(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+        self.ran_name = introspect::asked(args).map_or("", |about| about.name);
+        self.facts.command = self.ran_name;
         match own(args[0]).map_or("", |(name, _)| name) {
             "auth" => self.auth(args, replies)?,
             "client" => self.client(args, replies)?,
-            "command" => tell_commands(args, replies)?,
+            "command" => introspect::tell(args, replies)?,
             "bgsave" => self.begin_snapshot(args, replies)?,
             "config" => self.config(args, replies)?,
             "echo" => replies.bulk(args[1]),
@@ -547,7 +545,8 @@ impl Host for Client {
             }
             "reset" => {
                 (self.is_reset, self.protocol) = (true, Protocol::Resp2);
-                self.name.clear();
+                self.set_name(String::new());
+                self.muted = Muted::None;
                 replies.set_protocol(Protocol::Resp2);
                 // Back to who needs no token, if anybody is served without one.
                 self.admitted = None;
@@ -572,7 +571,7 @@ impl Host for Client {
 /// Slow commands that are told if nothing else is said.
 const SLOW_COMMANDS_TOLD: usize = 10;
 
-fn tell_help(lines: &[&str], replies: &mut Replies<'_>) {
+pub(super) fn tell_help(lines: &[&str], replies: &mut Replies<'_>) {
     replies.array(lines.len());
     lines.iter().for_each(|line| replies.simple(line));
 }
@@ -601,11 +600,7 @@ fn own(name: &[u8]) -> Option<(&'static str, isize)> {
     OWN.iter().copied().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-fn is_switch(text: &[u8]) -> bool {
-    text.eq_ignore_ascii_case(b"on") || text.eq_ignore_ascii_case(b"off")
-}
-
-fn client_name(name: &[u8]) -> std::result::Result<String, Refusal> {
+pub(super) fn client_name(name: &[u8]) -> std::result::Result<String, Refusal> {
     let is_plain = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
     if !is_plain || name.len() > limits::CLIENT_CHARS_MAX {
         return Err("ERR Client names cannot contain spaces, newlines or special characters.".into());
@@ -626,57 +621,4 @@ pub(super) fn unknown_subcommand(command: &str, name: &[u8]) -> Refusal {
 pub(super) fn wrong_number_of(command: &str, subcommand: &[u8]) -> Refusal {
     let subcommand = subcommand.escape_ascii();
     Refusal(Cow::Owned(format!("ERR wrong number of arguments for '{command}|{subcommand}' command")))
-}
-
-fn tell_commands(args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
-    let Some(name) = args.get(1) else {
-        replies.array(COMMANDS.len());
-        COMMANDS.iter().for_each(|command| tell_command(command, replies));
-        return Ok(());
-    };
-    match name.to_ascii_lowercase().as_slice() {
-        b"count" => replies.integer((COMMANDS.len() + OWN.len()) as i64),
-        b"docs" => replies.map(0),
-        b"list" => {
-            replies.array(COMMANDS.len() + OWN.len());
-            COMMANDS.iter().for_each(|command| replies.bulk(command.name.as_bytes()));
-            OWN.iter().for_each(|(name, _)| replies.bulk(name.as_bytes()));
-        }
-        b"info" => {
-            replies.array(args.len() - 2);
-            for name in &args[2..] {
-                match command(name) {
-                    Some(command) => tell_command(command, replies),
-                    None => replies.null_array(),
-                }
-            }
-        }
-        b"getkeys" => {
-            let named = args.get(2).and_then(|name| command(name));
-            let named = named.ok_or("ERR Invalid command specified")?;
-            let keys: Vec<&[u8]> = named.keys.of(&args[2..]).collect();
-            if keys.is_empty() {
-                return Err("ERR The command has no key arguments".into());
-            }
-            replies.array(keys.len());
-            keys.iter().for_each(|key| replies.bulk(key));
-        }
-        unknown => return Err(unknown_subcommand("COMMAND", unknown)),
-    }
-    Ok(())
-}
-
-fn tell_command(command: &Command, replies: &mut Replies<'_>) {
-    let (first, last, step) = match command.keys {
-        Keys::None | Keys::All => (0, 0, 0),
-        Keys::At { first, last, step } => (first as i64, last as i64, step as i64),
-    };
-    replies.array(6);
-    replies.bulk(command.name.as_bytes());
-    replies.integer(command.arity as i64);
-    replies.array(1);
-    replies.simple(if command.may_write() { "write" } else { "readonly" });
-    replies.integer(first);
-    replies.integer(last);
-    replies.integer(step);
 }

@@ -4,12 +4,17 @@
 //! and the replies of a batch leave together; nobody else waits, as a command has its shards for microseconds.
 
 mod batch;
+mod client;
+mod clients;
 mod config;
 mod connection;
 mod host;
+mod info;
+mod introspect;
 mod lanes;
 mod slow;
 
+pub(crate) use clients::Clients;
 pub(crate) use slow::SlowLog;
 
 use crate::Node;
@@ -77,6 +82,7 @@ pub async fn serve<L: Listener + 'static>(
 /// Removes keys that have expired.
 fn tidy(node: &Node) {
     let now = node.clock().unix_ms();
+    node.keyspaces().all_clients().iter().for_each(|clients| clients.sample(now));
     for keys in node.keyspaces().all() {
         for _ in 0..TIDY_STEPS {
             if !keys.tidy(now) {

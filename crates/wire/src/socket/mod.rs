@@ -54,6 +54,11 @@ pub trait Socket: Send + Sync + fmt::Debug {
     /// Address of the other end, for logs.
     fn peer(&self) -> String;
 
+    /// Address of this end, as far as it is known.
+    fn local(&self) -> String {
+        "?:0".into()
+    }
+
     /// Whether the other end is known to be on the same machine.
     fn is_near(&self) -> bool;
 

@@ -43,6 +43,10 @@ impl Socket for TcpStream {
         self.peer_addr().map_or_else(|_| "a peer that is gone".into(), |address| address.to_string())
     }
 
+    fn local(&self) -> String {
+        self.local_addr().map_or_else(|_| "?:0".into(), |address| address.to_string())
+    }
+
     fn is_near(&self) -> bool {
         self.peer_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback())
     }

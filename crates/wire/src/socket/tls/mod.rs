@@ -110,6 +110,10 @@ impl Socket for Tls {
         self.socket.peer()
     }
 
+    fn local(&self) -> String {
+        self.socket.local()
+    }
+
     fn is_near(&self) -> bool {
         self.socket.is_near()
     }

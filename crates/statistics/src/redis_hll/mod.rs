@@ -11,6 +11,8 @@
 //! compared. What Redis does: a value begins sparse and becomes dense when it would take more than 3,000 bytes or when a
 //! register exceeds 32, and never becomes sparse again.
 
+use farpool_model::Error;
+
 mod estimate;
 mod sparse;
 #[cfg(test)]
@@ -41,15 +43,58 @@ const SEED: u64 = 0xadc8_3b19;
 
 /// The registers of a value do not add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Corrupt;
+pub struct Corrupt;
+
+impl Corrupt {
+    /// The error for who has given the value.
+    pub fn into_error(self) -> Error {
+        Error::invalid("a HyperLogLog is corrupt: its registers do not add up")
+    }
+}
+
+/// Reads a value.
+///
+/// # Errors
+/// `Invalid` where [`Reader::new`] returns `None`.
+pub fn read(value: &[u8]) -> farpool_model::Result<Reader<'_>> {
+    Reader::new(value).ok_or_else(|| {
+        Error::invalid(format!("a value of {} bytes is no HyperLogLog in the format of Redis", value.len()))
+            .advise("PFADD makes them, as does hll in SQL")
+    })
+}
 
 /// The greatest of each register of some values.
-pub(crate) struct Registers(Box<[u8]>);
+#[derive(Debug)]
+pub struct Registers(Box<[u8]>);
+
+impl Default for Registers {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Registers {
     /// Registers of a value without elements.
     pub fn new() -> Self {
         Registers(vec![0; REGISTERS].into())
+    }
+
+    /// The value with these registers: sparse if it can be. Its cardinality has not been computed.
+    fn written(&self) -> Writer {
+        let mut value = Writer::new();
+        value.forget_count();
+        if let Some(runs) = sparse::written(&self.0) {
+            value.0.truncate(HEADER_BYTES);
+            value.0.extend_from_slice(&runs);
+            return value;
+        }
+        value.0[4] = DENSE;
+        value.0.resize(DENSE_BYTES, 0);
+        value.0[HEADER_BYTES..].fill(0);
+        for (index, register) in self.0.iter().enumerate() {
+            raise_dense(&mut value.0[HEADER_BYTES..], index, *register);
+        }
+        value
     }
 
     /// Estimates how many elements the values have together.
@@ -61,8 +106,8 @@ impl Registers {
 }
 
 /// A value that is read.
-#[derive(Clone, Copy)]
-pub(crate) struct Reader<'a>(&'a [u8]);
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     /// Returns `None` if the value has no header of a HyperLogLog, or is dense and has another length. Its runs may still be
@@ -81,6 +126,7 @@ impl<'a> Reader<'a> {
         self.0.len()
     }
 
+    /// Whether each register has six bits of its own.
     pub fn is_dense(self) -> bool {
         self.0[4] == DENSE
     }
@@ -91,7 +137,18 @@ impl<'a> Reader<'a> {
         Some(u64::from_le_bytes(bytes)).filter(|count| count >> 63 == 0)
     }
 
+    /// Estimates how many different elements were added, unless that is known from the last time.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    pub fn known_count(self) -> Result<u64, Corrupt> {
+        self.cached_count().map_or_else(|| self.count(), Ok)
+    }
+
     /// Estimates how many different elements were added.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
     pub fn count(self) -> Result<u64, Corrupt> {
         let mut histogram = Histogram::default();
         if self.is_dense() {
@@ -103,6 +160,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Raises those of `registers` that are less than the ones of the value. They are unspecified after an error.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
     pub fn merge_into(self, registers: &mut Registers) -> Result<(), Corrupt> {
         if self.is_dense() {
             let raised = registers.0.iter_mut().zip(dense_registers(&self.0[HEADER_BYTES..]));
@@ -137,7 +197,14 @@ impl<'a> Reader<'a> {
 }
 
 /// A value that is changed.
-pub(crate) struct Writer(Vec<u8>);
+#[derive(Clone, Debug)]
+pub struct Writer(Vec<u8>);
+
+impl Default for Writer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Writer {
     /// A value without elements.
@@ -150,21 +217,69 @@ impl Writer {
     }
 
     /// A copy of a value, which is corrupt if it is longer than all registers need.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
     pub fn of(value: Reader<'_>) -> Result<Self, Corrupt> {
         if value.0.len() > LONGEST_BYTES { Err(Corrupt) } else { Ok(Writer(value.0.to_vec())) }
     }
 
+    /// The value.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
+    /// Bytes of memory that it takes.
+    pub fn bytes_held(&self) -> usize {
+        self.0.capacity()
+    }
+
     /// Adds an element; returns whether a register changed. Corruption is found as far as registers are looked at.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
     pub fn add(&mut self, element: &[u8]) -> Result<bool, Corrupt> {
         let (index, rank) = place(element);
         self.raise(index, rank)
     }
 
+    /// Raises all registers to those of another value; the result is dense if either is. Its bytes are unspecified after an
+    /// error.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
+    pub fn merge(&mut self, other: Reader<'_>) -> Result<(), Corrupt> {
+        if other.is_dense() {
+            self.make_dense()?;
+        }
+        if self.0[4] == SPARSE {
+            let mut registers = Registers::new();
+            Reader(&self.0).merge_into(&mut registers)?;
+            other.merge_into(&mut registers)?;
+            *self = registers.written();
+            return Ok(());
+        }
+        let dense = &mut self.0[HEADER_BYTES..];
+        if other.is_dense() {
+            dense_registers(&other.0[HEADER_BYTES..]).enumerate().for_each(|(index, register)| {
+                raise_dense(dense, index, register);
+            });
+        } else {
+            other.runs(|run, first| {
+                let raised = if run.register == 0 { 0 } else { run.count };
+                (first..first + raised).for_each(|index| {
+                    raise_dense(dense, index, run.register);
+                });
+            })?;
+        }
+        self.forget_count();
+        Ok(())
+    }
+
     /// Raises all registers to those of other values.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
     pub fn raise_all(&mut self, registers: &Registers) -> Result<(), Corrupt> {
         for (index, register) in registers.0.iter().enumerate().filter(|(_, register)| **register > 0) {
             self.raise(index, *register)?;
@@ -185,6 +300,9 @@ impl Writer {
     }
 
     /// Makes the value dense.
+    ///
+    /// # Errors
+    /// [`Corrupt`].
     pub fn make_dense(&mut self) -> Result<(), Corrupt> {
         if self.0[4] == DENSE {
             return Ok(());
@@ -209,18 +327,18 @@ impl Writer {
 }
 
 /// Adds an element to a dense value in place.
-pub(crate) fn add_to_dense(value: &mut [u8], element: &[u8]) {
+pub fn add_to_dense(value: &mut [u8], element: &[u8]) {
     let (index, rank) = place(element);
     raise_dense(&mut value[HEADER_BYTES..], index, rank);
 }
 
 /// Says in place that the cardinality that was computed last no longer holds.
-pub(crate) fn forget_count(value: &mut [u8]) {
+pub fn forget_count(value: &mut [u8]) {
     value[HEADER_BYTES - 1] |= 0x80;
 }
 
 /// Keeps the cardinality of a value in it.
-pub(crate) fn keep_count(value: &mut [u8], count: u64) {
+pub fn keep_count(value: &mut [u8], count: u64) {
     value[8..HEADER_BYTES].copy_from_slice(&count.to_le_bytes());
 }
 

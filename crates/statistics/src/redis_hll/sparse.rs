@@ -94,6 +94,24 @@ fn value(register: u8, count: usize) -> u8 {
     0x80 | (register - 1) << 2 | (count - 1) as u8
 }
 
+/// The runs of all registers; none if a run cannot hold one of them, or the value would be too long.
+pub(super) fn written(registers: &[u8]) -> Option<Vec<u8>> {
+    let mut runs = Vec::new();
+    for equal in registers.chunk_by(|one, other| one == other) {
+        let register = equal[0];
+        let most = if register == 0 { REGISTERS } else { VALUES_IN_BYTE };
+        for run in equal.chunks(most) {
+            let mut encoded = Encoded::default();
+            encoded.push(register, run.len());
+            runs.extend_from_slice(&encoded.bytes[..encoded.used]);
+        }
+        if register > GREATEST_VALUE || HEADER_BYTES + runs.len() > SPARSE_BYTES {
+            return None;
+        }
+    }
+    Some(runs)
+}
+
 /// Raises a register of a sparse value if it is less than `rank`.
 pub(super) fn raise(whole: &mut Vec<u8>, index: usize, rank: u8) -> Result<Raised, Corrupt> {
     if rank > GREATEST_VALUE {

@@ -71,6 +71,9 @@ fn merged_values_are_the_bytes_that_redis_writes() {
     assert_eq!(registers.count(), 897);
     let mut merged = Writer::new();
     merged.raise_all(&registers).unwrap();
+    let mut other = other_copy(&a);
+    other.merge(reader(&b)).unwrap();
+    assert!(other.bytes() == merged.bytes(), "the same bytes as in one pass");
     assert_eq!((merged.bytes().len(), fnv(merged.bytes())), (1736, 0x9a3b_aab1_6fb7_cce9));
     reader(&many).merge_into(&mut registers).unwrap();
     merged.make_dense().unwrap();
@@ -139,6 +142,10 @@ fn registers_of(value: &Writer) -> Vec<u8> {
     registers.0.into_vec()
 }
 
+fn other_copy(value: &Writer) -> Writer {
+    Writer::of(reader(value)).unwrap()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
@@ -163,6 +170,20 @@ proptest! {
         reader(&dense).merge_into(&mut union).unwrap();
         reader(&other).merge_into(&mut union).unwrap();
         value.raise_all(&union).unwrap();
+        for (mut one, other) in [(other_copy(&dense), &other), (other_copy(&other), &dense)] {
+            one.merge(reader(other)).unwrap();
+            prop_assert!(reader(&one).is_dense());
+            prop_assert_eq!(registers_of(&one), union.0.to_vec());
+        }
+        let mut sparse = Writer::new();
+        for (index, rank) in &first {
+            sparse.raise(*index, *rank).unwrap();
+        }
+        let is_dense = reader(&sparse).is_dense() || reader(&other).is_dense();
+        sparse.merge(reader(&other)).unwrap();
+        prop_assert_eq!(registers_of(&sparse), union.0.to_vec());
+        prop_assert!(reader(&sparse).is_dense() || !is_dense && sparse.bytes().len() <= SPARSE_BYTES);
+        prop_assert_eq!(reader(&sparse).cached_count(), None);
         let both: Vec<(usize, u8)> = first.into_iter().chain(second).collect();
         prop_assert_eq!(registers_of(&value), plain(&both));
         prop_assert_eq!(reader(&value).count(), Ok(union.count()));

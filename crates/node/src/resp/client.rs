@@ -1,0 +1,329 @@
+//! `CLIENT`: a connection, and the others of its tenant.
+
+use super::clients::{Pause, Seen};
+use super::host::{Client, Done, client_name, tell_help, unknown_subcommand, wrong_number_of};
+use super::introspect;
+use farpool_kv::resp::{Replies, parse_integer};
+use farpool_kv::{Args, Outcome, Ran, Refusal, Session, command};
+use farpool_model::limits::CLIENT_PAUSE_MS_MAX;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Which commands are not replied to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Muted {
+    #[default]
+    None,
+    /// The one after this.
+    Next,
+    /// This one.
+    This,
+    All,
+}
+
+impl Muted {
+    /// Whether the command that has just run is not replied to; the next one begins.
+    pub fn step(&mut self) -> bool {
+        let is_muted = *self != Muted::None;
+        *self = match *self {
+            Muted::Next => Muted::This,
+            Muted::This => Muted::None,
+            other => other,
+        };
+        is_muted
+    }
+}
+
+/// Which clients are ended.
+#[derive(Default)]
+struct Killed<'a> {
+    number: Option<u64>,
+    peer: Option<&'a [u8]>,
+    local: Option<&'a [u8]>,
+    user: Option<&'a [u8]>,
+    /// Whether the type is one of which there are none.
+    is_absent: bool,
+    is_own_spared: bool,
+}
+
+impl Killed<'_> {
+    fn has(&self, seen: &Seen) -> bool {
+        !self.is_absent
+            && self.number.is_none_or(|number| number == seen.number)
+            && self.peer.is_none_or(|peer| peer == seen.peer.as_bytes())
+            && self.local.is_none_or(|local| local == seen.local.as_bytes())
+            && self.user.is_none_or(|user| user == seen.user().as_bytes())
+    }
+}
+
+const HELP: &[&str] = &[
+    "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GETNAME, SETNAME <name>",
+    "    The name of the connection.",
+    "ID, INFO",
+    "    The number of the connection, and what there is to tell of it.",
+    "LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)|ID <id> ...]",
+    "    Describe the connections of the tenant.",
+    "KILL <ip:port>|<option> <value> [<option> <value> ...]",
+    "    End connections of the tenant by ID, ADDR, LADDR, USER, TYPE; SKIPME (YES|NO).",
+    "PAUSE <milliseconds> [WRITE|ALL], UNPAUSE",
+    "    Have the clients of the tenant wait, and end that.",
+    "REPLY (ON|OFF|SKIP)",
+    "    Say whether commands are replied to.",
+    "NO-EVICT (ON|OFF), NO-TOUCH (ON|OFF), SETINFO <what> <value>, TRACKING OFF",
+    "    Are accepted and change nothing.",
+    "GETREDIR, TRACKINGINFO, UNBLOCK <id> [TIMEOUT|ERROR]",
+    "    There is no tracking, and no command that waits.",
+];
+
+impl Client {
+    pub(super) fn client(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+        match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
+            (b"id", []) => replies.integer(self.seen().number as i64),
+            (b"getname", []) if self.name().is_empty() => replies.null(),
+            (b"getname", []) => replies.bulk(self.name().as_bytes()),
+            (b"setname", [name]) => {
+                self.set_name(client_name(name)?);
+                replies.ok();
+            }
+            // What a library says of itself is not shown anywhere.
+            (b"setinfo", [_, _]) => replies.ok(),
+            (b"info", []) => {
+                self.settle_now();
+                replies.verbatim(*b"txt", self.seen().line(self.now_ms()).as_bytes());
+            }
+            (b"list", options) => {
+                self.settle_now();
+                let lines: String =
+                    self.listed(options)?.iter().map(|seen| seen.line(self.now_ms())).collect();
+                if !replies.has_room(lines.len()) {
+                    return Err("ERR the reply is larger than this client may have in memory".into());
+                }
+                replies.verbatim(*b"txt", lines.as_bytes());
+            }
+            (b"kill", [peer]) => {
+                self.check_may_write()?;
+                match self.kill(&Killed { peer: Some(peer), ..Killed::default() }) {
+                    0 => return Err("ERR No such client".into()),
+                    _ => replies.ok(),
+                }
+            }
+            (b"kill", options @ [_, ..]) => {
+                let killed = self.killed(options)?;
+                self.check_may_write()?;
+                replies.integer(self.kill(&killed) as i64);
+            }
+            (b"pause", [ms, kind @ ..]) if kind.len() < 2 => {
+                self.pause(ms, kind.first().copied())?;
+                replies.ok();
+            }
+            (b"unpause", []) => {
+                self.check_may_write()?;
+                self.clients().iter().for_each(|clients| clients.unpause());
+                replies.ok();
+            }
+            (b"reply", [how]) => match how.to_ascii_lowercase().as_slice() {
+                b"on" => {
+                    self.muted = Muted::None;
+                    replies.ok();
+                }
+                b"off" => self.muted = Muted::All,
+                b"skip" if self.muted != Muted::All => self.muted = Muted::Next,
+                b"skip" => {}
+                _ => return Err("ERR syntax error".into()),
+            },
+            (b"no-evict" | b"no-touch", [on]) => match on.to_ascii_lowercase().as_slice() {
+                b"on" | b"off" => replies.ok(),
+                _ => return Err("ERR syntax error".into()),
+            },
+            (b"tracking", [off]) if off.eq_ignore_ascii_case(b"off") => replies.ok(),
+            (b"tracking", [_, ..]) => return Err("ERR keys are not tracked: only OFF is accepted".into()),
+            (b"getredir", []) => replies.integer(-1),
+            (b"trackinginfo", []) => {
+                replies.map(3);
+                replies.bulk(b"flags");
+                replies.set(1);
+                replies.bulk(b"off");
+                replies.bulk(b"redirect");
+                replies.integer(-1);
+                replies.bulk(b"prefixes");
+                replies.array(0);
+            }
+            (b"unblock", [id, reason @ ..]) if reason.len() < 2 => {
+                let is_reason = |reason: &&[u8]| {
+                    reason.eq_ignore_ascii_case(b"timeout") || reason.eq_ignore_ascii_case(b"error")
+                };
+                if !reason.iter().all(is_reason) {
+                    return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into());
+                }
+                parse_integer(id).ok_or("ERR value is not an integer or out of range")?;
+                replies.integer(0);
+            }
+            (b"help", []) => tell_help(HELP, replies),
+            (known, _) if introspect::asked(&[b"client", known]).is_some() => {
+                return Err(wrong_number_of("client", known));
+            }
+            (unknown, _) => return Err(unknown_subcommand("CLIENT", unknown)),
+        }
+        Ok(())
+    }
+
+    /// The clients of `CLIENT LIST` with these options.
+    fn listed(&self, options: &Args<'_>) -> Result<Vec<Arc<Seen>>, Refusal> {
+        let Some(clients) = self.clients() else { return Ok(Vec::new()) };
+        match options {
+            [] => Ok(clients.all()),
+            [word, kind] if word.eq_ignore_ascii_case(b"type") => {
+                Ok(if is_normal(kind)? { clients.all() } else { Vec::new() })
+            }
+            [word, numbers @ ..] if word.eq_ignore_ascii_case(b"id") && !numbers.is_empty() => {
+                let read = |text: &&[u8]| parse_integer(text).ok_or("ERR Invalid client ID");
+                let numbers = numbers.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+                Ok(numbers.into_iter().filter_map(|id| clients.get(u64::try_from(id).ok()?)).collect())
+            }
+            _ => Err("ERR syntax error".into()),
+        }
+    }
+
+    /// Reads the options of `CLIENT KILL`.
+    fn killed<'a>(&self, options: &Args<'a>) -> Result<Killed<'a>, Refusal> {
+        let mut killed = Killed { is_own_spared: true, ..Killed::default() };
+        for pair in options.chunks(2) {
+            let &[option, value] = pair else { return Err("ERR syntax error".into()) };
+            match option.to_ascii_lowercase().as_slice() {
+                b"id" => {
+                    let number = parse_integer(value).and_then(|id| u64::try_from(id).ok());
+                    let number = number.filter(|id| *id > 0);
+                    killed.number = Some(number.ok_or("ERR client-id should be greater than 0")?);
+                }
+                b"addr" => killed.peer = Some(value),
+                b"laddr" => killed.local = Some(value),
+                b"type" => killed.is_absent = !is_normal(value)?,
+                b"user" => {
+                    let all = self.clients().map(|clients| clients.all()).unwrap_or_default();
+                    if value != b"default" && !all.iter().any(|seen| seen.user().as_bytes() == value) {
+                        let user = shown(value);
+                        return Err(Refusal(Cow::Owned(format!("ERR No such user '{user}'"))));
+                    }
+                    killed.user = Some(value);
+                }
+                b"skipme" if value.eq_ignore_ascii_case(b"yes") => killed.is_own_spared = true,
+                b"skipme" if value.eq_ignore_ascii_case(b"no") => killed.is_own_spared = false,
+                _ => return Err("ERR syntax error".into()),
+            }
+        }
+        Ok(killed)
+    }
+
+    /// Ends clients; returns how many. The client itself gets its reply before.
+    fn kill(&mut self, killed: &Killed<'_>) -> usize {
+        let all = self.clients().map(|clients| clients.all()).unwrap_or_default();
+        let mut count = 0;
+        for seen in all.iter().filter(|seen| killed.has(seen)) {
+            let is_own = seen.number == self.seen().number;
+            if is_own && killed.is_own_spared {
+                continue;
+            }
+            count += 1;
+            if is_own {
+                self.leave();
+            } else {
+                seen.end();
+            }
+        }
+        count
+    }
+
+    fn pause(&self, ms: &[u8], kind: Option<&[u8]>) -> Done {
+        let kind = match kind.map(<[u8]>::to_ascii_lowercase).as_deref() {
+            None | Some(b"all") => Pause::All,
+            Some(b"write") => Pause::Writes,
+            Some(_) => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL".into()),
+        };
+        let ms = parse_integer(ms).ok_or("ERR timeout is not an integer or out of range")?;
+        let ms = u64::try_from(ms).map_err(|_| "ERR timeout is negative")?;
+        if ms > CLIENT_PAUSE_MS_MAX {
+            let text = format!("ERR timeout is more than {CLIENT_PAUSE_MS_MAX} milliseconds");
+            return Err(Refusal(Cow::Owned(text)));
+        }
+        self.check_may_write()?;
+        let now_ms = self.unix_ms();
+        self.clients().iter().for_each(|clients| clients.pause(kind, now_ms + ms, now_ms));
+        Ok(())
+    }
+
+    /// Whether a command must wait for the end of a pause before it is carried out. Those that would be refused do not.
+    #[inline]
+    pub fn must_wait(&self, session: &Session, args: &Args<'_>) -> bool {
+        let Some(clients) = self.clients() else { return false };
+        match clients.paused(|| self.unix_ms()) {
+            None => false,
+            Some((kind, _)) => waits(kind, session, args),
+        }
+    }
+
+    /// Resolves when the pause has ended.
+    pub async fn unpaused(&self) {
+        if let Some(clients) = self.clients() {
+            clients.unpaused(self.seen(), || self.unix_ms()).await;
+        }
+    }
+
+    /// Tells others what a batch of commands has come to.
+    pub fn settle(&mut self, session: &Session) {
+        self.facts.space = session.space();
+        (self.facts.queued, self.facts.queued_bytes) = (session.queued(), session.bytes());
+        self.settle_now();
+    }
+
+    pub(super) fn settle_now(&mut self) {
+        self.facts.protocol = self.protocol().number();
+        let seen = Arc::clone(self.seen());
+        seen.settle(self.facts, &mut self.counted);
+    }
+
+    /// Counts a command that took so long.
+    #[inline]
+    pub(super) fn count(&mut self, ran: Ran, ns: u64, args: &Args<'_>) {
+        let name = match (ran.outcome, ran.name) {
+            (Outcome::Queued, _) => return,
+            // Commands of the host have been named when they ran.
+            (Outcome::Done | Outcome::Failed, "") => std::mem::take(&mut self.ran_name),
+            (Outcome::Rejected, _) => introspect::asked(args).map_or("", |about| about.name),
+            (_, name @ ("object" | "memory")) => introspect::asked(args).map_or(name, |about| about.name),
+            (_, name) => name,
+        };
+        if !name.is_empty() {
+            self.counted.count(name, ran.outcome, ns);
+            self.facts.command = name;
+        }
+    }
+}
+
+#[cold]
+fn waits(kind: Pause, session: &Session, args: &Args<'_>) -> bool {
+    let Some(about) = introspect::asked(args).filter(|about| about.takes(args.len())) else {
+        return false;
+    };
+    match kind {
+        Pause::All => true,
+        // In Redis it may change how the value is kept.
+        Pause::Writes if about.name == "pfcount" => true,
+        Pause::Writes if about.name == "exec" => session.queues_writes(),
+        Pause::Writes => command(args[0]).is_some_and(|command| command.writes(args)),
+    }
+}
+
+/// Whether clients of this type are those that there are here.
+fn is_normal(kind: &[u8]) -> Result<bool, Refusal> {
+    match kind.to_ascii_lowercase().as_slice() {
+        b"normal" => Ok(true),
+        b"master" | b"replica" | b"slave" | b"pubsub" => Ok(false),
+        _ => Err(Refusal(Cow::Owned(format!("ERR Unknown client type '{}'", shown(kind))))),
+    }
+}
+
+/// A text of a client, cut.
+fn shown(text: &[u8]) -> String {
+    text[..text.len().min(64)].escape_ascii().to_string()
+}

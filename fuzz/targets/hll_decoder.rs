@@ -1,0 +1,4 @@
+//! The decoder of HyperLogLogs of Redis under libFuzzer; see `farpool_fuzz`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| farpool_fuzz::hll_decoder(data));
