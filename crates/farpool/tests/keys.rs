@@ -456,3 +456,67 @@ fn hyperloglogs_are_counted_and_merged_as_redis_does() {
     }
     server.run(&["sql", "-c", "select hll(1.5)"]).fails(1, &["hll does not take"]);
 }
+
+#[test]
+fn a_backup_has_the_keys_of_a_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, target, again) = (folder.path().join("d"), folder.path().join("b"), folder.path().join("d2"));
+    let server = serve(&data, "everysec");
+    let mut client = connect(&server);
+    assert_eq!(reply(&mut client, &["FP.SPACE", "CREATE", "users", "id u64, name utf8"]), "+OK");
+    assert_eq!(reply(&mut client, &["HSET", "users:1", "name", "Ada"]), ":1");
+    assert_eq!(reply(&mut client, &["SET", "short", "x", "PX", "1"]), "+OK");
+    assert_eq!(reply(&mut client, &["SET", "long", "x", "EX", "1000"]), "+OK");
+    for first in (0..40_000).step_by(1000) {
+        let pairs: Vec<String> =
+            (first..first + 1000).flat_map(|at| [format!("k{at}"), at.to_string()]).collect();
+        let args: Vec<&str> = ["MSET"].into_iter().chain(pairs.iter().map(String::as_str)).collect();
+        assert_eq!(reply(&mut client, &args), "+OK");
+    }
+    server.run(&["sql", "-c", "create table t as select 7 as a"]).ok();
+    let (told, has_ended) = (AtomicU64::new(0), AtomicU64::new(0));
+    let mut least = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = connect(&server);
+            while has_ended.load(Ordering::Relaxed) == 0 {
+                let number = told.load(Ordering::Relaxed) + 1;
+                let text = number.to_string();
+                assert_eq!(reply(&mut client, &["MSET", "a", &text, "b", &text]), "+OK");
+                assert_eq!(reply(&mut client, &["APPEND", "grows", "."]), format!(":{number}"));
+                told.store(number, Ordering::Relaxed);
+            }
+        });
+        for _ in 0..3 {
+            until("something was set", || told.load(Ordering::Relaxed) > least);
+            least = told.load(Ordering::Relaxed);
+            farpool(&["backup", "--pool", &server.url, text(&target)]).ok();
+        }
+        has_ended.store(1, Ordering::Relaxed);
+    });
+    let most = told.load(Ordering::Relaxed);
+    let said = farpool(&["restore", text(&target), "--data-dir", text(&again)]).ok();
+    assert!(said.contains("keys and values: a snapshot of "), "{said}");
+    for round in 0..2 {
+        let restored = serve(&again, "always");
+        until("what there was", || restored.said().contains("keys and values: "));
+        let mut client = connect(&restored);
+        let [a, b] = ["a", "b"].map(|key| reply(&mut client, &["GET", key]));
+        assert_eq!(a, b, "all of a command is there, or nothing");
+        let number: u64 = a.split('|').nth(1).unwrap().parse().unwrap();
+        let grown: u64 = reply(&mut client, &["STRLEN", "grows"])[1..].parse().unwrap();
+        assert!(
+            (least..=most).contains(&number) && (grown == number || grown + 1 == number),
+            "{number} {grown}"
+        );
+        assert_eq!(reply(&mut client, &["GET", "k39999"]), "$5|39999");
+        assert_eq!(reply(&mut client, &["GET", "short"]), "$-1");
+        assert!(reply(&mut client, &["TTL", "long"]).len() >= 4);
+        assert_eq!(restored.csv("select id, name from users"), "id,name\n1,Ada\n");
+        assert_eq!(restored.csv("select a from t"), "a\n7\n");
+        let expected = if round == 0 { "$-1" } else { "$3|new" };
+        assert_eq!(reply(&mut client, &["GET", "later"]), expected);
+        assert_eq!(reply(&mut client, &["SET", "later", "new"]), "+OK");
+        restored.stop("KILL");
+    }
+}

@@ -1,20 +1,56 @@
 //! Backups for callers: the disk is waited for where no worker waits.
 
 use crate::Caller;
+use crate::key_log::{KeyBackup, KeyLog};
 use crate::rights::Verb;
-use farpool_model::{Error, Result};
-use farpool_store::Backup;
+use farpool_model::{BackupFile, Error, Result};
 use std::sync::Arc;
 
+/// The files of a backup: of tables, as they are at a moment, and of keys, as they are at another. While it is there, none of them
+/// is removed.
+#[derive(Debug)]
+pub struct Backup {
+    tables: farpool_store::Backup,
+    keys: Option<KeyBackup>,
+}
+
+impl Backup {
+    /// The number of the data directory.
+    pub fn node(&self) -> u64 {
+        self.tables.node()
+    }
+
+    /// The files, the manifest of tables last.
+    pub fn files(&self) -> Vec<BackupFile> {
+        let keys = self.keys.iter().flat_map(KeyBackup::files);
+        keys.chain(self.tables.files()).cloned().collect()
+    }
+
+    /// Reads up to `bytes` bytes of a file from `offset` on; fewer only at its end.
+    ///
+    /// # Errors
+    /// `NotFound` for a file that is none of [`Backup::files`]; those of the disk.
+    pub fn read(&self, name: &str, offset: u64, bytes: usize) -> Result<Vec<u8>> {
+        let of_keys = self.keys.as_ref().and_then(|keys| keys.read(name, offset, bytes));
+        of_keys.unwrap_or_else(|| self.tables.read(name, offset, bytes))
+    }
+}
+
 impl Caller {
-    /// Makes a checkpoint and calls `then` with its files, which stay as long as the backup.
+    /// Makes a checkpoint and a snapshot of the keys, and calls `then` with their files, which stay as long as the backup.
     ///
     /// # Errors
     /// `Denied`; what fails later goes to `then`: `Invalid` where there is no data directory, and errors of the disk.
     pub fn begin_backup(&self, then: impl FnOnce(Result<Backup>) + Send + 'static) -> Result<()> {
         self.check(Verb::Backup)?;
-        let catalog = self.node().catalog().clone();
-        self.write(move || then(catalog.backup()));
+        let (node, catalog) = (self.node().clone(), self.node().catalog().clone());
+        self.write(move || {
+            then(catalog.backup().and_then(|tables| {
+                let keys = node.keyspaces().log();
+                let back_up = |log: &Arc<KeyLog>| log.back_up(node.keyspaces(), node.clock().unix_s());
+                Ok(Backup { tables, keys: keys.map(back_up).transpose()? })
+            }))
+        });
         Ok(())
     }
 

@@ -31,18 +31,18 @@ mod totals;
 mod turns;
 
 pub use access::{Access, TenantLimits};
+pub use backups::Backup;
 pub use caller::{Caller, Shape};
 pub use farpool_disk::{
     Codec, Directory, Dropped, KeySource, Keys, LocalDirectory, MasterKey, Packing, Tier, Wiping,
     compressing, node_key, rotate_master_key, unlock,
 };
 pub use farpool_store::{
-    AccessKind, AccessTrace, Backup, Made, PlaceOnDisk, Recorded, Recovery, adopt_backup, check_data,
-    place_on_disk,
+    AccessKind, AccessTrace, Made, PlaceOnDisk, Recorded, Recovery, adopt_backup, check_data, place_on_disk,
 };
 pub use farpool_wire::ServerTls;
 pub use farpool_wire::sealed::{PrivateKey, PublicKey};
 pub use follow::Followed;
-pub use key_log::{Fsync, KeysFound, SteppedHost, SteppedKeys, check_keys};
+pub use key_log::{Fsync, KeysFound, SteppedHost, SteppedKeys, adopt_keys, check_keys};
 pub use node::{Environment, Node, NodeConfig};
 pub use rights::{Reach, Right, VERBS, Verb};

@@ -5,7 +5,9 @@ use super::vault::Vault;
 use super::{Count, blocking, count, damaged, hex};
 use farpool_model::cast::u64_from;
 use farpool_model::{Error, ErrorKind, Result};
-use farpool_node::{LocalDirectory, MasterKey, Recovery, adopt_backup, check_data, unlock};
+use farpool_node::{
+    KeysFound, LocalDirectory, MasterKey, Recovery, adopt_backup, adopt_keys, check_data, check_keys, unlock,
+};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -20,6 +22,8 @@ pub struct Restored {
     pub bytes: u64,
     /// What the directory has; what is damaged in it was when the backup was taken.
     pub found: Recovery,
+    /// What it has of keys, if it has some.
+    pub keys: Option<KeysFound>,
 }
 
 /// Makes `directory`, which must be empty or not there, a data directory of the backup in `source`. All of it is read and
@@ -44,7 +48,7 @@ pub async fn restore(
         for entry in &list.files {
             fetch(&vault, entry, &partial.0.join(&entry.name), &done)?;
         }
-        let found = adopt(&partial.0, &list, master.as_ref())?;
+        let (found, keys) = adopt(&partial.0, &list, master.as_ref())?;
         check_free(&directory)?;
         std::fs::rename(&partial.0, &directory).map_err(|error| failed("rename", &partial.0, &error))?;
         let parent = parent(&directory);
@@ -52,7 +56,7 @@ pub async fn restore(
             .and_then(|parent| parent.sync_all())
             .map_err(|error| failed("sync", &parent, &error))?;
         let bytes = list.files.iter().map(|entry| entry.bytes).sum();
-        Ok(Restored { files: u64_from(list.files.len()), bytes, found })
+        Ok(Restored { files: u64_from(list.files.len()), bytes, found, keys })
     })
     .await
 }
@@ -127,14 +131,17 @@ fn fetch(vault: &Vault, entry: &Entry, to: &Path, done: &Count) -> Result<()> {
 }
 
 /// Gives the directory a number of its own, and reads and checks everything in it.
-fn adopt(path: &Path, list: &List, master: Option<&MasterKey>) -> Result<Recovery> {
+fn adopt(path: &Path, list: &List, master: Option<&MasterKey>) -> Result<(Recovery, Option<KeysFound>)> {
     let manifest = list.files.last().ok_or_else(|| Error::corrupt("the backup has no files"))?;
     let mut number = [0; 8];
     getrandom::fill(&mut number).map_err(|error| Error::internal(format!("no random bytes: {error}")))?;
     let directory = unlock(LocalDirectory::open_existing(path)?, master, None)?;
     // 0 is no number.
-    adopt_backup(&directory, &manifest.name, u64::from_le_bytes(number).max(1))?;
-    check_data(&*directory)
+    let number = u64::from_le_bytes(number).max(1);
+    adopt_backup(&directory, &manifest.name, number)?;
+    // Another number than that of the log of tables.
+    adopt_keys(&directory, !number)?;
+    Ok((check_data(&*directory)?, check_keys(directory)?))
 }
 
 fn failed(doing: &str, path: &Path, error: &io::Error) -> Error {

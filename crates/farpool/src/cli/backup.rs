@@ -15,7 +15,7 @@ Examples:
 
 The node makes a checkpoint and keeps its files while they are read: it goes on, and tables may be changed and dropped \
 meanwhile. What the target has already is not sent again. A backup that is cut off leaves the one before. Whoever takes \
-one needs the right of an admin, and may see the tables of all tenants. 'farpool restore' makes a data directory of it.";
+one needs the right of an admin, and may see the tables and keys of all tenants. 'farpool restore' makes a data directory of it.";
 
 /// Back up the data directory of a memory node while it runs
 #[derive(clap::Args, Debug)]

@@ -43,6 +43,9 @@ pub fn run(args: Args) -> Outcome {
         drop(bar);
         let found = &restored.found;
         print_text(&format!("{}: {}\n", args.data_dir.display(), check::summary(found)))?;
+        if let Some(keys) = &restored.keys {
+            print_text(&format!("{}\n", check::summary_of_keys(keys)))?;
+        }
         match found.damaged.first() {
             None => Ok(()),
             Some(first) => {

@@ -4,17 +4,21 @@
 //! behind the name of its tenant. One thread writes what waits: every half second, when a client waits for it
 //! ([`Fsync::Always`]), or when much has come together; where the disk cannot keep up, clients are held back before their
 //! commands begin. Another thread takes snapshots (`snapshot.rs`), behind which the log need not be kept, and records the
-//! time. A start reads the latest snapshot and the records behind it (`recovery.rs`).
+//! time. A start reads the latest snapshot and the records behind it (`recovery.rs`). A backup has a snapshot of its own
+//! (`backup.rs`).
 //!
 //! Invariant: once a record could not be written, or not even be appended, no command changes keys any more, and none that
 //! came behind it was acknowledged where that waits for the disk.
 
+mod backup;
 mod recovery;
 mod snapshot;
 mod stepped;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use backup::KeyBackup;
+pub use backup::adopt_keys;
 pub use recovery::{KeysFound, check_keys};
 pub(crate) use recovery::{Opening, has_keys};
 pub use stepped::{SteppedHost, SteppedKeys};
@@ -117,6 +121,10 @@ pub(crate) struct KeyLog {
     writer: Alarm,
     keeper: Alarm,
     snapshots: Mutex<Snapshots>,
+    /// Taken by whoever takes a snapshot.
+    taking: Mutex<()>,
+    /// Numbers of the snapshots that backups have.
+    pinned: Mutex<Vec<u64>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 

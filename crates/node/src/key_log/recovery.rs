@@ -92,7 +92,7 @@ impl KeyLog {
         if latest.number > 0 {
             apply_snapshot(&directory, &latest, keyspaces, threads).map_err(within)?;
         }
-        snapshot::remove_others(&directory, latest.number);
+        snapshot::remove_others(&directory, &[latest.number]);
         let (mut replays, mut log_bytes_before) = (Replays::new(keyspaces), 0);
         let mut apply = |number, record: &[u8]| {
             log_bytes_before += u64_from(record.len());
@@ -122,6 +122,8 @@ impl KeyLog {
             writer: super::Alarm::default(),
             keeper: super::Alarm::default(),
             snapshots: Mutex::new(snapshots),
+            taking: Mutex::default(),
+            pinned: Mutex::default(),
             threads: Mutex::default(),
         });
         drop(told.set(Arc::downgrade(&log)));
@@ -135,7 +137,7 @@ impl KeyLog {
     }
 }
 
-fn names(directory: &Arc<dyn Directory>) -> Result<Vec<String>> {
+pub(super) fn names(directory: &Arc<dyn Directory>) -> Result<Vec<String>> {
     directory.names().map_err(|error| {
         Error::unavailable(format!("cannot list the files of {}: {error}", directory.describe()))
     })

@@ -59,7 +59,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let Snapshot { number, next_record, records, bytes, unix_s } = *self;
         [number, next_record, records, bytes, unix_s].iter().flat_map(|number| number.to_le_bytes()).collect()
     }
@@ -78,9 +78,14 @@ impl Snapshot {
         })
     }
 
+    /// What the names of its files begin with.
+    pub(super) fn prefix(&self) -> String {
+        prefix(self.number)
+    }
+
     /// The directory of its files.
     pub fn directory(number: u64, directory: &Arc<dyn Directory>) -> Arc<dyn Directory> {
-        prefixed(directory.clone(), &format!("snapshot-{number:012}-"))
+        prefixed(directory.clone(), &prefix(number))
     }
 }
 
@@ -146,6 +151,7 @@ impl KeyLog {
             ticks_to_wait = ticks_to_wait.saturating_sub(1);
             let is_wanted = std::mem::take(&mut self.snapshots.lock().is_wanted);
             if is_wanted || ticks_to_wait == 0 && self.is_due() {
+                let _taking = self.taking.lock();
                 let taken = self.take_snapshot(keyspaces, clock.unix_s());
                 ticks_to_wait = if taken.is_err() { TICKS_BETWEEN_TRIES } else { 0 };
             }
@@ -161,11 +167,12 @@ impl KeyLog {
         let snapshots = self.snapshots();
         if self.bytes() > snapshots.latest.bytes / 8 && self.log.next_record() > snapshots.latest.next_record
         {
+            let _taking = self.taking.lock();
             drop(self.take_snapshot(keyspaces, unix_s));
         }
     }
 
-    /// Takes a snapshot, and removes what is not needed any more.
+    /// Takes a snapshot, and removes what is not needed any more. Nobody else takes one meanwhile.
     ///
     /// # Errors
     /// Those of the disk; the snapshot of before counts then.
@@ -192,7 +199,9 @@ impl KeyLog {
         });
         drop(snapshots);
         let kept = outcome.as_ref().map_or(number - 1, |snapshot| snapshot.number);
-        remove_others(&self.directory, kept);
+        let mut kept = vec![kept];
+        kept.extend_from_slice(&self.pinned.lock());
+        remove_others(&self.directory, &kept);
         match outcome {
             Ok(snapshot) => {
                 if let Err(error) = self.log.forget_before(snapshot.next_record) {
@@ -248,11 +257,16 @@ fn unexpected() -> Result<()> {
     Err(Error::corrupt("a new snapshot of keys has records"))
 }
 
-/// Removes the files of all snapshots but one. One that stays is removed the next time.
-pub(super) fn remove_others(directory: &Arc<dyn Directory>, kept: u64) {
-    let kept = format!("snapshot-{kept:012}-");
+fn prefix(number: u64) -> String {
+    format!("snapshot-{number:012}-")
+}
+
+/// Removes the files of all snapshots but those with these numbers. One that stays is removed the next time.
+pub(super) fn remove_others(directory: &Arc<dyn Directory>, kept: &[u64]) {
+    let kept: Vec<String> = kept.iter().map(|number| prefix(*number)).collect();
+    let is_kept = |name: &str| kept.iter().any(|kept| name.starts_with(kept));
     let names = directory.names().unwrap_or_default();
-    for name in names.iter().filter(|name| name.starts_with("snapshot-") && !name.starts_with(&kept)) {
+    for name in names.iter().filter(|name| name.starts_with("snapshot-") && !is_kept(name)) {
         drop(directory.remove(name));
     }
     drop(directory.sync());

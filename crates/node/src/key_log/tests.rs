@@ -1,6 +1,6 @@
 //! The log of keys on a disk that loses power, runs full and fails.
 
-use super::{Fsync, KeyLog, KeysFound, Opening, PREFIX, Sizes, check_keys};
+use super::{Fsync, KeyLog, KeysFound, Opening, PREFIX, Sizes, adopt_keys, check_keys};
 use crate::clock::SystemClock;
 use crate::keyspaces::Keyspaces;
 use farpool_disk::{Directory, Faults, SimulatedDirectory};
@@ -294,4 +294,44 @@ fn the_log_is_no_longer_than_it_should_be() {
     let names = directory.names().unwrap();
     assert!(names.iter().filter(|name| name.starts_with("kv-log-")).count() <= 3, "{names:?}");
     bench.close();
+}
+
+#[test]
+fn a_backup_has_its_files_until_it_ends_and_a_directory_is_made_of_them() {
+    let directory = SimulatedDirectory::new();
+    let bench = Bench::open(&directory);
+    assert!(bench.set("a", "1"));
+    let backup = bench.log.back_up(&bench.keyspaces, 1).unwrap();
+    assert!(bench.set("a", "2"));
+    bench.log.take_snapshot(&bench.keyspaces, 1).unwrap();
+    let copy = SimulatedDirectory::new();
+    for file in backup.files() {
+        let bytes = usize::try_from(file.bytes).unwrap();
+        let mut content = Vec::new();
+        while content.len() < bytes {
+            let part = backup.read(&file.name, content.len() as u64, bytes).unwrap().unwrap();
+            assert!(!part.is_empty());
+            content.extend(part);
+        }
+        copy.create(&file.name).unwrap().write_at(&content, 0).unwrap();
+    }
+    copy.sync().unwrap();
+    assert!(backup.read("kv-log-000000000001", 0, 1).is_none());
+    adopt_keys(&(copy.clone() as Arc<dyn Directory>), 77).unwrap();
+    assert!(!copy.names().unwrap().iter().any(|name| name.contains("tail")));
+    let restored = Bench::open(&copy);
+    assert_eq!(restored.get("a"), "$1|1");
+    assert!(restored.set("a", "3"));
+    restored.kill(&copy, 1);
+    assert_eq!(Bench::open(&copy).get("a"), "$1|3");
+    let of_first =
+        || directory.names().unwrap().iter().filter(|name| name.contains("snapshot-000000000001")).count();
+    assert!(of_first() > 0);
+    drop(backup);
+    bench.log.take_snapshot(&bench.keyspaces, 1).unwrap();
+    assert_eq!(of_first(), 0);
+    // A directory without keys has none afterwards.
+    let empty = SimulatedDirectory::new();
+    adopt_keys(&(empty.clone() as Arc<dyn Directory>), 77).unwrap();
+    assert!(empty.names().unwrap().is_empty());
 }

@@ -12,7 +12,7 @@ pub(super) fn begin(caller: &Caller, connection: &Arc<Connection>, stream: u32) 
     let to = connection.clone();
     caller.begin_backup(move |begun| match begun {
         Ok(backup) => {
-            let files = BackupFiles { node: backup.node(), files: backup.files().to_vec() };
+            let files = BackupFiles { node: backup.node(), files: backup.files() };
             let before = to.backup.lock().replace(Arc::new(backup));
             drop(before);
             to.answer(stream, &Response::BackupFiles(files));

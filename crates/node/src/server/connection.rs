@@ -11,12 +11,12 @@ use super::turn::Turn;
 use super::{load, requests};
 use crate::Caller;
 use crate::admission::{PATIENCE, waited};
+use crate::backups::Backup;
 use crate::kept::Shelf;
 use bytes::{Bytes, BytesMut};
 use farpool_memory::Reservation;
 use farpool_model::{Error, Result, cast};
 use farpool_pipeline::{Cancel, Run};
-use farpool_store::Backup;
 use farpool_wire::sealed::Sealer;
 use farpool_wire::{
     Assembler, FrameHeader, FrameKind, Interest, Message, Outgoing, Request, Response, Socket, split_frame,

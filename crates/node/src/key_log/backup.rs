@@ -1,0 +1,168 @@
+//! Backups of keys: a snapshot, and what was recorded while it was taken, which together are the keys of one moment.
+//!
+//! The records are copied into a log of their own beside the files of the snapshot (`kv-snapshot-<number>-tail-log-…`), so that
+//! nothing that goes on is read while it is written. The directory that is made of a backup begins a log of its own with
+//! them.
+//!
+//! Invariant: no file of the snapshot is removed while a backup of it is there.
+
+use super::snapshot::{FORMAT, NAME, Snapshot};
+use super::{KeyLog, PREFIX, Sizes, recovery};
+use crate::keyspaces::Keyspaces;
+use farpool_disk::{Directory, Log, Urgency, prefixed, read_sealed, write_sealed};
+use farpool_model::cast::{u64_from, usize_saturating};
+use farpool_model::{BackupFile, Error, Result, limits};
+use std::sync::Arc;
+
+/// Bytes of a file of the copied records: they are few.
+const TAIL_FILE_BYTES: u64 = 4 << 20;
+
+/// The files of a snapshot of keys, which stay as long as this is there.
+#[derive(Debug)]
+pub(crate) struct KeyBackup {
+    log: Arc<KeyLog>,
+    snapshot: Snapshot,
+    files: Vec<BackupFile>,
+    /// What is in the file that names the snapshot, which names another one soon.
+    named: Vec<u8>,
+}
+
+impl KeyLog {
+    /// Takes a snapshot, and pins its files. Waits for the disk.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn back_up(self: &Arc<Self>, keyspaces: &Keyspaces, unix_s: u64) -> Result<KeyBackup> {
+        // No other snapshot is taken meanwhile, which would have its files and the records behind it removed.
+        let _taking = self.taking.lock();
+        self.take_snapshot(keyspaces, unix_s)?;
+        let snapshot = self.snapshots().latest;
+        self.copy_tail(&snapshot)?;
+        // It is one that a log behind it follows from its first record on.
+        let adopted = Snapshot { next_record: 0, ..snapshot };
+        let scratch = format!("{}named", snapshot.prefix());
+        write_sealed(&*self.directory, &scratch, FORMAT, &adopted.encode())?;
+        let named = self.whole(&scratch)?;
+        self.directory.remove(&scratch).map_err(|error| self.unreadable(&scratch, &error))?;
+        let names = self.directory.names().map_err(|error| self.unreadable("its files", &error))?;
+        let of_snapshot = names.iter().filter(|name| name.starts_with(&snapshot.prefix()));
+        let mut files = of_snapshot.map(|name| self.file(name)).collect::<Result<Vec<_>>>()?;
+        files.push(BackupFile { name: format!("{PREFIX}{NAME}"), bytes: u64_from(named.len()) });
+        self.pinned.lock().push(snapshot.number);
+        Ok(KeyBackup { log: Arc::clone(self), snapshot, files, named })
+    }
+
+    /// Copies what was recorded while a snapshot was taken.
+    fn copy_tail(&self, snapshot: &Snapshot) -> Result<()> {
+        let end = self.log.next_record();
+        if let Some(last) = end.checked_sub(1) {
+            self.log.commit(last)?;
+        }
+        let directory = tail_directory(snapshot, &self.directory);
+        let (tail, _) =
+            Log::open_sized(directory, TAIL_FILE_BYTES, Some(snapshot.number), 0, &mut |_, _| Ok(()))?;
+        let mut copied = snapshot.next_record;
+        let read = Log::read(&*self.directory, snapshot.next_record, &mut |number, record| {
+            // What comes behind may be half written.
+            if number < end {
+                tail.append(record, Urgency::FreesSpace)?;
+                copied = number + 1;
+            }
+            Ok(())
+        });
+        match read {
+            Ok(_) | Err(_) if copied == end => tail.close(),
+            Err(error) => Err(error),
+            Ok(_) => Err(Error::corrupt("the log of keys has fewer records than were written")),
+        }
+    }
+
+    fn whole(&self, name: &str) -> Result<Vec<u8>> {
+        let read = || {
+            let file = self.directory.open(name)?;
+            let mut content = vec![0; usize_saturating(file.bytes()?)];
+            file.read_at(&mut content, 0)?;
+            Ok(content)
+        };
+        read().map_err(|error| self.unreadable(name, &error))
+    }
+
+    fn file(&self, name: &str) -> Result<BackupFile> {
+        let bytes = self.directory.open(name).and_then(|file| file.bytes());
+        let bytes = bytes.map_err(|error| self.unreadable(name, &error))?;
+        Ok(BackupFile { name: format!("{PREFIX}{name}"), bytes })
+    }
+
+    fn unreadable(&self, name: &str, error: &std::io::Error) -> Error {
+        let place = self.directory.describe();
+        Error::unavailable(format!("cannot read {name} in {place}: {error}"))
+            .advise("look at the disk and the system's log")
+    }
+}
+
+impl KeyBackup {
+    pub fn files(&self) -> &[BackupFile] {
+        &self.files
+    }
+
+    /// Reads up to `bytes` bytes of a file from `offset` on; fewer only at its end. `None` if it is none of these.
+    pub fn read(&self, name: &str, offset: u64, bytes: usize) -> Option<Result<Vec<u8>>> {
+        let file = self.files.iter().find(|file| file.name == name)?;
+        let left = usize_saturating(file.bytes.saturating_sub(offset));
+        let mut data = vec![0; bytes.min(limits::BACKUP_READ_BYTES_MAX).min(left)];
+        let name = name.strip_prefix(PREFIX)?;
+        if name == NAME {
+            let start = usize_saturating(offset).min(self.named.len());
+            let end = (start + data.len()).min(self.named.len());
+            return Some(Ok(self.named[start..end].to_vec()));
+        }
+        let read = self.log.directory.open(name).and_then(|file| file.read_at(&mut data, offset));
+        Some(read.map(|()| data).map_err(|error| self.log.unreadable(name, &error)))
+    }
+}
+
+impl Drop for KeyBackup {
+    fn drop(&mut self) {
+        let mut pinned = self.log.pinned.lock();
+        if let Some(at) = pinned.iter().position(|number| *number == self.snapshot.number) {
+            pinned.swap_remove(at);
+        }
+        // Its files go with the next snapshot.
+    }
+}
+
+fn tail_directory(snapshot: &Snapshot, directory: &Arc<dyn Directory>) -> Arc<dyn Directory> {
+    prefixed(directory.clone(), &format!("{}tail-", snapshot.prefix()))
+}
+
+/// Gives a directory that has the files of a backup, keys among them, a log of keys that is known by the number `new_log`.
+///
+/// # Errors
+/// `Corrupt` where something is damaged or missing; those of the disk.
+pub fn adopt_keys(directory: &Arc<dyn Directory>, new_log: u64) -> Result<()> {
+    let directory = prefixed(directory.clone(), PREFIX);
+    let names = recovery::names(&directory)?;
+    if !names.iter().any(|name| name == NAME) {
+        return Ok(());
+    }
+    let contents = read_sealed(&*directory, NAME, FORMAT)?;
+    let damaged = || Error::corrupt(format!("{NAME} in {} is damaged", directory.describe()));
+    let snapshot = Snapshot::decode(&contents).ok_or_else(damaged)?;
+    let tail = tail_directory(&snapshot, &directory);
+    let file_bytes = Sizes::default().file_bytes;
+    let (log, _) =
+        Log::open_sized(directory.clone(), file_bytes, Some(new_log.max(1)), 0, &mut |_, _| Ok(()))?;
+    let read = Log::read(&*tail, 0, &mut |_, record| log.append(record, Urgency::FreesSpace).map(drop))?;
+    if read.dropped.is_some() {
+        return Err(Error::corrupt(format!("the log of {} is damaged", tail.describe())));
+    }
+    log.close()?;
+    for name in tail.names().unwrap_or_default() {
+        tail.remove(&name).map_err(|error| {
+            Error::unavailable(format!("cannot remove {name} in {}: {error}", tail.describe()))
+        })?;
+    }
+    directory
+        .sync()
+        .map_err(|error| Error::unavailable(format!("cannot sync {}: {error}", directory.describe())))
+}
