@@ -64,7 +64,7 @@ pub use farpool_cipher::MemoryCipher;
 pub use farpool_memory::working;
 pub use floats::Floats;
 pub use integers::{IntegerSet, Integers};
-pub use live::{LiveRows, Part};
+pub use live::{Filtered, LiveRows, Made, Part};
 pub use parcel::{Parcel, pack_array, pack_chunks};
 pub use plain::PlainGroup;
 pub use replace::NewValues;

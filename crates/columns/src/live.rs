@@ -17,7 +17,7 @@ use crate::zone::ZoneMap;
 use arrow_array::{ArrayRef, new_null_array};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_schema::{DataType, SchemaRef};
-use farpool_model::{Result, TenantName, schema};
+use farpool_model::{Expr, Result, TenantName, schema};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -29,7 +29,39 @@ pub trait LiveRows: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Those of the rows: `Stale` when they are no longer kept, `OverLimit` when a value is too long for a table.
-    fn row_group(&self, place: usize, columns: &[usize]) -> Result<RowGroup>;
+    fn row_group(&self, place: usize, columns: &[usize]) -> Result<Made>;
+
+    /// The same rows without some of those for which `condition`, a boolean over the columns, is not true: its row groups are
+    /// at the same places, and have no rows that these do not have. `None` where nothing is gained by it.
+    fn filtered(&self, _condition: &Expr) -> Option<Filtered> {
+        None
+    }
+}
+
+/// A row group that was made.
+#[derive(Debug)]
+pub struct Made {
+    /// The rows; of live rows that are filtered, not all that were read.
+    pub group: RowGroup,
+    /// Number of rows that were read and are not in the row group.
+    pub rows_dropped: usize,
+    /// Bytes that were read to judge rows, before any of them were copied.
+    pub bytes_judged: usize,
+}
+
+impl From<RowGroup> for Made {
+    fn from(group: RowGroup) -> Self {
+        Made { group, rows_dropped: 0, bytes_judged: 0 }
+    }
+}
+
+/// Live rows without some of those for which a condition is not true.
+#[derive(Clone, Debug)]
+pub struct Filtered {
+    /// The rows.
+    pub rows: Arc<dyn LiveRows>,
+    /// Whether they have none for which it is not true, so that it need not be evaluated again.
+    pub is_exact: bool,
 }
 
 /// Upper bounds of one row group of a live table.

@@ -3,20 +3,26 @@
 mod packed;
 
 use crate::entry::{Entry, Kind};
+use crate::judge::{BATCH_ENTRIES, Batch, RowFilter, Slots};
 use crate::keyspace::Keyspace;
 use crate::packing::{PLAIN_PER_BYTE, plain_bytes};
 use crate::shard::SpaceId;
 use crate::slab::{Cut, CutCursor, CutPart};
 use crate::table::Table;
 use farpool_model::{Error, Result};
-use packed::PackedEntries;
+use packed::{PackedEntries, PlainValues};
 use std::fmt;
 use std::sync::Arc;
 
-/// Entries, and bytes of them, that are read before others may have the shard: some tens of microseconds. Compressed values
-/// count as what is copied in the time of reading them.
-const STEP_ENTRIES: usize = 256;
-const STEP_BYTES: usize = 64 << 10;
+/// What is read before others may have the shard, in nanoseconds: a slot of 16 KiB more takes some microseconds, and one that
+/// is larger as long as its bytes take.
+const STEP_NS: usize = 40_000;
+
+/// About what it takes to judge an entry, and to copy one.
+const JUDGE_NS: usize = 12;
+const COPY_NS: usize = 80;
+const BYTES_JUDGED_PER_NS: usize = 8;
+const BYTES_COPIED_PER_NS: usize = 2;
 
 /// Parts of compressed entries are so much smaller, since there is more in them.
 const PACKED_PARTS: usize = 4;
@@ -38,6 +44,15 @@ pub struct KeyCutPart {
     part: CutPart,
 }
 
+/// What was read of a part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadCount {
+    /// Entries that had not expired, whether they were dropped or not.
+    pub entries: usize,
+    /// Bytes of them that the filter was about.
+    pub bytes_judged: usize,
+}
+
 /// An entry that is read.
 #[derive(Clone, Copy)]
 pub struct ReadEntry<'a> {
@@ -46,6 +61,9 @@ pub struct ReadEntry<'a> {
 }
 
 impl<'a> ReadEntry<'a> {
+    /// No entry.
+    pub(crate) const NONE: ReadEntry<'static> = ReadEntry { entry: Entry::NONE, value: &[] };
+
     /// An entry with its value, which is not packed any more.
     pub(crate) fn new(entry: Entry<'a>, value: &'a [u8]) -> Self {
         ReadEntry { entry, value }
@@ -199,40 +217,101 @@ impl KeyCut {
         cut.is_some_and(|(_, cut)| table.has_of_cut(hash, key, cut))
     }
 
-    /// Calls `f` with each entry of a part that had not expired. The shard is given to others every few entries; compressed
-    /// values that take long to read are copied, and read when others have it.
+    /// Calls `f` with the entries of a part that had not expired, some at a time, or with those of them that `filter` does not
+    /// drop. The shard is given to others after some tens of microseconds; compressed values that take long to read are copied,
+    /// and read when others have it.
     ///
     /// # Errors
     /// `Stale` when the entries are no longer kept, because memory was short; `Corrupt` where a compressed value is damaged.
-    pub fn read(&self, part: &KeyCutPart, mut f: impl FnMut(ReadEntry<'_>)) -> Result<()> {
+    pub fn read(
+        &self,
+        part: &KeyCutPart,
+        filter: Option<&RowFilter>,
+        mut f: impl FnMut(&[ReadEntry<'_>]),
+    ) -> Result<ReadCount> {
         let (shard, cut) = &self.shards[part.shard];
+        let mut reading = Reading { filter, count: ReadCount::default(), f: &mut f };
         let mut next: Option<CutCursor> = Some(part.part.begin());
-        let (mut plain, mut slow) = (Vec::new(), PackedEntries::default());
+        let (mut plain, mut slow) = (PlainValues::default(), PackedEntries::default());
         while let Some(cursor) = next {
             let shard = self.keyspace.lock(*shard);
             let table = shard.table_of_cut(self.space, cut).ok_or_else(not_kept)?;
-            let unpackers = table.unpackers();
-            let (mut entries, mut cost, mut done) = (0, 0, Ok(()));
-            next = table.read_cut(cut, &part.part, cursor, self.now, |entry| {
-                entries += 1;
-                if !entry.is_packed() {
-                    cost += entry.stored().len();
-                    f(ReadEntry::new(entry, entry.stored()));
-                } else if unpackers.is_quick(entry) {
-                    cost += unpackers.cost(entry);
-                    let value = unpackers.plain_in(entry, &mut plain);
-                    done = value.map(|value| f(ReadEntry::new(entry, value)));
+            let (mut batch, mut spent_ns, mut done) = (Batch::new(), 0, Ok(()));
+            next = table.read_cut(cut, &part.part, cursor, |slots| {
+                if table.has_packed() {
+                    let room = STEP_NS - spent_ns;
+                    let filled = plain.fill(slots, (self.now, room), table.unpackers(), &mut slow);
+                    done = filled.map(|ns| {
+                        spent_ns += ns;
+                        let mut batch = Batch::new();
+                        let (slots, values) = plain.of(slots);
+                        batch.fill_plain(slots, reading.kind(), &values);
+                        spent_ns += reading.take(&batch);
+                    });
                 } else {
-                    cost += entry.stored().len();
-                    slow.add(entry, unpackers);
+                    batch.fill(slots, reading.kind(), self.now);
+                    spent_ns += reading.take(&batch);
                 }
-                entries < STEP_ENTRIES && cost < STEP_BYTES && done.is_ok()
+                spent_ns < STEP_NS && done.is_ok()
             });
             drop(shard);
             done?;
-            slow.read(&mut f)?;
+            slow.read(|entry| {
+                let mut batch = Batch::new();
+                batch.fill_plain(Slots::of(entry.entry), reading.kind(), &[entry.value]);
+                reading.take(&batch);
+            })?;
         }
-        Ok(())
+        Ok(reading.count)
+    }
+}
+
+/// What is done with each batch of entries.
+struct Reading<'f> {
+    filter: Option<&'f RowFilter>,
+    count: ReadCount,
+    f: &'f mut dyn FnMut(&[ReadEntry<'_>]),
+}
+
+impl Reading<'_> {
+    /// The kind of values that the filter is about.
+    fn kind(&self) -> Kind {
+        self.filter.map_or(Kind::String, RowFilter::kind)
+    }
+
+    /// Passes on the entries of a batch that are not dropped; returns about how long this takes, in nanoseconds.
+    fn take(&mut self, batch: &Batch<'_>) -> usize {
+        let (entries, mut bytes_judged, mut kept) = (batch.count(), 0, batch.all());
+        if let Some(filter) = self.filter {
+            bytes_judged = filter.bytes_read(entries, batch.bytes());
+            kept = filter.judge(batch);
+        }
+        self.count.entries += entries;
+        self.count.bytes_judged += bytes_judged;
+        let mut place = [ReadEntry::NONE; BATCH_ENTRIES];
+        let kept = batch.entries(kept, &mut place);
+        let bytes_kept: usize = kept.iter().map(|entry| entry.value.len()).sum();
+        if !kept.is_empty() {
+            (self.f)(kept);
+        }
+        entries * JUDGE_NS
+            + bytes_judged / BYTES_JUDGED_PER_NS
+            + kept.len() * COPY_NS
+            + bytes_kept / BYTES_COPIED_PER_NS
+    }
+}
+
+#[cfg(test)]
+impl KeyCut {
+    /// Calls `f` with the slots of a part.
+    pub(crate) fn read_slots(&self, part: &KeyCutPart, mut f: impl FnMut(crate::judge::Slots<'_>)) {
+        let (shard, cut) = &self.shards[part.shard];
+        let shard = self.keyspace.lock(*shard);
+        let table = shard.table_of_cut(self.space, cut).unwrap();
+        table.read_cut(cut, &part.part, part.part.begin(), |slots| {
+            f(slots);
+            true
+        });
     }
 }
 

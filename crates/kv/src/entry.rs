@@ -13,6 +13,7 @@
 
 use crate::evict::{STAMP_BITS, Stamp};
 use farpool_model::cast::u32_checked;
+use std::ops::Range;
 
 const HEADER_BYTES: usize = 8;
 const EXPIRY_BYTES: usize = 8;
@@ -53,20 +54,36 @@ pub(crate) fn entry_bytes(key_bytes: usize, value_bytes: usize, expires: bool) -
     HEADER_BYTES + if expires { EXPIRY_BYTES } else { 0 } + key_bytes + value_bytes
 }
 
+/// The value of the entry that lies in `slot` if it is of a kind, not packed and never expires: this reads the header once.
+#[inline]
+pub(crate) fn value_of_kind(slot: &[u8], kind: Kind) -> Option<&[u8]> {
+    let header = u64::from_le_bytes(*slot.first_chunk()?);
+    if header & u64::from(KIND_MASK | EXPIRES | PACKED) != kind as u64 {
+        return None;
+    }
+    let start = HEADER_BYTES + usize::from((header >> 16) as u16);
+    slot.get(start..)?.get(..(header >> 32) as usize)
+}
+
 /// An entry that is read.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a>(&'a [u8]);
 
 impl<'a> Entry<'a> {
+    /// No entry: nothing may be read of it.
+    pub const NONE: Entry<'static> = Entry(&[]);
+
     /// The entry that lies in `slot`, which [`write`] has filled.
     pub fn of(slot: &'a [u8]) -> Self {
         Entry(slot)
     }
 
+    #[inline]
     fn first(self) -> u16 {
         u16::from_le_bytes([self.0[0], self.0[1]])
     }
 
+    #[inline]
     pub fn kind(self) -> Kind {
         match self.first() & KIND_MASK {
             1 => Kind::Fields,
@@ -81,6 +98,7 @@ impl<'a> Entry<'a> {
         self.first() & PACKED != 0
     }
 
+    #[inline]
     fn has_expiry(self) -> bool {
         self.first() & EXPIRES != 0
     }
@@ -90,14 +108,17 @@ impl<'a> Entry<'a> {
         Stamp::from_bits(self.first() >> STAMP_SHIFT)
     }
 
+    #[inline]
     fn key_at(self) -> usize {
         if self.has_expiry() { HEADER_BYTES + EXPIRY_BYTES } else { HEADER_BYTES }
     }
 
+    #[inline]
     fn key_bytes(self) -> usize {
         usize::from(u16::from_le_bytes([self.0[2], self.0[3]]))
     }
 
+    #[inline]
     fn value_bytes(self) -> usize {
         u32::from_le_bytes([self.0[4], self.0[5], self.0[6], self.0[7]]) as usize
     }
@@ -108,11 +129,26 @@ impl<'a> Entry<'a> {
         bytes.try_into().ok().map(u64::from_le_bytes)
     }
 
+    #[inline]
     pub fn key(self) -> &'a [u8] {
         &self.0[self.key_at()..][..self.key_bytes()]
     }
 
+    /// Whether it has not expired.
+    #[inline]
+    pub fn is_valid(self, now: u64) -> bool {
+        self.expiry().is_none_or(|expiry| expiry > now)
+    }
+
+    /// Where the bytes of the value lie in the slot.
+    #[inline]
+    pub fn stored_range(self) -> Range<usize> {
+        let start = self.key_at() + self.key_bytes();
+        start..start + self.value_bytes()
+    }
+
     /// The bytes of the value as they are stored, compressed if it is packed.
+    #[inline]
     pub fn stored(self) -> &'a [u8] {
         &self.0[self.key_at() + self.key_bytes()..][..self.value_bytes()]
     }

@@ -14,6 +14,7 @@ pub mod evict;
 mod fields;
 pub mod index;
 mod journal;
+mod judge;
 mod keyspace;
 mod limits;
 mod meter;
@@ -30,8 +31,9 @@ mod walk;
 
 pub use ahead::{Ahead, Upcoming};
 pub use commands::{Args, COMMANDS, Command, KeyChange, KeyState, Keys, Refusal, command, matches};
-pub use cut::{Fingerprint, KeyCut, KeyCutPart, ReadEntry};
+pub use cut::{Fingerprint, KeyCut, KeyCutPart, ReadCount, ReadEntry};
 pub use journal::{Journal, Replay};
+pub use judge::RowFilter;
 pub use keyspace::{KeyCount, Keyspace};
 pub use limits::{Limits, Uses};
 pub use packing::{Compression, Packer};

@@ -12,6 +12,7 @@ use crate::entry::{self, Entry, Kind, entry_bytes};
 use crate::evict::Stamp;
 use crate::fields::Tables;
 use crate::index::{Index, KeyHasher};
+use crate::judge::Slots;
 use crate::meter::Meter;
 use crate::packing::{Packers, room_of_entry};
 use crate::slab::{Cut, CutCursor, CutPart, Place, SlabCursor, Slabs};
@@ -449,20 +450,15 @@ impl Table {
         self.slabs.parts_of(cut, entries, bytes)
     }
 
-    /// Calls `f` with the entries of a cut that were valid at `now`, of `part` from `cursor` on, until it returns false.
-    /// Returns the cursor of the next; `None` at the end.
-    pub fn read_cut(
-        &self,
+    /// As [`Slabs::read_cut`].
+    pub fn read_cut<'a>(
+        &'a self,
         cut: &Cut,
         part: &CutPart,
         cursor: CutCursor,
-        now: u64,
-        mut f: impl FnMut(Entry<'_>) -> bool,
+        f: impl FnMut(Slots<'a>) -> bool,
     ) -> Option<CutCursor> {
-        self.slabs.read_cut(cut, part, cursor, |slot| {
-            let entry = Entry::of(slot);
-            !is_valid(entry, now) || f(entry)
-        })
+        self.slabs.read_cut(cut, part, cursor, f)
     }
 
     /// Bytes of the pool that the entry of a key takes, with its part of the index.
@@ -483,5 +479,5 @@ fn fits(needed: usize, slot_bytes: usize) -> bool {
 }
 
 fn is_valid(entry: Entry<'_>, now: u64) -> bool {
-    entry.expiry().is_none_or(|expiry| expiry > now)
+    entry.is_valid(now)
 }

@@ -22,6 +22,7 @@ pub mod form;
 mod integer_types;
 pub mod key_filter;
 pub mod key_set;
+mod like;
 pub mod limits;
 pub mod literal;
 mod load;
@@ -58,6 +59,7 @@ pub use files::{FileCompression, FileFormat, FileSpec, OptionValue, ReadOptions}
 pub use form::{Compression, Encoding, ResultForm};
 pub use key_filter::KeyFilter;
 pub use key_set::KeySet;
+pub use like::LikePieces;
 pub use literal::{Literal, Value};
 pub use load::{LoadId, LoadMode, LoadOptions, LoadOutcome, LoadedVersion, Residency};
 pub use name::{TableName, TenantName, Version};

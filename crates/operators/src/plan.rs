@@ -165,6 +165,12 @@ impl Plan {
         Ok(Plan { filter: Some(Arc::new(filter)), compiled: self.compiled.clone() })
     }
 
+    /// This plan for rows that were filtered before.
+    #[must_use]
+    pub fn without_filter(&self) -> Plan {
+        Plan { filter: None, compiled: self.compiled.clone() }
+    }
+
     /// Tells which way aggregation takes and why, for the first of `groups` that may have rows that pass the
     /// filter and is in memory; `None` where nothing is aggregated, or nothing is in memory. Other row groups may take other ways.
     ///

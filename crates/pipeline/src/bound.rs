@@ -4,7 +4,7 @@
 //! is prepared. When conditions are added for one run, only these are compiled.
 
 use crate::budget::{Budget, prepare_within};
-use farpool_columns::Table;
+use farpool_columns::{LiveRows, Table};
 use farpool_model::{Error, Expr, Facts, Prepared, Program, Result, Version, limits, program};
 use farpool_operators::Plan;
 use std::collections::BTreeSet;
@@ -22,6 +22,8 @@ pub struct BoundProgram {
     plan: OnceLock<Plan>,
     bytes: usize,
     columns: BTreeSet<usize>,
+    /// Conditions that were added to the program.
+    conditions: Option<Expr>,
 }
 
 impl BoundProgram {
@@ -33,7 +35,15 @@ impl BoundProgram {
         let (prepared, plan) = prepare_within(program, &table, version, budget)?;
         let (bytes, columns) = (FORMS * prepared.effective.check_size()?, prepared.effective.columns());
         let plan = plan.map(OnceLock::from).unwrap_or_default();
-        Ok(BoundProgram { prepared: Arc::new(prepared), table, budget, plan, bytes, columns })
+        Ok(BoundProgram {
+            prepared: Arc::new(prepared),
+            table,
+            budget,
+            plan,
+            bytes,
+            columns,
+            conditions: None,
+        })
     }
 
     /// The prepared program: its answers, and the effective program.
@@ -59,6 +69,24 @@ impl BoundProgram {
     /// The columns that the program reads.
     pub(crate) fn columns(&self) -> &BTreeSet<usize> {
         &self.columns
+    }
+
+    /// Where the rows are made when they are read: these without some of those that do not pass, the plan for what is left, and
+    /// the columns that it reads.
+    ///
+    /// # Errors
+    /// As [`BoundProgram::plan`].
+    pub(crate) fn filtered(&self) -> Result<Option<(Arc<dyn LiveRows>, Plan, Vec<usize>)>> {
+        let Some(rows) = self.table.live_rows() else { return Ok(None) };
+        let program = &self.prepared.effective;
+        let filter = Expr::all(program.filter.iter().chain(&self.conditions).cloned().collect());
+        let Some(filtered) = filter.and_then(|filter| rows.filtered(&filter)) else { return Ok(None) };
+        let plan = self.plan()?;
+        if !filtered.is_exact {
+            return Ok(Some((filtered.rows, plan, self.columns.iter().copied().collect())));
+        }
+        let unfiltered = Program { filter: None, ..program.clone() };
+        Ok(Some((filtered.rows, plan.without_filter(), unfiltered.columns().into_iter().collect())))
     }
 
     /// Upper bound of the number of expression nodes of the program.
@@ -91,6 +119,7 @@ impl BoundProgram {
             plan: OnceLock::from(self.plan()?.narrowed(conditions, &self.table.schema)?),
             bytes: self.bytes + FORMS * bytes,
             columns,
+            conditions: Expr::all(self.conditions.iter().chain([conditions]).cloned().collect()),
         })
     }
 

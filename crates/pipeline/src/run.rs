@@ -26,7 +26,7 @@ use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use change::{Begun, Changing};
 use collected::Collected;
-use farpool_columns::{RowGroup, Table};
+use farpool_columns::{LiveRows, RowGroup, Table};
 use farpool_memory::Reservation;
 use farpool_model::{Clock, Error, ErrorKind, Prepared, Receipt, Result, cast, limits};
 use farpool_operators::{Merge, Pace, Plan, Progress, Shared, State, Verdict};
@@ -67,6 +67,8 @@ pub struct Run {
     budget: Budget,
     /// The columns that the program reads.
     columns: Vec<usize>,
+    /// Where rows are made when they are read, and are not those of the table.
+    filtered: Option<Arc<dyn LiveRows>>,
     form: Form,
     groups: Dispenser,
     /// Order in which row groups are handed out, as positions in the table; `None` for the table's order.
@@ -171,8 +173,16 @@ impl Run {
     }
 
     fn begin(program: &BoundProgram, form: Form) -> Result<Arc<Self>> {
-        let (plan, table, prepared) = (program.plan()?, program.table(), program.prepared().clone());
-        let mut columns: Vec<usize> = program.columns().iter().copied().collect();
+        let (table, prepared) = (program.table(), program.prepared().clone());
+        let filtered = match &form {
+            // The rows that stay are needed, too.
+            Form::Change(_) => None,
+            Form::Batches | Form::Shipped(_) | Form::Collected(_) => program.filtered()?,
+        };
+        let (filtered, plan, mut columns) = match filtered {
+            Some((rows, plan, columns)) => (Some(rows), plan, columns),
+            None => (None, program.plan()?, program.columns().iter().copied().collect()),
+        };
         if let Form::Change(changing) = &form {
             // Those of which rows stay are read as well.
             let more = changing.columns().iter().filter(|column| !columns.contains(column)).copied();
@@ -192,6 +202,7 @@ impl Run {
                 .favourable(table.row_groups.iter().map(|group| &**group))
                 .or_else(|| reading::resident_first(table, &columns)),
             columns,
+            filtered,
             plan,
             shared: Shared::default(),
             budget,
@@ -334,10 +345,12 @@ impl Run {
         let mut pace = StepPace::new(clock, &self.cost, &is_stopped);
         while let Some(mut morsel) = self.claim() {
             self.check()?;
-            if let Some(rows) = table.live_rows()
+            if let Some(rows) = self.filtered.as_ref().or(table.live_rows())
                 && morsel.made.is_none()
             {
-                morsel.made = Some(Arc::new(rows.row_group(morsel.place, &self.columns)?));
+                let made = rows.row_group(morsel.place, &self.columns)?;
+                self.tally.scanned(cast::u64_from(made.rows_dropped), cast::u64_from(made.bytes_judged));
+                morsel.made = Some(Arc::new(made.group));
             }
             let made = morsel.made.clone();
             let group = made.as_deref().unwrap_or(&table.row_groups[morsel.place]);

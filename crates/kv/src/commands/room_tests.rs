@@ -363,11 +363,14 @@ fn cuts_stay_right_while_keys_go() {
             let mut found = BTreeMap::new();
             let done = cut.parts(100, 10_000).and_then(|parts| {
                 parts.iter().try_for_each(|part| {
-                    cut.read(part, |entry| {
-                        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                        let value = text(entry.string().unwrap());
-                        found.insert(text(entry.key()), format!("${}|{value}", value.len()));
-                    })
+                    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                    let read = cut.read(part, None, |some| {
+                        for entry in some {
+                            let value = text(entry.string().unwrap());
+                            found.insert(text(entry.key()), format!("${}|{value}", value.len()));
+                        }
+                    });
+                    read.map(drop)
                 })
             });
             match done {

@@ -42,12 +42,14 @@ fn read(cut: &KeyCut, parts: (usize, usize)) -> Result<Model> {
     let mut all = Model::new();
     for part in cut.parts(parts.0, parts.1)? {
         let mut entries = 0;
-        cut.read(&part, |entry| {
-            entries += 1;
-            let value = entry.string().map(<[u8]>::to_vec).unwrap_or_default();
-            assert!(all.insert(entry.key().to_vec(), (value, entry.expiry())).is_none(), "a key twice");
+        let count = cut.read(&part, None, |some| {
+            for entry in some {
+                entries += 1;
+                let value = entry.string().map(<[u8]>::to_vec).unwrap_or_default();
+                assert!(all.insert(entry.key().to_vec(), (value, entry.expiry())).is_none(), "a key twice");
+            }
         })?;
-        assert!(entries <= part.entries());
+        assert!(entries <= part.entries() && count.entries == entries);
     }
     Ok(all)
 }

@@ -175,6 +175,17 @@ impl Unpackers {
         Ok(plain)
     }
 
+    /// Appends the value of a packed entry.
+    ///
+    /// # Errors
+    /// As [`Unpackers::plain`].
+    #[inline]
+    pub fn append_plain(&self, entry: Entry<'_>, out: &mut Vec<u8>) -> Result<()> {
+        let start = out.len();
+        out.resize(start + plain_bytes(entry), 0);
+        self.unpack(entry, &mut out[start..])
+    }
+
     #[inline]
     fn unpack(&self, entry: Entry<'_>, plain: &mut [u8]) -> Result<()> {
         let (head, packed) = entry.stored().split_first_chunk::<HEAD_BYTES>().ok_or_else(damaged)?;

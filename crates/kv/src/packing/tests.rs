@@ -1,6 +1,7 @@
 //! Compressed spaces beside a plain one: the same commands have the same replies, and the same records give the same keys.
 
 use super::{Compression, Packer};
+use crate::cut::ReadEntry;
 use crate::resp::{Protocol, Replies};
 use crate::{Args, Host, Journal, Keyspace, Moment, Refusal, Replay, Session, Walk};
 use farpool_memory::{Pool, PoolConfig};
@@ -117,7 +118,7 @@ fn strings(keys: &Arc<Keyspace>, now: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let cut = keys.cut(space_id(keys, codec), now);
         for part in cut.parts(64, 64 << 10).unwrap() {
             let (mut entries, mut bytes) = (0, 0);
-            cut.read(&part, |entry| {
+            let mut each = |entry: ReadEntry<'_>| {
                 (entries, bytes) = (entries + 1, bytes + entry.value().len());
                 let mut value = entry.string().map_or_else(|| b"a hash".to_vec(), <[u8]>::to_vec);
                 // The count that PFCOUNT keeps is not recorded.
@@ -125,8 +126,8 @@ fn strings(keys: &Arc<Keyspace>, now: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
                     count.fill(0);
                 }
                 assert!(found.insert(entry.key().to_vec(), value).is_none());
-            })
-            .unwrap();
+            };
+            cut.read(&part, None, |entries| entries.iter().for_each(|entry| each(*entry))).unwrap();
             assert!(entries <= part.entries() && bytes <= part.bytes(), "{bytes} of {}", part.bytes());
         }
     }
@@ -401,8 +402,9 @@ fn a_cut_reads_what_was_packed_while_values_change_and_packers_do() {
     let mut found = BTreeMap::new();
     for cut in &cuts {
         for part in cut.parts(32, 1 << 20).unwrap() {
-            cut.read(&part, |entry| {
-                found.insert(entry.key().to_vec(), entry.string().unwrap().to_vec());
+            cut.read(&part, None, |entries| {
+                let strings = entries.iter().map(|entry| (entry.key(), entry.string().unwrap()));
+                found.extend(strings.map(|(key, value)| (key.to_vec(), value.to_vec())));
             })
             .unwrap();
         }

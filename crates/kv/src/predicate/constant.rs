@@ -14,7 +14,7 @@ pub(super) struct Units {
 }
 
 impl Units {
-    fn exact(floor: i128) -> Self {
+    pub fn exact(floor: i128) -> Self {
         Units { floor, is_exact: true }
     }
 

@@ -28,6 +28,7 @@ mod tests;
 mod typed;
 
 pub use bytes::ByteCondition;
+pub(crate) use bytes::{NumberRange, NumberType};
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use farpool_model::limits::KV_PREDICATE_BYTES_MAX;

@@ -30,6 +30,12 @@ impl RowSchema {
         row.get(self.range(row, at)?)
     }
 
+    /// Where the field at position `at` lies in every row, and its bytes, if its type has a fixed width.
+    pub fn place_of(&self, at: usize) -> Option<Range<usize>> {
+        let start = self.offset(at);
+        self.fields()[at].kind.width().map(|width| start..start + width)
+    }
+
     fn range(&self, row: &[u8], at: usize) -> Option<Range<usize>> {
         let start = self.offset(at);
         match self.fields()[at].kind.width() {

@@ -170,6 +170,11 @@ impl RowSchema {
         &self.columns[0]
     }
 
+    /// The column at a position.
+    pub(crate) fn column(&self, at: usize) -> &Column {
+        &self.columns[at]
+    }
+
     /// The columns that are in the value.
     pub fn fields(&self) -> &[Column] {
         &self.columns[1..]
@@ -180,7 +185,8 @@ impl RowSchema {
         self.fields().iter().position(|column| column.name.as_bytes() == field)
     }
 
-    pub(super) fn offset(&self, at: usize) -> usize {
+    /// Where the field at position `at` lies in a row, or where its end is told.
+    pub(crate) fn offset(&self, at: usize) -> usize {
         self.places[at].0
     }
 

@@ -5,6 +5,7 @@
 //! changed meanwhile, and nothing while there is no cut.
 
 use super::{LARGE, Place, SLOT_BYTES, Slabs};
+use crate::judge::Slots;
 use farpool_model::limits::KV_CUTS_MAX;
 use std::sync::Arc;
 
@@ -34,7 +35,8 @@ pub struct CutPart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutCursor {
     page: u32,
-    slot: usize,
+    /// Of the page's bitmap.
+    word: usize,
 }
 
 impl Cut {
@@ -58,7 +60,7 @@ impl Cut {
 impl CutPart {
     /// The cursor from which the part is read.
     pub fn begin(&self) -> CutCursor {
-        CutCursor { page: self.pages.0, slot: 0 }
+        CutCursor { page: self.pages.0, word: 0 }
     }
 }
 
@@ -188,31 +190,32 @@ impl Slabs {
         parts
     }
 
-    /// Calls `f` with the slots of a cut that is kept, of the pages of `part` from `cursor` on, until it returns false.
-    /// Returns the cursor of the next slot; `None` at the end.
-    pub fn read_cut(
-        &self,
+    /// Calls `f` with the slots of a cut that is kept, up to 64 at a time, of the pages of `part` from `cursor` on, until it
+    /// returns false. Returns the cursor of the next slots; `None` at the end.
+    pub(crate) fn read_cut<'a>(
+        &'a self,
         cut: &Cut,
         part: &CutPart,
         cursor: CutCursor,
-        mut f: impl FnMut(&[u8]) -> bool,
+        mut f: impl FnMut(Slots<'a>) -> bool,
     ) -> Option<CutCursor> {
-        let CutCursor { mut page, mut slot } = cursor;
+        let CutCursor { mut page, mut word } = cursor;
         while page < part.pages.1 {
-            let words = cut.words_of(page);
-            for (word, bits) in words.iter().enumerate().skip(slot / 64) {
-                let before = if word == slot / 64 { slot % 64 } else { 0 };
-                let mut bits = bits & (u64::MAX << before);
-                while bits != 0 {
-                    let at = word * 64 + bits.trailing_zeros() as usize;
-                    bits &= bits - 1;
-                    let class = usize::from(self.table.get(page).class);
-                    if !f(self.bytes(Place::new(class, page, at))) {
-                        return Some(CutCursor { page, slot: at + 1 });
-                    }
+            for (at, taken) in
+                cut.words_of(page).iter().enumerate().skip(word).filter(|(_, taken)| **taken != 0)
+            {
+                // A page that has entries of a cut stays.
+                let of_page = self.table.get(page);
+                let bytes = of_page.extent.as_slice();
+                let slot_bytes = SLOT_BYTES.get(usize::from(of_page.class)).copied().unwrap_or(bytes.len());
+                let first = at * 64 * slot_bytes;
+                let slots = of_page.slots().min((at + 1) * 64) - at * 64;
+                let bytes = &bytes[first..first + slots * slot_bytes];
+                if !f(Slots { bytes, slot_bytes, taken: *taken }) {
+                    return Some(CutCursor { page, word: at + 1 });
                 }
             }
-            (page, slot) = (page + 1, 0);
+            (page, word) = (page + 1, 0);
         }
         None
     }

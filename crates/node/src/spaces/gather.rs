@@ -10,71 +10,130 @@ use farpool_kv::ReadEntry;
 use farpool_model::cast::u32_checked;
 use farpool_model::limits::STRING_BYTES_MAX;
 use farpool_model::{Error, Result};
+use std::ops::Range;
 use std::sync::Arc;
+
+/// Entries whose values of one column are copied together.
+const ENTRIES_TOGETHER: usize = 64;
+
+/// What is wanted of entries.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    /// The columns that are copied.
+    pub columns: &'a [usize],
+    /// Columns by which the entries were chosen: that they have values of their types is checked, if it was not before.
+    pub judged: &'a [usize],
+}
+
+impl<'a> Wanted<'a> {
+    /// Columns that are copied, of entries that were not chosen.
+    pub fn of(columns: &'a [usize]) -> Self {
+        Wanted { columns, judged: &[] }
+    }
+}
 
 /// The values of one column.
 struct Values {
     data_type: DataType,
-    /// Numbers, or one byte for each boolean, or the bytes of strings.
-    data: MutableBuffer,
-    /// Where each string ends.
-    ends: Vec<u32>,
-    /// Bytes of a number; 0 for strings.
-    width: usize,
+    data: Data,
     valid: BooleanBufferBuilder,
     nulls: usize,
+}
+
+enum Data {
+    /// Numbers of so many bytes, or one byte for each boolean.
+    Numbers(MutableBuffer, usize),
+    /// The bytes of strings, and where each ends.
+    Strings(Vec<u8>, Vec<u32>),
 }
 
 impl Values {
     fn new(data_type: &DataType, rows: usize) -> Values {
         let width = match data_type {
-            DataType::Boolean => 1,
-            other => other.primitive_width().unwrap_or(0),
+            DataType::Boolean => Some(1),
+            other => other.primitive_width(),
         };
-        Values {
-            data_type: data_type.clone(),
-            data: MutableBuffer::with_capacity(width * rows),
-            ends: Vec::with_capacity(if width == 0 { rows } else { 0 }),
-            width,
-            valid: BooleanBufferBuilder::new(rows),
-            nulls: 0,
-        }
+        let data = match width {
+            Some(width) => Data::Numbers(MutableBuffer::with_capacity(width * rows), width),
+            None => Data::Strings(Vec::new(), Vec::with_capacity(rows)),
+        };
+        let (data_type, valid) = (data_type.clone(), BooleanBufferBuilder::new(rows));
+        Values { data_type, data, valid, nulls: 0 }
     }
 
     #[inline]
     fn push(&mut self, value: Option<&[u8]>) {
-        match value {
-            Some(value) if self.width == 0 || value.len() == self.width => self.data.extend_from_slice(value),
-            _ => self.data.extend_zeros(self.width),
-        }
-        if self.width == 0 {
-            self.ends.push(u32_checked(self.data.len()));
+        match &mut self.data {
+            Data::Numbers(data, width) => match value {
+                Some(value) if value.len() == *width => data.extend_from_slice(value),
+                _ => data.extend_zeros(*width),
+            },
+            Data::Strings(data, ends) => {
+                data.extend_from_slice(value.unwrap_or_default());
+                ends.push(u32_checked(data.len()));
+            }
         }
         self.valid.append(value.is_some());
         self.nulls += usize::from(value.is_none());
     }
 
+    /// Pushes a field of some rows, which is a number that lies at `place`.
+    fn push_numbers(&mut self, rows: &[&[u8]], at: usize, place: &Range<usize>) {
+        let Data::Numbers(data, width) = &mut self.data else { return };
+        let copied = match width {
+            1 => copy_numbers::<1>(data, rows, at, place.start),
+            2 => copy_numbers::<2>(data, rows, at, place.start),
+            4 => copy_numbers::<4>(data, rows, at, place.start),
+            _ => copy_numbers::<8>(data, rows, at, place.start),
+        };
+        if copied == u64::MAX >> (ENTRIES_TOGETHER - rows.len()) {
+            return self.valid.append_n(rows.len(), true);
+        }
+        (0..rows.len()).for_each(|row| self.valid.append(copied >> row & 1 == 1));
+        self.nulls += rows.len() - copied.count_ones() as usize;
+    }
+
     fn finish(mut self) -> Result<Chunk> {
         let rows = self.valid.len();
         let nulls = (self.nulls > 0).then(|| NullBuffer::new(self.valid.finish()));
-        if self.width == 0 {
-            let data = self.data.as_slice().to_vec();
-            return Chunk::of_bytes(&self.data_type, data, &self.ends, nulls.as_ref());
-        }
-        if rows == 0 {
-            return Chunk::of_nulls(&self.data_type, 0);
-        }
-        let data = match self.data_type {
-            DataType::Boolean => {
-                let bytes = self.data.as_slice();
+        let data = match self.data {
+            Data::Strings(data, ends) => {
+                return Chunk::of_bytes(&self.data_type, data, &ends, nulls.as_ref());
+            }
+            _ if rows == 0 => return Chunk::of_nulls(&self.data_type, 0),
+            Data::Numbers(data, _) if self.data_type == DataType::Boolean => {
+                let bytes = data.as_slice();
                 MutableBuffer::collect_bool(rows, |row| bytes[row] != 0)
             }
-            _ => self.data,
+            Data::Numbers(data, _) => data,
         };
         let array = ArrayData::builder(self.data_type).len(rows).add_buffer(data.into()).nulls(nulls).build();
         let array = array.map_err(|error| Error::internal(error.to_string()))?;
         Chunk::of_array(&make_array(array))
     }
+}
+
+/// Copies numbers out of some rows, zeros for those that are NULL; returns which are not, a bit each.
+fn copy_numbers<const BYTES: usize>(
+    data: &mut MutableBuffer,
+    rows: &[&[u8]],
+    at: usize,
+    offset: usize,
+) -> u64 {
+    let start = data.len();
+    data.extend_zeros(BYTES * rows.len());
+    let places = data.as_slice_mut()[start..].chunks_exact_mut(BYTES);
+    let mut valid = 0;
+    for (row, (bytes, place)) in rows.iter().zip(places).enumerate() {
+        let is_set = bytes.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1);
+        if let Some(number) = bytes.get(offset..).and_then(|rest| rest.first_chunk::<BYTES>())
+            && is_set
+        {
+            place.copy_from_slice(number);
+            valid |= 1 << row;
+        }
+    }
+    valid
 }
 
 /// A value that a column cannot show.
@@ -95,23 +154,35 @@ impl SpaceTable {
         &self,
         entries: usize,
         now: u64,
-        columns: &[usize],
-        read: impl FnOnce(&mut dyn FnMut(ReadEntry<'_>)) -> Result<()>,
+        wanted: Wanted<'_>,
+        read: impl FnOnce(&mut dyn FnMut(&[ReadEntry<'_>])) -> Result<()>,
     ) -> Result<RowGroup> {
         let fields = self.schema.fields();
-        let mut values: Vec<(usize, Values)> =
-            columns.iter().map(|at| (*at, Values::new(fields[*at].data_type(), entries))).collect();
+        let values = |at: &usize| (*at, Values::new(fields[*at].data_type(), entries));
+        let mut values: Vec<(usize, Values)> = wanted.columns.iter().map(values).collect();
+        let checked: Vec<usize> =
+            wanted.judged.iter().filter(|at| !wanted.columns.contains(at)).copied().collect();
         let (mut rows, mut refused) = (0, None);
-        read(&mut |entry: ReadEntry<'_>| {
-            if refused.is_some() {
-                return;
-            }
-            rows += 1;
-            for (at, values) in &mut values {
-                if let Err(why) = self.push(*at, entry, now, values) {
-                    refused = Some((why, *at, entry.key().to_vec()));
+        read(&mut |all: &[ReadEntry<'_>]| {
+            for some in all.chunks(ENTRIES_TOGETHER) {
+                if refused.is_some() {
                     return;
                 }
+                rows += some.len();
+                let mut bytes: [&[u8]; ENTRIES_TOGETHER] = [&[]; ENTRIES_TOGETHER];
+                if self.rows.is_some() {
+                    bytes
+                        .iter_mut()
+                        .zip(some)
+                        .for_each(|(row, entry)| *row = entry.row().unwrap_or_default());
+                }
+                let bytes = &bytes[..some.len()];
+                let pushed = values
+                    .iter_mut()
+                    .try_for_each(|(at, values)| self.push_all(*at, some, bytes, now, values));
+                let pushed =
+                    pushed.and_then(|()| checked.iter().try_for_each(|at| self.check_all(*at, some, now)));
+                refused = pushed.err();
             }
         })?;
         if let Some((why, at, key)) = refused {
@@ -121,35 +192,80 @@ impl SpaceTable {
         for (at, values) in values {
             chunks[at] = Some(Arc::new(values.finish()?));
         }
-        let chunks = chunks.into_iter().zip(fields).map(|(chunk, field)| match chunk {
-            Some(chunk) => Ok(chunk),
-            None => Chunk::of_nulls(field.data_type(), rows).map(Arc::new),
+        // Columns of one type share what has no values.
+        let mut absent: Vec<(&DataType, Arc<Chunk>)> = Vec::new();
+        let chunks = chunks.into_iter().zip(fields).map(|(chunk, field)| {
+            let data_type = field.data_type();
+            let same = absent.iter().find(|(other, _)| *other == data_type).map(|(_, chunk)| chunk.clone());
+            if let Some(chunk) = chunk.or(same) {
+                return Ok(chunk);
+            }
+            let chunk = Arc::new(Chunk::of_nulls(data_type, rows)?);
+            absent.push((data_type, chunk.clone()));
+            Ok(chunk)
         });
         Ok(RowGroup { rows, chunks: chunks.collect::<Result<_>>()? })
     }
 
+    /// Pushes the values of a column of some entries, whose rows are `rows`.
+    fn push_all(
+        &self,
+        at: usize,
+        entries: &[ReadEntry<'_>],
+        rows: &[&[u8]],
+        now: u64,
+        values: &mut Values,
+    ) -> std::result::Result<(), (Refused, usize, Vec<u8>)> {
+        let field = self.rows.as_ref().zip(at.checked_sub(1));
+        if let Some((schema, of_row)) = field
+            && let Some(place) = schema.place_of(of_row)
+        {
+            values.push_numbers(rows, of_row, &place);
+            return Ok(());
+        }
+        for entry in entries {
+            self.with_value(at, *entry, now, |value| values.push(value))
+                .map_err(|why| (why, at, entry.key().to_vec()))?;
+        }
+        Ok(())
+    }
+
+    /// Checks the values of a column of some entries as if they were copied.
+    fn check_all(
+        &self,
+        at: usize,
+        entries: &[ReadEntry<'_>],
+        now: u64,
+    ) -> std::result::Result<(), (Refused, usize, Vec<u8>)> {
+        let is_number = |at: usize| self.rows.as_ref().is_some_and(|schema| schema.place_of(at).is_some());
+        if at.checked_sub(1).is_some_and(is_number) {
+            return Ok(());
+        }
+        for entry in entries {
+            self.with_value(at, *entry, now, |_| ()).map_err(|why| (why, at, entry.key().to_vec()))?;
+        }
+        Ok(())
+    }
+
+    /// Calls `f` with the value of a column.
     #[inline]
-    fn push(
+    fn with_value(
         &self,
         at: usize,
         entry: ReadEntry<'_>,
         now: u64,
-        values: &mut Values,
+        f: impl FnOnce(Option<&[u8]>),
     ) -> std::result::Result<(), Refused> {
+        let is_text = *self.schema.field(at).data_type() == DataType::Utf8View;
         let Some(schema) = &self.rows else {
             match at {
-                0 => values.push(Some(checked(entry.key(), values)?)),
-                1 => match entry.string() {
-                    Some(value) => values.push(Some(checked(value, values)?)),
-                    None => values.push(None),
-                },
+                0 => f(Some(checked(entry.key(), is_text)?)),
+                1 => f(entry.string().map(|value| checked(value, is_text)).transpose()?),
                 // In seconds, as TTL tells it.
-                _ => match entry.expiry() {
-                    Some(expiry) => {
-                        values.push(Some(&((expiry.saturating_sub(now) + 500) / 1000).to_le_bytes()));
-                    }
-                    None => values.push(None),
-                },
+                _ => {
+                    let seconds = |expiry: u64| ((expiry.saturating_sub(now) + 500) / 1000).to_le_bytes();
+                    f(entry.expiry().map(seconds).as_ref().map(|seconds| &seconds[..]));
+                }
             }
             return Ok(());
         };
@@ -157,8 +273,8 @@ impl SpaceTable {
             None => {
                 let rest = entry.key().get(self.prefix.len()..).unwrap_or_default();
                 match schema.key().kind.width() {
-                    None => values.push(Some(checked(rest, values)?)),
-                    Some(_) => values.push(Some(&schema.key_value(rest).ok_or(Refused::NoKey)?)),
+                    None => f(Some(checked(rest, is_text)?)),
+                    Some(_) => f(Some(&schema.key_value(rest).ok_or(Refused::NoKey)?)),
                 }
             }
             Some(at) => {
@@ -166,7 +282,7 @@ impl SpaceTable {
                 if field.is_some_and(|field| field.len() > STRING_BYTES_MAX) {
                     return Err(Refused::TooLong(field.map_or(0, <[u8]>::len)));
                 }
-                values.push(field);
+                f(field);
             }
         }
         Ok(())
@@ -195,11 +311,11 @@ impl SpaceTable {
 
 /// Checks that a value is one of the column's type, and not longer than a column may have.
 #[inline]
-fn checked<'a>(value: &'a [u8], values: &Values) -> std::result::Result<&'a [u8], Refused> {
+fn checked(value: &[u8], is_text: bool) -> std::result::Result<&[u8], Refused> {
     if value.len() > STRING_BYTES_MAX {
         return Err(Refused::TooLong(value.len()));
     }
-    if values.data_type == DataType::Utf8View && std::str::from_utf8(value).is_err() {
+    if is_text && std::str::from_utf8(value).is_err() {
         return Err(Refused::NotText);
     }
     Ok(value)

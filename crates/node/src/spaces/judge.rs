@@ -1,12 +1,13 @@
 //! Conditions of the Redis protocol on columns, carried out by what carries out those of SQL.
 
+use super::gather::Wanted;
 use super::{SpaceTable, plain_part};
 use crate::caller::{Caller, Shape};
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_schema::{DataType, Field, Schema};
-use farpool_columns::{Chunk, LiveRows, RowGroup, Table};
+use farpool_columns::{Chunk, LiveRows, Made, RowGroup, Table};
 use farpool_kv::{Keyspace, ReadEntry, Space};
 use farpool_model::{Error, Expr, NamedExpr, Output, Program, Result, Version};
 use farpool_pipeline::{BoundProgram, Step};
@@ -34,8 +35,9 @@ pub(crate) struct Judge {
 struct Entries(Mutex<Option<RowGroup>>);
 
 impl LiveRows for Entries {
-    fn row_group(&self, _: usize, _: &[usize]) -> Result<RowGroup> {
-        self.0.lock().take().ok_or_else(|| Error::internal("no entries to judge"))
+    fn row_group(&self, _: usize, _: &[usize]) -> Result<Made> {
+        let entries = self.0.lock().take().ok_or_else(|| Error::internal("no entries to judge"))?;
+        Ok(entries.into())
     }
 }
 
@@ -111,8 +113,8 @@ impl Judge {
         now: u64,
         passed: &mut [bool],
     ) -> Result<()> {
-        let mut group = self.space.gather(entries.len(), now, &self.columns, |f| {
-            entries.iter().for_each(|entry| f(*entry));
+        let mut group = self.space.gather(entries.len(), now, Wanted::of(&self.columns), |f| {
+            f(entries);
             Ok(())
         })?;
         let places: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..group.rows as u32));

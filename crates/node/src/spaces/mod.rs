@@ -15,14 +15,19 @@ pub(crate) use judge::Judge;
 use crate::caller::Caller;
 use crate::rights::Verb;
 use arrow_schema::{Field, SchemaRef};
-use farpool_columns::{LiveRows, Part, RowGroup, Table};
+use farpool_columns::{Filtered, LiveRows, Made, Part, RowGroup, Table};
 use farpool_kv::predicate::plain_schema;
-use farpool_kv::{Fingerprint, KeyCut, KeyCutPart, Keyspace, RowSchema, Space, SpaceId, Spaces};
+use farpool_kv::{
+    Fingerprint, KeyCut, KeyCutPart, Keyspace, ReadCount, RowFilter, RowSchema, Space, SpaceId, Spaces,
+};
 use farpool_model::cast::u64_from;
 use farpool_model::limits::{KV_KEY_BYTES_MAX, STRING_BYTES_MAX};
-use farpool_model::{ColumnStatistics, Error, Program, Result, TableInfo, TableName, TenantName, Version};
+use farpool_model::{
+    ColumnStatistics, Error, Expr, Program, Result, TableInfo, TableName, TenantName, Version,
+};
+use gather::Wanted;
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -61,9 +66,54 @@ struct SpaceRows {
 enum What {
     /// Those of the moment at which a program is prepared.
     ToCome,
-    Cut(KeyCut, Vec<KeyCutPart>),
+    Cut(Arc<CutRows>),
     /// Those of some keys, and what tells whether these have changed since.
     Found(Arc<RowGroup>, HashMap<Vec<u8>, Fingerprint>),
+}
+
+/// The entries of a moment, in parts.
+#[derive(Debug)]
+struct CutRows {
+    cut: KeyCut,
+    parts: Vec<KeyCutPart>,
+}
+
+/// The rows of a moment without some for which a condition is not true.
+#[derive(Debug)]
+struct FilteredRows {
+    space: SpaceTable,
+    rows: Arc<CutRows>,
+    filter: RowFilter,
+    /// The columns that the condition reads.
+    columns: Vec<usize>,
+}
+
+impl CutRows {
+    /// Makes a row group of a part.
+    fn make(
+        &self,
+        space: &SpaceTable,
+        place: usize,
+        wanted: Wanted<'_>,
+        filter: Option<&RowFilter>,
+    ) -> Result<Made> {
+        let part = self.parts.get(place).ok_or_else(|| Error::internal("no such part of a space"))?;
+        let mut count = ReadCount::default();
+        // Of rows that are filtered, nobody knows how many there will be.
+        let about = if filter.is_some() { 0 } else { part.entries() };
+        let group = space.gather(about, self.cut.now(), wanted, |f| {
+            count = self.cut.read(part, filter, f)?;
+            Ok(())
+        })?;
+        Ok(Made { rows_dropped: count.entries - group.rows, bytes_judged: count.bytes_judged, group })
+    }
+}
+
+impl LiveRows for FilteredRows {
+    fn row_group(&self, place: usize, columns: &[usize]) -> Result<Made> {
+        let wanted = Wanted { columns, judged: &self.columns };
+        self.rows.make(&self.space, place, wanted, Some(&self.filter))
+    }
 }
 
 impl SpaceRows {
@@ -78,22 +128,29 @@ impl SpaceRows {
     /// The cut that is read, if it is one.
     fn cut(&self) -> Option<&KeyCut> {
         match &self.what {
-            What::Cut(cut, _) => Some(cut),
+            What::Cut(rows) => Some(&rows.cut),
             What::ToCome | What::Found(..) => None,
         }
     }
 }
 
 impl LiveRows for SpaceRows {
-    fn row_group(&self, place: usize, columns: &[usize]) -> Result<RowGroup> {
+    fn row_group(&self, place: usize, columns: &[usize]) -> Result<Made> {
         match &self.what {
-            What::Cut(cut, parts) => {
-                let part = parts.get(place).ok_or_else(|| Error::internal("no such part of a space"))?;
-                self.space.gather(part.entries(), cut.now(), columns, |f| cut.read(part, f))
-            }
-            What::Found(found, _) => Ok(RowGroup { rows: found.rows, chunks: found.chunks.clone() }),
+            What::Cut(rows) => rows.make(&self.space, place, Wanted::of(columns), None),
+            What::Found(found, _) => Ok(RowGroup { rows: found.rows, chunks: found.chunks.clone() }.into()),
             What::ToCome => Err(Error::internal("a space is read before its moment was chosen")),
         }
+    }
+
+    fn filtered(&self, condition: &Expr) -> Option<Filtered> {
+        let What::Cut(rows) = &self.what else { return None };
+        let filter = RowFilter::of(condition, self.space.rows.as_ref(), self.space.prefix.len())?;
+        let is_exact = filter.is_exact();
+        let mut columns = BTreeSet::new();
+        condition.collect_columns(&mut columns);
+        let (space, rows, columns) = (self.space.clone(), rows.clone(), columns.into_iter().collect());
+        Some(Filtered { rows: Arc::new(FilteredRows { space, rows, filter, columns }), is_exact })
     }
 }
 
@@ -165,10 +222,10 @@ impl SpaceTable {
     fn look_up(&self, keys: &[Vec<u8>], now: u64) -> Option<(RowGroup, HashMap<Vec<u8>, Fingerprint>)> {
         let columns: Vec<usize> = (0..self.schema.fields().len()).collect();
         let (mut fingerprints, mut fits) = (HashMap::new(), true);
-        let found = self.gather(keys.len(), now, &columns, |f| {
+        let found = self.gather(keys.len(), now, Wanted::of(&columns), |f| {
             fits = self.keyspace.read_keys(self.id, keys, (PART_BYTES, now), |entry| {
                 fingerprints.insert(entry.key().to_vec(), self.keyspace.fingerprint(entry));
-                f(entry);
+                f(&[entry]);
             })?;
             Ok(())
         });
@@ -194,7 +251,7 @@ impl SpaceTable {
         let bounds: Vec<Part> =
             parts.iter().map(|part| plain_part(&schema, part.entries(), part.bytes())).collect();
         let bytes = cut.bytes() + parts.len() * size_of::<KeyCutPart>();
-        let rows = SpaceRows { space: self, what: What::Cut(cut, parts) };
+        let rows = SpaceRows { space: self, what: What::Cut(Arc::new(CutRows { cut, parts })) };
         Ok((Table::live(schema, &bounds, Arc::new(rows)), bytes))
     }
 }

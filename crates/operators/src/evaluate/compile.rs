@@ -2,12 +2,11 @@
 
 use super::frame::{Evaluated, Frame};
 use super::members::Members;
-use super::pieces::Pieces;
 use super::{kernels, scalar};
 use arrow_array::{ArrayRef, new_empty_array};
 use arrow_schema::DataType;
 use farpool_model::{
-    ArithmeticOp, Columns, CompareOp, Error, Expr, Facts, KeyFilter, Pattern, Result, limits,
+    ArithmeticOp, Columns, CompareOp, Error, Expr, Facts, KeyFilter, LikePieces, Pattern, Result, limits,
 };
 use std::collections::BTreeSet;
 
@@ -33,7 +32,7 @@ pub(super) enum Node {
     InList(Box<Compiled>, Members),
     InFilter(Vec<Compiled>, KeyFilter),
     /// LIKE with a pattern of literal pieces, and the string that it is applied to.
-    Pieces(Box<Compiled>, Pieces),
+    Pieces(Box<Compiled>, LikePieces),
     Regex(Box<Compiled>, Pattern),
     Arithmetic(ArithmeticOp, Box<Compiled>, Box<Compiled>, Overflow),
     Negate(Box<Compiled>, Overflow),
@@ -183,7 +182,7 @@ fn node_of_one(expr: &Expr, value: Box<Compiled>, overflow: Overflow) -> Result<
         Expr::Negate(_) => Node::Negate(value, overflow),
         Expr::InList(_, list) => Node::InList(value, Members::new(list)),
         Expr::InSet(_, set) => Node::InList(value, Members::of_set(set)),
-        Expr::Like { pattern, case_insensitive, .. } => match Pieces::of(pattern) {
+        Expr::Like { pattern, case_insensitive, .. } => match LikePieces::of(pattern) {
             Some(pieces) if !case_insensitive => Node::Pieces(value, pieces),
             _ => Node::Regex(value, Pattern::like(pattern, *case_insensitive)?),
         },

@@ -12,7 +12,6 @@ mod compile;
 mod frame;
 mod kernels;
 mod members;
-mod pieces;
 mod scalar;
 
 pub(crate) use compile::Compiled;

@@ -5,6 +5,7 @@
 mod cases;
 mod facts;
 mod keys;
+mod likes;
 mod naive;
 mod random;
 mod spill;

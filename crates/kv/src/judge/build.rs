@@ -1,0 +1,314 @@
+//! Makes filters of expressions.
+//!
+//! Negations are carried down to conditions: by De Morgan's laws through AND and OR, and a condition is true where its negation
+//! is false, which for NULL neither is.
+
+use super::fields::{Fields, Listed, Number};
+use super::texts::{Place, Test, Text};
+use super::{Node, RowFilter};
+use crate::entry::Kind;
+use crate::predicate::{NumberRange, NumberType};
+use crate::rows::{ColumnType, RowSchema};
+use arrow_schema::DataType;
+use farpool_model::{CompareOp, Expr, LikePieces, Literal, Value};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Numbers of a list that are compared one by one, as ranges; more are searched.
+const RANGES_MAX: usize = 4;
+
+pub(super) fn filter(condition: &Expr, rows: Option<&RowSchema>, prefix_bytes: usize) -> Option<RowFilter> {
+    let mut builder = Builder {
+        rows: rows.map(|rows| Arc::new(rows.clone())),
+        prefix_bytes,
+        is_exact: true,
+        columns: BTreeSet::new(),
+    };
+    let root = builder.node(condition, false);
+    if matches!(root, Node::Always) && !builder.is_exact {
+        return None;
+    }
+    let (mut fixed_bytes, mut reads_texts) = (0, false);
+    for column in &builder.columns {
+        match rows.map(|rows| rows.column(*column).kind.width()) {
+            Some(Some(width)) => fixed_bytes += width,
+            _ => reads_texts = true,
+        }
+    }
+    let kind = if rows.is_some() { Kind::Row } else { Kind::String };
+    Some(RowFilter { root, is_exact: builder.is_exact, kind, fixed_bytes, reads_texts })
+}
+
+struct Builder {
+    rows: Option<Arc<RowSchema>>,
+    prefix_bytes: usize,
+    /// Whether nothing was left out.
+    is_exact: bool,
+    /// The columns that are read.
+    columns: BTreeSet<usize>,
+}
+
+/// What is stored of a column.
+enum Stored {
+    Number(Number, ColumnType),
+    Text(Place),
+}
+
+impl Builder {
+    /// What is left out: it may be true for every entry.
+    fn left_out(&mut self) -> Node {
+        self.is_exact = false;
+        Node::Always
+    }
+
+    fn node(&mut self, expr: &Expr, is_negated: bool) -> Node {
+        let node = match expr {
+            Expr::And(parts) => return self.all(parts, !is_negated, is_negated),
+            Expr::Or(parts) => return self.all(parts, is_negated, is_negated),
+            Expr::Not(inner) => return self.node(inner, !is_negated),
+            Expr::Literal(literal) => match literal.value() {
+                Value::Bool(truth) if *truth != is_negated => Some(Node::Always),
+                Value::Bool(_) | Value::Null => Some(Node::Never),
+                _ => None,
+            },
+            Expr::Column(column) => self.truth(*column, !is_negated),
+            Expr::Compare(op, left, right) => match (&**left, &**right) {
+                (Expr::Column(column), Expr::Literal(literal)) => {
+                    self.compare(*column, *op, literal, is_negated)
+                }
+                (Expr::Literal(literal), Expr::Column(column)) => {
+                    self.compare(*column, op.swapped(), literal, is_negated)
+                }
+                _ => None,
+            },
+            Expr::IsNull(inner) => match &**inner {
+                Expr::Column(column) => self.null(*column, !is_negated),
+                _ => None,
+            },
+            Expr::InList(value, list) => match &**value {
+                Expr::Column(column) => self.listed(*column, list, is_negated),
+                _ => None,
+            },
+            Expr::Like { value, pattern, case_insensitive: false } => match &**value {
+                Expr::Column(column) => self.like(*column, pattern, is_negated),
+                _ => None,
+            },
+            _ => None,
+        };
+        node.unwrap_or_else(|| self.left_out())
+    }
+
+    /// All parts, or one of them. Of AND, a part that is left out leaves the others; of OR, it leaves nothing.
+    fn all(&mut self, parts: &[Expr], is_all: bool, is_negated: bool) -> Node {
+        let (mut fields, mut nodes) = (Fields::default(), Vec::new());
+        let mut has_fields = false;
+        for part in parts {
+            match (self.node(part, is_negated), is_all) {
+                (Node::Always, true) | (Node::Never, false) => {}
+                (Node::Always, false) => return Node::Always,
+                (Node::Never, true) => return Node::Never,
+                (Node::Fields(of_part), true) => {
+                    fields.add_all(of_part);
+                    has_fields = true;
+                }
+                (Node::All(more), true) | (Node::Any(more), false) => nodes.extend(more),
+                (node, _) => nodes.push(node),
+            }
+        }
+        if has_fields {
+            fields.pack(self.rows.as_ref().map_or(0, |rows| rows.fixed_bytes()));
+            nodes.push(Node::Fields(fields));
+        }
+        nodes.sort_by_key(Node::cost);
+        match (nodes.len(), is_all) {
+            (0, true) => Node::Always,
+            (0, false) => Node::Never,
+            (1, _) => nodes.swap_remove(0),
+            (_, true) => Node::All(nodes),
+            (_, false) => Node::Any(nodes),
+        }
+    }
+
+    fn stored(&mut self, column: usize) -> Option<Stored> {
+        let stored = match (&self.rows, column) {
+            (None, 0) => Stored::Text(Place::Key(0)),
+            (None, 1) => Stored::Text(Place::Value),
+            // When an entry expires is not stored as it is shown.
+            (None, _) => return None,
+            (Some(rows), 0) => match rows.key().kind {
+                ColumnType::Utf8 | ColumnType::Binary => Stored::Text(Place::Key(self.prefix_bytes)),
+                _ => return None,
+            },
+            (Some(rows), column) => {
+                let (at, kind) = (column - 1, rows.fields().get(column - 1)?.kind);
+                match kind.width() {
+                    Some(bytes) => Stored::Number(Number { at, offset: rows.offset(at), bytes }, kind),
+                    None => Stored::Text(Place::Field(rows.clone(), at)),
+                }
+            }
+        };
+        self.columns.insert(column);
+        Some(stored)
+    }
+
+    fn range(number: Number, range: NumberRange, is_negated: bool) -> Node {
+        let mut fields = Fields::default();
+        fields.add(number, if is_negated { range.inverted() } else { range });
+        fields.pack(0);
+        Node::Fields(fields)
+    }
+
+    fn truth(&mut self, column: usize, wanted: bool) -> Option<Node> {
+        match self.stored(column)? {
+            Stored::Number(number, ColumnType::Bool) => {
+                Some(Self::range(number, NumberRange::truth(wanted, !wanted), false))
+            }
+            _ => None,
+        }
+    }
+
+    fn compare(&mut self, column: usize, op: CompareOp, literal: &Literal, is_negated: bool) -> Option<Node> {
+        if literal.is_null() {
+            return Some(Node::Never);
+        }
+        match self.stored(column)? {
+            Stored::Number(number, kind) => {
+                Some(Self::range(number, number_range(kind, op, literal)?, is_negated))
+            }
+            Stored::Text(place) => {
+                let test = Test::Compare(op, bytes_of(literal)?.into());
+                Some(Node::Text(Text { place, test, is_inverted: is_negated }))
+            }
+        }
+    }
+
+    fn null(&mut self, column: usize, is_null: bool) -> Option<Node> {
+        match (&self.rows, column) {
+            (_, 0) => Some(if is_null { Node::Never } else { Node::Always }),
+            (None, 1) => Some(Node::Null { field: None, is_null }),
+            (None, _) => None,
+            // A field whose bytes are not there is NULL, too.
+            (Some(rows), column) => {
+                rows.fields().get(column - 1)?;
+                Some(Node::Null { field: Some((rows.clone(), column - 1)), is_null })
+            }
+        }
+    }
+
+    fn listed(&mut self, column: usize, list: &[Literal], is_negated: bool) -> Option<Node> {
+        let has_null = list.iter().any(Literal::is_null);
+        if has_null && is_negated {
+            return Some(Node::Never);
+        }
+        let literals: Vec<&Literal> = list.iter().filter(|literal| !literal.is_null()).collect();
+        match self.stored(column)? {
+            Stored::Text(place) => {
+                let mut all: Vec<Box<[u8]>> = literals
+                    .into_iter()
+                    .map(|literal| bytes_of(literal).map(Box::from))
+                    .collect::<Option<_>>()?;
+                all.sort_unstable();
+                Some(Node::Text(Text { place, test: Test::OneOf(all), is_inverted: is_negated }))
+            }
+            Stored::Number(number, kind) => {
+                if literals.len() <= RANGES_MAX {
+                    let equal = |literal| {
+                        Some(Self::range(number, number_range(kind, CompareOp::Eq, literal)?, is_negated))
+                    };
+                    let mut nodes = literals.into_iter().map(equal).collect::<Option<Vec<_>>>()?;
+                    return Some(match (nodes.len(), is_negated) {
+                        (0, true) => {
+                            Node::Null { field: Some((self.rows.clone()?, number.at)), is_null: false }
+                        }
+                        (0, false) => Node::Never,
+                        (1, _) => nodes.swap_remove(0),
+                        (_, true) => Node::All(nodes),
+                        (_, false) => Node::Any(nodes),
+                    });
+                }
+                let bits_of = |literal: &Literal| match kind {
+                    ColumnType::Int(_) | ColumnType::UInt(_) | ColumnType::Date | ColumnType::Timestamp => {
+                        // The lowest bytes, as they are stored.
+                        Some(literal.as_int()? as u64 & (u64::MAX >> (64 - 8 * number.bytes)))
+                    }
+                    _ => None,
+                };
+                let mut bits = literals.into_iter().map(bits_of).collect::<Option<Vec<u64>>>()?;
+                bits.sort_unstable();
+                Some(Node::Listed(Listed { number, bits, is_inverted: is_negated }))
+            }
+        }
+    }
+
+    fn like(&mut self, column: usize, pattern: &str, is_negated: bool) -> Option<Node> {
+        match self.stored(column)? {
+            Stored::Text(place) => {
+                let test = Test::Like(LikePieces::of(pattern)?);
+                Some(Node::Text(Text { place, test, is_inverted: is_negated }))
+            }
+            Stored::Number(..) => None,
+        }
+    }
+}
+
+impl Node {
+    /// The order in which conditions are judged.
+    fn cost(&self) -> u32 {
+        match self {
+            Node::Always | Node::Never => 0,
+            Node::Null { .. } => 1,
+            Node::Fields(_) => 2,
+            Node::Listed(_) => 3,
+            Node::Any(parts) | Node::All(parts) => 1 + parts.iter().map(Node::cost).max().unwrap_or(0),
+            Node::Text(Text { test: Test::Compare(..), .. }) => 8,
+            Node::Text(Text { test: Test::OneOf(_), .. }) => 9,
+            Node::Text(Text { test: Test::Like(_), .. }) => 10,
+        }
+    }
+}
+
+fn number_type(kind: ColumnType) -> Option<NumberType> {
+    Some(match kind {
+        ColumnType::Int(1) => NumberType::I8,
+        ColumnType::Int(2) => NumberType::I16,
+        ColumnType::Int(4) | ColumnType::Date => NumberType::I32,
+        ColumnType::Int(_) | ColumnType::Timestamp => NumberType::I64,
+        ColumnType::UInt(1) => NumberType::U8,
+        ColumnType::UInt(2) => NumberType::U16,
+        ColumnType::UInt(4) => NumberType::U32,
+        ColumnType::UInt(_) => NumberType::U64,
+        ColumnType::F32 => NumberType::F32,
+        ColumnType::F64 => NumberType::F64,
+        ColumnType::Bool | ColumnType::Utf8 | ColumnType::Binary => return None,
+    })
+}
+
+/// The numbers of a column that pass a comparison with a constant; `None` for constants that are not finite.
+fn number_range(kind: ColumnType, op: CompareOp, literal: &Literal) -> Option<NumberRange> {
+    match literal.value() {
+        Value::Int(number) => Some(NumberRange::whole(number_type(kind)?, op, *number)),
+        Value::Float(number) if number.is_finite() => {
+            Some(NumberRange::float(number_type(kind)?, op, *number))
+        }
+        Value::Bool(constant) => {
+            let passes = |value: bool| match op {
+                CompareOp::Eq => value == *constant,
+                CompareOp::NotEq => value != *constant,
+                CompareOp::Lt => !value & constant,
+                CompareOp::LtEq => value <= *constant,
+                CompareOp::Gt => value & !constant,
+                CompareOp::GtEq => value >= *constant,
+            };
+            Some(NumberRange::truth(passes(true), passes(false)))
+        }
+        _ => None,
+    }
+}
+
+fn bytes_of(literal: &Literal) -> Option<&[u8]> {
+    match (literal.value(), literal.data_type()) {
+        (Value::Text(text), DataType::Utf8View) => Some(text.as_bytes()),
+        (Value::Bytes(bytes), DataType::BinaryView) => Some(bytes),
+        _ => None,
+    }
+}
