@@ -429,15 +429,8 @@ async fn settings_are_those_of_the_keys_of_a_tenant() {
         client.ask(&format!("SET key{key} {value}"), "+OK\r\n").await;
     }
     client.ask("GET none", "$-1\r\n").await;
-    client.send(request("INFO stats")).await;
-    let mut head = [0; 16];
-    client.0.read_exact(&mut head).await.unwrap();
-    let mut rest = vec![0; 60];
-    client.0.read_exact(&mut rest).await.unwrap();
-    let stats = text(&rest);
-    let evicted: u64 =
-        stats.split("evicted_keys:").nth(1).unwrap().split("\r\n").next().unwrap().parse().unwrap();
-    assert!(evicted > 5000, "{stats}");
+    let evicted: u64 = client.info("stats", "evicted_keys").await.parse().unwrap();
+    assert!(evicted > 5000, "{evicted}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

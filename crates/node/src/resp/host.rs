@@ -368,7 +368,9 @@ impl Client {
                 self.marked_ns = self.node.clock().now_ns();
             }
             self.ran = session.execute_known(keys, (args, ahead), moment, self, replies);
-            if let Err(Refusal(text)) = self.do_later() {
+            if !self.later.is_empty()
+                && let Err(Refusal(text)) = self.do_later()
+            {
                 replies.truncate(before);
                 replies.error(&*text);
             }

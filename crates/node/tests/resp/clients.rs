@@ -24,7 +24,7 @@ impl Client {
     }
 
     /// A value of `INFO`.
-    async fn info(&mut self, section: &str, key: &str) -> String {
+    pub(super) async fn info(&mut self, section: &str, key: &str) -> String {
         let told = self.bulk(&format!("INFO {section}")).await;
         let value = told.split("\r\n").find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
         value.unwrap_or_default().to_string()
