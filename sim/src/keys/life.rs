@@ -12,8 +12,8 @@ use farpool_node::{Access, Caller, Environment, Fsync, Node, NodeConfig, Stepped
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a file of the log.
-const FILE_BYTES: u64 = 1 << 20;
+/// Bytes of a file of the log: more than those of its largest record.
+const FILE_BYTES: u64 = 4 << 20;
 
 /// A clock whose time of day is set.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Setting {
     pub fn random(random: &mut Random) -> Self {
         let fsync = random.pick(&[Fsync::Always, Fsync::EverySecond, Fsync::No]);
         let policy = random.pick(&Policy::ALL);
-        let maxmemory = if random.chance(40) { (100 + random.below(1500) as u64) << 10 } else { 0 };
+        let maxmemory = if random.chance(40) { (60 + random.below(340) as u64) << 10 } else { 0 };
         Setting { fsync, policy, maxmemory }
     }
 }

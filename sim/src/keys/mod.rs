@@ -36,13 +36,16 @@ const EVENTS: std::ops::Range<usize> = 100..600;
 /// Most clients.
 const CLIENTS_MAX: usize = 4;
 
+/// Bytes of a value of which some fill a file of the log.
+const LARGE_BYTES: usize = 60_000;
+
 /// Spaces that clients select.
 const SPACES: u32 = 3;
 
 /// Runs the world of `seed`.
 pub fn run(seed: u64, shared: &Shared) -> Checked {
     let mut world = World::new(seed, shared.clone())?;
-    let events = EVENTS.start + world.random.magnitude(EVENTS.len());
+    let events = EVENTS.start + world.random.below(EVENTS.len());
     for _ in 0..events {
         world.event()?;
     }
@@ -125,8 +128,12 @@ impl World {
         let mut random = Random::new(!seed);
         let clock = Arc::new(DayClock::new(random.next(), BEGIN_MS));
         let (directory, setting) = (SimulatedDirectory::new(), Setting::random(&mut random));
-        let bytes_max = random.pick(&[60, 300, 2000, 8000]);
-        let habits = Habits { bytes_max, keys: random.pick(&[8, 40, 300]), has_expiry: random.chance(70) };
+        // Where memory is short, there is to be much that wants it.
+        let sizes: &[usize] =
+            if setting.maxmemory > 0 { &[300, 2000, 8000, 8000] } else { &[60, 300, 2000, 8000] };
+        let bytes_max = random.pick(sizes);
+        let habits =
+            Habits { bytes_max, keys: random.pick(&[8, 40, 300, 300]), has_expiry: random.chance(70) };
         let life = Arc::new(Life::begin(&mut random, &clock, &directory, &setting)?);
         let clients = (0..1 + random.below(CLIENTS_MAX)).map(|_| Client::default()).collect();
         let mut world = World {
@@ -174,7 +181,7 @@ impl World {
             82..86 => self.tidy()?,
             86..88 => self.fill()?,
             88 => self.take_snapshot()?,
-            89 => self.break_disk(),
+            89 => self.break_disk()?,
             90 => self.repair_disk(),
             91..94 => self.begin_scan()?,
             94..98 => self.step_scans()?,
@@ -524,18 +531,30 @@ impl World {
     }
 
     /// The disk becomes full, or fails after some writes.
-    fn break_disk(&mut self) {
+    fn break_disk(&mut self) -> Checked {
         let names = self.directory.names().unwrap_or_default();
         let bytes = |name: &String| self.directory.open(name).and_then(|file| file.bytes()).unwrap_or(0);
         let used: u64 = names.iter().map(bytes).sum();
-        let more = self.random.magnitude(2 << 20) as u64;
-        let faults = match self.random.chance(60) {
-            true => Faults { fails_after: None, capacity: Some(used + more) },
+        let is_full = self.random.chance(60);
+        let faults = match is_full {
+            true => {
+                Faults { fails_after: None, capacity: Some(used + self.random.magnitude(1 << 20) as u64) }
+            }
             false => Faults { fails_after: Some(self.random.magnitude(12) as u64), capacity: None },
         };
         self.is_faulty = true;
         self.directory.set_faults(faults);
         self.tell(format!("the disk has {used} bytes, and {faults:?}"));
+        // What is left of the current file of the log is used up, so that there has to be another one.
+        for _ in 0..if is_full { 60 } else { 0 } {
+            let client = self.random.below(self.clients.len());
+            self.execute(client, &["SET".into(), "k1".into(), "v".repeat(LARGE_BYTES)])?;
+            self.write();
+            if self.must_crash || !self.life.log.is_writing() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// There is space again, and writes do not fail any more.

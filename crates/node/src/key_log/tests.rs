@@ -335,3 +335,49 @@ fn a_backup_has_its_files_until_it_ends_and_a_directory_is_made_of_them() {
     adopt_keys(&(empty.clone() as Arc<dyn Directory>), 77).unwrap();
     assert!(empty.names().unwrap().is_empty());
 }
+
+/// Values are overwritten with ones of other sizes, removed and set again, many times as much as lives at any time.
+#[test]
+fn log_and_snapshot_together_are_about_twice_what_lives_however_much_is_written() {
+    let directory = SimulatedDirectory::new();
+    let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
+    let keyspaces = Arc::new(Keyspaces::new(&pool, 1, 7, 0));
+    let opening = Opening {
+        directory: directory.clone(),
+        fsync: Fsync::EverySecond,
+        sizes: SMALL,
+        new_log: 9,
+        threads: 0,
+    };
+    let (log, found) = KeyLog::recover(opening, &keyspaces).unwrap();
+    let bench = Bench { keyspaces, log, found };
+    const BESIDE: u64 = 256 << 10;
+    let (mut live, mut written, mut snapshots) = (vec![0_u64; 60], 0, 0);
+    for step in 0..3000_usize {
+        let key = step * 7 % live.len();
+        // Near the end, nearly everything goes.
+        let is_ending = step > 2400 && key > 0;
+        let bytes = if is_ending || step % 11 == 0 { 0 } else { 5_000 + step * 7919 % 60_000 };
+        if bytes == 0 {
+            bench.run("default", &format!("DEL key{key}"));
+        } else {
+            assert!(bench.set(&format!("key{key}"), &"v".repeat(bytes)));
+        }
+        (live[key], written) = (bytes as u64, written + bytes as u64);
+        bench.log.write();
+        if bench.log.is_due() {
+            bench.log.take_snapshot(&bench.keyspaces, 1).unwrap();
+            snapshots += 1;
+            let (lives, latest) = (live.iter().sum::<u64>(), bench.log.snapshots().latest.bytes);
+            assert!(latest <= lives + lives / 10 + BESIDE, "{latest} bytes of a snapshot of {lives}");
+            assert!(bench.log.bytes() <= BESIDE, "{} bytes of a log behind it", bench.log.bytes());
+            let names = directory.names().unwrap();
+            let count = |of: &str| names.iter().filter(|name| name.starts_with(of)).count();
+            assert!(count("kv-log-") <= 3 && count("kv-snapshot-") == 1, "{names:?}");
+        }
+        let most = SMALL.snapshot_bytes.max(bench.log.snapshots().latest.bytes) + BESIDE;
+        assert!(bench.log.bytes() <= most, "{} bytes of a log, not {most}", bench.log.bytes());
+    }
+    assert!(snapshots > 20 && written > 30 * live.len() as u64 * 30_000, "{snapshots} {written}");
+    bench.close();
+}
