@@ -1,4 +1,5 @@
-//! `cargo xtask redis-tests`: Redis' own tests, unchanged, against a node as an external host, then real clients.
+//! `cargo xtask redis-tests`: Redis' own tests, unchanged, against a node as an external host, then real clients
+//! and a check that keys are linearizable.
 //!
 //! The tests come from Debian's source package (`source.rs`). Each unit runs against a node of its own.
 //! `testdata/redis/units.toml` says which units run and what is known to fail, and why;
@@ -41,6 +42,9 @@ pub struct Options {
     /// Record how many tests pass and which use absent commands, in place of comparing with the record.
     #[arg(long)]
     record: bool,
+    /// Only the check that keys are linearizable, with so many times as many operations.
+    #[arg(long, value_name = "TIMES", conflicts_with_all = ["units", "record"])]
+    linearizable: Option<u32>,
 }
 
 /// What a unit did, and what of it is not as listed.
@@ -58,6 +62,9 @@ pub fn run(options: &Options) -> Result<()> {
         Some(program) => program.canonicalize().with_context(|| format!("no {}", program.display()))?,
         None => cargo::build_program("farpool", &[])?,
     };
+    if let Some(times) = options.linearizable {
+        return clients::linearizable(&program, times.max(1));
+    }
     let mut list = List::read()?;
     let harness = source::install()?;
     list.check_names(&harness)?;

@@ -1,5 +1,6 @@
 //! Real clients of Redis, against a node: redis-cli, redis-benchmark, redis-py, Flask and Django with their sessions
-//! and cache, and Jedis. The scripts in `testdata/redis/clients/` check what they stored and read.
+//! and cache, Jedis, Express with its sessions, and go-redis. The scripts in `testdata/redis/clients/` check what they
+//! stored and read. At last, porcupine checks that keys are linearizable.
 //!
 //! Packages, at pinned versions, are installed into the folder `redis-clients` of the cache.
 
@@ -37,7 +38,24 @@ pub fn run(program: &Path) -> Result<()> {
     let classes = java()?.join("*");
     let server = Server::start(program)?;
     let mut command = Command::new("java");
-    finish(command.arg("-cp").arg(classes).arg(scripts().join("Shop.java")).arg(&server.port))
+    finish(command.arg("-cp").arg(classes).arg(scripts().join("Shop.java")).arg(&server.port))?;
+    drop(server);
+    let server = Server::start(program)?;
+    let folder = node_js()?;
+    finish(Command::new("node").current_dir(folder).args(["sessions.mjs", &server.port]))?;
+    drop(server);
+    let server = Server::start(program)?;
+    finish(Command::new(go("shop")?).arg(&server.port))?;
+    linearizable(program, 1)
+}
+
+/// Has many connections work on a few keys of a node of their own, `times` times as long as the tests do, and porcupine
+/// check what they saw.
+///
+/// # Errors
+/// When there is no order in which all operations did what they say, or the programs cannot be built.
+pub fn linearizable(program: &Path, times: u32) -> Result<()> {
+    finish(Command::new(go("linearizable")?).arg(program).arg(times.to_string()))
 }
 
 fn scripts() -> PathBuf {
@@ -95,6 +113,36 @@ fn java() -> Result<PathBuf> {
         installed(&folder, &wanted)?;
     }
     Ok(folder)
+}
+
+/// Returns the folder with the packages that `package-lock.json` names, and the scripts.
+fn node_js() -> Result<PathBuf> {
+    programs::install(&["node", "npm"], &["nodejs", "npm"])?;
+    let folder = cargo::cache("redis-clients")?.join("node");
+    let from = scripts().join("node");
+    let wanted =
+        fs::read_to_string(from.join("package-lock.json")).context("cannot read package-lock.json")?;
+    let is_there = is_installed(&folder, &wanted);
+    fs::create_dir_all(&folder)?;
+    for name in ["package.json", "package-lock.json", "sessions.mjs"] {
+        fs::copy(from.join(name), folder.join(name))?;
+    }
+    if !is_there {
+        let install = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
+        programs::run_in(&folder, "npm", install, "is the package registry reachable? Node.js 20 is needed")?;
+        installed(&folder, &wanted)?;
+    }
+    Ok(folder)
+}
+
+/// Builds one of the programs in `testdata/redis/clients/go`, whose packages `go.sum` names.
+fn go(name: &str) -> Result<PathBuf> {
+    programs::install(&["go"], &["golang-go"])?;
+    let built = cargo::cache("redis-clients")?.join("go").join(name);
+    let build = ["build", "-buildvcs=false", "-o", &built.to_string_lossy(), &format!("./{name}")];
+    let otherwise = "is the module proxy reachable? Go 1.19 is needed";
+    programs::run_in(&scripts().join("go"), "go", build, otherwise)?;
+    Ok(built)
 }
 
 /// Whether a folder was filled with what is wanted; others are removed.
