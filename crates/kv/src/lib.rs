@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
+#[cfg(test)]
+mod churn_tests;
 mod commands;
 mod cut;
 mod effects;

@@ -6,11 +6,15 @@
 //! each page that is emptied is one page less. A page of which only reclaimable slots are left stays closed
 //! until they are reclaimed, and the next one is taken on.
 //!
-//! Where no class has such a page, slab pages are moved out of pages of the pool (2 MiB) of which at most a
+//! A page of which at most a quarter is in use, and whose class has no room for its entries elsewhere, is emptied
+//! into a smaller one: after most entries are deleted, each class would otherwise keep a page of 64 KiB for a few.
+//!
+//! Where no class has such pages, slab pages are moved out of pages of the pool (2 MiB) of which at most a
 //! quarter is in use: after most entries are deleted, a slab page would otherwise keep the 32 times larger
 //! page in use. Such a page is emptied in the same way, where its class has no free slots into a new slab page
 //! at a lower address: a move to any other could have to be undone by the next one.
 
+use super::classes::{PAGE_BYTES_FIRST, SLOT_BYTES};
 use super::page::Page;
 use super::{LARGE, Place, Slabs};
 use farpool_model::limits::PAGE_BYTES;
@@ -18,6 +22,10 @@ use farpool_model::limits::PAGE_BYTES;
 /// The eighths of a page that are free at least before it is emptied: moving three entries frees the room of
 /// one at most.
 const EIGHTHS_FREE: usize = 2;
+
+/// The part of a page that is in use at most when a smaller one takes its place, which is half full then at most: below
+/// the part at which the next one would.
+const PART_WRITTEN: usize = 4;
 
 /// The part of a page of the pool that is in use at most when slab pages are moved out of it.
 const PART_USED: usize = 4;
@@ -38,7 +46,7 @@ impl Slabs {
         let classes = self.classes.len().min(LARGE);
         for step in 0..classes {
             let class = (self.compact_next + step) % classes;
-            if let Some(id) = self.candidate(class) {
+            if let Some(id) = self.candidate(class).or_else(|| self.oversized(class)) {
                 (self.emptying, self.compact_next) = (Some(id), class);
                 self.classes[class].close(&mut self.table, id);
                 if let Some(place) = self.next_of(id) {
@@ -110,6 +118,20 @@ impl Slabs {
             return Some(farpool_model::cast::u32_checked(id));
         }
         None
+    }
+
+    /// Returns a page that is too large for its entries, and adds a smaller one for these.
+    fn oversized(&mut self, class: usize) -> Option<u32> {
+        let id = self.classes[class].emptiest_in_use(&self.table)?;
+        let page = self.table.get(id);
+        let (entries, slot_bytes) = (entries(page), SLOT_BYTES[class]);
+        let wanted = (2 * entries * slot_bytes).next_power_of_two().max(PAGE_BYTES_FIRST[class]);
+        if entries * PART_WRITTEN > page.slots() || 2 * wanted > page.extent.len() {
+            return None;
+        }
+        let extent = self.take_piece(wanted).ok()?;
+        self.insert_page(class, extent, wanted / slot_bytes);
+        Some(id)
     }
 
     fn candidate(&self, class: usize) -> Option<u32> {
