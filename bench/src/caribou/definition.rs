@@ -179,6 +179,7 @@ pub struct Goals {
     pub beside_latency: f64,
     pub beside_steps_us: f64,
     pub beside_scan: f64,
+    pub sync_latency: f64,
 }
 
 impl Definition {

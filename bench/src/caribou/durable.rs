@@ -4,12 +4,13 @@ use super::definition::{Case, Definition};
 use super::generator::Generator;
 use super::load::Job;
 use super::points::Fixture;
-use super::results::{DurableResult, RecoveryResult, SideResult};
+use super::results::{DurableResult, RecoveryResult, SideResult, SyncResult};
 use super::server::{Durability, GENERATORS, SERVERS, Server, Side};
 use crate::{places, text};
 use anyhow::{Context, Result};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How long after the last change all are on disk, where that is to be within a second.
@@ -34,9 +35,14 @@ impl Folders {
     }
 }
 
-/// Updates with `always`, on these sides in turns.
-pub fn always(definition: &Definition, sides: &[Side]) -> Result<Vec<DurableResult>> {
+/// Appends that are made durable one after the other, and bytes of each: about what a batch of updates has.
+const APPENDS: usize = 400;
+const APPEND_BYTES: usize = 8 << 10;
+
+/// Updates with `always`, on these sides in turns, and what a sync of the same disk takes.
+pub fn always(definition: &Definition, sides: &[Side]) -> Result<(Vec<DurableResult>, Option<SyncResult>)> {
     let folders = Folders::new()?;
+    let sync = syncs(folders.0.path())?;
     let start = |side: &Side| {
         Server::start(*side, SERVERS, 1, Durability::Always(&folders.of(*side))).map(Fixture::new)
     };
@@ -61,7 +67,23 @@ pub fn always(definition: &Definition, sides: &[Side]) -> Result<Vec<DurableResu
         let (connections, depth, at_least) = (durable.connections, durable.depth, durable.at_least);
         results.push(DurableResult { connections, depth, at_least, sides });
     }
-    Ok(results)
+    Ok((results, Some(sync)))
+}
+
+/// Appends to a file and makes each append durable.
+fn syncs(folder: &Path) -> Result<SyncResult> {
+    let mut file = tempfile::tempfile_in(folder)?;
+    let piece = vec![7; APPEND_BYTES];
+    let mut times = Vec::new();
+    for _ in 0..APPENDS {
+        file.write_all(&piece)?;
+        let start = Instant::now();
+        file.sync_data()?;
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    times.sort_by(f64::total_cmp);
+    let at = |part: f64| times[((APPENDS - 1) as f64 * part) as usize];
+    Ok(SyncResult { bytes: APPEND_BYTES, p50_us: at(0.5), p99_us: at(0.99) })
 }
 
 /// Fills, ends and starts again each side; files are in the system's cache.

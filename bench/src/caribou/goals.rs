@@ -13,7 +13,7 @@ pub fn of(results: &Results, definition: &Definition) -> Vec<GoalResult> {
         let what = format!("p99 at {:.0} operations a second: Redis' / farpool's", load.rate);
         at_least(what, definition.goals.latency, ratio(&load.sides, &inverse))
     }));
-    goals.extend(durability(results));
+    goals.extend(durability(results, definition));
     goals.extend(memory(results, definition));
     goals.extend(conditional(results, definition));
     goals.extend(scans(results, definition));
@@ -45,13 +45,20 @@ fn throughput(results: &Results, definition: &Definition) -> Vec<GoalResult> {
     cases.flat_map(of_case).collect()
 }
 
-fn durability(results: &Results) -> Vec<GoalResult> {
+fn durability(results: &Results, definition: &Definition) -> Vec<GoalResult> {
     let of_case = |result: &DurableResult| {
         let what =
             format!("always, {} connections, pipeline {}, by Redis'", result.connections, result.depth);
         at_least(what, result.at_least, ratio(&result.sides, &|side| side.rate))
     };
     let mut goals: Vec<GoalResult> = results.durable.iter().map(of_case).collect();
+    for result in &results.durable {
+        let p99 = side(&result.sides, "farpool").map(|side| side.p99_us);
+        let measured = p99.zip(results.sync.as_ref()).map(|(p99, sync)| p99 / sync.p99_us);
+        let (connections, depth) = (result.connections, result.depth);
+        let what = format!("always, {connections} connections, pipeline {depth}, p99 by a sync's");
+        goals.push(at_most(what, definition.goals.sync_latency, measured));
+    }
     for (is_killed, how) in [(false, "stopped"), (true, "killed")] {
         let rate = |name: &str| {
             let is_it = |result: &&RecoveryResult| result.name == name && result.is_killed == is_killed;
@@ -143,7 +150,14 @@ fn hot(results: &Results, definition: &Definition) -> Vec<GoalResult> {
         let measured = rate("hot 128", cores).zip(rate("uniform", cores)).map(|(hot, all)| hot / all);
         at_least(format!("128 hot keys, {name}, by uniform ones"), definition.goals.hot, measured)
     };
-    [(Cores::Own, "pinned"), (Cores::Both, "both cores")].map(of).into()
+    let mut goals: Vec<GoalResult> = [(Cores::Own, "pinned"), (Cores::Both, "both cores")].map(of).into();
+    let measured = results.library.as_ref().map(|library| library.hot / library.uniform);
+    goals.push(at_least(
+        "128 hot keys, inside the library, by uniform ones".to_string(),
+        definition.goals.hot,
+        measured,
+    ));
+    goals
 }
 
 fn at_least(what: String, goal: f64, measured: Option<f64>) -> GoalResult {

@@ -10,6 +10,7 @@ mod generator;
 mod goals;
 mod histogram;
 mod keys;
+mod library;
 mod load;
 mod memory;
 mod points;
@@ -65,6 +66,8 @@ enum Part {
     Always,
     /// Starts over keys on disk.
     Recovery,
+    /// Hot keys inside the library.
+    Library,
     /// What redis-benchmark says.
     Benchmark,
 }
@@ -131,6 +134,8 @@ impl Suite<'_> {
             beside: None,
             durable: Vec::new(),
             recovery: Vec::new(),
+            library: None,
+            sync: None,
             recovery_at_least: definition.recovery.at_least,
             second_opinion: Vec::new(),
             goals: Vec::new(),
@@ -180,8 +185,11 @@ impl Suite<'_> {
                 let name = if part == Part::Always { "always" } else { "recovery" };
                 results.notes.push(format!("{name}: this farpool keeps keys in memory only (no --fsync)"));
             }
-            Part::Always => results.durable = durable::always(definition, &of_resp)?,
+            Part::Always => {
+                (results.durable, results.sync) = durable::always(definition, &of_resp)?;
+            }
             Part::Recovery => results.recovery = durable::recovery(definition, &of_resp)?,
+            Part::Library => results.library = Some(library::measure(definition)?),
             Part::Benchmark if of_resp.len() < 2 => {}
             Part::Benchmark => {
                 results.second_opinion = points::second_opinion(definition, &stage(&of_resp)?)?

@@ -1,7 +1,7 @@
 //! Formats the results as tables.
 
 use super::definition::Cores;
-use super::results::{CaseResult, Results, SideResult, ratio, side};
+use super::results::{CaseResult, LibraryResult, Results, SideResult, ratio, side};
 use crate::text;
 
 /// The sides in the order of columns.
@@ -36,6 +36,7 @@ pub fn text(results: &Results) -> String {
         (!results.scans.is_empty()).then(|| scans(results)),
         results.beside.as_ref().map(|_| beside(results)),
         (!results.durable.is_empty() || !results.recovery.is_empty()).then(|| durable(results)),
+        results.library.as_ref().map(library),
         (!results.second_opinion.is_empty()).then(|| second_opinion(results)),
         (!results.goals.is_empty()).then(|| goals(results)),
         (!results.notes.is_empty()).then(|| results.notes.join("\n")),
@@ -298,6 +299,10 @@ fn durable(results: &Results) -> String {
             of("Redis", &|side| us(side.p99_us)),
         ]
     };
+    let sync = results.sync.iter().map(|sync| {
+        let kib = sync.bytes >> 10;
+        format!("an append of {kib} KiB is durable after {:.0} us, p99 {:.0} us", sync.p50_us, sync.p99_us)
+    });
     let recovery = results.recovery.iter().map(|result| {
         let gib = result.bytes as f64 / f64::from(1 << 30);
         let how = if result.is_killed { "killed" } else { "stopped" };
@@ -306,7 +311,17 @@ fn durable(results: &Results) -> String {
     format!(
         "Updates that are on disk before they are acknowledged.\n\n{}\n\n{}",
         text::table(header.map(String::from).to_vec(), results.durable.iter().map(row).collect()),
-        recovery.collect::<Vec<_>>().join("\n")
+        sync.chain(recovery).collect::<Vec<_>>().join("\n")
+    )
+}
+
+fn library(result: &LibraryResult) -> String {
+    format!(
+        "Inside the library, {} threads, nine reads to an update: {:.2} million operations a second with all keys, {:.2} with \
+         128 hot ones.",
+        result.threads,
+        result.uniform / 1e6,
+        result.hot / 1e6
     )
 }
 

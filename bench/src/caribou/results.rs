@@ -33,6 +33,8 @@ pub struct Results {
     pub beside: Option<BesideResult>,
     pub durable: Vec<DurableResult>,
     pub recovery: Vec<RecoveryResult>,
+    pub library: Option<LibraryResult>,
+    pub sync: Option<SyncResult>,
     /// The goal of recovery.
     pub recovery_at_least: f64,
     pub second_opinion: Vec<SecondOpinion>,
@@ -156,6 +158,24 @@ pub struct DurableResult {
     pub depth: usize,
     pub at_least: f64,
     pub sides: Vec<SideResult>,
+}
+
+/// What the disk takes to make an append durable.
+#[derive(Debug, Serialize)]
+pub struct SyncResult {
+    pub bytes: usize,
+    pub p50_us: f64,
+    pub p99_us: f64,
+}
+
+/// Operations a second inside the library, of so many threads together.
+#[derive(Debug, Serialize)]
+pub struct LibraryResult {
+    pub threads: usize,
+    /// With all keys alike.
+    pub uniform: f64,
+    /// With 128 of them.
+    pub hot: f64,
 }
 
 /// A start over keys on disk.

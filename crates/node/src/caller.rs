@@ -577,6 +577,11 @@ impl Caller {
         Box::new(move || scheduler.wake_region(&region))
     }
 
+    /// Counts time that was worked for the caller on a thread of its own as part of its share of the workers', in nanoseconds.
+    pub fn charge(&self, ns: u64) {
+        self.node.scheduler().charge(&self.region, ns);
+    }
+
     /// The clock of the node.
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         self.node.clock()

@@ -7,6 +7,7 @@ use bytes::BytesMut;
 use farpool_memory::WorkMemory;
 use farpool_model::limits;
 use farpool_node::{Access, Node, NodeConfig, Right, resp};
+use farpool_pipeline::Class;
 use farpool_wire::{Socket, Tls};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -236,6 +237,24 @@ async fn what_comes_in_one_packet_is_done_in_its_order_whoever_sends_it() {
     let mut client = redis.connect().await;
     client.ask("AUTH anns", "+OK\r\n").await;
     client.ask("GET a", "$1\r\n4\r\n").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_work_of_clients_counts_as_part_of_their_tenants_share() {
+    let redis = Redis::start(Access::of_everybody()).await;
+    let charged = || -> i128 {
+        redis.node.scheduler().shares(Class::Foreground).iter().map(|share| share.charged_ns).sum()
+    };
+    let mut client = redis.connect().await;
+    client.ask("SET a 1", "+OK\r\n").await;
+    let before = charged();
+    let value = "v".repeat(1 << 20);
+    for _ in 0..20 {
+        client.ask(&format!("SET large {value}"), "+OK\r\n").await;
+        client.ask("GETRANGE large 0 1", "$2\r\nvv\r\n").await;
+    }
+    // A MiB takes some 50 microseconds at least to be copied.
+    assert!(charged() - before >= 200_000, "{} ns", charged() - before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

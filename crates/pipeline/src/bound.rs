@@ -26,6 +26,15 @@ pub struct BoundProgram {
     conditions: Option<Expr>,
 }
 
+/// A program whose rows are made without some of those that do not pass.
+pub(crate) struct Filtered {
+    pub rows: Arc<dyn LiveRows>,
+    /// For what is left of the rows.
+    pub plan: Plan,
+    /// The columns that it reads.
+    pub columns: Vec<usize>,
+}
+
 impl BoundProgram {
     /// Prepares `program` for `table` at `version` within `budget`.
     ///
@@ -71,22 +80,23 @@ impl BoundProgram {
         &self.columns
     }
 
-    /// Where the rows are made when they are read: these without some of those that do not pass, the plan for what is left, and
-    /// the columns that it reads.
+    /// What is left of the program where its rows are made when they are read, and some of those that do not pass are not.
     ///
     /// # Errors
     /// As [`BoundProgram::plan`].
-    pub(crate) fn filtered(&self) -> Result<Option<(Arc<dyn LiveRows>, Plan, Vec<usize>)>> {
+    pub(crate) fn filtered(&self) -> Result<Option<Filtered>> {
         let Some(rows) = self.table.live_rows() else { return Ok(None) };
         let program = &self.prepared.effective;
         let filter = Expr::all(program.filter.iter().chain(&self.conditions).cloned().collect());
         let Some(filtered) = filter.and_then(|filter| rows.filtered(&filter)) else { return Ok(None) };
         let plan = self.plan()?;
         if !filtered.is_exact {
-            return Ok(Some((filtered.rows, plan, self.columns.iter().copied().collect())));
+            let columns = self.columns.iter().copied().collect();
+            return Ok(Some(Filtered { rows: filtered.rows, plan, columns }));
         }
         let unfiltered = Program { filter: None, ..program.clone() };
-        Ok(Some((filtered.rows, plan.without_filter(), unfiltered.columns().into_iter().collect())))
+        let columns = unfiltered.columns().into_iter().collect();
+        Ok(Some(Filtered { rows: filtered.rows, plan: plan.without_filter(), columns }))
     }
 
     /// Upper bound of the number of expression nodes of the program.

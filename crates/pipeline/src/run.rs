@@ -15,7 +15,7 @@ mod reading;
 pub use change::Changed;
 pub use reading::Keeping;
 
-use crate::bound::BoundProgram;
+use crate::bound::{BoundProgram, Filtered};
 use crate::budget::Budget;
 use crate::dispenser::Dispenser;
 use crate::need::Need;
@@ -180,7 +180,7 @@ impl Run {
             Form::Batches | Form::Shipped(_) | Form::Collected(_) => program.filtered()?,
         };
         let (filtered, plan, mut columns) = match filtered {
-            Some((rows, plan, columns)) => (Some(rows), plan, columns),
+            Some(Filtered { rows, plan, columns }) => (Some(rows), plan, columns),
             None => (None, program.plan()?, program.columns().iter().copied().collect()),
         };
         if let Form::Change(changing) = &form {

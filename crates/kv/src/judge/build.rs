@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Numbers of a list that are compared one by one, as ranges; more are searched.
-const RANGES_MAX: usize = 4;
+const RANGES: usize = 4;
 
 pub(super) fn filter(condition: &Expr, rows: Option<&RowSchema>, prefix_bytes: usize) -> Option<RowFilter> {
     let mut builder = Builder {
@@ -211,7 +211,7 @@ impl Builder {
                 Some(Node::Text(Text { place, test: Test::OneOf(all), is_inverted: is_negated }))
             }
             Stored::Number(number, kind) => {
-                if literals.len() <= RANGES_MAX {
+                if literals.len() <= RANGES {
                     let equal = |literal| {
                         Some(Self::range(number, number_range(kind, CompareOp::Eq, literal)?, is_negated))
                     };

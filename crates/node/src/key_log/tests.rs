@@ -313,7 +313,9 @@ fn a_backup_has_its_files_until_it_ends_and_a_directory_is_made_of_them() {
             assert!(!part.is_empty());
             content.extend(part);
         }
-        copy.create(&file.name).unwrap().write_at(&content, 0).unwrap();
+        let written = copy.create(&file.name).unwrap();
+        written.write_at(&content, 0).unwrap();
+        written.sync().unwrap();
     }
     copy.sync().unwrap();
     assert!(backup.read("kv-log-000000000001", 0, 1).is_none());

@@ -24,6 +24,9 @@ const READ_BYTES: usize = 16 << 10;
 /// Bytes of a buffer that are kept while nothing is in it.
 const KEPT_BYTES: usize = 64 << 10;
 
+/// Work is charged when so much of it has been done: each time costs a lock of the scheduler.
+const CHARGED_NS: u64 = 200_000;
+
 /// How long a client that does not read its replies is waited for.
 const UNREAD: Duration = Duration::from_millis(limits::UNREAD_MS_MAX);
 
@@ -44,6 +47,8 @@ pub(super) struct Connection {
     random: u64,
     /// Waits for the log of keys, where they have one.
     log: Option<Follower>,
+    /// Nanoseconds of work that have not been charged to the client's share.
+    unpaid_ns: u64,
     /// Whether the next command waits for the end of a pause.
     is_paused: bool,
 }
@@ -60,6 +65,7 @@ impl Connection {
             replies: Vec::new(),
             random: RandomState::new().hash_one(number) | 1,
             log: node.keyspaces().log().map(|log| log.follow()),
+            unpaid_ns: 0,
             is_paused: false,
         }
     }
@@ -145,7 +151,12 @@ impl Connection {
             if let Some(log) = &mut self.log {
                 log.keep_up().await;
             }
+            let began_ns = self.node.clock().now_ns();
             let progress = self.carry_out();
+            self.unpaid_ns += self.node.clock().now_ns().saturating_sub(began_ns);
+            if self.unpaid_ns >= CHARGED_NS {
+                self.client.charge_time(std::mem::take(&mut self.unpaid_ns));
+            }
             self.note_buffers();
             self.client.settle(&self.session);
             let stays = match progress {
@@ -198,7 +209,7 @@ impl Connection {
         // One reading of a clock for each command tells when it began and how long the one before took.
         let (began_ms, began_ns) = (node.clock().unix_ms(), node.clock().now_ns());
         let (mut now_ms, mut now_ns) = (began_ms, began_ns);
-        let replies_max = client.room().min(limits::RESP_OUTPUT_BYTES_MAX);
+        let mut replies_max = client.room().min(limits::RESP_OUTPUT_BYTES_MAX);
         let mut keys = client.keys();
         while replies.len() < limits::RESP_REPLIES_BYTES_MAX {
             if batch.is_done() {
@@ -233,6 +244,7 @@ impl Connection {
             // It may be somebody else now, with other keys.
             if !ahead.is_of_keys() && !client.has_keys(keys.as_ref()) {
                 keys = client.keys();
+                replies_max = client.room().min(limits::RESP_OUTPUT_BYTES_MAX);
                 if let Some(keys) = &keys {
                     batch.look_ahead(received, keys, session.space());
                 }

@@ -300,6 +300,13 @@ impl Client {
         self.admitted.as_ref().map_or(0, |admitted| admitted.buffers.account().free())
     }
 
+    /// Counts time that was worked for the client as part of its tenant's share, in nanoseconds.
+    pub fn charge_time(&self, ns: u64) {
+        if let Some(Admitted { caller, .. }) = &self.admitted {
+            caller.charge(ns);
+        }
+    }
+
     /// Reserves so many bytes for the connection in place of those of before.
     ///
     /// # Errors

@@ -43,6 +43,7 @@ impl<L: Listener + 'static> Lanes<L> {
     ///
     /// # Errors
     /// `OverLimit` when the system gives no threads.
+    #[expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
     pub fn start(node: &Arc<Node>, threads: usize, is_ending: &watch::Receiver<bool>) -> Result<Self> {
         let refused = |error| Error::over_limit(format!("cannot start threads for connections: {error}"));
         let start = |number| {
