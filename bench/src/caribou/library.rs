@@ -6,7 +6,7 @@ use crate::random::Random;
 use crate::stats::median;
 use anyhow::{Result, anyhow, bail};
 use farpool_kv::resp::{Protocol, Replies};
-use farpool_kv::{Args, Host, Keyspace, Moment, Refusal, Session};
+use farpool_kv::{Args, Keyspace, Moment, NoHost, Session};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::TenantName;
 use std::sync::Barrier;
@@ -28,23 +28,6 @@ const UPDATES: u64 = 10;
 
 const NOW: Moment = Moment { now: 1_700_000_000_000, random: 7 };
 
-/// Knows no commands of its own.
-struct Alone;
-
-impl Host for Alone {
-    fn knows(&self, _: &Args<'_>) -> Result<bool, Refusal> {
-        Ok(false)
-    }
-
-    fn run(&mut self, _: &Args<'_>, _: &mut Replies<'_>) -> Result<(), Refusal> {
-        Err("ERR there are no such commands".into())
-    }
-
-    fn may_write(&self) -> bool {
-        true
-    }
-}
-
 /// A client of the library.
 struct Client<'k> {
     keys: &'k Keyspace,
@@ -57,7 +40,7 @@ impl Client<'_> {
     fn run(&mut self, args: &Args<'_>, expected: &[u8]) -> Result<()> {
         self.replies.clear();
         let mut replies = Replies::new(&mut self.replies, Protocol::Resp2);
-        self.session.execute(self.keys, args, NOW, &mut Alone, &mut replies);
+        self.session.execute(self.keys, args, NOW, &mut NoHost, &mut replies);
         if !self.replies.starts_with(expected) {
             let reply = self.replies.escape_ascii();
             bail!("{}: {reply}", args.join(&b' ').escape_ascii());

@@ -3,7 +3,7 @@
 //! same keys in a new keyspace, but for a stated factor.
 
 use crate::resp::{Protocol, Replies};
-use crate::{Args, Host, Journal, KeyCut, Keyspace, Moment, Refusal, Session, Walk};
+use crate::{Args, Journal, KeyCut, Keyspace, Moment, NoHost, Session, Walk};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::limits::PAGE_BYTES;
 use farpool_model::{Result, TenantName};
@@ -16,22 +16,6 @@ const SHARDS: usize = 4;
 /// How much more memory than a new keyspace with the same keys it may take.
 const AFTER_CHURN: f64 = 1.25;
 const AFTER_REMOVALS: f64 = 1.5;
-
-struct Alone;
-
-impl Host for Alone {
-    fn knows(&self, _: &Args<'_>) -> std::result::Result<bool, Refusal> {
-        Ok(false)
-    }
-
-    fn run(&mut self, _: &Args<'_>, _: &mut Replies<'_>) -> std::result::Result<(), Refusal> {
-        Ok(())
-    }
-
-    fn may_write(&self) -> bool {
-        true
-    }
-}
 
 /// Takes records and keeps none.
 struct Nowhere;
@@ -86,7 +70,7 @@ impl Churned {
         let mut bytes = Vec::new();
         let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
         let moment = Moment { now: self.now, random: self.random };
-        self.session.execute(&self.keys, args, moment, &mut Alone, &mut replies);
+        self.session.execute(&self.keys, args, moment, &mut NoHost, &mut replies);
         assert!(!bytes.starts_with(b"-"), "{}", bytes.escape_ascii());
         self.written += args.iter().map(|arg| arg.len()).sum::<usize>();
     }

@@ -40,7 +40,7 @@ pub use keyspace::{KeyCount, Keyspace};
 pub use limits::{Limits, Uses};
 pub use packing::{Compression, Packer};
 pub use rows::{Column, ColumnType, RowSchema};
-pub use session::{Host, Moment, Outcome, Ran, Session, wrong_number};
+pub use session::{Host, Moment, NoHost, Outcome, Ran, Session, wrong_number};
 pub use shard::SpaceId;
 pub use spaces::{Space, Spaces};
 pub use walk::Walk;

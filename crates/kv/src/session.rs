@@ -90,6 +90,24 @@ pub trait Host {
     }
 }
 
+/// A host without commands of its own, whose client may change keys.
+#[derive(Debug)]
+pub struct NoHost;
+
+impl Host for NoHost {
+    fn knows(&self, _: &Args<'_>) -> Result<bool, Refusal> {
+        Ok(false)
+    }
+
+    fn run(&mut self, _: &Args<'_>, _: &mut Replies<'_>) -> Result<(), Refusal> {
+        Err("ERR there are no such commands".into())
+    }
+
+    fn may_write(&self) -> bool {
+        true
+    }
+}
+
 /// A client's state.
 #[derive(Debug, Default)]
 pub struct Session {

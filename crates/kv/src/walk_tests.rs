@@ -3,7 +3,7 @@
 use super::Walk;
 use crate::journal::{Journal, Recorder, Replay};
 use crate::resp::{Protocol, Replies};
-use crate::{Args, Host, Keyspace, Moment, Refusal, Session};
+use crate::{Args, Keyspace, Moment, NoHost, Session};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::limits::KV_RECORD_BYTES_MAX;
 use farpool_model::{Error, Result, TenantName};
@@ -44,22 +44,6 @@ impl Journal for Kept {
     }
 }
 
-struct Alone;
-
-impl Host for Alone {
-    fn knows(&self, _: &Args<'_>) -> std::result::Result<bool, Refusal> {
-        Ok(false)
-    }
-
-    fn run(&mut self, _: &Args<'_>, _: &mut Replies<'_>) -> std::result::Result<(), Refusal> {
-        Ok(())
-    }
-
-    fn may_write(&self) -> bool {
-        true
-    }
-}
-
 fn keyspace(bytes: usize, secret: u8) -> Keyspace {
     let pool = Pool::new(PoolConfig { bytes_limit: bytes }).unwrap();
     Keyspace::new(&pool, &TenantName::default(), [secret; 16], 3)
@@ -75,7 +59,7 @@ fn recording(bytes: usize) -> (Keyspace, Kept) {
 fn run_at(keys: &Keyspace, session: &mut Session, now: u64, args: &Args<'_>) -> String {
     let mut bytes = Vec::new();
     let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
-    session.execute(keys, args, Moment { now, random: now }, &mut Alone, &mut replies);
+    session.execute(keys, args, Moment { now, random: now }, &mut NoHost, &mut replies);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 

@@ -2,7 +2,7 @@
 
 use crate::evict::Policy;
 use crate::resp::{Protocol, Replies};
-use crate::{Args, Host, Journal, Keyspace, Limits, Moment, Refusal, Replay, Session, Walk};
+use crate::{Args, Journal, Keyspace, Limits, Moment, NoHost, Replay, Session, Walk};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{ErrorKind, Result, TenantName};
 use parking_lot::Mutex;
@@ -10,22 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
-
-struct Alone;
-
-impl Host for Alone {
-    fn knows(&self, _: &Args<'_>) -> std::result::Result<bool, Refusal> {
-        Ok(false)
-    }
-
-    fn run(&mut self, _: &Args<'_>, _: &mut Replies<'_>) -> std::result::Result<(), Refusal> {
-        Ok(())
-    }
-
-    fn may_write(&self) -> bool {
-        true
-    }
-}
 
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<Vec<u8>>>>);
@@ -72,7 +56,7 @@ impl Client {
         let mut bytes = Vec::new();
         let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
         let moment = Moment { now: self.now, random: self.random() };
-        self.session.execute(&self.keys, args, moment, &mut Alone, &mut replies);
+        self.session.execute(&self.keys, args, moment, &mut NoHost, &mut replies);
         bytes
     }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::resp::{Protocol, Replies};
-use crate::{Args, Host, Moment, Refusal, Session};
+use crate::{Args, Moment, NoHost, Session};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::TenantName;
 use proptest::prelude::*;
@@ -10,27 +10,11 @@ use std::collections::BTreeMap;
 
 const NOW: u64 = 1_700_000_000_000;
 
-struct Nobody;
-
-impl Host for Nobody {
-    fn knows(&self, _: &Args<'_>) -> std::result::Result<bool, Refusal> {
-        Ok(false)
-    }
-
-    fn run(&mut self, _: &Args<'_>, _: &mut Replies<'_>) -> std::result::Result<(), Refusal> {
-        Ok(())
-    }
-
-    fn may_write(&self) -> bool {
-        true
-    }
-}
-
 fn run(keys: &Keyspace, now: u64, args: &Args<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
     let moment = Moment { now, random: 1 };
-    Session::default().execute(keys, args, moment, &mut Nobody, &mut replies);
+    Session::default().execute(keys, args, moment, &mut NoHost, &mut replies);
     assert!(!bytes.starts_with(b"-"), "{}", bytes.escape_ascii());
     bytes
 }

@@ -3,7 +3,7 @@
 use super::{Batch, RowFilter};
 use crate::cut::{KeyCut, ReadEntry};
 use crate::resp::{Protocol, Replies};
-use crate::{Args, Host, Keyspace, Moment, Refusal, RowSchema, Session};
+use crate::{Args, Keyspace, Moment, NoHost, RowSchema, Session};
 use arrow_schema::{DataType, Schema};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{CompareOp, Expr, LikePieces, Literal, TenantName, Value};
@@ -16,27 +16,11 @@ const NOW: u64 = 1_700_000_000_000;
 const COLUMNS: &str =
     "id utf8, a u32, b i16, c bool, d f32, e utf8, f f64, g u64, h i8, i date, j timestamp, k binary, l i64";
 
-struct Nobody;
-
-impl Host for Nobody {
-    fn knows(&self, _: &Args<'_>) -> Result<bool, Refusal> {
-        Ok(false)
-    }
-
-    fn run(&mut self, _: &Args<'_>, _: &mut Replies<'_>) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    fn may_write(&self) -> bool {
-        true
-    }
-}
-
 fn run(keys: &Keyspace, args: &Args<'_>) {
     let mut bytes = Vec::new();
     let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
     let moment = Moment { now: NOW, random: 1 };
-    Session::default().execute(keys, args, moment, &mut Nobody, &mut replies);
+    Session::default().execute(keys, args, moment, &mut NoHost, &mut replies);
     assert!(!bytes.starts_with(b"-"), "{}", bytes.escape_ascii());
 }
 

@@ -3,7 +3,7 @@
 use super::{Compression, Packer};
 use crate::cut::ReadEntry;
 use crate::resp::{Protocol, Replies};
-use crate::{Args, Host, Journal, Keyspace, Moment, Refusal, Replay, Session, Walk};
+use crate::{Journal, Keyspace, Moment, NoHost, Replay, Session, Walk};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::limits::KV_PACKED_BYTES_MAX;
 use farpool_model::{Result, TenantName};
@@ -16,22 +16,6 @@ const NOW: u64 = 1_700_000_000_000;
 
 /// Their prefixes are as long as one another.
 const SPACES: [(&str, &str); 4] = [("none", "n:"), ("lz4", "l:"), ("deflate", "d:"), ("fsst", "f:")];
-
-struct Alone;
-
-impl Host for Alone {
-    fn knows(&self, _: &Args<'_>) -> std::result::Result<bool, Refusal> {
-        Ok(false)
-    }
-
-    fn run(&mut self, _: &Args<'_>, _: &mut Replies<'_>) -> std::result::Result<(), Refusal> {
-        Ok(())
-    }
-
-    fn may_write(&self) -> bool {
-        true
-    }
-}
 
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<Vec<u8>>>>);
@@ -58,7 +42,7 @@ fn keyspace() -> Arc<Keyspace> {
 fn run(keys: &Keyspace, now: u64, args: &[&[u8]]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
-    Session::default().execute(keys, args, Moment { now, random: now }, &mut Alone, &mut replies);
+    Session::default().execute(keys, args, Moment { now, random: now }, &mut NoHost, &mut replies);
     bytes
 }
 

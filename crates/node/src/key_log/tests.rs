@@ -5,28 +5,12 @@ use crate::clock::SystemClock;
 use crate::keyspaces::Keyspaces;
 use farpool_disk::{Directory, Faults, SimulatedDirectory};
 use farpool_kv::resp::{Protocol, Replies};
-use farpool_kv::{Args, Host, Moment, Refusal, Session};
+use farpool_kv::{Moment, NoHost, Session};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{ErrorKind, Result, TenantName};
 use std::sync::Arc;
 
 const SMALL: Sizes = Sizes { file_bytes: 4 << 20, snapshot_bytes: 1 << 20 };
-
-struct Alone;
-
-impl Host for Alone {
-    fn knows(&self, _: &Args<'_>) -> std::result::Result<bool, Refusal> {
-        Ok(false)
-    }
-
-    fn run(&mut self, _: &Args<'_>, _: &mut Replies<'_>) -> std::result::Result<(), Refusal> {
-        Ok(())
-    }
-
-    fn may_write(&self) -> bool {
-        true
-    }
-}
 
 /// A log with the keys of a node.
 struct Bench {
@@ -56,7 +40,7 @@ impl Bench {
         let (mut session, mut bytes) = (Session::default(), Vec::new());
         let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
         let moment = Moment { now: 1_700_000_000_000, random: 5 };
-        session.execute(&keys, &args, moment, &mut Alone, &mut replies);
+        session.execute(&keys, &args, moment, &mut NoHost, &mut replies);
         let durable = match session.take_recorded() {
             Some(number) => {
                 let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -5,34 +5,18 @@ use crate::{Node, NodeConfig, Shape};
 use arrow_array::RecordBatch;
 use arrow_schema::DataType;
 use farpool_kv::resp::{Protocol, Replies};
-use farpool_kv::{Args, Host, Moment, Refusal, Session};
+use farpool_kv::{Moment, NoHost, Session};
 use farpool_model::{
     Aggregate, AggregateFunction, CompareOp, ErrorKind, Expr, Literal, NamedExpr, Output, Value,
 };
 use farpool_pipeline::Step;
-
-struct Nobody;
-
-impl Host for Nobody {
-    fn knows(&self, _: &Args<'_>) -> std::result::Result<bool, Refusal> {
-        Ok(false)
-    }
-
-    fn run(&mut self, _: &Args<'_>, _: &mut Replies<'_>) -> std::result::Result<(), Refusal> {
-        Ok(())
-    }
-
-    fn may_write(&self) -> bool {
-        true
-    }
-}
 
 fn command(caller: &Caller, text: &str) {
     let mut bytes = Vec::new();
     let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
     let args: Vec<&[u8]> = text.split('|').map(str::as_bytes).collect();
     let moment = Moment { now: caller.clock().unix_ms(), random: 1 };
-    Session::default().execute(&caller.keys().unwrap(), &args, moment, &mut Nobody, &mut replies);
+    Session::default().execute(&caller.keys().unwrap(), &args, moment, &mut NoHost, &mut replies);
     assert!(!bytes.starts_with(b"-"), "{}", bytes.escape_ascii());
 }
 
@@ -331,7 +315,7 @@ fn a_value_that_is_no_text_is_an_error_where_its_row_may_pass() {
     let mut bytes = Vec::new();
     let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
     let moment = Moment { now: caller.clock().unix_ms(), random: 1 };
-    Session::default().execute(&keys, &[b"SET", b"b", b"no \xff text"], moment, &mut Nobody, &mut replies);
+    Session::default().execute(&keys, &[b"SET", b"b", b"no \xff text"], moment, &mut NoHost, &mut replies);
     let like = |pattern: &str| Expr::Like {
         value: Box::new(Expr::Column(1)),
         pattern: pattern.to_string(),
