@@ -211,6 +211,7 @@ async fn what_comes_in_one_packet_is_done_in_its_order_whoever_sends_it() {
         ("GET a", "$-1\r\n"),
         ("SET a 2", "+OK\r\n"),
         ("MGET a a", "*2\r\n$1\r\n2\r\n$1\r\n2\r\n"),
+        ("DEL a", ":1\r\n"),
         ("RESET", "+RESET\r\n"),
         ("GET a", "-NOAUTH Authentication required.\r\n"),
         ("AUTH anns", "+OK\r\n"),
