@@ -294,11 +294,11 @@ impl<'a> Effect<'a> {
     pub fn apply(&self, keyspace: &Keyspace) -> Result<()> {
         let (space, key) = match *self {
             Effect::FlushAll => {
-                (0..keyspace.shards()).for_each(|shard| keyspace.lock(shard).flush_all());
+                (0..keyspace.shards()).for_each(|shard| keyspace.lock(shard).flush_all(keyspace.latest()));
                 return Ok(());
             }
             Effect::Flush { space } => {
-                (0..keyspace.shards()).for_each(|shard| keyspace.lock(shard).flush(space));
+                (0..keyspace.shards()).for_each(|shard| keyspace.lock(shard).flush(space, keyspace.latest()));
                 return Ok(());
             }
             Effect::Spaces { definitions } => {

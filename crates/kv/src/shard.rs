@@ -124,13 +124,13 @@ impl Shard {
         std::iter::once(selected).chain(named)
     }
 
-    /// Removes all keys of a selected space.
-    pub fn flush(&mut self, selected: SpaceId) {
+    /// Removes all keys of a selected space. Who watches a key that has expired by `now` is told nothing.
+    pub fn flush(&mut self, selected: SpaceId, now: u64) {
         for space in self.parts(selected).collect::<Vec<_>>() {
             let Some(table) = self.tables.remove(&space) else { continue };
             for ((of, key), watches) in &self.watched {
                 let is_of = *of == selected && self.owner(selected, key).0 == space;
-                if is_of && table.get(self.hasher.hash(key), key, 0).is_some() {
+                if is_of && table.get(self.hasher.hash(key), key, now).is_some() {
                     watches.iter().for_each(|watch| watch.0.store(true, Ordering::Release));
                 }
             }
@@ -155,9 +155,9 @@ impl Shard {
         self.flushed.retain(|table| table.has_kept_cuts());
     }
 
-    /// Removes all keys of all spaces.
-    pub fn flush_all(&mut self) {
-        (0..crate::session::SPACES).for_each(|space| self.flush(space));
+    /// Removes all keys of all spaces, as [`Shard::flush`].
+    pub fn flush_all(&mut self, now: u64) {
+        (0..crate::session::SPACES).for_each(|space| self.flush(space, now));
     }
 
     /// Has `watch` told when the key changes.

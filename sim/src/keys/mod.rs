@@ -19,7 +19,7 @@ use commands::{Habits, many, random_command};
 use farpool_disk::{Directory, Faults, SimulatedDirectory};
 use farpool_kv::resp::{Protocol, Replies};
 use farpool_kv::{Moment, Session, command};
-use farpool_node::{Fsync, SteppedHost};
+use farpool_node::{Fsync, SteppedHost, SteppedKeys};
 use life::{DayClock, Life, Setting};
 use model::{Changes, Entry, Key, Map, Named, View};
 use replies::{elements, is_refused};
@@ -61,6 +61,8 @@ struct Client {
     space: u32,
     /// The commands behind `MULTI`.
     queue: Option<Vec<Vec<String>>>,
+    /// Whether one of them was refused when it came, as there was no room for more keys.
+    is_refused: bool,
     watched: Vec<Key>,
     touched: Touched,
 }
@@ -269,17 +271,24 @@ impl World {
         let end = self.life.log.next_record();
         let failed = |wrong: String| format!("{shown}: {wrong}");
         if reply.starts_with(b"-MISCONF") {
-            if was_writing && self.life.log.is_writing() {
+            let queued = self.clients[client].queue.iter().flatten().filter(|_| args[0] == "EXEC");
+            let bytes: usize = queued.map(Vec::as_slice).chain([args]).flatten().map(String::len).sum();
+            let is_writing = was_writing && self.life.log.is_writing();
+            if is_writing && bytes < SteppedKeys::LARGE_BYTES {
                 return Err(failed("it was refused although the log can be written".into()));
             }
             // What was done in memory and could not be recorded is known after the restart.
-            self.must_crash |= was_writing;
+            self.must_crash |= was_writing && !is_writing;
             let client = &mut self.clients[client];
             if args[0] == "EXEC" {
                 (client.queue, client.touched) = (None, Touched::No);
                 client.watched.clear();
             }
-            return if was_writing || first == end { Ok(()) } else { Err(failed("it was recorded".into())) };
+            return if was_writing && !is_writing || first == end {
+                Ok(())
+            } else {
+                Err(failed("it was recorded".into()))
+            };
         }
         let (named, watched) = (self.named, self.clients[client].watched.len());
         let (changed, names) = self.checked(client, args, &reply, was_writing).map_err(failed)?;
@@ -321,13 +330,26 @@ impl World {
             true => Ok(Default::default()),
             false => Err(format!("in place of {expected:?}")),
         };
+        if args[0] == "EXEC" && reply.starts_with(b"-EXECABORT ") {
+            let is_full = is_lossy && reply.starts_with(b"-EXECABORT Transaction discarded because of: OOM ");
+            let is_right = std::mem::take(&mut client.is_refused) || is_full;
+            (client.queue, client.touched) = (None, Touched::No);
+            client.watched.clear();
+            return if is_right { nothing } else { Err("nothing of it had been refused".into()) };
+        }
         let commands = match (args[0].as_str(), &mut client.queue) {
+            ("EXEC", _) if client.is_refused => return Err("one of its commands had been refused".into()),
             ("EXEC", queue) => queue.take().unwrap_or_default(),
             ("DISCARD", queue) => {
                 *queue = None;
+                client.is_refused = false;
                 client.watched.clear();
                 client.touched = Touched::No;
                 return is("+OK\r\n");
+            }
+            (_, Some(_)) if is_lossy && reply.starts_with(b"-OOM ") => {
+                client.is_refused = true;
+                return nothing;
             }
             (_, Some(queue)) => {
                 queue.push(args.to_vec());

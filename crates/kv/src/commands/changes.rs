@@ -99,7 +99,7 @@ impl Keyspace {
             None => Recorder::off(),
         };
         let mut taken = Taken::of(self, recorder, std::iter::once((Keys::All, &[][..])));
-        taken.shards.all().iter_mut().for_each(|(_, shard)| shard.flush(space));
+        taken.shards.all().iter_mut().for_each(|(_, shard)| shard.flush(space, now));
         taken.recorder.add(&Effect::Flush { space });
         taken.finish().0
     }

@@ -376,14 +376,15 @@ impl<'j, 'c> Context<'j, 'c> {
 
     /// Removes all keys of all spaces.
     pub fn flush_all(&mut self) {
-        self.taken.shards.all().iter_mut().for_each(|(_, shard)| shard.flush_all());
+        let now = self.now;
+        self.taken.shards.all().iter_mut().for_each(|(_, shard)| shard.flush_all(now));
         self.taken.recorder.add(&Effect::FlushAll);
     }
 
     /// Removes all keys of the space.
     pub fn flush(&mut self) {
-        let space = self.space;
-        self.taken.shards.all().iter_mut().for_each(|(_, shard)| shard.flush(space));
+        let (space, now) = (self.space, self.now);
+        self.taken.shards.all().iter_mut().for_each(|(_, shard)| shard.flush(space, now));
         self.taken.recorder.add(&Effect::Flush { space });
     }
 }

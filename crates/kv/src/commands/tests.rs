@@ -542,6 +542,13 @@ fn a_watched_key_that_has_changed_stops_the_transaction() {
     client.run("MULTI");
     client.run("SET b 2");
     assert_eq!(client.run("EXEC"), "*-1");
+    // One that had expired before does not change when it is removed.
+    client.run("WATCH a");
+    other.now = client.now;
+    other.run("FLUSHDB");
+    client.run("MULTI");
+    client.run("SET b 2");
+    assert_eq!(client.run("EXEC"), "*1|+OK");
     client.run("WATCH a");
     client.session.reset(&keys);
     client.may_write = false;
