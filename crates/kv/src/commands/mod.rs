@@ -341,7 +341,7 @@ impl<'j, 'c> Context<'j, 'c> {
         let Taken { shards, recorder, kept, writes, .. } = &mut *self.taken;
         let shard = shards.get(self.keyspace.shard_of(hash));
         let (named, writes, random, now) = (named.cloned(), *writes, self.random, self.now);
-        let selected = self.space;
+        let selected = crate::session::selected(space);
         Slot { shard, recorder, kept, writes, random, selected, space, named, hash, key, now }
     }
 

@@ -3,6 +3,25 @@
 use super::*;
 
 #[test]
+fn whoever_watches_a_key_of_a_named_space_is_told_whichever_space_the_other_has_selected() {
+    let pool = pool(64);
+    let keys = keyspace(&pool);
+    let (mut first, mut second, mut other) = (Client::new(&keys), Client::new(&keys), Client::new(&keys));
+    first.run("SET s:1 a");
+    second.run("SELECT 1");
+    other.run("SELECT 1");
+    for change in ["FP.SPACE CREATE s", "FP.SPACE DROP s"] {
+        for client in [&mut first, &mut second] {
+            client.run("WATCH s:1");
+            client.run("MULTI");
+            client.run("PING");
+        }
+        assert_eq!(other.run(change), "+OK");
+        assert_eq!((first.run("EXEC"), second.run("EXEC")), ("*-1".into(), "*1|+PONG".into()), "{change}");
+    }
+}
+
+#[test]
 fn spaces_own_the_keys_with_their_prefix() {
     check(&[
         ("SET users:1 a", "+OK"),
