@@ -120,6 +120,9 @@ struct World {
     is_faulty: bool,
     /// Whether memory and log differ, so that only a restart helps.
     must_crash: bool,
+    /// Whether the log was read again: keys that expired and were removed before, which is not recorded, may be counted for a
+    /// while.
+    was_restarted: bool,
     /// What went wrong while a snapshot was taken.
     wrong: Checked,
 }
@@ -161,6 +164,7 @@ impl World {
             evicted: 0,
             is_faulty: false,
             must_crash: false,
+            was_restarted: false,
             wrong: Ok(()),
         };
         world.tell(format!("keys: {setting:?}, {habits:?}"));
@@ -392,7 +396,8 @@ impl World {
             return Err("it was done although the log cannot be written".into());
         }
         let at = (client.space, now);
-        let mut view = View { map: &self.map, named: self.named, at, changed: BTreeMap::new() };
+        let (map, named, changed) = (&self.map, self.named, BTreeMap::new());
+        let mut view = View { map, named, at, was_restarted: self.was_restarted, changed };
         for (args, reply) in commands.iter().zip(parts) {
             let before = (view.changed.clone(), view.named);
             let expected = view.run(args);

@@ -26,7 +26,7 @@ impl World {
         if !is_clean {
             self.directory.crash(self.random.next());
         }
-        (self.is_faulty, self.must_crash) = (false, false);
+        (self.is_faulty, self.must_crash, self.was_restarted) = (false, false, true);
         if self.random.chance(30) {
             self.now = self.now.saturating_sub(self.random.magnitude(5_000_000) as u64);
             self.clock.set(self.now);
