@@ -92,7 +92,10 @@ impl KeyLog {
         if latest.number > 0 {
             apply_snapshot(&directory, &latest, keyspaces, threads).map_err(within)?;
         }
-        snapshot::remove_others(&directory, &[latest.number]);
+        // Others go only when it is certain that this one counts after the next crash, too.
+        if directory.sync().is_ok() {
+            snapshot::remove_others(&directory, &[latest.number]);
+        }
         let (mut replays, mut log_bytes_before) = (Replays::new(keyspaces), 0);
         let mut apply = |number, record: &[u8]| {
             log_bytes_before += u64_from(record.len());
@@ -144,7 +147,7 @@ pub(super) fn names(directory: &Arc<dyn Directory>) -> Result<Vec<String>> {
 }
 
 /// The snapshot that counts.
-fn latest(directory: &Arc<dyn Directory>, names: &[String]) -> Result<Snapshot> {
+pub(super) fn latest(directory: &Arc<dyn Directory>, names: &[String]) -> Result<Snapshot> {
     if !names.iter().any(|name| name == NAME) {
         return Ok(Snapshot::default());
     }

@@ -6,7 +6,7 @@
 //! moment on when the walk began. The log is durable as far as the walk has seen before that, so that the keys that are read
 //! again are those of one moment.
 
-use super::{KeyLog, head_of};
+use super::{KeyLog, head_of, recovery};
 use crate::keyspaces::Keyspaces;
 use farpool_disk::{Directory, Log, Urgency, prefixed, write_sealed};
 use farpool_kv::{Journal, Walk};
@@ -44,6 +44,8 @@ pub(crate) struct Snapshots {
     pub is_under_way: bool,
     pub has_failed: bool,
     pub(super) is_wanted: bool,
+    /// Whether it failed when the file was written that names the one that counts: after a crash that may be either.
+    pub(super) is_unsure: bool,
 }
 
 /// A snapshot.
@@ -187,6 +189,7 @@ impl KeyLog {
         unix_s: u64,
         between: &mut dyn FnMut(),
     ) -> Result<()> {
+        self.settle()?;
         self.snapshots.lock().is_under_way = true;
         let number = self.snapshots().latest.number + 1;
         let taken = self.write_snapshot(number, keyspaces, unix_s, between);
@@ -198,10 +201,9 @@ impl KeyLog {
             snapshot
         });
         drop(snapshots);
-        let kept = outcome.as_ref().map_or(number - 1, |snapshot| snapshot.number);
-        let mut kept = vec![kept];
-        kept.extend_from_slice(&self.pinned.lock());
-        remove_others(&self.directory, &kept);
+        if !self.snapshots.lock().is_unsure {
+            self.remove_other_snapshots();
+        }
         match outcome {
             Ok(snapshot) => {
                 if let Err(error) = self.log.forget_before(snapshot.next_record) {
@@ -214,6 +216,30 @@ impl KeyLog {
                 Err(error)
             }
         }
+    }
+
+    fn remove_other_snapshots(&self) {
+        let mut kept = vec![self.snapshots().latest.number];
+        kept.extend_from_slice(&self.pinned.lock());
+        remove_others(&self.directory, &kept);
+    }
+
+    /// Finds out which snapshot counts, where that is not certain; no file of either is removed before.
+    ///
+    /// # Errors
+    /// Those of the disk: then it is as uncertain as before.
+    fn settle(&self) -> Result<()> {
+        if !self.snapshots.lock().is_unsure {
+            return Ok(());
+        }
+        let place = self.directory.describe();
+        self.directory.sync().map_err(|error| Error::unavailable(format!("cannot sync {place}: {error}")))?;
+        let named = recovery::latest(&self.directory, &recovery::names(&self.directory)?)?;
+        let mut snapshots = self.snapshots.lock();
+        (snapshots.latest, snapshots.is_unsure) = (named, false);
+        drop(snapshots);
+        self.remove_other_snapshots();
+        Ok(())
     }
 
     /// Returns the snapshot, and the bytes of the log that had been written when it began.
@@ -248,7 +274,9 @@ impl KeyLog {
         }
         let bytes = bytes.load(Ordering::Relaxed);
         let snapshot = Snapshot { number, next_record, records, bytes, unix_s };
+        self.snapshots.lock().is_unsure = true;
         write_sealed(&*self.directory, NAME, FORMAT, &snapshot.encode())?;
+        self.snapshots.lock().is_unsure = false;
         Ok((snapshot, written_before))
     }
 }
