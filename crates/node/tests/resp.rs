@@ -241,6 +241,27 @@ async fn what_comes_in_one_packet_is_done_in_its_order_whoever_sends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_never_pauses_does_not_keep_others_of_its_thread_waiting() {
+    let redis = Redis::start(Access::of_everybody()).await;
+    // More than there are threads, each with more on its way than is read at a time.
+    let many = request("SET a 1").repeat(10_000);
+    for _ in 0..4 {
+        let (mut reading, mut writing) = redis.connect().await.0.into_split();
+        let many = many.clone();
+        tokio::spawn(async move { while writing.write_all(&many).await.is_ok() {} });
+        tokio::spawn(async move {
+            let mut replies = vec![0; 1 << 20];
+            while reading.read(&mut replies).await.is_ok_and(|bytes| bytes > 0) {}
+        });
+    }
+    for _ in 0..20 {
+        let mut client = redis.connect().await;
+        client.ask("SET b 1", "+OK\r\n").await;
+        client.ask("GET b", "$1\r\n1\r\n").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_work_of_clients_counts_as_part_of_their_tenants_share() {
     let redis = Redis::start(Access::of_everybody()).await;
     let charged = || -> i128 {

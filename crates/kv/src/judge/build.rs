@@ -14,6 +14,10 @@ use farpool_model::{CompareOp, Expr, LikePieces, Literal, Value};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// Conditions of a filter. Entries are judged while others wait for their shard, so that more are left to whoever judges copies
+/// of them.
+pub(super) const CONDITIONS: usize = 64;
+
 /// Numbers of a list that are compared one by one, as ranges; more are searched.
 const RANGES: usize = 4;
 
@@ -23,20 +27,18 @@ pub(super) fn filter(condition: &Expr, rows: Option<&RowSchema>, prefix_bytes: u
         prefix_bytes,
         is_exact: true,
         columns: BTreeSet::new(),
+        conditions: 0,
+        texts: 0,
     };
     let root = builder.node(condition, false);
     if matches!(root, Node::Always) && !builder.is_exact {
         return None;
     }
-    let (mut fixed_bytes, mut reads_texts) = (0, false);
-    for column in &builder.columns {
-        match rows.map(|rows| rows.column(*column).kind.width()) {
-            Some(Some(width)) => fixed_bytes += width,
-            _ => reads_texts = true,
-        }
-    }
+    let width = |column: &usize| rows.and_then(|rows| rows.column(*column).kind.width());
+    let fixed_bytes = builder.columns.iter().filter_map(width).sum();
     let kind = if rows.is_some() { Kind::Row } else { Kind::String };
-    Some(RowFilter { root, is_exact: builder.is_exact, kind, fixed_bytes, reads_texts })
+    let Builder { is_exact, conditions, texts, .. } = builder;
+    Some(RowFilter { root, is_exact, kind, fixed_bytes, conditions, texts })
 }
 
 struct Builder {
@@ -46,6 +48,9 @@ struct Builder {
     is_exact: bool,
     /// The columns that are read.
     columns: BTreeSet<usize>,
+    /// Conditions, and how many of them are on bytes of no fixed number.
+    conditions: usize,
+    texts: usize,
 }
 
 /// What is stored of a column.
@@ -62,10 +67,23 @@ impl Builder {
     }
 
     fn node(&mut self, expr: &Expr, is_negated: bool) -> Node {
-        let node = match expr {
-            Expr::And(parts) => return self.all(parts, !is_negated, is_negated),
-            Expr::Or(parts) => return self.all(parts, is_negated, is_negated),
-            Expr::Not(inner) => return self.node(inner, !is_negated),
+        match expr {
+            Expr::And(parts) => self.all(parts, !is_negated, is_negated),
+            Expr::Or(parts) => self.all(parts, is_negated, is_negated),
+            Expr::Not(inner) => self.node(inner, !is_negated),
+            _ if self.conditions == CONDITIONS => self.left_out(),
+            condition => {
+                self.conditions += 1;
+                let node = self.condition(condition, is_negated).unwrap_or_else(|| self.left_out());
+                self.texts += usize::from(matches!(node, Node::Text(_)));
+                node
+            }
+        }
+    }
+
+    /// A condition that is no AND, OR or NOT; `None` for one that cannot be judged.
+    fn condition(&mut self, expr: &Expr, is_negated: bool) -> Option<Node> {
+        match expr {
             Expr::Literal(literal) => match literal.value() {
                 Value::Bool(truth) if *truth != is_negated => Some(Node::Always),
                 Value::Bool(_) | Value::Null => Some(Node::Never),
@@ -94,8 +112,7 @@ impl Builder {
                 _ => None,
             },
             _ => None,
-        };
-        node.unwrap_or_else(|| self.left_out())
+        }
     }
 
     /// All parts, or one of them. Of AND, a part that is left out leaves the others; of OR, it leaves nothing.

@@ -33,9 +33,14 @@ pub struct RowFilter {
     kind: Kind,
     /// Bytes of the columns of fixed width that it is about.
     fixed_bytes: usize,
-    /// Whether it looks at bytes of no fixed number.
-    reads_texts: bool,
+    /// Conditions, and how many of them look at bytes of no fixed number.
+    conditions: usize,
+    texts: usize,
 }
+
+/// About what it takes to judge an entry by one condition, and to look at its bytes.
+const CONDITION_NS: usize = 3;
+const BYTES_PER_NS: usize = 8;
 
 /// A part of a condition.
 #[derive(Clone, Debug)]
@@ -78,7 +83,12 @@ impl RowFilter {
 
     /// Bytes that are read to judge entries with so many bytes of values.
     pub(crate) fn bytes_read(&self, entries: usize, value_bytes: usize) -> usize {
-        entries * self.fixed_bytes + if self.reads_texts { value_bytes } else { 0 }
+        entries * self.fixed_bytes + if self.texts > 0 { value_bytes } else { 0 }
+    }
+
+    /// About how long it takes to judge entries with so many bytes of values, in nanoseconds.
+    pub(crate) fn cost_ns(&self, entries: usize, value_bytes: usize) -> usize {
+        entries * self.conditions * CONDITION_NS + self.texts * value_bytes / BYTES_PER_NS
     }
 
     /// The entries of a batch for which the condition may be true, a bit each.

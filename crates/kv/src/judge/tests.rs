@@ -2,6 +2,7 @@
 
 use super::{Batch, RowFilter};
 use crate::cut::{KeyCut, ReadEntry};
+use crate::predicate::plain_schema;
 use crate::resp::{Protocol, Replies};
 use crate::{Args, Keyspace, Moment, NoHost, RowSchema, Session};
 use arrow_schema::{DataType, Schema};
@@ -259,6 +260,34 @@ fn text_of(literal: &Literal) -> Option<Vec<u8>> {
     })
 }
 
+#[test]
+fn of_many_conditions_some_are_left_out() {
+    let keys = keyspace();
+    for number in 0..200 {
+        run(&keys, &[b"SET", format!("k{number}").as_bytes(), format!("v{number}").as_bytes()]);
+    }
+    let schema = plain_schema(false);
+    let differs = |number: usize, op: CompareOp| {
+        let text = Literal::new(Value::Text(format!("v{number}")), DataType::Utf8View).unwrap();
+        Expr::Compare(op, Box::new(Expr::Column(1)), Box::new(Expr::Literal(text)))
+    };
+    let all = |op: CompareOp, count: usize| (0..count).map(|number| differs(number, op)).collect::<Vec<_>>();
+    let cut = keys.cut(0, NOW);
+    for (count, is_exact) in
+        [(super::build::CONDITIONS, true), (super::build::CONDITIONS + 1, false), (100_000, false)]
+    {
+        let condition = Expr::And(all(CompareOp::NotEq, count));
+        let filter = RowFilter::of(&condition, None, 0).unwrap();
+        assert_eq!(filter.is_exact(), is_exact, "{count}");
+        if count < 1000 {
+            check(&cut, schema, None, &condition);
+        }
+        // Each is as true as the others, and all of them may be.
+        let any = RowFilter::of(&Expr::Or(all(CompareOp::Eq, count)), None, 0);
+        assert_eq!(any.is_some(), is_exact, "{count}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
@@ -309,7 +338,7 @@ proptest! {
 
     #[test]
     fn a_filter_of_strings_keeps_what_its_condition_is_true_for(
-        conditions in prop::collection::vec(condition(crate::predicate::plain_schema(false)), 1..8),
+        conditions in prop::collection::vec(condition(plain_schema(false)), 1..8),
         values in prop::collection::vec("[ab]{0,3}|[abc]{0,200}|é{0,9}", 1..200),
         hashes in 0_usize..3,
     ) {
@@ -323,7 +352,7 @@ proptest! {
             condition.collect_columns(&mut columns);
             // The twin does not know when entries expire.
             if !columns.contains(&2) {
-                check(&keys.cut(0, NOW), crate::predicate::plain_schema(false), None, condition);
+                check(&keys.cut(0, NOW), plain_schema(false), None, condition);
             }
         }
     }

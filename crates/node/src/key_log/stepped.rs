@@ -4,12 +4,11 @@
 use super::{Fsync, KeyLog, KeysFound, Opening, Sizes};
 use crate::Node;
 use crate::caller::Caller;
-use crate::spaces::Judge;
+use crate::spaces::LastJudge;
 use farpool_disk::Directory;
 use farpool_kv::resp::Replies;
 use farpool_kv::{Args, Host, Keyspace, ReadEntry, Refusal, Space};
-use farpool_model::{Error, Expr, Result, TenantName};
-use std::borrow::Cow;
+use farpool_model::{Expr, Result, TenantName};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -121,13 +120,13 @@ impl SteppedKeys {
 pub struct SteppedHost {
     caller: Caller,
     keys: Arc<Keyspace>,
-    judge: Option<Judge>,
+    judge: LastJudge,
 }
 
 impl SteppedHost {
     /// The host of a client that acts as `caller`, whose keys these are.
     pub fn new(caller: Caller, keys: Arc<Keyspace>) -> Self {
-        SteppedHost { caller, keys, judge: None }
+        SteppedHost { caller, keys, judge: LastJudge::default() }
     }
 }
 
@@ -151,13 +150,6 @@ impl Host for SteppedHost {
         entries: &[ReadEntry<'_>],
         now: u64,
     ) -> std::result::Result<Vec<bool>, Refusal> {
-        let refused = |error: Error| Refusal(Cow::Owned(format!("ERR {}", error.message)));
-        let judge = match self.judge.take().filter(|judge| judge.is_for(space, condition)) {
-            Some(judge) => judge,
-            None => Judge::new(&self.caller, &self.keys, space, condition).map_err(refused)?,
-        };
-        let judged = judge.judge(&self.caller, entries, now).map_err(refused);
-        self.judge = Some(judge);
-        judged
+        self.judge.judge((&self.caller, &self.keys), (condition, space), entries, now)
     }
 }

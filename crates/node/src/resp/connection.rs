@@ -24,6 +24,9 @@ const READ_BYTES: usize = 16 << 10;
 /// Bytes of a buffer that are kept while nothing is in it.
 const KEPT_BYTES: usize = 64 << 10;
 
+/// Work that is done for one client before others of its thread have their turn.
+const TURN_NS: u64 = 100_000;
+
 /// Work is charged when so much of it has been done: each time costs a lock of the scheduler.
 const CHARGED_NS: u64 = 200_000;
 
@@ -49,6 +52,8 @@ pub(super) struct Connection {
     log: Option<Follower>,
     /// Nanoseconds of work that have not been charged to the client's share.
     unpaid_ns: u64,
+    /// And since others of the thread had their turn.
+    turn_ns: u64,
     /// Whether the next command waits for the end of a pause.
     is_paused: bool,
 }
@@ -66,6 +71,7 @@ impl Connection {
             random: RandomState::new().hash_one(number) | 1,
             log: node.keyspaces().log().map(|log| log.follow()),
             unpaid_ns: 0,
+            turn_ns: 0,
             is_paused: false,
         }
     }
@@ -153,7 +159,8 @@ impl Connection {
             }
             let began_ns = self.node.clock().now_ns();
             let progress = self.carry_out();
-            self.unpaid_ns += self.node.clock().now_ns().saturating_sub(began_ns);
+            let worked_ns = self.node.clock().now_ns().saturating_sub(began_ns);
+            (self.unpaid_ns, self.turn_ns) = (self.unpaid_ns + worked_ns, self.turn_ns + worked_ns);
             if self.unpaid_ns >= CHARGED_NS {
                 self.client.charge_time(std::mem::take(&mut self.unpaid_ns));
             }
@@ -174,8 +181,10 @@ impl Connection {
                 self.socket.end_writing()?;
                 return Ok(false);
             }
+            self.give_way().await;
         }
         self.send().await?;
+        self.give_way().await;
         self.received.reserve(READ_BYTES);
         if let Err(error) = self.client.charge(self.bytes_held()) {
             self.error(&format!("OOM {}", error.message));
@@ -183,6 +192,14 @@ impl Connection {
             return Ok(false);
         }
         Ok(self.socket.read(&mut self.received).await? > 0)
+    }
+
+    /// Lets others of the thread have their turn, if it is time: a client that always has more to do does not keep them waiting.
+    async fn give_way(&mut self) {
+        if self.turn_ns >= TURN_NS {
+            self.turn_ns = 0;
+            tokio::task::yield_now().await;
+        }
     }
 
     fn error(&mut self, text: &str) {

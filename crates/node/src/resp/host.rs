@@ -7,7 +7,7 @@ use super::introspect;
 use super::slow::SlowLog;
 use crate::key_log::KeyLog;
 use crate::node::{ConnectionGuard, Pass};
-use crate::spaces::Judge;
+use crate::spaces::LastJudge;
 use crate::{Caller, Node};
 use farpool_kv::resp::{Protocol, Replies, parse_integer};
 use farpool_kv::{
@@ -71,7 +71,7 @@ pub(super) struct Client {
     /// Whether commands are queued behind `MULTI`.
     is_queueing: bool,
     /// The condition on columns that was judged last.
-    judge: Option<Judge>,
+    judge: LastJudge,
     /// What a command of this file has recorded.
     recorded: Option<u64>,
 }
@@ -108,7 +108,7 @@ impl Client {
             is_leaving: false,
             is_reset: false,
             is_queueing: false,
-            judge: None,
+            judge: LastJudge::default(),
             recorded: None,
         }
     }
@@ -490,17 +490,10 @@ impl Host for Client {
         entries: &[ReadEntry<'_>],
         now: u64,
     ) -> std::result::Result<Vec<bool>, Refusal> {
-        let refused = |error: Error| Refusal(Cow::Owned(format!("ERR {}", error.message)));
         let Some(Admitted { caller, keys, .. }) = &self.admitted else {
             return Ok(vec![false; entries.len()]);
         };
-        let judge = match self.judge.take().filter(|judge| judge.is_for(space, condition)) {
-            Some(judge) => judge,
-            None => Judge::new(caller, keys, space, condition).map_err(refused)?,
-        };
-        let judged = judge.judge(caller, entries, now).map_err(refused);
-        self.judge = Some(judge);
-        judged
+        self.judge.judge((caller, keys), (condition, space), entries, now)
     }
 
     fn knows(&self, args: &Args<'_>) -> std::result::Result<bool, Refusal> {

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 /// How long connections may take to end at a shutdown.
 const ENDING: Duration = Duration::from_secs(2);
 
-/// Requests for the system in a row before sockets are looked at again. Each is a batch, not a command.
+/// Batches of requests that are carried out before all sockets are looked at again.
 const TURNS: u32 = 31;
 
 /// A connection that has come.

@@ -8,10 +8,11 @@ use arrow_array::types::UInt32Type;
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_columns::{Chunk, LiveRows, Made, RowGroup, Table};
-use farpool_kv::{Keyspace, ReadEntry, Space};
+use farpool_kv::{Keyspace, ReadEntry, Refusal, Space};
 use farpool_model::{Error, Expr, NamedExpr, Output, Program, Result, Version};
 use farpool_pipeline::{BoundProgram, Step};
 use parking_lot::Mutex;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Most entries that are judged at once.
@@ -21,13 +22,38 @@ const ENTRIES_AT_ONCE: usize = 2048;
 const BYTES: usize = 1 << 20;
 
 /// A condition on the entries of a space, compiled.
-pub(crate) struct Judge {
+struct Judge {
     condition: Expr,
     of: Option<Arc<Space>>,
     space: SpaceTable,
     columns: Vec<usize>,
     bound: BoundProgram,
     entries: Arc<Entries>,
+}
+
+/// The condition that a client has had judged last, which is likely to be the next one, too.
+#[derive(Default)]
+pub(crate) struct LastJudge(Option<Judge>);
+
+impl LastJudge {
+    /// Tells for each of some entries of a space, which has a name or not, whether a condition is true for it.
+    ///
+    /// # Errors
+    /// As [`Judge::new`] and [`Judge::judge`].
+    pub fn judge(
+        &mut self,
+        (caller, keys): (&Caller, &Arc<Keyspace>),
+        (condition, space): (&Expr, Option<&Arc<Space>>),
+        entries: &[ReadEntry<'_>],
+        now: u64,
+    ) -> std::result::Result<Vec<bool>, Refusal> {
+        let refused = |error: Error| Refusal(Cow::Owned(format!("ERR {}", error.message)));
+        let judge = match self.0.take().filter(|judge| judge.is_for(space, condition)) {
+            Some(judge) => judge,
+            None => Judge::new(caller, keys, space, condition).map_err(refused)?,
+        };
+        self.0.insert(judge).judge(caller, entries, now).map_err(refused)
+    }
 }
 
 /// The entries that are judged now, and behind their columns the place of each among them.
@@ -46,7 +72,7 @@ impl Judge {
     ///
     /// # Errors
     /// `Invalid` for a condition that nothing carries out.
-    pub fn new(
+    fn new(
         caller: &Caller,
         keyspace: &Arc<Keyspace>,
         of: Option<&Arc<Space>>,
@@ -85,7 +111,7 @@ impl Judge {
     }
 
     /// Whether it was made for this condition on the entries of this space.
-    pub fn is_for(&self, of: Option<&Arc<Space>>, condition: &Expr) -> bool {
+    fn is_for(&self, of: Option<&Arc<Space>>, condition: &Expr) -> bool {
         let is_same = match (&self.of, of) {
             (Some(own), Some(other)) => Arc::ptr_eq(own, other),
             (None, None) => true,
@@ -98,7 +124,7 @@ impl Judge {
     ///
     /// # Errors
     /// For a value that is no text or too long; those of evaluating the condition.
-    pub fn judge(&self, caller: &Caller, entries: &[ReadEntry<'_>], now: u64) -> Result<Vec<bool>> {
+    fn judge(&self, caller: &Caller, entries: &[ReadEntry<'_>], now: u64) -> Result<Vec<bool>> {
         let mut passed = vec![false; entries.len()];
         for (at, some) in entries.chunks(ENTRIES_AT_ONCE).enumerate() {
             self.judge_some(caller, some, now, &mut passed[at * ENTRIES_AT_ONCE..])?;

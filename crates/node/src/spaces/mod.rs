@@ -10,7 +10,7 @@ mod lookup;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use judge::Judge;
+pub(crate) use judge::LastJudge;
 
 use crate::caller::Caller;
 use crate::rights::Verb;

@@ -1,0 +1,114 @@
+//! Tests that `docs/wire.md` agrees with the code.
+
+use super::*;
+
+const DOC: &str = include_str!("../../../../docs/wire.md");
+
+fn doc_rows(heading: &str) -> Vec<Vec<String>> {
+    let section = DOC.split(&format!("\n{heading}\n")).nth(1).unwrap_or_else(|| panic!("no {heading}"));
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| ")).skip(2);
+    rows.map(|line| line.trim_matches('|').split('|').map(|c| c.trim().replace('`', "")).collect()).collect()
+}
+
+#[test]
+fn the_page_lists_every_kind_of_frame_and_error_with_its_number() {
+    let listed: Vec<(String, String)> =
+        doc_rows("## Frame kinds").into_iter().map(|r| (r[0].clone(), r[1].clone())).collect();
+    let kinds: Vec<(String, String)> =
+        FrameKind::ALL.iter().map(|k| (k.number().to_string(), k.name().to_string())).collect();
+    assert_eq!(listed, kinds);
+    let listed: Vec<(String, String)> =
+        doc_rows("## Errors").into_iter().map(|r| (r[0].clone(), r[1].clone())).collect();
+    let kinds: Vec<(String, String)> = ErrorKind::ALL
+        .iter()
+        .map(|kind| {
+            let name = format!("{kind:?}");
+            (response::error_number(*kind).to_string(), name)
+        })
+        .collect();
+    assert_eq!(listed, kinds);
+}
+
+#[test]
+fn the_page_lists_every_function() {
+    let listed: Vec<(String, String)> =
+        doc_rows("### Functions").into_iter().map(|r| (r[0].clone(), r[1].clone())).collect();
+    assert_eq!(listed, substrait::function_names());
+}
+
+#[test]
+fn the_page_has_the_limits_that_are_enforced() {
+    for (name, bytes) in [
+        ("payload of a frame", limits::FRAME_BYTES_MAX),
+        ("a message", limits::MESSAGE_BYTES_MAX),
+        ("a plan", limits::PLAN_BYTES_MAX),
+        ("the window of a stream", limits::STREAM_WINDOW_BYTES),
+        ("streams of a connection", limits::STREAMS_PER_CONNECTION_MAX),
+        ("handles of a connection", limits::HANDLES_PER_CONNECTION_MAX),
+        ("programs of all handles of a connection, in bytes", limits::HANDLE_BYTES_MAX),
+        ("levels of an expression", limits::EXPR_DEPTH_MAX),
+        ("expressions of a program, in bytes", limits::EXPR_BYTES_MAX),
+        ("a pattern", limits::PATTERN_BYTES_MAX),
+        ("compiled regular expressions of a program, in bytes", limits::PATTERNS_BYTES_MAX),
+        ("values of an IN list", limits::IN_LIST_MAX),
+        ("keys of a sort", limits::SORT_KEYS_MAX),
+        ("bits of a key set or a filter of keys, in bytes", limits::KEY_SET_BYTES_MAX),
+        ("the text of a view, in bytes", limits::VIEW_BYTES_MAX),
+        ("views of a tenant", limits::VIEWS_PER_TENANT_MAX),
+        ("columns", limits::COLUMNS_MAX),
+        ("columns of moments", limits::MOMENT_COLUMNS_MAX),
+        ("frequent values of a sketch", limits::SKETCH_TOP_MAX as usize),
+    ] {
+        let row = doc_rows("## Limits").into_iter().find(|r| r[0] == name);
+        let row = row.unwrap_or_else(|| panic!("no limit of {name}"));
+        assert_eq!(row[1].replace(' ', ""), bytes.to_string(), "{name}");
+    }
+}
+
+/// The hexadecimal dump of the page's worked example under `heading`.
+fn doc_bytes(heading: &str) -> Vec<u8> {
+    let section = DOC.split(&format!("\n### {heading}\n")).nth(1).unwrap_or_else(|| panic!("no {heading}"));
+    let block = section.split("```").nth(1).unwrap();
+    let hex = block.lines().skip(1).map(|line| line.split("  ").next().unwrap_or_default());
+    let digits: String = hex.collect::<String>().split_whitespace().collect();
+    (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(&digits[i..i + 2], 16).unwrap()).collect()
+}
+
+fn example_execute() -> Request {
+    let schema = Schema::new(vec![Field::new("a", DataType::Int64, true)]);
+    let literal = Literal::new(Value::Int(5), DataType::Int64).unwrap();
+    let filter = Expr::compare(CompareOp::Gt, Expr::Column(0), Expr::Literal(literal));
+    let program = Program { filter: Some(filter), ..Program::scan(name("t"), &schema, &[0]) };
+    let plan = substrait::encode_program(&program, &schema).unwrap();
+    Request::Execute { plan, schema: None, results: ResultForm::Plain }
+}
+
+#[test]
+fn the_fingerprint_is_that_of_the_page() {
+    let schema = Schema::new(vec![Field::new("a", DataType::Int64, true)]);
+    let shown = format!("{:016x}", SchemaFingerprint::of(&schema).0);
+    assert!(DOC.contains(&format!("nullable 64-bit integers is `{shown}`")), "{shown}");
+}
+
+#[test]
+fn the_worked_examples_of_the_page_are_what_is_sent() {
+    let hello = Request::Hello {
+        version_min: 1,
+        version_max: 1,
+        token: None,
+        timeout_ms: None,
+        client: "example".into(),
+    };
+    let mut bytes = PREFACE.to_vec();
+    bytes.extend(send(hello.encode().unwrap(), 0));
+    assert_eq!(doc_bytes("A Hello"), bytes, "is\n{}", dump(&bytes));
+    let bytes = send(example_execute().encode().unwrap(), 1);
+    assert_eq!(doc_bytes("An Execute"), bytes, "is\n{}", dump(&bytes));
+}
+
+fn dump(bytes: &[u8]) -> String {
+    let line =
+        |line: &[u8]| line.iter().map(|b| format!("{b:02x} ")).collect::<String>().trim_end().to_string();
+    bytes.chunks(16).map(|chunk| line(chunk) + "\n").collect()
+}

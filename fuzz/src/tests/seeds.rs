@@ -1,0 +1,540 @@
+//! The seeds of the corpus that can be generated.
+
+mod queries;
+
+use super::*;
+use arrow_array::*;
+use arrow_schema::DataType;
+use bytes::Bytes;
+use farpool_cipher::{KeyKind, KeyRing, Secret, Tier, WrappedKey, WrappedKeyId};
+use farpool_codec::{Codec, Compressor};
+use farpool_columns::{encode_row_group, pack_array, pack_chunks};
+use farpool_disk::{
+    Directory, Log, NewPart, Packing, SegmentWriter, SimulatedDirectory, Urgency, compressing,
+};
+use farpool_memory::{Pool, PoolConfig};
+use farpool_model::*;
+use farpool_statistics::{Histogram, Sketch};
+use farpool_wire::sealed::{NodeProof, Opener, PrivateKey, Proof, SealedRequest, Sealer};
+use farpool_wire::{
+    FRAME_HEADER_BYTES, FrameKind, Message, Outgoing, PREFACE, Request, Response, Sealing, encode_batch,
+    substrait,
+};
+use queries::*;
+use std::sync::Arc;
+
+/// Writes the seeds that can be generated; the others in the corpus were found. Run it after a change of a
+/// format: `cargo test -p farpool-fuzz -- --ignored`.
+#[test]
+#[ignore = "writes into the corpus"]
+fn write_the_seeds() {
+    for (target, seeds) in [
+        ("plan_decoder", plan_seeds()),
+        ("prepare_and_run", run_seeds()),
+        ("native_messages", message_seeds()),
+        ("sealed_messages", sealed_seeds()),
+        ("block_decoder", block_seeds()),
+        ("segment_reader", segment_seeds()),
+        ("chunk_decoder", chunk_seeds()),
+        ("data_directory", data_seeds()),
+        ("load_rows", load_seeds()),
+        ("log_reader", log_seeds()),
+        ("key_ring_decoder", key_ring_seeds()),
+        ("key_records", record_seeds()),
+        ("packed_values", packed_seeds()),
+        ("parcel_decoder", parcel_seeds()),
+        ("predicate_parser", predicate_seeds()),
+        ("resp_decoder", resp_seeds()),
+        ("sketch_decoder", sketch_seeds()),
+        ("datasketches_decoder", datasketches_seeds()),
+        ("hll_decoder", hll_seeds()),
+        ("moments_decoder", moments_seeds()),
+        ("histogram_decoder", histogram_seeds()),
+    ] {
+        std::fs::create_dir_all(folder(target)).unwrap();
+        for (place, seed) in seeds.iter().enumerate() {
+            std::fs::write(folder(target).join(format!("seed-{place:02}")), seed).unwrap();
+        }
+    }
+}
+
+/// Makes states without their checksums, which the body adds.
+fn moments_seeds() -> Vec<Vec<u8>> {
+    let ints: ArrayRef = Arc::new(Int32Array::from(vec![Some(-7), None, Some(i32::MAX), Some(3)]));
+    let longs: ArrayRef = Arc::new(UInt64Array::from(vec![u64::MAX, 1, 2, 3]));
+    let decimals: ArrayRef = Arc::new(Decimal128Array::from(vec![1, -(1 << 100), 3, 4]));
+    let floats: ArrayRef = Arc::new(Float64Array::from(vec![Some(0.5), Some(f64::NAN), None, Some(-2.5)]));
+    let sets = [
+        vec![],
+        vec![longs.clone()],
+        vec![longs, decimals.clone(), ints.clone()],
+        vec![floats, ints, decimals],
+    ];
+    let both = [NullHandling::Pairwise, NullHandling::Listwise];
+    let states = sets.iter().flat_map(|columns| both.map(|nulls| (columns, nulls)));
+    let bytes = states.map(|(columns, nulls)| {
+        let types: Vec<DataType> = columns.iter().map(|column| column.data_type().clone()).collect();
+        let mut moments = farpool_statistics::Moments::new(&types, nulls).unwrap();
+        moments.update(columns).unwrap();
+        let mut bytes = moments.to_bytes();
+        bytes.truncate(bytes.len() - 8);
+        bytes
+    });
+    bytes.collect()
+}
+
+fn data_seeds() -> Vec<Vec<u8>> {
+    [false, true].into_iter().flat_map(seeds_of_directory).collect()
+}
+
+/// Writes the wrapped key of the encrypted directories: the seeds must be written anew behind it.
+#[test]
+#[ignore = "writes into the source"]
+fn write_the_keys() {
+    let bytes = crate::data::seeds::new_keys();
+    std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/directory.keys"), bytes).unwrap();
+}
+
+/// What becomes of a directory, encrypted or not, step by step.
+fn seeds_of_directory(is_encrypted: bool) -> Vec<Vec<u8>> {
+    let directory = crate::data::directory(is_encrypted).1;
+    let catalog = crate::data::catalog();
+    catalog.open(Arc::clone(&directory), 1).unwrap();
+    let name = |name: &str| TableName::new(name).unwrap();
+    let load = |table: &str, mode: LoadMode, rows: &RecordBatch| {
+        let mut load = catalog
+            .begin_load(&TenantName::default(), &name(table), &rows.schema(), mode.into(), None)
+            .unwrap();
+        load.push(rows).unwrap();
+        load.commit().unwrap();
+    };
+    let mut seeds = Vec::new();
+    let mut keep = || seeds.push(crate::data::seeds::directory_bytes(&*directory).unwrap());
+    load("t", LoadMode::Create, &rows());
+    load("t", LoadMode::Append, &rows());
+    keep();
+    let changes =
+        [TableChange::Rename(name("u")), TableChange::DropColumn(rows().schema().field(0).name().clone())];
+    catalog.alter_table(&TenantName::default(), &name("t"), &changes).unwrap().wait().unwrap();
+    let view = View::new(name("v"), "select 1").unwrap();
+    catalog.create_view(&TenantName::default(), view, false).unwrap().wait().unwrap();
+    keep();
+    catalog.checkpoint().unwrap();
+    load("few", LoadMode::Create, &rows().slice(0, 1));
+    keep();
+    catalog.drop_table(&TenantName::default(), &name("u")).unwrap().wait().unwrap();
+    catalog.drop_view(&TenantName::default(), &name("v")).unwrap().wait().unwrap();
+    keep();
+    seeds
+}
+
+fn block_seeds() -> Vec<Vec<u8>> {
+    let text = b"of what repeats, much is saved; of noise, nothing is. ".repeat(40);
+    let noise: Vec<u8> =
+        (0..300_u32).map(|i| (i.wrapping_mul(i).wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let zeros = vec![0; 60_000];
+    let mut seeds = Vec::new();
+    for (number, codec) in (0..).zip(Codec::ALL) {
+        for plain in [&text, &noise, &zeros] {
+            let mut block = Vec::new();
+            assert!(Compressor::new().compress(codec, plain, 2 * plain.len(), &mut block));
+            let length = (plain.len() as u16).to_le_bytes();
+            seeds.push([&[number, length[0], length[1]], &block[..]].concat());
+        }
+    }
+    seeds
+}
+
+fn segment_seeds() -> Vec<Vec<u8>> {
+    let text = b"a text of a table; ".repeat(9000);
+    let ways =
+        [Packing::None, Packing::By(Codec::Lz4), Packing::By(Codec::Zstd), Packing::By(Codec::Deflate)];
+    let segment = |way| {
+        let device = SimulatedDirectory::new();
+        let directory = compressing(device.clone(), way);
+        let mut writer = SegmentWriter::create(directory, 1).unwrap();
+        let long = if way == Packing::None { 5000 } else { text.len() };
+        for (number, bytes) in [0, 100, long].into_iter().enumerate() {
+            let write = |out: &mut Vec<u8>| out.extend_from_slice(&text[..bytes]);
+            let (number, head) = (number as u64 * 7, vec![1; number]);
+            let part = NewPart { number, head, bytes, key: None, may_be_packed: true };
+            writer.add(part, write).unwrap();
+        }
+        writer.finish().unwrap();
+        let file = device.open(&farpool_disk::segment_name(1)).unwrap();
+        let mut bytes = vec![0; file.bytes().unwrap() as usize];
+        file.read_at(&mut bytes, 0).unwrap();
+        crate::segment::seed_of(&bytes)
+    };
+    ways.map(segment).to_vec()
+}
+
+fn key_ring_seeds() -> Vec<Vec<u8>> {
+    let master = crate::keys::master();
+    let mut ring = KeyRing::new(&master);
+    let mut seeds = vec![ring.to_bytes()];
+    let mut parent = (WrappedKeyId::MASTER, Secret::take(&mut [1; 32]).unwrap());
+    for kind in [KeyKind::Directory, KeyKind::Tenant, KeyKind::Table] {
+        ring.add(&master, kind, Tier::Standard).unwrap();
+        seeds.push(ring.to_bytes());
+        let (wrapped, key) = WrappedKey::draw(kind, Tier::Strict, (parent.0, &parent.1)).unwrap();
+        seeds.push(wrapped.to_bytes().to_vec());
+        parent = (wrapped.id(), key);
+    }
+    seeds
+}
+
+/// Requests for sealed answers, and answers of several sizes that were sealed for nobody in particular.
+fn sealed_seeds() -> Vec<Vec<u8>> {
+    let seed = |outgoing: Outgoing| {
+        let kind = outgoing.kind().number();
+        let frames = outgoing.frames(1).concat();
+        // One frame each.
+        [&[kind], &frames[FRAME_HEADER_BYTES..]].concat()
+    };
+    let key = PrivateKey::random().unwrap();
+    let results = ResultForm::default();
+    let requests = [
+        Request::Status,
+        Request::Execute { plan: plan_seeds().swap_remove(0), schema: None, results },
+        Request::ExecutePrepared { handle: 5, conditions: None, results },
+        Request::ChangeRows { handle: 6, rows: 1, id: LoadId(3) },
+    ];
+    let sealed = requests.map(|request| {
+        let plain = request.encode().unwrap().pop().unwrap();
+        Opener::new(plain, &Proof::NodeKey(key.public()), [0; 32], None).unwrap().0
+    });
+    let mut seeds: Vec<Vec<u8>> = sealed.into_iter().map(seed).collect();
+    let body = Bytes::copy_from_slice(&seeds[0][1..]);
+    let message = Message { kind: FrameKind::Sealed, stream: 1, bytes_on_wire: 0, body };
+    let request = SealedRequest::read(&message).unwrap();
+    let sealer = Sealer::new(&request, None, NodeProof { key: Some(&key), ..NodeProof::default() }).unwrap();
+    let error = Response::Error(Error::invalid("no")).encode().unwrap().pop().unwrap();
+    let parcel = |bytes| Outgoing::new(FrameKind::Parcel, vec![vec![5; bytes].into()]).unwrap();
+    seeds.push(seed(sealer.seal_error(error).unwrap()));
+    seeds.extend([0, 100].map(|bytes| seed(sealer.seal_alone(parcel(bytes)).unwrap())));
+    seeds
+}
+
+fn log_seeds() -> Vec<Vec<u8>> {
+    let directory = SimulatedDirectory::new();
+    let open = Log::open(Arc::clone(&directory) as Arc<dyn Directory>, Some(1), 0, &mut |_, _| Ok(()));
+    let log = open.unwrap().0;
+    for record in [&b"a change"[..], b"", &[7; 700]] {
+        log.append(record, Urgency::Normal).unwrap();
+        log.commit(log.append(b"another", Urgency::Normal).unwrap()).unwrap();
+    }
+    log.close().unwrap();
+    let mut first = vec![0; 8 * 512];
+    directory.open("log-000000000001").unwrap().read_at(&mut first, 0).unwrap();
+    let end = first.iter().rposition(|byte| *byte != 0).unwrap().next_multiple_of(512);
+    first.truncate(end);
+    // Follows the first: six records in four batches, the last of which marks the end.
+    let mut second = b"farpool\n\x01\0\0\0\0\0\0\0".to_vec();
+    [1, 5, 6, end as u64].iter().for_each(|number| second.extend_from_slice(&number.to_le_bytes()));
+    second.resize(512, 0);
+    let with_split = |files: &[u8]| [&(end as u16).to_le_bytes(), files].concat();
+    // A batch is missing, or a part of one.
+    let (short, torn) = (&first[..end - 512], &first[..end - 600]);
+    vec![
+        with_split(&first),
+        with_split(&[first.clone(), second].concat()),
+        with_split(short),
+        with_split(torn),
+    ]
+}
+
+fn histogram_seeds() -> Vec<Vec<u8>> {
+    let columns: [ArrayRef; 6] = [
+        Arc::new(Int64Array::from(vec![Some(3), None, Some(-5), Some(3), Some(1 << 40)])),
+        Arc::new(Int32Array::from_iter_values((0..700).map(|i| i * i))),
+        Arc::new(Decimal128Array::from(vec![i128::MAX, i128::MIN, 7])),
+        Arc::new(Float64Array::from(vec![0.5, f64::NAN, -0.0, f64::INFINITY, 1e300, -5e-324])),
+        Arc::new(Float32Array::from(vec![f32::NAN])),
+        new_null_array(&DataType::Date32, 3),
+    ];
+    let state = |column: &ArrayRef| {
+        let mut histogram = Histogram::new(column.data_type()).unwrap();
+        histogram.update(column).unwrap();
+        histogram.to_bytes()
+    };
+    columns.iter().map(state).collect()
+}
+
+fn chunk_seeds() -> Vec<Vec<u8>> {
+    let count = 1500;
+    let text = |i: usize| format!("https://example.org/{}/{}", i * 7919 % 1000, i % 13);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter((0..count).map(|i| (i % 11 > 0).then_some(i * 37 % 1000)))),
+        Arc::new(Int32Array::from_iter_values((0..count as i32).map(|i| i * 65_537))),
+        Arc::new(Int16Array::from_iter_values((0..count).map(|_| 7))),
+        Arc::new(UInt64Array::from_iter_values((0..count as u64).map(|i| u64::MAX - i))),
+        Arc::new(Decimal128Array::from_iter_values((0..300).map(|i| i128::MAX / 10 - i))),
+        Arc::new(Float64Array::from_iter_values((0..300).map(|i| f64::from(i) / 3.0))),
+        Arc::new(BooleanArray::from_iter((0..count).map(|i| (i % 5 > 0).then_some(i % 3 == 0)))),
+        Arc::new(StringViewArray::from_iter_values(
+            (0..count).map(|i| ["red", "green", "a longer colour"][i as usize % 3]),
+        )),
+        Arc::new(StringViewArray::from_iter((0..600).map(|i| (i % 9 > 0).then(|| text(i))))),
+        Arc::new(BinaryViewArray::from_iter_values(
+            (0..200u32).map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()),
+        )),
+        new_null_array(&DataType::Date32, 100),
+    ];
+    let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
+    let encode = |column: ArrayRef| {
+        let field = arrow_schema::Field::new("c", column.data_type().clone(), true);
+        let schema = Arc::new(arrow_schema::Schema::new(vec![field]));
+        let group = encode_row_group(&pool, &TenantName::default(), &schema, &[column]).unwrap();
+        crate::chunk::image_bytes(&group.chunks[0].to_image().unwrap())
+    };
+    columns.into_iter().map(encode).collect()
+}
+
+/// Makes parcels: the rows as packed arrays, as chunks of a table, and more of both.
+fn parcel_seeds() -> Vec<Vec<u8>> {
+    let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
+    let few = rows();
+    let packed: Vec<_> = few.columns().iter().map(|c| Arc::new(pack_array(c).unwrap())).collect();
+    let many = more_rows();
+    let group = encode_row_group(&pool, &TenantName::default(), &many.schema(), many.columns()).unwrap();
+    let again: Vec<_> = many.columns().iter().map(|c| Arc::new(pack_array(c).unwrap())).collect();
+    vec![
+        pack_chunks(few.num_rows(), &packed).concat(),
+        pack_chunks(group.rows, &group.chunks).concat(),
+        pack_chunks(many.num_rows(), &again).concat(),
+        pack_chunks(
+            0,
+            &few.slice(0, 0).columns().iter().map(|c| Arc::new(pack_array(c).unwrap())).collect::<Vec<_>>(),
+        )
+        .concat(),
+    ]
+}
+
+/// Makes loads of several batches: plain, compressed, of rows that share strings, of one row, of none.
+fn load_seeds() -> Vec<Vec<u8>> {
+    let (few, many) = (rows(), more_rows());
+    let text = strings_that_share_bytes();
+    let forms = [None, Some(Compression::Lz4), Some(Compression::Zstd)];
+    vec![
+        load_of(&[few.clone(), few.slice(1, 1), few.slice(0, 0), few.clone()], None),
+        load_of(std::slice::from_ref(&few), forms[1]),
+        load_of(&[few.clone(), few], forms[2]),
+        load_of(&[many.slice(0, 300), many.slice(7, 20)], forms[1]),
+        load_of(&[many.slice(0, 99)], forms[0]),
+        load_of(std::slice::from_ref(&text), forms[0]),
+        load_of(&[text.clone(), text], forms[2]),
+    ]
+}
+
+/// Makes conditions for spaces with a schema and without one, as the first byte says.
+fn predicate_seeds() -> Vec<Vec<u8>> {
+    let seeds: [&[u8]; 6] = [
+        b"\x01age > 30 and name like 'A%' or not (id in (1, 2) and price < 19.999)",
+        b"\x01born between '1998-09-02' and '2000-02-29' and seen >= '1998-09-02 23:59:59.25+02:00'",
+        b"\x01active and token = x'00ff' and score <> -1.5e3 and name is not null and name !~* '^a+b?$'",
+        b"\x00u8@0 > 5 and u16@2 <= 700 and i64@8 in (1, -2) and not (f32@16 = 0.5 or f64@20 < 1e300)",
+        b"\x02bytes[4:8] = 'abcd' or key ilike '%it''s_' and \"ttl\" is null and ttl < 9223372036854775808",
+        b"\x00((not ((ttl = 1)) and 4.5 <= ttl) or false)",
+    ];
+    seeds.map(<[u8]>::to_vec).to_vec()
+}
+
+/// Makes pipelined requests of both kinds, whole and wrong; the first byte says how they are cut.
+fn resp_seeds() -> Vec<Vec<u8>> {
+    let seeds: [&[u8]; 7] = [
+        b"\x00*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n",
+        b"\x05*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$24\r\na value of several pieces\r\n",
+        b"\x03set k \"\\x00\\n\\\"\" 'v\\'w'\r\n\r\nincrbyfloat k 1.5e3\n",
+        b"\x11*2\r\n$4\r\nAUTH\r\n$16385\r\n*11\r\n",
+        b"\x01*000001\r\n*-1\r\n*0\r\n$0\r\n",
+        b"\x02GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"\x00*4\r\n$11\r\nincrbyfloat\r\n$22\r\n-9223372036854775808.25\r\n$10\r\n0x1.8p-70a\r\n$6\r\n1e4932\r\n",
+    ];
+    seeds.map(<[u8]>::to_vec).to_vec()
+}
+
+/// Makes values, each compressed by each codec, with a sample and without.
+fn packed_seeds() -> Vec<Vec<u8>> {
+    let values = [&b"{\"name\":\"Ada\",\"cart\":[1,2,3,4]}".repeat(3)[..], &[7; 300], b"no more than this"];
+    let sample = b"{\"name\":\"Grace\",\"cart\":[]} and other texts of which values are made ".repeat(4);
+    let mut seeds = Vec::new();
+    for (number, codec) in [&b"lz4"[..], b"deflate", b"fsst"].into_iter().enumerate() {
+        for sample in [&[][..], &sample] {
+            let packer = farpool_kv::Packer::new(farpool_kv::Compression::named(codec).unwrap(), sample);
+            for value in values {
+                let mut seed = vec![number as u8];
+                seed.extend_from_slice(&(sample.len() as u16).to_le_bytes());
+                seed.extend_from_slice(sample);
+                seed.extend_from_slice(&(value.len() as u16).to_le_bytes());
+                if packer.pack(value, value.len(), &mut seed) {
+                    seeds.push(seed);
+                }
+            }
+        }
+    }
+    seeds
+}
+
+/// Makes records of changes of keys, each with its length: all effects, several in one record, and one in parts.
+fn record_seeds() -> Vec<Vec<u8>> {
+    let seeds: [&[&[u8]]; 5] = [
+        // Strings: put, edited, expiring, put again without, removed.
+        &[
+            b"\x00\x05\x01\x00\x01\x00\x00\x05ahello\x02\x00\x01\x09\x07\x02a!?",
+            b"\x00\x80\x01\x03\x00\x01\x64a\x01\x03\x02\x00\x65\x01bb1\x04\x00\x01a",
+        ],
+        // Fields of a small hash, and of one that becomes large; a field goes.
+        &[
+            b"\x00\x05\x01\x00\x01\x01\x00\x06h\x01\x00\x01\x00fv\x05\x00\x01\x01\x02hgww",
+            b"\x00\x06\x05\x00\x01\x01\x46hk0123456789012345678901234567890123456789012345678901234567890123456789\
+              \x06\x00\x01\x01hf\x03\x00\x01\x7fh",
+        ],
+        // One record in three parts.
+        &[
+            b"\x01\x05idididid\x01\x00\x01\x00",
+            b"\x02\x05idididid\x00\x03abc",
+            b"\x03\x05ididididd\x07\x01",
+        ],
+        &[b"\x00\x07\x01\x04\x01\x00\x00\x01a1\x01\x05\x01\x00\x00\x01a1\x07\x04", b"\x00\x07\x08", b"\x00\x09"],
+        // A space that compresses its values, its dictionary, and a value, which is edited.
+        &[
+            b"\x00\x05\x0a\x14\x10\x00\x00\x00\x02\x01\x00\x00\x00s\x02\x00\x00\x00s:\x00\x00\x00\x00\
+              \x0c\x10\x460123456789012345678901234567890123456789012345678901234567890123456789\
+              \x01\x10\x03\x00\x00\x46s:a0123456789012345678901234567890123456789012345678901234567890123456789\
+              \x02\x10\x03\x50\x46\x02s:a!?",
+        ],
+    ];
+    let joined = |records: &[&[u8]]| {
+        let with_length =
+            records.iter().flat_map(|record| [&(record.len() as u16).to_le_bytes(), *record].concat());
+        with_length.collect()
+    };
+    seeds.map(joined).to_vec()
+}
+
+fn strings_that_share_bytes() -> RecordBatch {
+    let values = StringViewArray::from_iter_values(["a string that many rows refer to", "b"]);
+    let views: Vec<u128> = values.views().iter().copied().cycle().take(50).collect();
+    let text: ArrayRef = Arc::new(StringViewArray::new(views.into(), values.data_buffers(), None));
+    RecordBatch::try_from_iter_with_nullable([("s", text, true)]).unwrap()
+}
+
+fn load_of(batches: &[RecordBatch], compression: Option<Compression>) -> Vec<u8> {
+    let table = TableName::new("items").unwrap();
+    let schema = batches[0].schema();
+    let begin =
+        Request::LoadBegin { table, options: LoadMode::Create.into(), schema, rows_hint: Some(9), id: None };
+    let batches = batches.iter().map(|batch| encode_batch(FrameKind::LoadBatch, batch, compression).unwrap());
+    let messages = begin.encode().unwrap().into_iter().chain(batches.flat_map(|batch| batch.messages));
+    // Each is a single frame.
+    let body = |message: farpool_wire::Outgoing| message.frames(1).concat().split_off(FRAME_HEADER_BYTES);
+    messages.map(body).flat_map(|body| [&(body.len() as u32).to_le_bytes()[..], &body].concat()).collect()
+}
+
+/// Makes states without their checksums, of few counters so that a mutation is likely to matter.
+fn sketch_seeds() -> Vec<Vec<u8>> {
+    let counters = Some(Counters { rows: 2, precision: 4 });
+    let all = SketchParameters {
+        distinct: Some(4),
+        frequency: counters,
+        second_moment: counters,
+        top: 2,
+        quantiles: None,
+    };
+    let apart = SketchParameters { frequency: Some(Counters { rows: 3, precision: 5 }), ..all };
+    let few = SketchParameters {
+        distinct: Some(12),
+        frequency: None,
+        second_moment: None,
+        top: 0,
+        quantiles: None,
+    };
+    let ranks = SketchParameters { quantiles: Some(8), ..SketchParameters::NONE };
+    let columns: Vec<(SketchParameters, ArrayRef)> = vec![
+        (all, Arc::new(Int64Array::from(vec![Some(3), None, Some(-5), Some(3)]))),
+        (all, Arc::new(Int32Array::from_iter_values((0..500).map(|i| i * i)))),
+        (apart, Arc::new(StringViewArray::from(vec!["a", "bc", "a"]))),
+        (apart, Arc::new(Float64Array::from(vec![0.5, f64::NAN, -0.0]))),
+        (few, Arc::new(Decimal128Array::from(vec![i128::MAX, 7]))),
+        (ranks, Arc::new(Decimal128Array::from(vec![i128::MAX, i128::MIN, 7]))),
+        (ranks, Arc::new(Float64Array::from_iter_values((0..100).map(f64::from)))),
+        (SketchParameters { quantiles: Some(9), ..all }, Arc::new(Int64Array::from_iter_values(-30..30))),
+        (few, Arc::new(TimestampSecondArray::from(vec![1, 2]).with_timezone("UTC"))),
+        (few, Arc::new(BooleanArray::from(vec![None, Some(true)]))),
+        (all, new_null_array(&DataType::BinaryView, 3)),
+        (SketchParameters::default(), Arc::new(Date32Array::from(vec![9]))),
+    ];
+    let state = |(parameters, column): (SketchParameters, ArrayRef)| {
+        let mut sketch = Sketch::new(parameters, column.data_type()).unwrap();
+        sketch.update(&column).unwrap();
+        let mut bytes = sketch.to_bytes();
+        bytes.truncate(bytes.len() - 8);
+        bytes
+    };
+    columns.into_iter().map(state).collect()
+}
+
+/// Makes HyperLogLogs of Redis: of no elements, of few, of as many as runs hold, and a dense one.
+fn hll_seeds() -> Vec<Vec<u8>> {
+    let of = |elements: u32| {
+        let mut value = farpool_statistics::redis_hll::Writer::new();
+        for element in 0..elements {
+            value.add(&element.to_le_bytes()).unwrap();
+        }
+        value.bytes().to_vec()
+    };
+    [0, 3, 100, 1000, 3000].map(of).to_vec()
+}
+
+/// Makes states that DataSketches wrote in each of its forms: the fixtures of the statistics crate, except
+/// the largest.
+fn datasketches_seeds() -> Vec<Vec<u8>> {
+    let text = include_str!("../../../crates/statistics/testdata/datasketches.txt");
+    let states =
+        text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split(' ').next_back());
+    let small = states.filter(|hex| hex.len() < 2_000);
+    small.map(bytes_of_hex).collect()
+}
+
+fn bytes_of_hex(hex: &str) -> Vec<u8> {
+    (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
+}
+
+/// Makes rows with values in every column, more than a block of them.
+fn more_rows() -> RecordBatch {
+    let count = 1100_i64;
+    let schema = plan::table_schema();
+    let text = |i: i64| format!("https://example.org/{}/{}", i * 7919 % 1000, i % 13);
+    let columns = schema.fields().iter().map(|field| -> ArrayRef {
+        let numbers: ArrayRef =
+            Arc::new(Int64Array::from_iter((0..count).map(|i| (i % 7 > 0).then_some(i * 37 % 1000))));
+        match field.data_type() {
+            DataType::Utf8View => Arc::new(StringViewArray::from_iter_values((0..count).map(text))),
+            DataType::Boolean => Arc::new(BooleanArray::from_iter((0..count).map(|i| Some(i % 3 == 0)))),
+            DataType::Float64 => Arc::new(Float64Array::from_iter_values((0..count).map(|i| i as f64 / 3.0))),
+            DataType::Int64 => numbers,
+            other => arrow_cast_of(&numbers, other),
+        }
+    });
+    RecordBatch::try_new(schema.clone(), columns.collect()).unwrap()
+}
+
+/// Converts small numbers to another type.
+fn arrow_cast_of(numbers: &ArrayRef, data_type: &DataType) -> ArrayRef {
+    let data = numbers.to_data();
+    let values: Vec<i64> = data.buffers()[0].typed_data::<i64>().to_vec();
+    let width = data_type.primitive_width().unwrap();
+    let bytes: Vec<u8> = values.iter().flat_map(|v| i128::from(*v).to_le_bytes()[..width].to_vec()).collect();
+    let buffer = arrow_array::cast::as_primitive_array::<types::Int64Type>(&numbers).nulls().cloned();
+    let data = numbers
+        .to_data()
+        .into_builder()
+        .data_type(data_type.clone())
+        .buffers(vec![bytes.into()])
+        .nulls(buffer)
+        .align_buffers(true)
+        .build()
+        .unwrap();
+    make_array(data)
+}

@@ -1,0 +1,272 @@
+//! Seeds of plans, programs and messages.
+
+use super::*;
+
+pub fn programs() -> Vec<Program> {
+    let schema = plan::table_schema();
+    let table = || TableName::new("items").unwrap();
+    let literal = |value, data_type| Expr::Literal(Literal::new(value, data_type).unwrap());
+    let int = |v: i128| literal(Value::Int(v), DataType::Int64);
+    let pattern = Pattern::new("^a+(b|c)", true).unwrap();
+    let regex = Expr::Regex { value: Box::new(Expr::Column(7)), pattern };
+    let like =
+        Expr::Like { value: Box::new(Expr::Column(7)), pattern: "%a\\_b%".into(), case_insensitive: true };
+    let case = Expr::Case {
+        branches: vec![(Expr::Column(9), Expr::Negate(Box::new(Expr::Column(8))))],
+        otherwise: Some(Box::new(Expr::Cast(Box::new(Expr::Column(0)), DataType::Float64))),
+    };
+    let zoned = literal(Value::Int(5), schema.field(6).data_type().clone());
+    let filter = Expr::And(vec![
+        Expr::compare(CompareOp::Lt, Expr::Column(0), int(7)),
+        Expr::Or(vec![like, regex, Expr::not(Expr::IsNull(Box::new(Expr::Column(3))))]),
+        Expr::compare(CompareOp::GtEq, Expr::Column(6), zoned),
+        Expr::InList(Box::new(Expr::Column(0)), vec![Literal::new(Value::Int(1), DataType::Int64).unwrap()]),
+        Expr::InSet(Box::new(Expr::Column(1)), KeySet::new(&[-5, 3, 200]).unwrap()),
+        Expr::InFilter(vec![Expr::Column(1), Expr::Column(7)], KeyFilter::new(vec![5, 9], 16).unwrap()),
+    ]);
+    let named = |name: &str, expr| NamedExpr { name: name.into(), expr };
+    let aggregate = |function, arguments, data_type| Aggregate {
+        name: "x".into(),
+        function,
+        arguments,
+        filter: Some(Expr::Column(9)),
+        data_type,
+    };
+    let sketch = StateFunction::Sketch("distinct=12 frequency=4x9 top=7".parse().expect("parameters")).into();
+    let moments = StateFunction::Moments(farpool_model::NullHandling::Listwise).into();
+    let product = Expr::arithmetic(ArithmeticOp::Multiply, Expr::Column(0), int(3));
+    let order = vec![
+        SortKey { column: 1, descending: true, nulls_first: false },
+        SortKey { column: 0, descending: false, nulls_first: true },
+    ];
+    vec![
+        Program::scan(table(), &schema, &[0, 7]),
+        Program { filter: Some(filter), limit: Some(9), ..Program::scan(table(), &schema, &[]) },
+        Program {
+            table: table(),
+            version: Some(Version(4)),
+            filter: Some(Expr::opaque("strange", vec![Expr::Column(0)])),
+            output: Output::Rows(vec![named("p", product), named("c", case)]),
+            order: Vec::new(),
+            limit: None,
+        },
+        Program {
+            table: table(),
+            version: None,
+            filter: None,
+            output: Output::Aggregate {
+                keys: vec![named("k", Expr::Column(4))],
+                aggregates: vec![
+                    aggregate(AggregateFunction::Sum, vec![Expr::Column(3)], DataType::Decimal128(25, 2)),
+                    aggregate(AggregateFunction::Count, vec![], DataType::Int64),
+                    aggregate(sketch, vec![Expr::Column(4)], DataType::BinaryView),
+                    aggregate(moments, vec![Expr::Column(0), Expr::Column(3)], DataType::BinaryView),
+                ],
+            },
+            order: Vec::new(),
+            limit: None,
+        },
+        Program { order, limit: Some(5), ..Program::scan(table(), &schema, &[7, 3]) },
+    ]
+}
+
+/// Makes plans of farpool, and adds those that DataFusion made for the tests of the wire crate.
+pub fn plan_seeds() -> Vec<Vec<u8>> {
+    let schema = plan::table_schema();
+    let ours = programs().into_iter().map(|p| substrait::encode_program(&p, &schema).unwrap());
+    let text = include_str!("../../../../crates/wire/testdata/datafusion_plans.txt");
+    let theirs = text.split("\n\n").filter_map(|case| case.lines().nth(2)).map(bytes_of_hex);
+    ours.chain(theirs).collect()
+}
+
+/// Makes programs over the table of the runs that apply every operator to every type and encoding, and adds
+/// plans that DataFusion made.
+pub fn run_seeds() -> Vec<Vec<u8>> {
+    let schema = run::table_schema();
+    let mine = programs().into_iter().chain(typed_programs());
+    let mine = mine.map(|program| substrait::encode_program(&program, schema).unwrap());
+    mine.chain(plan_seeds().split_off(programs().len())).collect()
+}
+
+/// Makes, for each column, programs that filter it by a constant, group by it, take the first rows by it, and
+/// test it for NULL.
+pub fn typed_programs() -> Vec<Program> {
+    let schema = run::table_schema();
+    let table = || TableName::new("items").unwrap();
+    let columns = schema.fields().iter().enumerate();
+    let of = columns.flat_map(|(column, field)| {
+        let data_type = field.data_type().clone();
+        let value = match &data_type {
+            DataType::Boolean => Value::Bool(true),
+            DataType::Utf8View => Value::Text("https://example.org/a_b/7".into()),
+            DataType::BinaryView => Value::Bytes(vec![0, 1]),
+            DataType::Float32 | DataType::Float64 => Value::Float(0.25),
+            _ => Value::Int(3),
+        };
+        let literal = Literal::new(value, data_type.clone()).unwrap();
+        let compare = |op| Expr::compare(op, Expr::Column(column), Expr::Literal(literal.clone()));
+        let is_null = Expr::IsNull(Box::new(Expr::Column(column)));
+        let listed = Expr::InList(Box::new(Expr::Column(column)), vec![literal.clone()]);
+        let aggregate = |function, argument: Option<usize>, data_type| Aggregate {
+            name: "x".into(),
+            function,
+            arguments: argument.map(Expr::Column).into_iter().collect(),
+            filter: (column % 3 == 0).then(|| compare(CompareOp::NotEq)),
+            data_type,
+        };
+        let scan = Program::scan(table(), schema, &[0, column]);
+        let key = NamedExpr::column(schema, column);
+        let aggregates = vec![
+            aggregate(AggregateFunction::Count, None, DataType::Int64),
+            aggregate(AggregateFunction::Min, Some(column), data_type.clone()),
+            aggregate(AggregateFunction::Max, Some(column), data_type.clone()),
+            aggregate(AggregateFunction::Sum, Some(1), DataType::Int64),
+        ];
+        let groups = Output::Aggregate { keys: vec![key], aggregates: aggregates.clone() };
+        let total = Output::Aggregate { keys: Vec::new(), aggregates };
+        let key = SortKey { column: 1, descending: column % 2 == 0, nulls_first: column % 4 < 2 };
+        let either = Expr::Or(vec![compare(CompareOp::GtEq), is_null]);
+        [
+            Program { filter: Some(either), ..scan.clone() },
+            Program { filter: Some(Expr::not(listed)), output: groups, ..scan.clone() },
+            Program { filter: Some(compare(CompareOp::LtEq)), output: total, ..scan.clone() },
+            Program { order: vec![key], limit: Some(7), ..scan },
+        ]
+    });
+    of.collect()
+}
+
+pub fn rows() -> RecordBatch {
+    let schema = plan::table_schema();
+    let count = 5;
+    let columns = schema.fields().iter().map(|field| -> ArrayRef {
+        match field.data_type() {
+            DataType::Utf8View => Arc::new(StringViewArray::from(vec![
+                Some("a"),
+                None,
+                Some("a text longer than a view"),
+                Some("another text longer than a view"),
+                Some(""),
+            ])),
+            other => new_null_array(other, count),
+        }
+    });
+    let columns = columns.collect();
+    RecordBatch::try_new(schema, columns).unwrap()
+}
+
+pub fn message_seeds() -> Vec<Vec<u8>> {
+    let schema = plan::table_schema();
+    let name = || TableName::new("items").unwrap();
+    let plan = substrait::encode_program(&programs()[1], &schema).unwrap();
+    let requests = [
+        Request::Hello {
+            version_min: 1,
+            version_max: 1,
+            token: Some("t".into()),
+            timeout_ms: None,
+            client: "c".into(),
+        },
+        Request::Prepare { plan: plan.clone(), schema: Some(SchemaFingerprint::of(&schema)) },
+        Request::Execute { plan, schema: None, results: ResultForm::Auto },
+        Request::Credit { bytes: 77 },
+        Request::Table { name: name(), known: Some(Version(7)), or_view: true },
+        Request::LoadBegin {
+            table: name(),
+            options: LoadMode::Append.into(),
+            schema: schema.clone(),
+            rows_hint: Some(1),
+            id: None,
+        },
+        Request::LoadBatch(rows()),
+        Request::Statistics { table: name(), columns: Some(vec![0, 3, 8]) },
+        Request::CreateView { view: View::new(name(), "select 1").unwrap(), replace: true },
+        Request::DropView { view: name(), tenant: None },
+    ];
+    let answer = OperatorAnswer {
+        operator: Operator::Filter,
+        detail: "d".into(),
+        answer: Answer::Superset,
+        reason: Some("r".into()),
+    };
+    let effective = programs().swap_remove(3);
+    let prepared = Prepared {
+        version: Version(1),
+        answers: vec![answer.clone()],
+        schema: effective.result_schema(&schema).unwrap(),
+        effective,
+    };
+    let columns = schema.fields().iter().map(|field| ColumnStatistics {
+        max: Literal::new(Value::Int(3), field.data_type().clone()).ok(),
+        spread: Some(Arc::new(spread(field.data_type()))),
+        ..Default::default()
+    });
+    let table = TableInfo {
+        name: name(),
+        version: Version(2),
+        rows: 1,
+        bytes_plain: 2,
+        bytes_encoded: 3,
+        columns: columns.collect(),
+        schema: schema.clone(),
+        rows_profiled: None,
+        encryption: None,
+        bytes_resident: None,
+        is_pinned: false,
+    };
+    let responses = [
+        Response::Hello {
+            version: 1,
+            server: "s".into(),
+            tenant: TenantName::default(),
+            instance: 7,
+            newest: Version(9),
+            sealing: Some(Sealing { node_key: None }),
+        },
+        Response::Prepared { prepared, table_schema: schema },
+        Response::Batch(rows()),
+        Response::Parcel(parcel_seeds().swap_remove(0).into()),
+        Response::Receipt(Receipt { operators: vec![answer], ..Default::default() }),
+        Response::Tables(Listing { tables: vec![table.clone()], views: vec![name()] }),
+        Response::Unchanged,
+        Response::Statistics(Box::new(statistics(table))),
+        Response::Status(Status { tenants: vec![Default::default()], ..Default::default() }),
+        Response::Error(Error::invalid("m").advise("a")),
+        Response::View(View::new(name(), "select 1").unwrap()),
+    ];
+    let compressed = [Compression::Lz4, Compression::Zstd]
+        .map(|form| Ok(encode_batch(FrameKind::Batch, &rows(), Some(form))?.messages));
+    let frames: Vec<Vec<u8>> = requests
+        .iter()
+        .map(|r| r.encode())
+        .chain(responses.iter().map(|r| r.encode()))
+        .chain(compressed)
+        .map(|messages| messages.unwrap().pop().unwrap().frames(1).concat())
+        .collect();
+    let mut connection = PREFACE.to_vec();
+    frames.iter().for_each(|frame| connection.extend_from_slice(frame));
+    // A message by itself is encoded as its kind and its body: a frame without the rest of its header.
+    let single = frames.iter().map(|frame| [&frame[4..5], &frame[12..]].concat());
+    single.chain([connection]).collect()
+}
+
+/// Makes a spread with bins for a type of numbers, and with a frequent value for any type that has small
+/// numbers as values.
+pub fn spread(data_type: &DataType) -> Spread {
+    let three = Literal::new(Value::Int(3), data_type.clone()).ok();
+    Spread {
+        frequent: three.map(|three| (three, 9)).into_iter().collect(),
+        low: -4.0,
+        width: 2.0,
+        bins: vec![5, 0, 9],
+        quantiles: vec![-1.5, 0.0, f64::INFINITY],
+        quantile_error: 0.125,
+    }
+}
+
+pub fn statistics(table: TableInfo) -> TableStatistics {
+    let states = |bytes: &'static [u8]| ColumnStates { sketch: Some(bytes.into()), histogram: None };
+    let columns = vec![states(b"state"); table.columns.len()];
+    let moments = Some(MomentsState { columns: vec![0], state: (&b"moments"[..]).into() });
+    TableStatistics { table, columns, moments }
+}
