@@ -55,7 +55,7 @@ fn one(
     codec: &str,
     value_bytes: usize,
 ) -> Result<CompressedResult> {
-    let rows = rows_of(definition, value_bytes);
+    let rows = rows_of(definition.compressed.mib, value_bytes);
     let mut client = Client::connect(server.address)?;
     client.ask(&["FP.SPACE", "CREATE", "packed", "COMPRESSION", codec])?;
     fill(&mut client, 0..FIRST.min(rows), value_bytes)?;

@@ -133,6 +133,7 @@ pub struct Scan {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compressed {
+    pub mib: usize,
     pub value_bytes: Vec<usize>,
     pub codecs: Vec<String>,
 }
@@ -203,7 +204,7 @@ impl Definition {
         self.response.seconds = quick.seconds;
         (self.load.seconds, self.load.runs) = (quick.seconds, quick.runs);
         self.memory.keys = quick.memory_keys;
-        (self.scan.mib, self.scan.runs) = (quick.scan_mib, quick.runs);
+        (self.scan.mib, self.compressed.mib, self.scan.runs) = (quick.scan_mib, quick.scan_mib, quick.runs);
         self.beside.seconds = quick.seconds;
         self.recovery.mib = quick.recovery_mib;
     }

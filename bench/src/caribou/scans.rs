@@ -86,10 +86,10 @@ pub fn measure(
     Ok((scans, substrings, compressed))
 }
 
-/// Values that a scan is of.
-pub fn rows_of(definition: &Definition, value_bytes: usize) -> u64 {
+/// Values that make up so many MiB.
+pub fn rows_of(mib: usize, value_bytes: usize) -> u64 {
     // Whole hundreds, so that a class has as many keys as any other.
-    ((definition.scan.mib << 20) / value_bytes) as u64 / CLASSES * CLASSES
+    ((mib << 20) / value_bytes) as u64 / CLASSES * CLASSES
 }
 
 fn conditions(
@@ -99,7 +99,7 @@ fn conditions(
     sql: &Sql,
     value_bytes: usize,
 ) -> Result<Vec<ScanResult>> {
-    let rows = rows_of(definition, value_bytes);
+    let rows = rows_of(definition.scan.mib, value_bytes);
     fill_rows(server, rows, value_bytes)?;
     let gigabytes = (rows as usize * value_bytes) as f64 / 1e9;
     let mut results = Vec::new();
@@ -179,7 +179,7 @@ fn substring(
     sql: &Sql,
     value_bytes: usize,
 ) -> Result<SubstringResult> {
-    let rows = rows_of(definition, value_bytes);
+    let rows = rows_of(definition.scan.mib, value_bytes);
     fixture.fill(generator, rows, value_bytes)?;
     let statement = "SELECT COUNT(*) FROM \"default\" WHERE value LIKE '%@07@%'";
     let ms = times(definition, sql, statement, false, rows / CLASSES)?;

@@ -7,7 +7,7 @@ use crate::ends::Ends;
 use crate::fsst_text::SymbolTable;
 use crate::packed::Packed;
 use crate::views;
-use arrow_array::ArrayRef;
+use arrow_array::{ArrayRef, new_null_array};
 use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use farpool_model::schema;
@@ -59,6 +59,11 @@ pub(crate) enum Body {
 }
 
 impl Body {
+    /// NULL for all rows.
+    pub fn nulls(data_type: &DataType) -> Body {
+        Body::Constant { value: new_null_array(data_type, 1), number: None }
+    }
+
     pub fn kind(&self) -> EncodingKind {
         match self {
             Body::Constant { .. } => EncodingKind::Constant,

@@ -218,7 +218,7 @@ impl Chunk {
     /// `Corrupt` when the head is not that of a chunk.
     pub fn from_head(head: &[u8], damage: Error) -> Result<Chunk> {
         let Opening { data_type, rows, zone, bytes_plain } = read_opening(&mut Reader::new(head))?;
-        let body = Body::Constant { value: arrow_array::new_null_array(&data_type, 1), number: None };
+        let body = Body::nulls(&data_type);
         Ok(Chunk::new(data_type, rows, None, zone, body, bytes_plain).with_damage(damage))
     }
 }
@@ -516,7 +516,7 @@ fn check_texts(values: &[u8], mut ends: impl Iterator<Item = usize>, data_type: 
 
 fn read_constant(reader: &mut Reader<'_>, data_type: &DataType, rows: usize) -> Result<Body> {
     if reader.byte()? != 0 {
-        return Ok(Body::Constant { value: arrow_array::new_null_array(data_type, 1), number: None });
+        return Ok(Body::nulls(data_type));
     }
     if schema::is_bytes(data_type) {
         let views = reader.views(data_type)?;

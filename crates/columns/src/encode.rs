@@ -11,7 +11,7 @@ use crate::types::Int;
 use crate::zone::{ZoneMap, bounds_of_floats};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type};
-use arrow_array::{Array, ArrayRef, new_null_array};
+use arrow_array::{Array, ArrayRef};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_schema::DataType;
 use farpool_model::limits::ROW_GROUP_ROWS;
@@ -34,17 +34,12 @@ fn encode_with(
     array: &ArrayRef,
     strings: impl FnOnce(&ArrayRef, Option<&NullBuffer>) -> Result<(Encoded, usize)>,
 ) -> Result<Chunk> {
-    if array.len() > ROW_GROUP_ROWS {
-        let message = format!("a row group may have {ROW_GROUP_ROWS} rows, not {}", array.len());
-        return Err(Error::over_limit(message));
-    }
+    check_rows(array.len())?;
     let data_type = array.data_type();
     let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
     let null_count = nulls.map_or(0, NullBuffer::null_count);
     if null_count == array.len() {
-        let body = Body::Constant { value: new_null_array(data_type, 1), number: None };
-        let zone = ZoneMap { null_count, ..ZoneMap::default() };
-        return Ok(Chunk::new(data_type.clone(), array.len(), None, zone, body, fixed_bytes_plain(array)));
+        return Chunk::of_nulls(data_type, array.len());
     }
     let mut bytes_plain = fixed_bytes_plain(array);
     let (body, bounds) = match data_type {
@@ -60,6 +55,17 @@ fn encode_with(
     };
     let zone = ZoneMap::of(bounds, data_type, null_count);
     Ok(Chunk::new(data_type.clone(), array.len(), validity_of(array, nulls), zone, body, bytes_plain))
+}
+
+/// Checks that a row group may have so many rows.
+///
+/// # Errors
+/// `OverLimit`.
+pub(crate) fn check_rows(rows: usize) -> Result<()> {
+    if rows > ROW_GROUP_ROWS {
+        return Err(Error::over_limit(format!("a row group may have {ROW_GROUP_ROWS} rows, not {rows}")));
+    }
+    Ok(())
 }
 
 /// Returns the bits of `nulls`, shifted so that they start at the first bit of a byte.

@@ -172,7 +172,7 @@ impl Chunk {
         let mark = cipher.encrypt(&mut bytes)?;
         let hidden = Hidden { mark, kind: self.encoding(), head_bytes, bytes: Buffer::from(bytes) };
         let zone = ZoneMap { null_count: self.null_count(), ..ZoneMap::default() };
-        let body = Body::Constant { value: arrow_array::new_null_array(self.data_type(), 1), number: None };
+        let body = Body::nulls(self.data_type());
         let chunk = Chunk::new(self.data_type().clone(), self.rows(), None, zone, body, self.bytes_plain());
         Ok(chunk.with_hidden(hidden).with_facts(facts))
     }
@@ -184,8 +184,7 @@ impl Chunk {
         let opened = hidden.open(facts.cipher());
         Some(opened.unwrap_or_else(|error| {
             let zone = ZoneMap { null_count: self.null_count(), ..ZoneMap::default() };
-            let body =
-                Body::Constant { value: arrow_array::new_null_array(self.data_type(), 1), number: None };
+            let body = Body::nulls(self.data_type());
             Chunk::new(self.data_type().clone(), self.rows(), None, zone, body, self.bytes_plain())
                 .with_damage(error)
         }))
@@ -196,7 +195,7 @@ impl Chunk {
     pub(crate) fn with_other_bytes(&self, bytes: Buffer) -> Chunk {
         let (hidden, facts) = (self.hidden().unwrap(), self.facts().unwrap());
         let zone = ZoneMap { null_count: self.null_count(), ..ZoneMap::default() };
-        let body = Body::Constant { value: arrow_array::new_null_array(self.data_type(), 1), number: None };
+        let body = Body::nulls(self.data_type());
         let Hidden { mark, kind, head_bytes, .. } = *hidden;
         Chunk::new(self.data_type().clone(), self.rows(), None, zone, body, self.bytes_plain())
             .with_hidden(Hidden { mark, kind, head_bytes, bytes })

@@ -3,10 +3,10 @@
 //! What a program is compiled against are *stand-ins*: chunks without values and bounds, whose sizes are upper bounds of
 //! what will be there. Bounds and numbers of NULLs are those of the row group that was made.
 
-use crate::body::EncodingKind;
+use crate::body::{Body, EncodingKind};
 use crate::chunk::{Chunk, RowGroup};
 use crate::distinct::Distinct;
-use crate::encode::{encode, encode_as_is};
+use crate::encode::{check_rows, encode_as_is, fixed_bytes};
 use crate::outline::Outline;
 use crate::residence::{Kept, Reader, Source, not_in_memory};
 use crate::row_groups::RowGroups;
@@ -14,7 +14,7 @@ use crate::strings;
 use crate::sums::Sums;
 use crate::table::Table;
 use crate::zone::ZoneMap;
-use arrow_array::{ArrayRef, new_null_array};
+use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_schema::{DataType, SchemaRef};
 use farpool_model::{Expr, Result, TenantName, schema};
@@ -78,14 +78,23 @@ impl Table {
     pub fn live(schema: SchemaRef, parts: &[Part], rows: Arc<dyn LiveRows>) -> Table {
         let nothing: Arc<dyn Source> = Arc::new(Nothing(TenantName::default()));
         let (mut groups, mut sums) = (RowGroups::default(), Sums::new(schema.fields().len()));
+        let bodies: Vec<Body> = schema.fields().iter().map(|field| Body::nulls(field.data_type())).collect();
+        let mut last: Option<Arc<RowGroup>> = None;
         for part in parts {
             // With two rows at least, one of which is said to be NULL, nothing can be concluded from their number.
             let count = part.rows.max(2);
-            let stand_in = |(field, bytes): (&arrow_schema::FieldRef, &usize)| {
-                Arc::new(Chunk::stand_in(field.data_type(), count, *bytes, &nothing))
+            let stand_in = |(at, field): (usize, &arrow_schema::FieldRef)| {
+                let bytes = part.bytes_plain[at];
+                // Most parts are as large as the one before.
+                let same = last.as_ref().map(|last| &last.chunks[at]);
+                let same = same.filter(|last| last.rows() == count && last.bytes_plain() == bytes);
+                same.cloned().unwrap_or_else(|| {
+                    Arc::new(Chunk::stand_in((field.data_type(), &bodies[at]), count, bytes, &nothing))
+                })
             };
-            let chunks = schema.fields().iter().zip(&part.bytes_plain).map(stand_in).collect();
+            let chunks = schema.fields().iter().enumerate().map(stand_in).collect();
             let group = Arc::new(RowGroup { rows: count, chunks });
+            last = Some(group.clone());
             sums.add(&group);
             groups.push(group);
         }
@@ -95,7 +104,12 @@ impl Table {
 }
 
 impl Chunk {
-    fn stand_in(data_type: &DataType, rows: usize, bytes_plain: usize, nothing: &Arc<dyn Source>) -> Chunk {
+    fn stand_in(
+        (data_type, body): (&DataType, &Body),
+        rows: usize,
+        bytes_plain: usize,
+        nothing: &Arc<dyn Source>,
+    ) -> Chunk {
         let kind = if schema::is_bytes(data_type) { EncodingKind::PlainBytes } else { EncodingKind::Plain };
         let outline = Outline {
             data_type: data_type.clone(),
@@ -106,7 +120,8 @@ impl Chunk {
             integers: integers_of_type(data_type),
             distinct: None,
         };
-        Chunk::of_outline(outline, ZoneMap { null_count: 1, ..ZoneMap::default() }, nothing.clone())
+        let zone = ZoneMap { null_count: 1, ..ZoneMap::default() };
+        Chunk::without_values(outline, zone, nothing.clone(), body.clone())
     }
 
     /// Encodes `array`, which must have a canonical type, without looking for a small form: for values that are read once.
@@ -146,7 +161,10 @@ impl Chunk {
     /// # Errors
     /// As [`Chunk::of_array`].
     pub fn of_nulls(data_type: &DataType, rows: usize) -> Result<Chunk> {
-        encode(&new_null_array(data_type, rows))
+        check_rows(rows)?;
+        let zone = ZoneMap { null_count: rows, ..ZoneMap::default() };
+        let bytes_plain = fixed_bytes(data_type, rows, rows > 0);
+        Ok(Chunk::new(data_type.clone(), rows, None, zone, Body::nulls(data_type), bytes_plain))
     }
 }
 

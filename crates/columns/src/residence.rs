@@ -123,9 +123,18 @@ impl Chunk {
         Ok(Some(Chunk::of_outline(outline, zone, source.clone()).with_facts(facts)))
     }
 
-    pub(crate) fn of_outline(outline: Outline, zone: ZoneMap, source: Arc<dyn Source>) -> Chunk {
-        let nothing = arrow_array::new_null_array(&outline.data_type, 1);
-        let body = Body::Constant { value: nothing, number: None };
+    fn of_outline(outline: Outline, zone: ZoneMap, source: Arc<dyn Source>) -> Chunk {
+        let nothing = Body::nulls(&outline.data_type);
+        Chunk::without_values(outline, zone, source, nothing)
+    }
+
+    /// Returns a handle without values. `body` stands where these would be, and is never read.
+    pub(crate) fn without_values(
+        outline: Outline,
+        zone: ZoneMap,
+        source: Arc<dyn Source>,
+        body: Body,
+    ) -> Chunk {
         let (dictionary, values, uses) = (OnceLock::new(), Mutex::new(None), AtomicU8::new(0));
         let residency = AtomicU8::new(CACHED);
         let (data_type, rows, bytes_plain) = (outline.data_type.clone(), outline.rows, outline.bytes_plain);

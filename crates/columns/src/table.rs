@@ -7,7 +7,7 @@ use crate::live::LiveRows;
 use crate::plain::{PlainGroup, concatenate};
 use crate::row_groups::RowGroups;
 use crate::sums::Sums;
-use arrow_array::{Array, ArrayRef, new_null_array};
+use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, FieldRef, Fields, Schema, SchemaRef};
 use bytes::Bytes;
 use farpool_cipher::MemoryCipher;
@@ -259,8 +259,8 @@ impl Encoder {
 
     /// Returns the chunks of a row group in which all values are NULL.
     fn nulls(&self, rows: usize) -> Result<Vec<Arc<Chunk>>> {
-        let encode = |field: &FieldRef| crate::encode::encode(&new_null_array(field.data_type(), rows));
-        let chunks = self.schema.fields().iter().map(encode).collect::<Result<Vec<_>>>()?;
+        let nulls = |field: &FieldRef| Chunk::of_nulls(field.data_type(), rows);
+        let chunks = self.schema.fields().iter().map(nulls).collect::<Result<Vec<_>>>()?;
         if chunks.is_empty() { Ok(Vec::new()) } else { self.arena.place(chunks) }
     }
 
@@ -272,7 +272,7 @@ impl Encoder {
         let Some(field) = self.schema.fields().get(column) else {
             return Err(Error::invalid(format!("no column {column}")));
         };
-        crate::encode::encode(&new_null_array(field.data_type(), rows))
+        Chunk::of_nulls(field.data_type(), rows)
     }
 
     /// Encoded columns as they are to lie in the pool: encrypted, if the table is.

@@ -189,12 +189,13 @@ impl KeyCut {
         self.shards.iter().map(|(_, cut)| cut.bytes()).sum()
     }
 
-    /// Divides the entries into parts of about so many entries and bytes.
+    /// Divides the entries into parts of about so many entries and bytes. Those that follow one another are of different shards
+    /// as far as possible, so that threads that read one each do not wait for one another.
     ///
     /// # Errors
     /// As [`KeyCut::read`].
     pub fn parts(&self, entries: usize, bytes: usize) -> Result<Vec<KeyCutPart>> {
-        let mut parts = Vec::new();
+        let mut shards = Vec::new();
         for (at, (shard, cut)) in self.shards.iter().enumerate() {
             let shard = self.keyspace.lock(*shard);
             let table = shard.table_of_cut(self.space, cut).ok_or_else(not_kept)?;
@@ -202,10 +203,14 @@ impl KeyCut {
             let of_shard = table.parts_of(cut, entries, bytes).into_iter();
             // What is compressed is bounded by its slots.
             let per_byte = if table.has_packed() { PLAIN_PER_BYTE } else { 1 };
-            parts.extend(of_shard.map(|mut part| {
+            shards.push(of_shard.map(move |mut part| {
                 part.bytes *= per_byte;
                 KeyCutPart { shard: at, part }
             }));
+        }
+        let mut parts = Vec::new();
+        while !shards.is_empty() {
+            shards.retain_mut(|of_shard| of_shard.next().map(|part| parts.push(part)).is_some());
         }
         Ok(parts)
     }

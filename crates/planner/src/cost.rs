@@ -306,6 +306,8 @@ impl fmt::Display for Estimate {
 /// Formats `bytes` in the largest unit of which there is at least one.
 pub fn bytes_shown(bytes: f64) -> String {
     let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    // A sum of nothing is minus zero.
+    let bytes = bytes + 0.0;
     match units.iter().find(|(_, size)| bytes >= *size as f64) {
         Some((unit, size)) => format!("{:.1} {unit}", bytes / *size as f64),
         None => format!("{bytes:.0} B"),

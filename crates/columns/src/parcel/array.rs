@@ -7,7 +7,7 @@ use crate::strings;
 use crate::zone::ZoneMap;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type};
-use arrow_array::{Array, ArrayRef, new_null_array};
+use arrow_array::{Array, ArrayRef};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use farpool_model::limits::ROW_GROUP_ROWS;
@@ -30,7 +30,7 @@ pub fn pack_array(array: &ArrayRef) -> Result<Chunk> {
     let zone = ZoneMap { null_count, ..ZoneMap::default() };
     let mut bytes_plain = fixed_bytes_plain(array);
     if null_count == rows {
-        let body = Body::Constant { value: new_null_array(data_type, 1), number: None };
+        let body = Body::nulls(data_type);
         return Ok(Chunk::new(data_type.clone(), rows, None, zone, body, bytes_plain));
     }
     let body = match data_type {

@@ -21,7 +21,7 @@ use crate::room::Room;
 use crate::strings::check_row_bytes;
 use crate::views::{Views, view_of};
 use crate::zone::ZoneMap;
-use arrow_array::{RecordBatch, RecordBatchOptions, new_null_array};
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer};
 use arrow_schema::{DataType, SchemaRef};
 use bytes::Bytes;
@@ -155,7 +155,7 @@ impl Parts<'_> {
     fn encoded(&mut self, encoding: u8, data_type: &DataType) -> Result<Body> {
         let is_bytes = schema::is_bytes(data_type);
         match encoding {
-            NULLS => Ok(Body::Constant { value: new_null_array(data_type, 1), number: None }),
+            NULLS => Ok(Body::nulls(data_type)),
             CONSTANT if !is_bytes => {
                 let value = aligned_copy(self.head.take(data_type.primitive_width().unwrap_or(1))?);
                 Ok(numbered_constant(crate::decode::plain(&value, 0..1, data_type, None)?, self.rows))

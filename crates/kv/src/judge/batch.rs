@@ -2,6 +2,7 @@
 
 use crate::cut::ReadEntry;
 use crate::entry::{self, Entry, Kind};
+use farpool_memory::prefetch;
 use memchr::memmem::Finder;
 
 /// Entries of a batch at most: bits of a word.
@@ -12,6 +13,8 @@ pub(crate) const BATCH_ENTRIES: usize = 64;
 pub(crate) struct Slots<'a> {
     /// The bytes of all these slots.
     pub bytes: &'a [u8],
+    /// Those of the slots that are read next, as far as they are known: they come to the cache in the meantime.
+    pub ahead: &'a [u8],
     /// Bytes of a slot.
     pub slot_bytes: usize,
     /// The slots that have entries, the first as the lowest bit.
@@ -22,7 +25,7 @@ impl<'a> Slots<'a> {
     /// The slot of an entry that lies alone.
     pub fn of(entry: Entry<'a>) -> Self {
         let bytes = entry.bytes();
-        Slots { bytes, slot_bytes: bytes.len(), taken: 1 }
+        Slots { bytes, ahead: &[], slot_bytes: bytes.len(), taken: 1 }
     }
 
     /// The entry in a slot.
@@ -53,7 +56,7 @@ impl<'a> Batch<'a> {
     pub fn new() -> Self {
         let nothing: &'a [u8] = &[];
         Batch {
-            slots: Slots { bytes: nothing, slot_bytes: 1, taken: 0 },
+            slots: Slots { bytes: nothing, ahead: nothing, slot_bytes: 1, taken: 0 },
             places: [0; BATCH_ENTRIES],
             values: [nothing; BATCH_ENTRIES],
             has_value: 0,
@@ -70,7 +73,11 @@ impl<'a> Batch<'a> {
         while left != 0 {
             let at = left.trailing_zeros() as usize;
             left &= left - 1;
-            let slot = &slots.bytes[at * slots.slot_bytes..][..slots.slot_bytes];
+            let start = at * slots.slot_bytes;
+            if let Some(byte) = slots.ahead.get(start) {
+                prefetch(byte);
+            }
+            let slot = &slots.bytes[start..][..slots.slot_bytes];
             let value = match entry::value_of_kind(slot, kind) {
                 Some(value) => {
                     has_value |= 1 << count;
@@ -164,7 +171,7 @@ impl<'a> Batch<'a> {
     /// Searches all slots at once, which costs less than searching one value after the other: those of `asked` in whose values
     /// something is found. `None` where few of the bytes are such values, or none.
     pub fn find(&self, finder: &Finder<'_>, asked: u64) -> Option<u64> {
-        let Slots { bytes, slot_bytes, taken } = self.slots;
+        let Slots { bytes, slot_bytes, taken, .. } = self.slots;
         let count = asked.count_ones() as usize;
         if self.plain.is_some() || count < 2 || count * 4 < (bytes.len() / slot_bytes) * 3 {
             return None;

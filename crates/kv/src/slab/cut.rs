@@ -210,13 +210,20 @@ impl Slabs {
                 let slot_bytes = SLOT_BYTES.get(usize::from(of_page.class)).copied().unwrap_or(bytes.len());
                 let first = at * 64 * slot_bytes;
                 let slots = of_page.slots().min((at + 1) * 64) - at * 64;
-                let bytes = &bytes[first..first + slots * slot_bytes];
-                if !f(Slots { bytes, slot_bytes, taken: *taken }) {
+                let (bytes, ahead) = bytes[first..].split_at(slots * slot_bytes);
+                let ahead = if ahead.is_empty() { self.begin_of(page + 1, part) } else { ahead };
+                if !f(Slots { bytes, ahead, slot_bytes, taken: *taken }) {
                     return Some(CutCursor { page, word: at + 1 });
                 }
             }
             (page, word) = (page + 1, 0);
         }
         None
+    }
+
+    /// The bytes of the first page of a part from a number on; none where there is no such page.
+    fn begin_of(&self, page: u32, part: &CutPart) -> &[u8] {
+        let next = self.table.from(page as usize).filter(|(found, _)| *found < part.pages.1 as usize);
+        next.map_or(&[], |(_, page)| page.extent.as_slice())
     }
 }
