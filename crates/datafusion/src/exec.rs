@@ -7,6 +7,7 @@
 use crate::dynamic::KeyWatch;
 use crate::error;
 use crate::estimates;
+use crate::shared::{Share, SharePlace};
 use crate::table::PoolTable;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
@@ -55,6 +56,8 @@ pub(crate) struct PoolExec {
     watches: Mutex<Vec<(u64, Arc<KeyWatch>)>>,
     /// Estimated costs, if there was a choice whether to push.
     estimate: Option<cost::Estimate>,
+    /// What it gets of a program that runs in place of it and of others.
+    share: Arc<Mutex<Option<Share>>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
     runs: Mutex<Runs>,
@@ -90,6 +93,7 @@ impl PoolExec {
             dynamic: Mutex::default(),
             watches: Mutex::default(),
             estimate: None,
+            share: Arc::default(),
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
             runs: Mutex::default(),
@@ -106,7 +110,13 @@ impl PoolExec {
     pub(crate) fn explain(&self) -> String {
         let info = self.table.info();
         let text = explain::explain(&self.table.pool().url(), &self.prepared, &self.kept, info);
-        text + &self.estimate.as_ref().map(explain::estimate_line).unwrap_or_default()
+        let text = text + &self.estimate.as_ref().map(explain::estimate_line).unwrap_or_default();
+        text + &self
+            .share
+            .lock()
+            .as_ref()
+            .map(|share| explain::shared_line(share.members()))
+            .unwrap_or_default()
     }
 
     /// Compares the estimates with the actual figures, once the program has run.
@@ -142,6 +152,18 @@ impl PoolExec {
     /// Estimated rows of the program's result.
     pub(crate) fn estimated(&self) -> Estimate {
         Estimate::of_program(&self.prepared.effective, &self.table.source())
+    }
+
+    /// Where it is told what it gets of a program that runs in place of it and of others; `None` if none may, because
+    /// something is added to it when it begins.
+    pub(crate) fn share_place(&self) -> Option<SharePlace> {
+        let may = self.dynamic.lock().is_empty() && self.prepared.is_exact();
+        let place = || SharePlace {
+            table: self.table.clone(),
+            program: self.prepared.narrowed(None),
+            share: Arc::clone(&self.share),
+        };
+        may.then(place)
     }
 
     /// The pool's answers to the program.
@@ -182,6 +204,7 @@ impl PoolExec {
             dynamic: Mutex::new(self.dynamic()),
             watches: Mutex::new(self.watches.lock().clone()),
             estimate: self.estimate.clone(),
+            share: Arc::new(Mutex::new(self.share.lock().clone())),
             properties: Arc::clone(&self.properties),
             metrics: ExecutionPlanMetricsSet::new(),
             runs: Mutex::default(),
@@ -197,10 +220,19 @@ impl PoolExec {
         let prepared = self.prepared.clone();
         let watches = self.watches.lock().clone();
         let partitions = self.partitions();
+        let share = self.share.lock().clone();
         let opened = async move {
             let start = link::now();
             run.started
                 .get_or_try_init(|| async {
+                    if let Some(share) = share {
+                        let seen = Arc::clone(&run.seen);
+                        let spent = move |receipt| *seen.receipt.lock() = Some(receipt);
+                        if let Some(streams) = share.streams(partitions, spent).await? {
+                            *run.streams.lock() = streams.into_iter().map(Some).collect();
+                            return Ok(());
+                        }
+                    }
                     let found = crate::dynamic::conditions(&program, &dynamic, &watches, table.info());
                     let added = found.as_ref().map(|found| found.display(&table.info().schema).to_string());
                     let execution = pool.execute_prepared(&prepared, found.as_ref(), partitions).await?;

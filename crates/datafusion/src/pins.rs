@@ -1,9 +1,9 @@
-//! The table versions that one statement reads.
+//! The table versions that one statement reads, or a batch of statements.
 //!
 //! Invariant: all programs of a statement over one table read one version of it: the version that was newest
 //! when the first of them was prepared. That program's handle keeps the version until the statement is
 //! dropped. The table description that the statement was planned with may be of an older version; it is used
-//! for estimates only.
+//! for estimates only. Statements of a batch have their versions in common.
 
 use crate::error;
 use crate::table::PoolTable;
@@ -24,10 +24,14 @@ fn place(table: &PoolTable) -> Place {
     (table.pool().url(), table.info().name.clone())
 }
 
+/// The versions of tables that are read together: for each table, the first program that was prepared.
+#[derive(Debug, Default)]
+pub(crate) struct Versions(Mutex<HashMap<Place, Arc<OnceCell<Handle>>>>);
+
 /// The pinned tables of one statement.
 #[derive(Debug, Default)]
 pub(crate) struct Pins {
-    tables: Mutex<HashMap<Place, Arc<OnceCell<Handle>>>>,
+    versions: Arc<Versions>,
     drifted: AtomicBool,
     /// Whether the descriptions of the tables were fetched for this statement, not for an earlier one.
     described_anew: AtomicBool,
@@ -36,9 +40,14 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
+    /// Makes the pins of a statement; those of a batch have their versions in common.
+    pub(crate) fn at(versions: Option<&Arc<Versions>>) -> Self {
+        Pins { versions: versions.cloned().unwrap_or_default(), ..Pins::default() }
+    }
+
     /// Makes the pins of a statement that is planned again.
-    pub(crate) fn of_last_attempt() -> Self {
-        Pins { is_last_attempt: true, ..Pins::default() }
+    pub(crate) fn of_last_attempt(versions: Option<&Arc<Versions>>) -> Self {
+        Pins { is_last_attempt: true, ..Pins::at(versions) }
     }
 
     /// Whether a table has another version than the one whose description the statement was planned with.
@@ -58,7 +67,7 @@ impl Pins {
 
     /// Returns the version of `table` that the statement reads, once one of its programs is prepared.
     pub(crate) fn version(&self, table: &PoolTable) -> Option<Version> {
-        let pin = self.tables.lock().get(&place(table)).cloned()?;
+        let pin = self.versions.0.lock().get(&place(table)).cloned()?;
         pin.get().map(|handle| handle.version)
     }
 
@@ -73,7 +82,7 @@ impl Pins {
 
     async fn pinned(&self, table: &PoolTable, program: Program) -> farpool_model::Result<Handle> {
         let info = table.info();
-        let pin = Arc::clone(self.tables.lock().entry(place(table)).or_default());
+        let pin = Arc::clone(self.versions.0.lock().entry(place(table)).or_default());
         let mut first = None;
         let newest = Program { version: None, ..program.clone() };
         let pinned = pin.get_or_try_init(|| async {

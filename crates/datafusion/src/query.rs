@@ -1,11 +1,13 @@
 //! One planned statement: its schema, its result, and its costs.
 
+use crate::batch::{self, Ahead, HeadStart};
 use crate::changes::Change;
 use crate::copy::Copy;
 use crate::deadline::Deadline;
 use crate::dialect::Headers;
 use crate::error;
 use crate::exec::PoolExec;
+use crate::pins::Versions;
 use crate::rows::Rows;
 use crate::session::Session;
 use crate::statements::Statement;
@@ -26,6 +28,8 @@ use std::sync::Arc;
 pub struct Query {
     schema: SchemaRef,
     state: Arc<State>,
+    /// Of a statement in a batch.
+    in_batch: Option<InBatch>,
 }
 
 struct State {
@@ -34,6 +38,14 @@ struct State {
     deadline: Deadline,
     /// The plan that runs next or ran last.
     planned: Mutex<Planned>,
+    /// Of a statement in a batch, what all of it reads.
+    versions: Option<Arc<Versions>>,
+}
+
+/// The runs of a batch before their turn, and the one of this statement.
+struct InBatch {
+    ahead: Arc<Ahead>,
+    head_start: Mutex<Option<Arc<HeadStart>>>,
 }
 
 /// The plan of a statement.
@@ -109,7 +121,7 @@ impl Planned {
     }
 
     /// Applies `f` to each program of the plan.
-    fn programs<T>(&self, f: impl Fn(&PoolExec) -> T) -> Vec<T> {
+    pub(crate) fn programs<T>(&self, f: impl Fn(&PoolExec) -> T) -> Vec<T> {
         self.rows().into_iter().flat_map(|rows| rows.programs(&f)).collect()
     }
 
@@ -176,21 +188,68 @@ impl State {
         self.planned.lock().clone()
     }
 
+    /// Plans the statement anew, to be run again from the start.
+    async fn renew(&self) -> Result<()> {
+        match self.planned() {
+            Planned::Rows(rows) => rows.renew().await.map_err(error::unwrap),
+            Planned::Command(_) => Ok(()),
+        }
+    }
+
     /// Returns the first batch and the stream of the others. If the run fails before its first batch because
-    /// the pool lost what was prepared, plans and runs the statement again.
-    async fn first(&self, started: Result<BatchStream>) -> Result<(Option<RecordBatch>, BatchStream)> {
+    /// the pool lost what was prepared, plans and runs the statement again; likewise if memory is short which others of
+    /// its batch have that are `ahead` of their turn.
+    async fn first(
+        &self,
+        started: Result<BatchStream>,
+        ahead: Option<&Ahead>,
+    ) -> Result<(Option<RecordBatch>, BatchStream)> {
         let mut outcome = first(started).await;
+        if let (Err(error), Some(ahead)) = (&outcome, ahead)
+            && batch::is_short_of_memory(error)
+            && ahead.end().await
+        {
+            self.renew().await?;
+            outcome = first(self.planned().start().await).await;
+        }
         for _ in 0..self.repetitions_max() {
             match &outcome {
                 Err(error) if error::is_gone(error) => {}
                 _ => break,
             }
-            let planned = self.session.plan_again(&self.statement).await?;
+            let planned = self.session.plan_again(&self.statement, self.versions.as_ref()).await?;
             error::same_columns(&self.planned().schema(), &planned.schema())?;
             *self.planned.lock() = planned.clone();
             outcome = first(planned.start().await).await;
         }
         outcome
+    }
+
+    /// Runs the statement, with the memory of others that are `ahead` of their turn if need be.
+    async fn execute(self: Arc<Self>, ahead: Option<Arc<Ahead>>) -> Result<BatchStream> {
+        // Of a batch, some are planned long before they run.
+        let deadline = match &self.versions {
+            Some(_) => Deadline::after(self.session.timeout()),
+            None => self.deadline,
+        };
+        Ok(deadline.keep_stream(deadline.keep(self.begin(ahead)).await?))
+    }
+
+    async fn begin(self: Arc<Self>, ahead: Option<Arc<Ahead>>) -> Result<BatchStream> {
+        let planned = self.planned();
+        let started = planned.start().await;
+        let is_command = matches!(planned, Planned::Command(_));
+        drop(planned);
+        let begun = async move {
+            let (first, rest) = self.first(started, ahead.as_deref()).await?;
+            Ok::<_, Error>(futures::stream::iter(first.map(Ok)).chain(rest))
+        };
+        // A command has completed when this function returns.
+        let batches = match is_command {
+            true => begun.await?.boxed(),
+            false => futures::stream::once(begun).try_flatten().boxed(),
+        };
+        Ok(batches.map_err(error::lasting).boxed())
     }
 
     /// How often the statement may be planned again after a failure before its first batch, when nothing has
@@ -204,6 +263,7 @@ impl State {
     }
 }
 
+/// Returns the first batch and the stream of the others.
 async fn first(started: Result<BatchStream>) -> Result<(Option<RecordBatch>, BatchStream)> {
     let mut batches = started?;
     let first = batches.try_next().await?;
@@ -213,8 +273,23 @@ async fn first(started: Result<BatchStream>) -> Result<(Option<RecordBatch>, Bat
 impl Query {
     pub(crate) fn new(session: Session, statement: Statement, deadline: Deadline, planned: Planned) -> Self {
         let schema = planned.schema();
-        let state = State { session, statement, deadline, planned: Mutex::new(planned) };
-        Query { schema, state: Arc::new(state) }
+        let state = State { session, statement, deadline, planned: Mutex::new(planned), versions: None };
+        Query { schema, state: Arc::new(state), in_batch: None }
+    }
+
+    /// Returns the statement as one of a batch.
+    pub(crate) fn in_batch(mut self, versions: &Arc<Versions>, ahead: &Arc<Ahead>) -> Self {
+        if let Some(state) = Arc::get_mut(&mut self.state) {
+            state.versions = Some(Arc::clone(versions));
+        }
+        let in_batch = InBatch { ahead: Arc::clone(ahead), head_start: Mutex::default() };
+        Query { in_batch: Some(in_batch), ..self }
+    }
+
+    /// Begins to run a statement of a batch before its turn, unless it has begun.
+    pub(crate) fn run_ahead(&self) {
+        let Some(InBatch { ahead, head_start }) = &self.in_batch else { return };
+        head_start.lock().get_or_insert_with(|| ahead.start(Arc::clone(&self.state).execute(None)));
     }
 
     /// The schema of the result.
@@ -227,26 +302,18 @@ impl Query {
     /// # Errors
     /// Errors that occur before the stream is returned.
     pub async fn execute(&self) -> Result<BatchStream> {
-        let deadline = self.state.deadline;
-        Ok(deadline.keep_stream(deadline.keep(self.begin()).await?))
-    }
-
-    async fn begin(&self) -> Result<BatchStream> {
         let state = Arc::clone(&self.state);
-        let planned = state.planned();
-        let started = planned.start().await;
-        let is_command = matches!(planned, Planned::Command(_));
-        drop(planned);
-        let begun = async move {
-            let (first, rest) = state.first(started).await?;
-            Ok::<_, Error>(futures::stream::iter(first.map(Ok)).chain(rest))
+        let Some(InBatch { ahead, head_start }) = &self.in_batch else {
+            return state.execute(None).await;
         };
-        // A command has completed when this function returns.
-        let batches = match is_command {
-            true => begun.await?.boxed(),
-            false => futures::stream::once(begun).try_flatten().boxed(),
-        };
-        Ok(batches.map_err(error::lasting).boxed())
+        let begun = head_start.lock().take();
+        if let Some(begun) = begun {
+            if let Some(rows) = begun.rows().await {
+                return Ok(rows);
+            }
+            state.renew().await?;
+        }
+        state.execute(Some(Arc::clone(ahead))).await
     }
 
     /// Runs the statement and collects all batches.

@@ -172,6 +172,17 @@ impl Rows {
         }
     }
 
+    /// Makes the plan anew, at the same versions of the tables: one that has begun to run cannot run again.
+    pub async fn renew(&self) -> Result<(), DataFusionError> {
+        let plan = self.source.state.create_physical_plan(&self.source.plan).await?;
+        let context = self.source.context(&self.source.state, &plan)?;
+        let mut current = self.current.lock();
+        let spent = handles(&current.plan);
+        current.spent.extend(spent);
+        (current.plan, current.context) = (plan, context);
+        Ok(())
+    }
+
     /// Makes a plan that takes less memory; returns whether there is one.
     async fn plan_smaller(&self) -> Result<bool, DataFusionError> {
         let (failed, joins) = {

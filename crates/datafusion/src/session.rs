@@ -1,6 +1,7 @@
 //! A session: its settings, its pools, and the planning of its statements.
 
 use crate::alter;
+use crate::batch::Batch;
 use crate::catalog::{self, Found, Home, PoolSchema};
 use crate::changes::{self, Change};
 use crate::checked::CheckedArithmetic;
@@ -11,7 +12,7 @@ use crate::error;
 use crate::file::{self, FileOpener};
 use crate::memory::EngineMemory;
 use crate::one_zero::{OneZero, OneZeroOfConstants};
-use crate::pins::Pins;
+use crate::pins::{Pins, Versions};
 use crate::plan::PoolPlanner;
 use crate::query::{Command, Planned, Query};
 use crate::rows::{Rows, physical_rules};
@@ -171,12 +172,36 @@ impl Session {
     /// file that cannot be read; `TimedOut`.
     pub async fn sql(&self, statement: impl Into<Statement>) -> Result<Query> {
         let (statement, deadline) = (statement.into(), Deadline::after(self.options.timeout));
-        let planned = deadline.keep(self.plan_first(&statement)).await?;
+        let planned = deadline.keep(self.plan_first(&statement, None)).await?;
         Ok(Query::new(self.clone(), statement, deadline, planned))
     }
 
-    async fn plan_first(&self, statement: &Statement) -> Result<Planned> {
-        let pins = Arc::new(Pins::default());
+    /// Has statements run together, to be taken one after the other. They read tables as these are at one moment, some of them
+    /// run before their turn, and what several of them read alike is read once. A statement that changes something stands
+    /// for itself, between those before it and those behind it.
+    pub fn batch<S: Into<Statement>>(&self, statements: impl IntoIterator<Item = S>) -> Batch {
+        Batch::new(self.clone(), statements.into_iter().map(Into::into).collect())
+    }
+
+    /// The longest time that a statement may take.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.options.timeout
+    }
+
+    /// Whether a statement only reads.
+    pub(crate) fn is_read(&self, statement: &Statement) -> bool {
+        summarize::summarized(&statement.text).is_some()
+            || dialect::parse(&self.context.state(), &statement.text)
+                .is_ok_and(|parsed| is_query(&parsed.statement) && !makes_a_table(&parsed.statement))
+    }
+
+    /// Plans a statement; one of a batch at its `versions`.
+    pub(crate) async fn plan_first(
+        &self,
+        statement: &Statement,
+        versions: Option<&Arc<Versions>>,
+    ) -> Result<Planned> {
+        let pins = Arc::new(Pins::at(versions));
         let planned = self.plan(&statement.text, &pins).await;
         // Cached descriptions of tables may be outdated. A pool that prepared a program has told whether they
         // are.
@@ -184,7 +209,7 @@ impl Session {
         let is_new = planned.as_ref().is_ok_and(is_told) && !pins.have_drifted();
         let is_stale = planned.as_ref().is_err_and(error::is_stale);
         match is_stale || (!is_new && self.home.forget()) {
-            true => self.plan_again(statement).await,
+            true => self.plan_again(statement, versions).await,
             false => self.explained(planned, statement).await,
         }
     }
@@ -193,9 +218,13 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::sql`].
-    pub(crate) async fn plan_again(&self, statement: &Statement) -> Result<Planned> {
+    pub(crate) async fn plan_again(
+        &self,
+        statement: &Statement,
+        versions: Option<&Arc<Versions>>,
+    ) -> Result<Planned> {
         self.home.forget();
-        let planned = self.plan(&statement.text, &Arc::new(Pins::of_last_attempt())).await;
+        let planned = self.plan(&statement.text, &Arc::new(Pins::of_last_attempt(versions))).await;
         self.explained(planned, statement).await
     }
 
@@ -487,6 +516,13 @@ fn is_change(plan: &LogicalPlan) -> bool {
 
 fn is_query(statement: &DfStatement) -> bool {
     matches!(statement, DfStatement::Statement(statement) if matches!(**statement, SqlStatement::Query(_)))
+}
+
+/// Whether a query is a SELECT … INTO.
+fn makes_a_table(statement: &DfStatement) -> bool {
+    let DfStatement::Statement(statement) = statement else { return false };
+    let SqlStatement::Query(query) = &**statement else { return false };
+    query.body.as_select().is_some_and(|select| select.into.is_some())
 }
 
 /// Makes the runtime environment, which limits memory and provides files to spill to.

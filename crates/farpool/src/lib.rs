@@ -54,7 +54,7 @@ pub use calibration::{calibrated_rates, calibration_file, keep_rates};
 pub use copy::{CopyFiles, textual};
 pub use embedded::EmbeddedPool;
 pub use farpool_datafusion::{
-    CopyTarget, FileAccess, FileOpener, FileWriter, PoolTable, Query, Rates, Session, SessionOptions,
+    Batch, CopyTarget, FileAccess, FileOpener, FileWriter, PoolTable, Query, Rates, Session, SessionOptions,
     Statement, split_statements,
 };
 pub use farpool_memory::WorkMemory;

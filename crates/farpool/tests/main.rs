@@ -3,6 +3,7 @@
 
 mod backup;
 mod bad_input;
+mod batches;
 mod changes;
 mod cli;
 mod cli_examples;

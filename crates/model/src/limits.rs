@@ -426,6 +426,16 @@ pub const LISTED_COLUMNS_MAX: usize = 1 << 20;
 /// it the least recently used one is evicted.
 pub const HANDLES_PER_CONNECTION_MAX: usize = 256;
 
+/// Statements of a batch that are planned at once: their programs are prepared and kept all together.
+pub const BATCH_STATEMENTS_PLANNED_MAX: usize = 32;
+
+/// Statements of a batch that run before their turn to return rows has come: more would compete for processors.
+pub const BATCH_STATEMENTS_AHEAD_MAX: usize = 4;
+
+/// Bytes of rows that are kept of such a statement, and of a result that several programs of a batch share. Of larger ones
+/// nothing is kept: they are read by each, when its turn has come.
+pub const BATCH_RESULT_BYTES_MAX: usize = 4 << 20;
+
 /// Bytes of the prepared programs of one connection together: of their plans, and of expressions and patterns
 /// as decoded and as compiled. One of the largest fits.
 pub const HANDLE_BYTES_MAX: usize = PLAN_BYTES_MAX + 2 * (EXPR_BYTES_MAX + PATTERNS_BYTES_MAX);

@@ -37,6 +37,11 @@ pub fn estimate_line(estimate: &Estimate) -> String {
     format!("  {:<10} {estimate}\n", "cost")
 }
 
+/// Formats the line of a program that runs as one with others of its batch.
+pub fn shared_line(members: usize) -> String {
+    format!("  {:<10} one program for {members} of this batch\n", "shared")
+}
+
 /// Formats on one line what was expected of a program and what was observed, and on another the conditions
 /// that operators above it `added` to its filter when it began. `None` if the program has not run.
 ///

@@ -15,6 +15,7 @@ pub mod joins;
 pub mod reading;
 pub mod split;
 mod spread;
+pub mod union;
 
 #[cfg(test)]
 mod tests;

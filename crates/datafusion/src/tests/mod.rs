@@ -3,6 +3,7 @@
 
 mod aggregates;
 mod agree;
+mod batches;
 mod dynamic;
 mod fake;
 mod floats;

@@ -9,8 +9,8 @@ use super::stop::{Outcome, Stop, file_error};
 use super::terminal::printable_lines;
 use farpool::model::limits;
 use farpool::{
-    ClientOptions, EmbeddedPool, Error, PoolUrl, Receipt, ResultForm, Session, SessionOptions, Statement,
-    WorkMemory,
+    ClientOptions, EmbeddedPool, Error, PoolUrl, Query, Receipt, ResultForm, Session, SessionOptions,
+    Statement, WorkMemory,
 };
 use futures::StreamExt;
 use std::fs::File;
@@ -27,6 +27,7 @@ Examples:
   farpool sql --pool farpool://node7:9797 --encrypt-results --node-key node7.pub -c \"select name from people\"
   farpool sql --pool farpool://node7:9797 --explain -c \"select * from trips where fare > 100\"
   farpool sql -c \"select * from read_csv('flights.csv.gz', nullstr = 'NA') limit 5\"
+  farpool sql --pool farpool://node7:9797 --together -f dashboard.sql
   farpool sql --data-dir trips -c \"create table long as from 'trips.parquet' where fare > 100\"
   echo \"select 1; select 2\" | farpool sql
 
@@ -78,6 +79,11 @@ pub struct Args {
     #[arg(long)]
     explain: bool,
 
+    /// Run the statements together: they read tables as these are at one moment, some run while others are printed, and
+    /// what several read alike is read once. One that changes something stands for itself
+    #[arg(long)]
+    together: bool,
+
     /// End a statement that takes longer, such as 500ms, 30s or 5min; the node ends it by itself, too
     #[arg(long, value_name = "TIME", value_parser = size::parse_duration)]
     timeout: Option<Duration>,
@@ -122,11 +128,21 @@ pub fn run(args: Args) -> Outcome {
     super::run_until_interrupted(async move {
         let statements = statements(&texts)?;
         let (session, files) = open_session(&args).await?;
-        let mut receipt = Receipt::default();
-        let mut is_first = true;
-        for statement in &statements {
-            is_first &= !run_statement(&session, statement, &args, is_first, &mut receipt).await?;
+        let mut printed = Printed { args: &args, is_first: true, receipt: Receipt::default() };
+        if args.together {
+            let mut batch = session.batch(statements);
+            let mut start = Instant::now();
+            while let Some(query) = batch.next().await {
+                printed.print(&query?, start).await?;
+                start = Instant::now();
+            }
+        } else {
+            for statement in statements {
+                let start = Instant::now();
+                printed.print(&session.sql(statement).await?, start).await?;
+            }
         }
+        let receipt = printed.receipt;
         if args.read.is_given()? && !files.has_used_options() {
             eprintln!(
                 "note: the flags about reading CSV and JSON (--null, --types, …) did nothing: no statement read a file \
@@ -231,41 +247,49 @@ fn work_bytes(args: &Args) -> usize {
     })
 }
 
-/// Runs a statement, and returns whether it has a result. `is_first` says that nothing has been printed yet.
-async fn run_statement(
-    session: &Session,
-    statement: &Statement,
-    args: &Args,
+/// What statements print.
+struct Printed<'a> {
+    args: &'a Args,
+    /// Whether no result has been printed yet.
     is_first: bool,
-    receipt: &mut Receipt,
-) -> Outcome<bool> {
-    let start = Instant::now();
-    let query = session.sql(statement.clone()).await?;
-    if args.explain {
-        eprintln!("{}", printable_lines(query.explain().trim_end()));
-    }
-    let mut batches = query.execute().await?;
-    let schema = query.schema().clone();
-    let mut rows = 0;
-    if !schema.fields().is_empty() {
-        let mut writer = output::writer(args.format, &schema, is_first)?;
-        while let Some(batch) = batches.next().await {
-            let batch = batch?;
-            rows += batch.num_rows();
-            writer.write(&batch)?;
+    /// What the statements have cost.
+    receipt: Receipt,
+}
+
+impl Printed<'_> {
+    /// Runs a statement that began at `start`, and prints its rows.
+    async fn print(&mut self, query: &Query, start: Instant) -> Outcome {
+        if self.args.explain {
+            eprintln!("{}", printable_lines(query.explain().trim_end()));
         }
-        writer.finish()?;
+        let mut batches = query.execute().await?;
+        let schema = query.schema().clone();
+        let has_result = !schema.fields().is_empty();
+        let mut rows = 0;
+        if has_result {
+            let mut writer = output::writer(self.args.format, &schema, self.is_first)?;
+            while let Some(batch) = batches.next().await {
+                let batch = batch?;
+                rows += batch.num_rows();
+                writer.write(&batch)?;
+            }
+            writer.finish()?;
+            self.is_first = false;
+        }
+        drop(batches);
+        match self.args.together {
+            true => self.receipt.merge(&query.receipt()),
+            false => add_receipt(&mut self.receipt, &query.receipt()),
+        }
+        if self.args.explain {
+            eprint!("{}", printable_lines(&query.outcome()));
+        }
+        if self.args.format == Format::Table && has_result {
+            let rows = size::counted(farpool::model::cast::u64_from(rows), "row");
+            eprintln!("({rows}, {})", size::duration(start.elapsed()));
+        }
+        Ok(())
     }
-    drop(batches);
-    add_receipt(receipt, &query.receipt());
-    if args.explain {
-        eprint!("{}", printable_lines(&query.outcome()));
-    }
-    if args.format == Format::Table && !schema.fields().is_empty() {
-        let rows = size::counted(farpool::model::cast::u64_from(rows), "row");
-        eprintln!("({rows}, {})", size::duration(start.elapsed()));
-    }
-    Ok(!schema.fields().is_empty())
 }
 
 /// Adds the receipt of one more statement. Statements run one after the other, so their elapsed times add up,

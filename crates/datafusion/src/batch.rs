@@ -1,0 +1,173 @@
+//! Statements that run together: they read the same versions of tables, some of them run before their turn to return rows has
+//! come, and programs that read the same rows run as one ([`crate::shared`]).
+//!
+//! Invariant: a batch gives the answers of its statements run one after the other, in their order, as they are at one moment.
+//! None waits for another's rows to be read: what runs ahead keeps its rows, or none of them where they are too many.
+
+use crate::deadline::Deadline;
+use crate::exec::PoolExec;
+use crate::kept::KeptRows;
+use crate::pins::Versions;
+use crate::query::{Planned, Query};
+use crate::session::Session;
+use crate::shared;
+use crate::statements::Statement;
+use datafusion::execution::memory_pool::MemoryPool;
+use farpool_model::limits::{BATCH_STATEMENTS_AHEAD_MAX, BATCH_STATEMENTS_PLANNED_MAX};
+use farpool_model::{Error, ErrorKind, Result};
+use farpool_transfer::BatchStream;
+use futures::StreamExt;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+/// Statements that run together, to be taken one after the other; see [`Session::batch`].
+pub struct Batch {
+    session: Session,
+    /// Those that are not planned yet.
+    rest: VecDeque<Statement>,
+    planned: VecDeque<Result<Query>>,
+    /// What those read that are planned together; none behind a statement that changes something.
+    versions: Option<Arc<Versions>>,
+    ahead: Arc<Ahead>,
+}
+
+/// The statements that run before their turn.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    runs: Mutex<Vec<Weak<HeadStart>>>,
+    memory: Arc<dyn MemoryPool>,
+}
+
+/// The run of a statement before its turn. It ends when this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct HeadStart {
+    is_due: Arc<Notify>,
+    /// The one task, until somebody waits for it.
+    run: Mutex<JoinSet<Option<Rows>>>,
+}
+
+/// Rows that are there, and those to come.
+type Rows = (KeptRows, Option<BatchStream>);
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rest, planned) = (self.rest.len(), self.planned.len());
+        f.debug_struct("Batch").field("rest", &rest).field("planned", &planned).finish_non_exhaustive()
+    }
+}
+
+impl Batch {
+    pub(crate) fn new(session: Session, statements: VecDeque<Statement>) -> Self {
+        let memory = Arc::clone(&session.context().runtime_env().memory_pool);
+        let ahead = Arc::new(Ahead { runs: Mutex::default(), memory });
+        Batch { session, rest: statements, planned: VecDeque::new(), versions: None, ahead }
+    }
+
+    /// Returns the next statement, in their order, to be executed; `None` after the last.
+    ///
+    /// # Errors
+    /// As [`Session::sql`], of this statement. The others are not concerned.
+    pub async fn next(&mut self) -> Option<Result<Query>> {
+        if self.planned.is_empty() {
+            self.plan().await;
+        }
+        let next = self.planned.pop_front()?;
+        let coming = self.planned.iter().take(BATCH_STATEMENTS_AHEAD_MAX);
+        coming.flatten().for_each(Query::run_ahead);
+        Some(next)
+    }
+
+    /// Plans the next statements: those up to one that changes something, or that one alone.
+    async fn plan(&mut self) {
+        let reads = |statement: &&Statement| self.session.is_read(statement);
+        let count = self.rest.iter().take(BATCH_STATEMENTS_PLANNED_MAX).take_while(reads).count();
+        if count == 0 {
+            if let Some(statement) = self.rest.front() {
+                let planned = self.session.sql(statement.clone()).await;
+                self.planned.push_back(planned);
+                self.rest.pop_front();
+            }
+            self.versions = None;
+            return;
+        }
+        let versions = Arc::clone(self.versions.get_or_insert_default());
+        let mut planned = Vec::with_capacity(count);
+        for statement in self.rest.iter().take(count) {
+            let deadline = Deadline::after(self.session.timeout());
+            planned.push(deadline.keep(self.session.plan_first(statement, Some(&versions))).await);
+        }
+        let programs = planned.iter().flatten().flat_map(|planned| planned.programs(PoolExec::share_place));
+        shared::share(programs.flatten().collect(), &self.ahead.memory).await;
+        let of_batch = |(statement, planned): (Statement, Result<Planned>)| {
+            let deadline = Deadline::after(self.session.timeout());
+            let query = Query::new(self.session.clone(), statement, deadline, planned?);
+            Ok(query.in_batch(&versions, &self.ahead))
+        };
+        self.planned = self.rest.drain(..count).zip(planned).map(of_batch).collect();
+    }
+}
+
+impl Ahead {
+    /// Begins a run.
+    pub fn start(&self, run: impl Future<Output = Result<BatchStream>> + Send + 'static) -> Arc<HeadStart> {
+        let head_start = Arc::new(HeadStart::default());
+        let is_due = Arc::clone(&head_start.is_due);
+        {
+            let mut runs = self.runs.lock();
+            runs.retain(|run| run.strong_count() > 0);
+            runs.push(Arc::downgrade(&head_start));
+        }
+        let mut kept = KeptRows::new(&self.memory);
+        head_start.run.lock().spawn(async move {
+            let mut batches = run.await.ok()?;
+            loop {
+                // Before its first rows it may still fail for want of memory, and then runs again.
+                let next = tokio::select! {
+                    biased;
+                    () = is_due.notified(), if !kept.batches().is_empty() => return Some((kept, Some(batches))),
+                    next = batches.next() => next,
+                };
+                let Some(batch) = next else { return Some((kept, None)) };
+                if !kept.add(batch.ok()?) {
+                    return None;
+                }
+            }
+        });
+        head_start
+    }
+
+    /// Ends all runs, and waits until they have given their memory back. Returns whether there were any.
+    pub async fn end(&self) -> bool {
+        let all = std::mem::take(&mut *self.runs.lock());
+        let mut any = false;
+        for head_start in all.iter().filter_map(Weak::upgrade) {
+            let mut run = std::mem::take(&mut *head_start.run.lock());
+            any |= !run.is_empty();
+            run.shutdown().await;
+        }
+        any
+    }
+}
+
+impl HeadStart {
+    /// Returns the rows, those to come among them; `None` if the statement has to run again.
+    pub async fn rows(&self) -> Option<BatchStream> {
+        self.is_due.notify_one();
+        let mut run = std::mem::take(&mut *self.run.lock());
+        let (kept, rest) = run.join_next().await?.ok().flatten()?;
+        let kept = kept.into_stream();
+        Some(match rest {
+            Some(rest) => kept.chain(rest).boxed(),
+            None => kept,
+        })
+    }
+}
+
+/// Whether a statement may succeed when others have given back their memory.
+pub(crate) fn is_short_of_memory(error: &Error) -> bool {
+    matches!(error.kind, ErrorKind::OverLimit | ErrorKind::Busy)
+}
