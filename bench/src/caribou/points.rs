@@ -57,7 +57,8 @@ impl Stage {
         let mut outcomes = vec![Vec::new(); self.servers.len()];
         for run in 0..definition.runs {
             for (fixture, outcomes) in self.servers.iter_mut().zip(&mut outcomes) {
-                if run == 0 || case.parts.delete > 0 {
+                // What is there after a run that was refused, nobody knows.
+                if run == 0 || case.parts.delete > 0 || fixture.filled.is_none() {
                     fixture.fill(&mut self.generator, definition.keys, case.value_bytes)?;
                 }
                 let job = Job {

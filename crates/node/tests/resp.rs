@@ -121,6 +121,30 @@ async fn commands_that_come_in_one_packet_or_byte_by_byte_are_answered_in_order(
     assert_eq!(client.end().await, "");
 }
 
+/// Connections that come while all threads are busy are many at once when these look at them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_come_all_at_once_stay() {
+    let redis = Redis::start(Access::of_everybody()).await;
+    let mut busy = vec![redis.connect().await, redis.connect().await];
+    for start in (0..100_000).step_by(1000) {
+        let pairs: Vec<String> = (start..start + 1000).map(|number| format!("key:{number} 1")).collect();
+        busy[0].ask(&format!("MSET {}", pairs.join(" ")), "+OK\r\n").await;
+    }
+    for client in &mut busy {
+        client.send(request("KEYS *z*z*").repeat(5)).await;
+    }
+    let mut clients = Vec::new();
+    for _ in 0..400 {
+        clients.push(redis.connect().await);
+    }
+    for client in &mut clients {
+        client.ask("PING", "+PONG\r\n").await;
+    }
+    for client in &mut busy {
+        client.expect("*0\r\n".repeat(5)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_newer_protocol_is_spoken_where_it_is_asked_for() {
     let redis = Redis::start(Access::of_everybody()).await;

@@ -195,6 +195,13 @@ impl KeyLog {
         Follower { log: self.clone(), progress: self.progress.subscribe() }
     }
 
+    /// Follows what becomes durable, for the connections of one thread.
+    pub fn echo(self: &Arc<Self>) -> Echo {
+        let heard = self.progress.subscribe();
+        let told = watch::Sender::new(*heard.borrow());
+        Echo { log: self.clone(), heard, told: Arc::new(told) }
+    }
+
     /// Whether so much waits for the disk that no more should come.
     fn is_behind(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) >= HELD_BYTES
@@ -346,6 +353,30 @@ impl Observer for Told {
     fn failed(&self, error: &Error) {
         if let Some(log) = self.log.get().and_then(std::sync::Weak::upgrade) {
             log.refuse(error, false);
+        }
+    }
+}
+
+/// Tells the connections of one thread what has become durable. The log wakes that thread once for all of them, and the thread
+/// its connections: to wake another thread takes a call of the system, and hundreds may wait for one sync.
+#[derive(Clone)]
+pub(crate) struct Echo {
+    log: Arc<KeyLog>,
+    heard: watch::Receiver<Progress>,
+    told: Arc<watch::Sender<Progress>>,
+}
+
+impl Echo {
+    /// Waits for the log, for one connection.
+    pub fn follow(&self) -> Follower {
+        Follower { log: self.log.clone(), progress: self.told.subscribe() }
+    }
+
+    /// Tells for as long as there is a log.
+    pub async fn tell(mut self) {
+        while self.heard.changed().await.is_ok() {
+            let progress = *self.heard.borrow_and_update();
+            self.told.send_replace(progress);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::clients::Buffers;
 use super::host::Client;
 use crate::Node;
 use crate::key_log::Follower;
-use crate::server::lobby::Seat;
+use crate::server::lobby::Lobby;
 use bytes::{Buf, BytesMut};
 use farpool_kv::resp::Replies;
 use farpool_kv::{Moment, Session};
@@ -59,7 +59,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub fn new(node: &Arc<Node>, socket: Arc<dyn Socket>, number: u64) -> Self {
+    pub fn new(node: &Arc<Node>, socket: Arc<dyn Socket>, number: u64, log: Option<Follower>) -> Self {
         Connection {
             client: Client::new(node, number, (socket.peer(), socket.local())),
             node: Arc::clone(node),
@@ -69,7 +69,7 @@ impl Connection {
             batch: Batch::default(),
             replies: Vec::new(),
             random: RandomState::new().hash_one(number) | 1,
-            log: node.keyspaces().log().map(|log| log.follow()),
+            log,
             unpaid_ns: 0,
             turn_ns: 0,
             is_paused: false,
@@ -77,14 +77,14 @@ impl Connection {
     }
 
     /// Serves the client until one side ends the connection.
-    pub async fn serve(mut self, seat: Seat, mut is_ending: watch::Receiver<bool>) {
+    pub async fn serve(mut self, lobby: Arc<Lobby>, mut is_ending: watch::Receiver<bool>) {
         let peer = self.socket.peer();
         let seen = Arc::clone(self.client.seen());
         let ended = tokio::select! {
             biased;
             _ = is_ending.wait_for(|is_ending| *is_ending) => Ok(()),
             () = seen.ended() => Ok(()),
-            ended = self.converse(seat) => ended,
+            ended = self.converse(&lobby) => ended,
         };
         if let Err(error) = ended {
             tracing::debug!(peer, %error, "a client of the Redis protocol is gone");
@@ -94,7 +94,9 @@ impl Connection {
         }
     }
 
-    async fn converse(&mut self, seat: Seat) -> io::Result<()> {
+    async fn converse(&mut self, lobby: &Arc<Lobby>) -> io::Result<()> {
+        // Only now: of many that come at once, those whose turn has not come would seem to be silent.
+        let seat = lobby.enter();
         if let Some(tls) = self.node.tls() {
             let accepting = Tls::accept(self.socket.clone(), BytesMut::new(), &tls);
             match timeout(HANDSHAKE, accepting).await {

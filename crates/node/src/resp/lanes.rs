@@ -4,8 +4,9 @@
 
 use super::connection::Connection;
 use crate::Node;
+use crate::key_log::Echo;
 use crate::server::Listener;
-use crate::server::lobby::Seat;
+use crate::server::lobby::Lobby;
 use farpool_model::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +27,6 @@ const TURNS: u32 = 31;
 struct Arrival<L: Listener> {
     socket: L::Arrival,
     number: u64,
-    seat: Seat,
 }
 
 pub(super) struct Lanes<L: Listener>(Vec<Lane<L>>);
@@ -44,7 +44,12 @@ impl<L: Listener + 'static> Lanes<L> {
     /// # Errors
     /// `OverLimit` when the system gives no threads.
     #[expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
-    pub fn start(node: &Arc<Node>, threads: usize, is_ending: &watch::Receiver<bool>) -> Result<Self> {
+    pub fn start(
+        node: &Arc<Node>,
+        threads: usize,
+        lobby: &Arc<Lobby>,
+        is_ending: &watch::Receiver<bool>,
+    ) -> Result<Self> {
         let refused = |error| Error::over_limit(format!("cannot start threads for connections: {error}"));
         let start = |number| {
             let runtime =
@@ -52,7 +57,8 @@ impl<L: Listener + 'static> Lanes<L> {
             let (arrivals, arriving) = mpsc::unbounded_channel();
             let (end, ended) = oneshot::channel();
             let open = Arc::new(AtomicUsize::new(0));
-            let serving = serve(Arc::clone(node), arriving, Arc::clone(&open), is_ending.clone());
+            let (node, lobby) = (Arc::clone(node), Arc::clone(lobby));
+            let serving = serve(node, lobby, arriving, Arc::clone(&open), is_ending.clone());
             let run = move || {
                 runtime.block_on(serving);
                 drop(end);
@@ -64,11 +70,11 @@ impl<L: Listener + 'static> Lanes<L> {
     }
 
     /// Has the thread with the fewest connections serve this one.
-    pub fn serve(&self, socket: L::Arrival, number: u64, seat: Seat) {
+    pub fn serve(&self, socket: L::Arrival, number: u64) {
         let Some(lane) = self.0.iter().min_by_key(|lane| lane.open.load(Ordering::Relaxed)) else { return };
         lane.open.fetch_add(1, Ordering::Relaxed);
         // It ends only after this was dropped.
-        drop(lane.arrivals.send(Arrival { socket, number, seat }));
+        drop(lane.arrivals.send(Arrival { socket, number }));
     }
 
     /// Waits until all threads have ended, which they do when their connections have.
@@ -82,22 +88,27 @@ impl<L: Listener + 'static> Lanes<L> {
 
 async fn serve<L: Listener>(
     node: Arc<Node>,
+    lobby: Arc<Lobby>,
     mut arriving: mpsc::UnboundedReceiver<Arrival<L>>,
     open: Arc<AtomicUsize>,
     is_ending: watch::Receiver<bool>,
 ) {
-    let mut connections = JoinSet::new();
+    let (mut connections, mut telling) = (JoinSet::new(), JoinSet::new());
+    let log = node.keyspaces().log().map(|log| log.echo());
+    if let Some(log) = &log {
+        telling.spawn(log.clone().tell());
+    }
     loop {
         tokio::select! {
             Some(_) = connections.join_next(), if !connections.is_empty() => {
                 open.fetch_sub(1, Ordering::Relaxed);
             }
             arrival = arriving.recv() => {
-                let Some(Arrival { socket, number, seat }) = arrival else { break };
+                let Some(Arrival { socket, number }) = arrival else { break };
                 match L::open(socket) {
                     Ok(socket) => {
-                        let connection = Connection::new(&node, socket, number);
-                        connections.spawn(connection.serve(seat, is_ending.clone()));
+                        let connection = Connection::new(&node, socket, number, log.as_ref().map(Echo::follow));
+                        connections.spawn(connection.serve(Arc::clone(&lobby), is_ending.clone()));
                     }
                     Err(error) => {
                         open.fetch_sub(1, Ordering::Relaxed);

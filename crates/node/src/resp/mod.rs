@@ -57,8 +57,8 @@ pub async fn serve<L: Listener + 'static>(
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
     let (ending, is_ending) = watch::channel(false);
-    let lanes = Lanes::<L>::start(&node, threads, &is_ending)?;
     let lobby = Arc::new(Lobby::default());
+    let lanes = Lanes::<L>::start(&node, threads, &lobby, &is_ending)?;
     let numbers = Numbers::default();
     let mut shutdown = pin!(shutdown);
     let mut ticks = interval(TIDY);
@@ -69,7 +69,7 @@ pub async fn serve<L: Listener + 'static>(
             () = &mut shutdown => break,
             _ = ticks.tick() => tidy(&node),
             socket = accept(&mut listener, || lobby.evict_oldest()) => {
-                lanes.serve(socket, numbers.next(), lobby.enter());
+                lanes.serve(socket, numbers.next());
             }
         }
     }
