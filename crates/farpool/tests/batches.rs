@@ -1,23 +1,17 @@
 //! Batches of statements over real pools: they read one moment, what they share is read once, and they answer as their statements
 //! do one after the other while tables change.
 
+use crate::versions::{Writer, load};
 use arrow::array::{AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use farpool::node::{Node, NodeConfig, server};
-use farpool::{Batch, EmbeddedPool, LoadMode, Pool, Receipt, Session, SessionOptions, TableName, connect};
-use futures::StreamExt;
+use farpool::{Batch, EmbeddedPool, LoadMode, Pool, Receipt, Session, SessionOptions, connect};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 fn rows(range: std::ops::Range<i64>) -> RecordBatch {
     let id = Arc::new(Int64Array::from_iter_values(range.clone()));
     let k = Arc::new(Int64Array::from_iter_values(range.map(|id| id % 7)));
     RecordBatch::try_from_iter_with_nullable([("id", id as _, true), ("k", k as _, true)]).unwrap()
-}
-
-async fn load(pool: &dyn Pool, mode: LoadMode, batch: RecordBatch) {
-    let batches = futures::stream::iter([Ok(batch.clone())]).boxed();
-    pool.load(&TableName::new("t").unwrap(), mode.into(), batch.schema(), None, batches).await.unwrap();
 }
 
 async fn session(pool: &Arc<dyn Pool>) -> Session {
@@ -75,17 +69,7 @@ async fn statements_that_differ_in_what_they_compute_read_their_rows_once() {
 async fn a_batch_reads_one_moment_beside_a_writer() {
     for pool in pools().await {
         load(&*pool, LoadMode::Create, rows(0..1000)).await;
-        let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, writer) = (stop.clone(), pool.clone());
-        let writing = tokio::spawn(async move {
-            let mut next = 1000;
-            while !stopped.load(Ordering::Relaxed) {
-                load(&*writer, LoadMode::Append, rows(next..next + 1)).await;
-                next += 1;
-                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-            }
-            next
-        });
+        let writer = Writer::start(pool.clone(), 1000, rows);
         let session = session(&pool).await;
         let statements = [
             "select count(*) from t",
@@ -102,8 +86,7 @@ async fn a_batch_reads_one_moment_beside_a_writer() {
             assert!(counts[0] >= last, "{} rows after {last}", counts[0]);
             last = counts[0];
         }
-        stop.store(true, Ordering::Relaxed);
-        let written = writing.await.unwrap();
+        let written = writer.stop().await;
         assert!(last > 1000 && last <= written, "{last} of {written}");
     }
 }

@@ -13,26 +13,45 @@ fn rows(range: std::ops::Range<i64>) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable([("id", id as _, true)]).unwrap()
 }
 
-async fn load(pool: &dyn Pool, mode: LoadMode, batch: RecordBatch) {
+pub async fn load(pool: &dyn Pool, mode: LoadMode, batch: RecordBatch) {
     let batches = futures::stream::iter([Ok(batch.clone())]).boxed();
     pool.load(&TableName::new("t").unwrap(), mode.into(), batch.schema(), None, batches).await.unwrap();
+}
+
+/// Appends rows to a table one by one, from this number on.
+pub struct Writer {
+    stop: Arc<AtomicBool>,
+    next: tokio::task::JoinHandle<i64>,
+}
+
+impl Writer {
+    pub fn start(pool: Arc<dyn Pool>, first: i64, rows: fn(std::ops::Range<i64>) -> RecordBatch) -> Writer {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let next = tokio::spawn(async move {
+            let mut next = first;
+            while !stopped.load(Ordering::Relaxed) {
+                load(&*pool, LoadMode::Append, rows(next..next + 1)).await;
+                next += 1;
+                // Leaves some of the machine's time to others.
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+            next
+        });
+        Writer { stop, next }
+    }
+
+    /// Stops, and returns the number of the next row.
+    pub async fn stop(self) -> i64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.next.await.unwrap()
+    }
 }
 
 /// Runs joins of two scans of a table, while `writer` appends to it all the time.
 async fn join_beside_a_writer(pool: Arc<dyn Pool>, writer: Arc<dyn Pool>) {
     load(&*pool, LoadMode::Create, rows(0..1000)).await;
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopped = stop.clone();
-    let writing = tokio::spawn(async move {
-        let mut next = 1000;
-        while !stopped.load(Ordering::Relaxed) {
-            load(&*writer, LoadMode::Append, rows(next..next + 1)).await;
-            next += 1;
-            // Leaves some of the machine's time to the joins.
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        }
-        next
-    });
+    let writer = Writer::start(writer, 1000, rows);
     let session = Session::new(SessionOptions::default());
     session.register_pool("farpool", pool).await.unwrap();
     // Every row joins itself: if the scans read two versions, one side would have rows without a partner.
@@ -50,8 +69,7 @@ async fn join_beside_a_writer(pool: Arc<dyn Pool>, writer: Arc<dyn Pool>) {
         assert!(counts[0] >= last, "{} rows after {last}", counts[0]);
         last = counts[0];
     }
-    stop.store(true, Ordering::Relaxed);
-    let written = writing.await.unwrap();
+    let written = writer.stop().await;
     assert!(last > 1000 && last <= written, "{last} of {written}");
 }
 
