@@ -19,6 +19,7 @@ mod key_log;
 mod keyspaces;
 mod node;
 mod outcomes;
+mod precedence;
 mod profiles;
 pub mod resp;
 pub mod rights;

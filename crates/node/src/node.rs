@@ -11,6 +11,7 @@ use crate::clock::SystemClock;
 use crate::disk::{DiskJobs, DiskThreads};
 use crate::key_log::{Fsync, KeyLog, KeysFound, Opening, Sizes, has_keys};
 use crate::keyspaces::Keyspaces;
+use crate::precedence::{self, Precedence};
 use crate::rights::Right;
 use crate::seats::Seats;
 use crate::server::Queries;
@@ -25,6 +26,7 @@ use farpool_store::{AccessTrace, Catalog, Recovery};
 use farpool_wire::ServerTls;
 use farpool_wire::sealed::PrivateKey;
 use parking_lot::Mutex;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZero;
@@ -121,6 +123,7 @@ pub struct Node {
     scheduler: Arc<Scheduler>,
     workers: Mutex<Vec<JoinHandle<()>>>,
     workers_count: usize,
+    precedence: Arc<Precedence>,
     budget: Budget,
     access: watch::Sender<Arc<Access>>,
     tls: Mutex<Option<ServerTls>>,
@@ -172,9 +175,9 @@ impl Node {
         let work = config.work;
         let state_bytes_max = group_bytes.min(work.limit() / limits::GROUPS_PART);
         let scheduler = Scheduler::new(clock.clone());
-        let seats = Arc::new(Seats::new(config.workers));
+        let (seats, precedence) = (Arc::new(Seats::new(config.workers)), Arc::<Precedence>::default());
         let workers = (0..config.workers)
-            .map(|index| start_worker(index, scheduler.clone(), seats.clone()))
+            .map(|index| start_worker(index, scheduler.clone(), seats.clone(), precedence.clone()))
             .collect::<Result<Vec<_>>>()
             .inspect_err(|_| scheduler.shutdown())?;
         let threads = (config.workers == 0 && background_threads > 0)
@@ -210,6 +213,7 @@ impl Node {
             scheduler,
             workers: Mutex::new(workers),
             workers_count: config.workers,
+            precedence,
             budget: Budget { state_bytes_max, workers: workers_expected, hash_key: HashKey::new(hash_seed) },
             access: watch::Sender::new(Arc::new(Access::of_nobody())),
             tls: Mutex::default(),
@@ -310,6 +314,11 @@ impl Node {
 
     pub(crate) fn totals(&self) -> &Totals {
         &self.totals
+    }
+
+    /// Which threads of this node let others go first.
+    pub(crate) fn precedence(&self) -> &Precedence {
+        &self.precedence
     }
 
     /// The keys of all tenants.
@@ -581,10 +590,16 @@ fn check_work(bytes: usize) -> Result<()> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
-fn start_worker(index: usize, scheduler: Arc<Scheduler>, seats: Arc<Seats>) -> Result<JoinHandle<()>> {
+fn start_worker(
+    index: usize,
+    scheduler: Arc<Scheduler>,
+    seats: Arc<Seats>,
+    precedence: Arc<Precedence>,
+) -> Result<JoinHandle<()>> {
+    let seated = Seated { seats, index, precedence, has_stepped_back: Cell::new(false) };
     std::thread::Builder::new()
         .name(format!("farpool-worker-{index}"))
-        .spawn(move || work(&scheduler, &Seated { seats, index }))
+        .spawn(move || work(&scheduler, &seated))
         .map_err(|error| Error::internal(format!("cannot start worker thread {index}: {error}")))
 }
 
@@ -592,6 +607,8 @@ fn start_worker(index: usize, scheduler: Arc<Scheduler>, seats: Arc<Seats>) -> R
 struct Seated {
     seats: Arc<Seats>,
     index: usize,
+    precedence: Arc<Precedence>,
+    has_stepped_back: Cell<bool>,
 }
 
 impl WorkerThread for Seated {
@@ -602,6 +619,9 @@ impl WorkerThread for Seated {
     }
 
     fn begin(&self) {
+        if self.precedence.are_answers_first() && !self.has_stepped_back.replace(true) {
+            precedence::step_back();
+        }
         self.seats.take(self.index);
     }
 

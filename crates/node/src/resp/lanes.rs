@@ -57,9 +57,11 @@ impl<L: Listener + 'static> Lanes<L> {
             let (arrivals, arriving) = mpsc::unbounded_channel();
             let (end, ended) = oneshot::channel();
             let open = Arc::new(AtomicUsize::new(0));
-            let (node, lobby) = (Arc::clone(node), Arc::clone(lobby));
+            let (of_lane, node, lobby) = (Arc::clone(node), Arc::clone(node), Arc::clone(lobby));
             let serving = serve(node, lobby, arriving, Arc::clone(&open), is_ending.clone());
             let run = move || {
+                of_lane.precedence().answer();
+                drop(of_lane);
                 runtime.block_on(serving);
                 drop(end);
             };
