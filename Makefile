@@ -34,6 +34,7 @@ test: check
 	$(CARGO) xtask bench larger --quick
 	$(CARGO) xtask bench restart --quick
 	$(CARGO) xtask bench caribou --quick
+	$(CARGO) xtask bench groups --quick
 
 check: needs
 	$(CARGO) xtask check

@@ -18,6 +18,7 @@ mod disk;
 mod farview;
 mod figures;
 mod first_minute;
+mod groups;
 mod iopath;
 mod larger;
 mod limits;
@@ -84,6 +85,8 @@ enum Suite {
     Iopath(iopath::Options),
     /// Keys and values over the Redis protocol, against Redis and memcached: throughput, latency, memory, scans.
     Caribou(caribou::Options),
+    /// Queries of one client that share columns, each for itself and at once, over loopback and a capped link.
+    Groups(groups::Options),
     /// A memory node for a suite: prints its address, serves until its input ends.
     #[command(hide = true)]
     Node {
@@ -133,6 +136,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Suite::Restart(options)) => restart::run(options),
         Some(Suite::Iopath(options)) => iopath::run(options),
         Some(Suite::Caribou(options)) => caribou::run(options),
+        Some(Suite::Groups(options)) => groups::run(options),
         Some(Suite::Load) => caribou::serve(),
         Some(Suite::Node { threads, without_taps, tls }) => {
             node::serve_until_input_ends(*threads, *without_taps, tls.as_deref())

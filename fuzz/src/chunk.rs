@@ -32,7 +32,16 @@ fn read(bytes: &[u8]) -> Result<Chunk> {
 /// Decodes the image of a chunk. A valid one is decoded, gathered from and compared in every way that it supports, and
 /// must give the same values after it is written and read again.
 pub fn chunk_decoder(data: &[u8]) {
+    if let Ok(outlined) = Chunk::outlined(data, &source())
+        && let Some(again) = outlined.to_outline().expect("it is in the clear")
+    {
+        let again = Chunk::outlined(&again, &source()).expect("what we write, we read");
+        same_outline(&again, &outlined);
+    }
     let Ok(chunk) = read(data) else { return };
+    if let Some(outline) = chunk.to_outline().expect("it is in the clear") {
+        same_outline(&Chunk::outlined(&outline, &source()).expect("what we write, we read"), &chunk);
+    }
     let rows = chunk.rows();
     let all = chunk.decode(0..rows).expect("all rows can be decoded");
     all.to_data().validate_full().expect("decoded values are sound");
@@ -71,6 +80,11 @@ pub fn chunk_decoder(data: &[u8]) {
 /// Checks that a head tells of a chunk what the chunk tells.
 fn check_handle(handle: Result<Option<Chunk>>, chunk: &Chunk) {
     let Some(handle) = handle.expect("the head of a chunk that is valid") else { return };
+    same_outline(&handle, chunk);
+}
+
+/// Checks that a handle tells of a chunk what that tells itself.
+fn same_outline(handle: &Chunk, chunk: &Chunk) {
     assert_eq!((handle.rows(), handle.null_count()), (chunk.rows(), chunk.null_count()));
     assert_eq!((handle.data_type(), handle.encoding()), (chunk.data_type(), chunk.encoding()));
     assert_eq!((handle.bytes_plain(), handle.bytes_encoded()), (chunk.bytes_plain(), chunk.bytes_encoded()));

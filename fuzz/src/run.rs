@@ -149,7 +149,7 @@ fn run(program: &BoundProgram, pace: Pace, ships: bool) -> Result<Rows> {
     for _ in 0..STEPS_MAX {
         match run.step(&clock) {
             Ok(Step::Batches(batches)) => batches.iter().for_each(|batch| rows.add(batch)),
-            Ok(Step::Encoded(group)) => rows.add_encoded(&group),
+            Ok(Step::Encoded(group) | Step::Fetched(_, group)) => rows.add_encoded(&group),
             Ok(Step::Worked) => {}
             Ok(Step::Busy) => panic!("a run waits for nobody"),
             Ok(Step::Done) => {

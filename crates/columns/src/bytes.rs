@@ -21,6 +21,7 @@ use crate::zone::ZoneMap;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::{BooleanBuffer, Buffer, ScalarBuffer};
 use arrow_schema::DataType;
+use bytes::Bytes;
 use farpool_memory::{Pool, Tenure};
 use farpool_model::cast::{u32_checked, u64_from};
 use farpool_model::limits::{BLOCK_ROWS, ROW_GROUP_ROWS, STRING_BYTES_MAX};
@@ -30,9 +31,12 @@ use std::sync::Arc;
 
 const MAGIC: &[u8; 4] = b"FPC2";
 
+/// What fills the data between two buffers.
+static PADDING: [u8; ALIGNMENT] = [0; ALIGNMENT];
+
 impl EncodingKind {
     /// The number that stands for the encoding in a head.
-    fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         match self {
             EncodingKind::Constant => 0,
             EncodingKind::Plain => 1,
@@ -60,6 +64,20 @@ impl EncodingKind {
     }
 }
 
+/// Keeps a buffer's memory alive until its bytes have been sent.
+struct Owner(Buffer);
+
+impl AsRef<[u8]> for Owner {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The bytes of a buffer, not copied.
+pub(crate) fn shared(buffer: Buffer) -> Bytes {
+    Bytes::from_owner(Owner(buffer))
+}
+
 /// A chunk as bytes; see the comment of this file.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
@@ -69,9 +87,30 @@ pub struct Image {
 }
 
 impl Image {
+    /// Begins the head of an image with what needs no data.
+    pub(crate) fn opening(data_type: &DataType, rows: usize, zone: &ZoneMap, bytes_plain: usize) -> Image {
+        let mut image = Image::default();
+        image.bytes_of_head(MAGIC);
+        type_code::write(data_type, &mut image.head);
+        image.bytes_of_head(&u32_checked(rows).to_le_bytes());
+        image.bytes_of_head(&u32_checked(zone.null_count).to_le_bytes());
+        image.bytes_of_head(&u64_from(bytes_plain).to_le_bytes());
+        image.bound(zone.min.as_ref());
+        image.bound(zone.max.as_ref());
+        image
+    }
+
     /// Size of the data, in bytes.
     pub fn data_bytes(&self) -> usize {
         self.buffers.iter().map(|buffer| buffer.len().next_multiple_of(ALIGNMENT)).sum()
+    }
+
+    /// The data, in pieces that share the chunk's memory.
+    pub fn pieces(&self) -> Vec<Bytes> {
+        let padding = |buffer: &Buffer| buffer.len().next_multiple_of(ALIGNMENT) - buffer.len();
+        let with_padding =
+            |buffer: &Buffer| [shared(buffer.clone()), Bytes::from_static(&PADDING[..padding(buffer)])];
+        self.buffers.iter().flat_map(with_padding).filter(|piece| !piece.is_empty()).collect()
     }
 
     /// Appends the data to `out`.
@@ -176,15 +215,7 @@ impl Chunk {
             return opened.to_image();
         }
         self.check_intact()?;
-        let mut image = Image::default();
-        image.bytes_of_head(MAGIC);
-        type_code::write(self.data_type(), &mut image.head);
-        image.bytes_of_head(&u32_checked(self.rows()).to_le_bytes());
-        image.bytes_of_head(&u32_checked(self.null_count()).to_le_bytes());
-        image.bytes_of_head(&u64_from(self.bytes_plain()).to_le_bytes());
-        let zone = self.zone();
-        image.bound(zone.min.as_ref());
-        image.bound(zone.max.as_ref());
+        let mut image = Image::opening(self.data_type(), self.rows(), &self.zone(), self.bytes_plain());
         match self.validity_bits() {
             None => image.head.push(0),
             Some(bits) => {

@@ -15,11 +15,23 @@ use farpool_model::{Error, Result, schema};
 use std::any::Any;
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Heap bytes counted for a chunk: the chunk itself, its reference count, and a header for each of a few
 /// buffers.
 const CHUNK_HEADER_BYTES: usize = size_of::<Chunk>() + 256;
+
+/// A number that nothing else of this process has, drawn when it is first asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Number(OnceLock<u64>);
+
+impl Number {
+    pub fn get(&self) -> u64 {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        *self.0.get_or_init(|| LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
 
 /// What is known of the durable copy of a chunk by whoever keeps it.
 pub type Home = Arc<dyn Any + Send + Sync>;
@@ -36,6 +48,7 @@ pub struct Chunk {
     bytes_encoded: usize,
     bytes_plain: usize,
     home: OnceLock<Home>,
+    number: Number,
     /// Why the values are lost, if they are.
     damage: Option<Box<Error>>,
     /// Of a handle, whose values are in another chunk.
@@ -58,8 +71,8 @@ impl Chunk {
     ) -> Chunk {
         let validity_bytes = validity.as_ref().map_or(0, |bits| bits.inner().len());
         let bytes_encoded = body.bytes(&data_type) + validity_bytes;
-        let (home, damage, residence, is_passing) = (OnceLock::new(), None, None, false);
-        let (hidden, facts) = (None, None);
+        let (home, number) = (OnceLock::new(), Number::default());
+        let (damage, residence, is_passing, hidden, facts) = (None, None, false, None, None);
         Chunk {
             data_type,
             rows,
@@ -69,6 +82,7 @@ impl Chunk {
             bytes_encoded,
             bytes_plain,
             home,
+            number,
             damage,
             residence,
             hidden,
@@ -160,6 +174,11 @@ impl Chunk {
     /// The durable copy of the chunk; empty where there is none yet.
     pub fn home(&self) -> &OnceLock<Home> {
         &self.home
+    }
+
+    /// A number that no other chunk of this process has.
+    pub fn number(&self) -> u64 {
+        self.number.get()
     }
 
     /// Number of NULLs.

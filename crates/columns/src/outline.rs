@@ -1,11 +1,12 @@
 //! What is known of a chunk without its values, apart from its bounds.
 
 use crate::body::EncodingKind;
-use crate::bytes::{Opening, Reader, read_opening};
+use crate::bytes::{Image, Opening, Reader, read_opening};
 use crate::chunk::Chunk;
 use crate::zone::ZoneMap;
 use arrow_schema::DataType;
-use farpool_model::cast::usize_saturating;
+use farpool_model::cast::{u64_from, usize_saturating};
+use farpool_model::limits::{MESSAGE_BYTES_MAX, ROW_GROUP_ROWS};
 use farpool_model::{Error, Result, schema};
 
 /// Type, sizes and encoding of a chunk.
@@ -33,6 +34,46 @@ impl Outline {
             integers: chunk.integer_bounds().filter(|_| !chunk.is_encrypted()),
             distinct: chunk.dictionary_len().filter(|_| !chunk.is_encrypted()),
         }
+    }
+
+    /// Writes the outline and the bounds, for [`Outline::read`].
+    pub fn write(&self, zone: &ZoneMap) -> Vec<u8> {
+        let mut image = Image::opening(&self.data_type, self.rows, zone, self.bytes_plain);
+        let out = &mut image.head;
+        out.extend(u64_from(self.bytes_encoded).to_le_bytes());
+        out.push(self.kind.code());
+        out.push(u8::from(self.integers.is_some()));
+        for bound in self.integers.iter().flat_map(|(min, max)| [min, max]) {
+            out.extend(bound.to_le_bytes());
+        }
+        out.push(u8::from(self.distinct.is_some()));
+        out.extend(self.distinct.iter().flat_map(|distinct| u64_from(*distinct).to_le_bytes()));
+        image.head
+    }
+
+    /// Reads what [`Outline::write`] has written.
+    ///
+    /// # Errors
+    /// `Corrupt` for any other bytes.
+    pub fn read(bytes: &[u8]) -> Result<(Outline, ZoneMap)> {
+        let reader = &mut Reader::new(bytes);
+        let Opening { data_type, rows, zone, bytes_plain } = read_opening(reader)?;
+        let bytes_encoded = length(reader)?;
+        let kind = EncodingKind::of_code(reader.byte()?)?;
+        let integers = match reader.byte()? {
+            0 => None,
+            _ => Some((i64::from_le_bytes(reader.array()?), i64::from_le_bytes(reader.array()?))),
+        };
+        let distinct = match reader.byte()? {
+            0 => None,
+            _ => Some(length(reader)?),
+        };
+        let is_too_large =
+            bytes_encoded > MESSAGE_BYTES_MAX || distinct.is_some_and(|distinct| distinct > ROW_GROUP_ROWS);
+        if !reader.is_empty() || is_too_large {
+            return Err(Error::corrupt("an outline of more than a chunk may have"));
+        }
+        Ok((Outline { data_type, rows, bytes_plain, bytes_encoded, kind, integers, distinct }, zone))
     }
 
     /// Reads the outline and the bounds from the head of an image.

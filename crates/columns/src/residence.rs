@@ -123,6 +123,29 @@ impl Chunk {
         Ok(Some(Chunk::of_outline(outline, zone, source.clone()).with_facts(facts)))
     }
 
+    /// What [`Chunk::outlined`] makes a handle from: type, bounds and sizes. `None` where one that [`Chunk::handle`] would
+    /// make is none, since the chunk is small.
+    ///
+    /// # Errors
+    /// `Invalid` for a chunk that is encrypted, whose bounds are so, too.
+    pub fn to_outline(&self) -> Result<Option<Vec<u8>>> {
+        if self.is_encrypted() {
+            return Err(Error::invalid("a chunk that is encrypted in memory has no outline in the clear"));
+        }
+        let outline = Outline::of(self);
+        let is_small = outline.bytes_encoded < OWN_BYTES_MIN || outline.kind == EncodingKind::Constant;
+        Ok((!is_small).then(|| outline.write(self.clear_zone())))
+    }
+
+    /// Returns a handle without values from what [`Chunk::to_outline`] has written.
+    ///
+    /// # Errors
+    /// `Corrupt` for any other bytes.
+    pub fn outlined(outline: &[u8], source: &Arc<dyn Source>) -> Result<Chunk> {
+        let (outline, zone) = Outline::read(outline)?;
+        Ok(Chunk::of_outline(outline, zone, source.clone()))
+    }
+
     fn of_outline(outline: Outline, zone: ZoneMap, source: Arc<dyn Source>) -> Chunk {
         let nothing = Body::nulls(&outline.data_type);
         Chunk::without_values(outline, zone, source, nothing)

@@ -1,7 +1,7 @@
 //! Tables, their statistics, and the encoding of one row group.
 
 use crate::arena::Arena;
-use crate::chunk::{Chunk, RowGroup};
+use crate::chunk::{Chunk, Number, RowGroup};
 use crate::distinct::Distinct;
 use crate::live::LiveRows;
 use crate::plain::{PlainGroup, concatenate};
@@ -44,6 +44,7 @@ pub struct Table {
     cipher: Option<Arc<MemoryCipher>>,
     /// What makes the row groups, if their rows change under the reader.
     live: Option<Arc<dyn LiveRows>>,
+    number: Number,
     /// Reserves the memory that the table takes outside the pool.
     held: Option<Reservation>,
     /// The sums over the row groups, which an append continues.
@@ -74,12 +75,18 @@ impl Table {
                 .collect(),
             cipher: None,
             live: None,
+            number: Number::default(),
             held: None,
             schema,
             row_groups,
             sums,
             distinct,
         }
+    }
+
+    /// A number that no other table of this process has, nor another version of this one.
+    pub fn number(&self) -> u64 {
+        self.number.get()
     }
 
     /// Encoded bytes of the chunks whose values are in memory. Goes through all of them.

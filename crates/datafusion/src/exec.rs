@@ -109,7 +109,8 @@ impl PoolExec {
     /// Describes, as an indented block, what runs at the pool, and which operators are not pushed down.
     pub(crate) fn explain(&self) -> String {
         let info = self.table.info();
-        let text = explain::explain(&self.table.pool().url(), &self.prepared, &self.kept, info);
+        let text =
+            explain::explain(&self.table.pool().place(&self.prepared), &self.prepared, &self.kept, info);
         let text = text + &self.estimate.as_ref().map(explain::estimate_line).unwrap_or_default();
         text + &self
             .share

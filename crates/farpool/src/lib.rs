@@ -43,6 +43,7 @@ mod embedded;
 mod files;
 mod machine;
 mod morsels;
+mod near;
 mod nested;
 mod ordered;
 mod profile;
@@ -50,7 +51,10 @@ mod query_files;
 mod scan;
 mod stdin;
 
-pub use calibration::{calibrated_rates, calibration_file, keep_rates};
+pub use calibration::{
+    CalibratedLink, calibrated_rates, calibration_file, keep_link, keep_rates, link_file, machine_name,
+    transfer_over,
+};
 pub use copy::{CopyFiles, textual};
 pub use embedded::EmbeddedPool;
 pub use farpool_datafusion::{
@@ -70,6 +74,7 @@ pub use farpool_transfer::{
 };
 pub use files::{FileLoad, StreamLoad, held_columns, load_files, stream_blocking};
 pub use machine::{memory_bytes_default, processors, work_bytes_default};
+pub use near::{NearPool, Nearness, Transfer};
 pub use profile::{Profiling, TableProfile, column_positions, profile_table};
 pub use query_files::QueryFiles;
 

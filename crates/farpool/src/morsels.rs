@@ -137,7 +137,7 @@ impl Stream for Morsels {
                     self.shared.wake_all();
                     self.ready.extend(batches);
                 }
-                Ok(Step::Encoded(_)) => {
+                Ok(Step::Encoded(_) | Step::Fetched(..)) => {
                     let error = Error::internal("a row group was shipped within the process");
                     self.shared.run.cancel();
                     return self.fail(error);

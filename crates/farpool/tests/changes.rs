@@ -14,7 +14,9 @@ async fn value(session: &Session, sql: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statements_change_the_tables_of_a_pool() {
-    for (way, pushdown) in [(Way::Embedded, true), (Way::Remote, true), (Way::Plain, false)] {
+    for (way, pushdown) in
+        [(Way::Embedded, true), (Way::Remote, true), (Way::Plain, false), (Way::Near, true)]
+    {
         let pools = Pools::start(256 << 20).await;
         let session = pools.session(way, pushdown).await;
         run(&session, "create table d as select i as id, i % 3 as k, 'row ' || i as s from generate_series(1, 9000) g(i)").await;
@@ -81,7 +83,8 @@ async fn what_changes_is_what_queries_say() {
         "s > (select max(s) from t where a = 1 and id < 100)",
     ];
     for (number, condition) in conditions.into_iter().enumerate() {
-        let (way, pushdown) = [(Way::Embedded, true), (Way::Remote, true), (Way::Plain, false)][number % 3];
+        let (way, pushdown) =
+            [(Way::Embedded, true), (Way::Remote, true), (Way::Plain, false), (Way::Near, true)][number % 4];
         let session = pools.session(way, pushdown).await;
         run(&session, "create or replace table w as select * from t").await;
         let update = format!("update w set a = a * 10 + 1, s = s || '+', f = NULL where {condition}");
@@ -155,7 +158,7 @@ async fn changes_at_the_same_time_lose_nothing() {
     run(&first, "create table t as select i as id, 0 as n from generate_series(1, 1000) g(i)").await;
     let mut writers = Vec::new();
     for writer in 0..3 {
-        let session = pools.session([Way::Remote, Way::Plain, Way::Embedded][writer], true).await;
+        let session = pools.session([Way::Remote, Way::Near, Way::Embedded][writer], true).await;
         writers.push(tokio::spawn(async move {
             for round in 0..8 {
                 let id = 1001 + 100 * writer + round;

@@ -21,6 +21,7 @@ mod keys;
 mod larger;
 mod lost_handles;
 mod memory;
+mod near;
 mod objects;
 mod overflow;
 mod profile;

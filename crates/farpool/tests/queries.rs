@@ -23,9 +23,13 @@ async fn every_setting_answers_as_duckdb_does() {
     assert!(recorded.len() > 400, "{} queries", recorded.len());
     let pools = loaded().await;
     let mut wrong = Vec::new();
-    for (way, pushdown) in
-        [(Way::Embedded, true), (Way::Embedded, false), (Way::Remote, true), (Way::Remote, false)]
-    {
+    for (way, pushdown) in [
+        (Way::Embedded, true),
+        (Way::Embedded, false),
+        (Way::Remote, true),
+        (Way::Remote, false),
+        (Way::Near, true),
+    ] {
         let session = pools.session(way, pushdown).await;
         for query in &recorded {
             if let Err(why) = query.check(&session).await {

@@ -12,7 +12,7 @@ use farpool::{LoadMode, LoadOptions, Session, Tier};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_setting_gives_duckdbs_answers_at_scale_0_01() {
     let pools = loaded(0.01).await;
-    for way in [Way::Embedded, Way::Remote, Way::Plain] {
+    for way in [Way::Embedded, Way::Remote, Way::Plain, Way::Near] {
         for pushdown in [true, false] {
             check(&pools, "0.01", way, pushdown).await;
         }
@@ -25,6 +25,10 @@ async fn several_row_groups_give_duckdbs_answers_at_scale_0_1() {
     check(&pools, "0.1", Way::Embedded, true).await;
     check(&pools, "0.1", Way::Remote, true).await;
     check(&pools, "0.1", Way::Embedded, false).await;
+    // The tables take more than the memory for columns.
+    check(&pools, "0.1", Way::Near, true).await;
+    check(&pools, "0.1", Way::Near, false).await;
+    assert!(pools.near.bytes_fetched() > 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -33,6 +37,7 @@ async fn tables_larger_than_memory_give_duckdbs_answers_at_scale_0_1() {
     let pools = filled(Pools::start_durable(16 << 20, folder.path()).await, 0.1, None).await;
     check(&pools, "0.1", Way::Embedded, true).await;
     check(&pools, "0.1", Way::Remote, true).await;
+    check(&pools, "0.1", Way::Near, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -426,6 +426,21 @@ pub const LISTED_COLUMNS_MAX: usize = 1 << 20;
 /// it the least recently used one is evicted.
 pub const HANDLES_PER_CONNECTION_MAX: usize = 256;
 
+/// The least memory for columns that a client keeps: some row groups of a few columns.
+pub const NEAR_BYTES_MIN: usize = 16 << 20;
+
+/// Tables whose chunks a client keeps while no query reads them; each takes some memory for the bounds of its chunks.
+pub const NEAR_TABLES_MAX: usize = 64;
+
+/// Tables of which a client counts what programs have returned, before it begins anew.
+pub const NEAR_RENTS_MAX: usize = 4096;
+
+/// Row groups whose chunks a client asks for at once.
+pub const FETCHED_GROUPS_MAX: usize = 64 << 10;
+
+/// Bytes of what a node says of chunks at once, about: a worker is on it for some milliseconds.
+pub const OUTLINES_BYTES: usize = 1 << 20;
+
 /// Statements of a batch that are planned at once: their programs are prepared and kept all together.
 pub const BATCH_STATEMENTS_PLANNED_MAX: usize = 32;
 

@@ -94,6 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
     fn workers_step_back_behind_threads_that_answer() {
         let precedence = Precedence::default();
         assert!(!precedence.are_answers_first());

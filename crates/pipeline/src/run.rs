@@ -50,6 +50,8 @@ pub enum Step {
     /// Part of the result: the rows of one row group that pass, as encoded chunks. Only from runs started by
     /// [`Run::start_shipping`].
     Encoded(RowGroup),
+    /// The chunks of a row group, by its position in the table. Only from runs started by [`Run::start_fetching`].
+    Fetched(usize, RowGroup),
     /// Work was done, but there is no result to return yet: call again.
     Worked,
     /// Other threads hold the last morsels: there is nothing to do now, but there may be later.
@@ -114,6 +116,8 @@ enum Form {
     /// Rows leave as batches; where the result consists of these plain columns, row groups may also leave
     /// encoded.
     Shipped(Vec<usize>),
+    /// Chunks of these columns leave as they are, of those row groups that are in the run's sequence.
+    Fetched(Vec<usize>),
     /// Rows get other values, or are deleted.
     Change(Changing),
     /// Rows are kept until [`Run::take_collected`].
@@ -172,12 +176,37 @@ impl Run {
         Run::begin(program, form)
     }
 
+    /// Creates a run that returns chunks of row groups as they are, as [`Step::Fetched`]: those of the columns that
+    /// `program` returns, of the row groups at the positions `row_groups`, each once. The program must return rows of
+    /// columns in the table's order, all of them.
+    ///
+    /// # Errors
+    /// As [`Run::start`]; `Invalid` for a row group that is not there, and for a table whose row groups are encrypted in
+    /// memory, or made when they are read.
+    pub fn start_fetching(program: &BoundProgram, row_groups: Vec<usize>) -> Result<Arc<Self>> {
+        let table = program.table();
+        if table.cipher().is_some() || table.live_rows().is_some() {
+            return Err(Error::invalid("this table has no chunks that a client could keep"));
+        }
+        if row_groups.iter().any(|place| *place >= table.row_groups.len()) {
+            return Err(Error::invalid(format!("the table has {} row groups", table.row_groups.len())));
+        }
+        let columns = program.plan()?.plain_columns();
+        let columns = columns.ok_or_else(|| Error::invalid("chunks are those of columns, one at least"))?;
+        Run::begin_with(program, Form::Fetched(columns), Some(row_groups))
+    }
+
     fn begin(program: &BoundProgram, form: Form) -> Result<Arc<Self>> {
+        Run::begin_with(program, form, None)
+    }
+
+    /// Creates a run over all row groups, or over those at the given positions.
+    fn begin_with(program: &BoundProgram, form: Form, places: Option<Vec<usize>>) -> Result<Arc<Self>> {
         let (table, prepared) = (program.table(), program.prepared().clone());
         let filtered = match &form {
             // The rows that stay are needed, too.
             Form::Change(_) => None,
-            Form::Batches | Form::Shipped(_) | Form::Collected(_) => program.filtered()?,
+            Form::Batches | Form::Shipped(_) | Form::Fetched(_) | Form::Collected(_) => program.filtered()?,
         };
         let (filtered, plan, mut columns) = match filtered {
             Some(Filtered { rows, plan, columns }) => (Some(rows), plan, columns),
@@ -195,18 +224,19 @@ impl Run {
             reading: Reading::new(),
             need: match &form {
                 Form::Change(changing) => need.encoding(table, changing.columns()),
-                Form::Batches | Form::Shipped(_) | Form::Collected(_) => need,
+                Form::Batches | Form::Shipped(_) | Form::Fetched(_) | Form::Collected(_) => need,
             },
             form,
-            sequence: plan
-                .favourable(table.row_groups.iter().map(|group| &**group))
-                .or_else(|| reading::resident_first(table, &columns)),
+            groups: Dispenser::new(places.as_ref().map_or(table.row_groups.len(), Vec::len)),
+            sequence: places.or_else(|| {
+                plan.favourable(table.row_groups.iter().map(|group| &**group))
+                    .or_else(|| reading::resident_first(table, &columns))
+            }),
             columns,
             filtered,
             plan,
             shared: Shared::default(),
             budget,
-            groups: Dispenser::new(table.row_groups.len()),
             tally: Tally::default(),
             cost: RowCost::default(),
             rows_left: AtomicU64::new(prepared.effective.limit.unwrap_or(u64::MAX)),
@@ -228,7 +258,7 @@ impl Run {
         };
         let run = Arc::new_cyclic(run);
         // Without row groups, no completion of one would end the scan.
-        if table.row_groups.is_empty() {
+        if run.groups.is_empty() {
             run.scan_complete();
         } else if run.limit_reached() {
             run.skip_unclaimed(table);
@@ -376,7 +406,9 @@ impl Run {
             let is_filled = filled.is_some();
             let group = filled.as_deref().unwrap_or(group);
             match verdict {
-                Verdict::All if self.ships(group, &morsel) => return self.ship(group, is_filled, &table),
+                Verdict::All if self.ships(group, &morsel) => {
+                    return self.ship(morsel.place, group, is_filled, &table);
+                }
                 Verdict::Some | Verdict::All if let Some(changing) = self.changing() => {
                     return self.change(changing, morsel, group, &table, &mut pace);
                 }
@@ -422,7 +454,9 @@ impl Run {
             let place = self.place(self.groups.claim()?);
             let progress = match &self.form {
                 Form::Change(_) => Progress::marking(),
-                Form::Batches | Form::Shipped(_) | Form::Collected(_) => Progress::default(),
+                Form::Batches | Form::Shipped(_) | Form::Fetched(_) | Form::Collected(_) => {
+                    Progress::default()
+                }
             };
             Some(Morsel { place, progress, begun: None, read: None, opened: None, made: None })
         })
@@ -446,7 +480,7 @@ impl Run {
     fn changing(&self) -> Option<&Changing> {
         match &self.form {
             Form::Change(changing) => Some(changing),
-            Form::Batches | Form::Shipped(_) | Form::Collected(_) => None,
+            Form::Batches | Form::Shipped(_) | Form::Fetched(_) | Form::Collected(_) => None,
         }
     }
 
@@ -459,16 +493,16 @@ impl Run {
     fn ships(&self, group: &RowGroup, morsel: &Morsel) -> bool {
         let rows = cast::u64_from(group.rows);
         let left = |left: u64| left.checked_sub(rows);
-        matches!(self.form, Form::Shipped(_))
+        matches!(self.form, Form::Shipped(_) | Form::Fetched(_))
             && morsel.progress.rows() == 0
             && self.rows_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
     }
 
     /// Results do not keep values of handles in memory, however long they wait for a client: of a row group that is filled
     /// with such, they are copies.
-    fn ship(&self, group: &RowGroup, is_filled: bool, table: &Table) -> Result<Step> {
+    fn ship(&self, place: usize, group: &RowGroup, is_filled: bool, table: &Table) -> Result<Step> {
         let columns = match &self.form {
-            Form::Shipped(columns) => &columns[..],
+            Form::Shipped(columns) | Form::Fetched(columns) => &columns[..],
             Form::Batches | Form::Change(_) | Form::Collected(_) => &[],
         };
         let read: BTreeSet<usize> = columns.iter().copied().collect();
@@ -483,7 +517,11 @@ impl Run {
         self.complete_groups(1);
         let chunks = columns.iter().map(|column| group.chunks[*column].clone()).collect();
         let shipped = RowGroup { rows: group.rows, chunks };
-        Ok(Step::Encoded(if is_filled { shipped.copied()? } else { shipped }))
+        let shipped = if is_filled { shipped.copied()? } else { shipped };
+        Ok(match self.form {
+            Form::Fetched(_) => Step::Fetched(place, shipped),
+            Form::Batches | Form::Shipped(_) | Form::Change(_) | Form::Collected(_) => Step::Encoded(shipped),
+        })
     }
 
     fn scan(
@@ -504,7 +542,7 @@ impl Run {
         let progress = &mut morsel.progress;
         let (work, encoded) = match self.form {
             Form::Shipped(_) => self.plan.process_encoded(group, progress, &mut state, pace, &mut accept)?,
-            Form::Batches | Form::Change(_) | Form::Collected(_) => {
+            Form::Batches | Form::Fetched(_) | Form::Change(_) | Form::Collected(_) => {
                 (self.plan.process_part(group, progress, &mut state, pace, &mut accept)?, None)
             }
         };

@@ -12,7 +12,7 @@ mod catalog;
 pub mod source;
 
 pub use catalog::{
-    Access, AccessKind, AccessTrace, Append, AwaitedProfile, AwaitedStatistics, Background, Backup, Catalog,
-    Chore, Claim, Helpers, Load, Loads, Made, Piece, PieceDone, PlaceOnDisk, Recorded, Recovery, Stepped,
-    adopt_backup, check_data, place_on_disk,
+    Access, AccessKind, AccessTrace, Append, Awaited, AwaitedProfile, AwaitedStatistics, Background, Backup,
+    Cache, Catalog, Chore, Claim, Helpers, Load, Loads, Made, Piece, PieceDone, PlaceOnDisk, Recorded,
+    Recovery, Stepped, adopt_backup, check_data, place_on_disk,
 };

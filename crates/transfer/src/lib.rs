@@ -15,9 +15,10 @@ pub mod url;
 
 pub use farpool_wire::ClientTls;
 pub use farpool_wire::sealed::{Proof, PublicKey, TokenKey};
+pub use farpool_wire::{ChunkImage, ChunkOutline, Outlines};
 pub use handle::Handle;
 pub use link::{LinkMeter, LinkSpeed};
 pub use pool::{BatchStream, Execution, Pool};
 pub use receipt::ReceiptHandle;
-pub use remote::{ClientOptions, Connector, RemoteBackup, RemotePool};
+pub use remote::{ChunkStream, ClientOptions, Connector, RemoteBackup, RemotePool};
 pub use url::PoolUrl;

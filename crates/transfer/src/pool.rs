@@ -23,6 +23,11 @@ pub trait Pool: Send + Sync + fmt::Debug {
     /// The address of the pool: `embedded`, or `farpool://host:port`.
     fn url(&self) -> String;
 
+    /// Says where a prepared program would run, for display.
+    fn place(&self, _handle: &Handle) -> String {
+        self.url()
+    }
+
     /// Whether results cross a network.
     fn is_remote(&self) -> bool;
 

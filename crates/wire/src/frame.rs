@@ -150,6 +150,10 @@ frame_kinds! {
     BackupRead = 24,
     /// Another request, whose answers are to be sealed.
     Sealed = 25,
+    /// Asks what chunks the table version of a prepared program has.
+    Outlines = 26,
+    /// Asks for the values of such chunks.
+    Fetch = 27,
     /// Identifies the node; answers `Hello`.
     Welcome = 129,
     /// The answers to a plan; answers `Prepare`, and comes first after `Execute`.
@@ -190,6 +194,10 @@ frame_kinds! {
     BackupFiles = 147,
     /// Answers `BackupRead`.
     BackupBytes = 148,
+    /// Answers `Outlines`.
+    OutlineList = 149,
+    /// The values of a chunk, in answer to `Fetch`.
+    Chunk = 150,
 }
 
 impl FrameKind {
@@ -200,7 +208,7 @@ impl FrameKind {
 
     /// Whether messages of this kind count against the credit of their stream.
     pub fn is_flow_controlled(self) -> bool {
-        matches!(self, FrameKind::LoadBatch | FrameKind::Batch | FrameKind::Parcel)
+        matches!(self, FrameKind::LoadBatch | FrameKind::Batch | FrameKind::Parcel | FrameKind::Chunk)
     }
 
     /// Whether messages of this kind consist of one frame, which may come between the frames of another
@@ -229,11 +237,12 @@ impl FrameKind {
         use FrameKind::*;
         match self {
             Prepare | Execute | Tables | Table | Drop | Status | Statistics | Queries | CancelQuery
-            | LoadOutcome | AlterTable | CreateView | DropView | ChangeRows | Backup | BackupRead => true,
+            | LoadOutcome | AlterTable | CreateView | DropView | ChangeRows | Backup | BackupRead
+            | Outlines | Fetch => true,
             Hello | Cancel | Credit | LoadBegin | LoadBatch | LoadEnd | Ping | Sealed | Welcome
             | Prepared | Batch | Receipt | TableList | TableInfo | Loaded | Dropped | StatusInfo | Error
             | Parcel | TableStatistics | Unchanged | Pong | QueryList | QueryCancelled | LoadEnded
-            | ViewInfo | BackupFiles | BackupBytes => false,
+            | ViewInfo | BackupFiles | BackupBytes | OutlineList | Chunk => false,
         }
     }
 
@@ -276,7 +285,12 @@ impl FrameKind {
             }
             FrameKind::TableList | FrameKind::TableStatistics | FrameKind::QueryList => 64 << 20,
             FrameKind::BackupFiles => 64 << 20,
-            FrameKind::LoadBatch | FrameKind::Batch | FrameKind::Parcel => limits::MESSAGE_BYTES_MAX,
+            // A number for each column and row group that is asked for.
+            FrameKind::Outlines | FrameKind::Fetch => 1 << 20,
+            FrameKind::OutlineList => 64 << 20,
+            FrameKind::LoadBatch | FrameKind::Batch | FrameKind::Parcel | FrameKind::Chunk => {
+                limits::MESSAGE_BYTES_MAX
+            }
         }
     }
 }

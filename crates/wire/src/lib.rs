@@ -11,6 +11,7 @@
 mod alter;
 pub mod backup;
 mod batch;
+mod chunks;
 pub mod flow;
 pub mod frame;
 pub mod intake;
@@ -27,6 +28,7 @@ mod table;
 mod view;
 
 pub use batch::{EncodedBatch, bytes_to_decode, decode_batch, decode_schema, encode_batch, encode_schema};
+pub use chunks::{ChunkImage, ChunkOutline, Outlines};
 pub use flow::{Grants, Window};
 pub use frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 pub use intake::Intake;

@@ -77,6 +77,13 @@ pub struct PlanHandle {
     pub handle: Option<u32>,
 }
 
+/// What of an [`OutlinesRequest`] and of a [`Fetch`] names a prepared program.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct ChunksHandle {
+    #[prost(uint32, tag = "1")]
+    pub handle: u32,
+}
+
 /// The form in which a client wants rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
@@ -99,6 +106,53 @@ pub struct PlanRequest {
     pub handle: Option<u32>,
     #[prost(fixed64, optional, tag = "4")]
     pub schema_fingerprint: Option<u64>,
+}
+
+/// `Outlines`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct OutlinesRequest {
+    #[prost(uint32, tag = "1")]
+    pub handle: u32,
+    #[prost(uint32, repeated, tag = "2")]
+    pub columns: Vec<u32>,
+    #[prost(uint32, tag = "3")]
+    pub first: u32,
+    #[prost(uint64, tag = "4")]
+    pub known: u64,
+}
+
+/// `OutlineList`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct OutlineList {
+    #[prost(uint32, tag = "1")]
+    pub row_groups: u32,
+    #[prost(uint32, repeated, tag = "2")]
+    pub rows: Vec<u32>,
+    #[prost(bytes = "bytes", repeated, tag = "3")]
+    pub chunks: Vec<Bytes>,
+    #[prost(uint64, tag = "4")]
+    pub table: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ChunkOutline {
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub head: Bytes,
+    #[prost(bytes = "bytes", optional, tag = "3")]
+    pub data: Option<Bytes>,
+}
+
+/// `Fetch`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Fetch {
+    #[prost(uint32, tag = "1")]
+    pub handle: u32,
+    #[prost(uint32, repeated, tag = "2")]
+    pub columns: Vec<u32>,
+    #[prost(uint32, repeated, tag = "3")]
+    pub row_groups: Vec<u32>,
 }
 
 /// `Credit`

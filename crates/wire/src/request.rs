@@ -3,7 +3,7 @@
 use crate::frame::FrameKind;
 use crate::message::{Message, Outgoing};
 use crate::table::{read_tier, write_tier};
-use crate::{alter, backup, batch, proto, view};
+use crate::{alter, backup, batch, chunks, proto, view};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
@@ -164,6 +164,27 @@ pub enum Request {
         /// Number of bytes; fewer come at the end of the file.
         bytes: u32,
     },
+    /// Asks what chunks the table version of a prepared program has: answered by `OutlineList`, with those of as many row
+    /// groups as fit one message.
+    Outlines {
+        /// The stream of the program's `Prepare`.
+        handle: u32,
+        /// Positions of columns of the table, in ascending order, one at least.
+        columns: Vec<u32>,
+        /// The first row group that is described.
+        first: u32,
+        /// The number of a list of row groups that the client knows: of that, no chunks are described. 0 for none.
+        known: u64,
+    },
+    /// Asks for the values of such chunks. Answered by `Unchanged`, a `Chunk` for each, and a `Receipt`.
+    Fetch {
+        /// As of `Outlines`.
+        handle: u32,
+        /// As of `Outlines`.
+        columns: Vec<u32>,
+        /// Positions of row groups, in ascending order, one at least.
+        row_groups: Vec<u32>,
+    },
     /// Asks whether the node is there. On stream 0; answered by `Pong` at once, whatever else is under way.
     Ping,
     /// Answers the node's `Ping`.
@@ -196,6 +217,8 @@ impl Request {
             Request::CancelQuery { .. } => FrameKind::CancelQuery,
             Request::Backup => FrameKind::Backup,
             Request::BackupRead { .. } => FrameKind::BackupRead,
+            Request::Outlines { .. } => FrameKind::Outlines,
+            Request::Fetch { .. } => FrameKind::Fetch,
             Request::Ping => FrameKind::Ping,
             Request::Pong => FrameKind::Pong,
         }
@@ -261,6 +284,12 @@ impl Request {
             Request::LoadOutcome { id } => body(&proto::LoadOutcome { id: write_id(*id) }),
             Request::CancelQuery { id } => body(&proto::CancelQuery { id: *id }),
             Request::BackupRead { file, offset, bytes } => backup::write_read(file, *offset, *bytes),
+            Request::Outlines { handle, columns, first, known } => {
+                chunks::write_outlines_request(*handle, columns, *first, *known)?
+            }
+            Request::Fetch { handle, columns, row_groups } => {
+                chunks::write_fetch(*handle, columns, row_groups)?
+            }
             Request::Backup => Bytes::new(),
             Request::Cancel | Request::LoadEnd | Request::Status | Request::Queries => Bytes::new(),
             Request::Ping | Request::Pong => Bytes::new(),
@@ -351,6 +380,14 @@ impl Request {
             FrameKind::BackupRead => {
                 let (file, offset, bytes) = backup::read_read(body)?;
                 Request::BackupRead { file, offset, bytes }
+            }
+            FrameKind::Outlines => {
+                let (handle, columns, first, known) = chunks::read_outlines_request(body)?;
+                Request::Outlines { handle, columns, first, known }
+            }
+            FrameKind::Fetch => {
+                let (handle, columns, row_groups) = chunks::read_fetch(body)?;
+                Request::Fetch { handle, columns, row_groups }
             }
             FrameKind::Statistics => read_statistics_request(body)?,
             FrameKind::Status => read(body).map(|proto::Empty {}| Request::Status)?,

@@ -1,5 +1,6 @@
 //! Responses of a node, and their encoding.
 
+use crate::chunks::{self, ChunkImage, Outlines};
 use crate::frame::FrameKind;
 use crate::message::{Message, Outgoing};
 use crate::request::{body, read};
@@ -94,6 +95,10 @@ pub enum Response {
     BackupFiles(BackupFiles),
     /// A part of a file of a backup.
     BackupBytes(Bytes),
+    /// What chunks there are.
+    Outlines(Outlines),
+    /// The values of a chunk.
+    Chunk(ChunkImage),
     /// Asks whether the client is there. On stream 0; answered by `Pong` at once, whatever else is under way.
     Ping,
     /// Answers the client's `Ping`.
@@ -125,6 +130,8 @@ impl Response {
             Response::QueryCancelled => FrameKind::QueryCancelled,
             Response::BackupFiles(_) => FrameKind::BackupFiles,
             Response::BackupBytes(_) => FrameKind::BackupBytes,
+            Response::Outlines(_) => FrameKind::OutlineList,
+            Response::Chunk(_) => FrameKind::Chunk,
             Response::Ping => FrameKind::Ping,
             Response::Pong => FrameKind::Pong,
             Response::Error(_) => FrameKind::Error,
@@ -166,6 +173,8 @@ impl Response {
             Response::View(view) => view::write_view(view),
             Response::Queries(queries) => body(&write_queries(queries)),
             Response::BackupFiles(files) => backup::write_files(files),
+            Response::Outlines(outlines) => chunks::write_outlines(outlines),
+            Response::Chunk(image) => chunks::write_image(image),
             Response::BackupBytes(data) => body(&proto::BackupBytes { data: data.clone() }),
             Response::QueryCancelled
             | Response::Dropped
@@ -228,6 +237,8 @@ impl Response {
             FrameKind::BackupBytes => {
                 read(body).map(|proto::BackupBytes { data }| Response::BackupBytes(data))?
             }
+            FrameKind::OutlineList => Response::Outlines(chunks::read_outlines(body)?),
+            FrameKind::Chunk => Response::Chunk(chunks::read_image(body)?),
             FrameKind::QueryCancelled => read(body).map(|proto::Empty {}| Response::QueryCancelled)?,
             FrameKind::Ping => read(body).map(|proto::Empty {}| Response::Ping)?,
             FrameKind::Pong => read(body).map(|proto::Empty {}| Response::Pong)?,

@@ -135,6 +135,8 @@ fn every_request_round_trips() {
         Request::Status,
         Request::Queries,
         Request::CancelQuery { id: u64::MAX },
+        Request::Outlines { handle: 7, columns: vec![0, 3], first: 9, known: u64::MAX },
+        Request::Fetch { handle: 1, columns: vec![5], row_groups: vec![0, 2, u32::MAX] },
         Request::Backup,
         Request::BackupRead { file: "segment-000000000007".into(), offset: 1 << 40, bytes: 1 << 20 },
         Request::Ping,
@@ -166,6 +168,41 @@ fn a_view_has_a_name_and_a_short_text_in_both_directions() {
         let body = request::body(&proto::ViewInfo { name: name.into(), text });
         let message = Message { kind: FrameKind::ViewInfo, stream: 1, bytes_on_wire: 0, body };
         assert_eq!(Response::decode(&message, None).unwrap_err().kind, kind);
+    }
+}
+
+#[test]
+fn chunks_are_asked_for_in_order() {
+    let most = limits::FETCHED_GROUPS_MAX as u32;
+    let numbers = [
+        (vec![], ErrorKind::Invalid),
+        (vec![3, 3], ErrorKind::Invalid),
+        (vec![5, 2], ErrorKind::Invalid),
+        ((0..=most).collect(), ErrorKind::OverLimit),
+    ];
+    for (numbers, kind) in numbers {
+        let outlines = Request::Outlines { handle: 1, columns: numbers.clone(), first: 0, known: 0 };
+        let by_columns = Request::Fetch { handle: 1, columns: numbers.clone(), row_groups: vec![1] };
+        let by_groups = Request::Fetch { handle: 1, columns: vec![1], row_groups: numbers.clone() };
+        for request in [outlines, by_columns, by_groups] {
+            assert_eq!(request.encode().unwrap_err().kind, kind);
+        }
+        let outlines = proto::OutlinesRequest { handle: 1, columns: numbers.clone(), first: 0, known: 0 };
+        let by_columns = proto::Fetch { handle: 1, columns: numbers.clone(), row_groups: vec![1] };
+        let by_groups = proto::Fetch { handle: 1, columns: vec![1], row_groups: numbers };
+        for (kind_of_frame, body) in [
+            (FrameKind::Outlines, request::body(&outlines)),
+            (FrameKind::Fetch, request::body(&by_columns)),
+            (FrameKind::Fetch, request::body(&by_groups)),
+        ] {
+            let message = Message { kind: kind_of_frame, stream: 1, bytes_on_wire: 0, body };
+            assert_eq!(Request::decode(&message, None).unwrap_err().kind, kind);
+        }
+    }
+    for cut in 0..12 {
+        let body = Bytes::from(vec![0xff; cut]);
+        let message = Message { kind: FrameKind::Chunk, stream: 1, bytes_on_wire: 0, body };
+        assert_eq!(Response::decode(&message, None).unwrap_err().kind, ErrorKind::Corrupt);
     }
 }
 
@@ -429,6 +466,26 @@ fn every_response_round_trips() {
             files: vec![BackupFile { name: "manifest-000000000001".into(), bytes: 7 }],
         }),
         Response::BackupBytes(Bytes::from_static(b"bytes")),
+        Response::Outlines(Outlines::default()),
+        Response::Outlines(Outlines {
+            table: 5,
+            row_groups: 7,
+            rows: vec![65536, 1],
+            chunks: vec![
+                ChunkOutline { number: 1, head: Bytes::from_static(b"outline"), data: None },
+                ChunkOutline {
+                    number: u64::MAX,
+                    head: Bytes::from_static(b"head"),
+                    data: Some(Bytes::new()),
+                },
+            ],
+        }),
+        Response::Chunk(ChunkImage {
+            row_group: 3,
+            column: 1,
+            head: Bytes::from_static(b"head"),
+            data: Bytes::from_static(b"data"),
+        }),
         Response::Ping,
         Response::Pong,
     ];

@@ -285,10 +285,19 @@ fn chunk_seeds() -> Vec<Vec<u8>> {
     let encode = |column: ArrayRef| {
         let field = arrow_schema::Field::new("c", column.data_type().clone(), true);
         let schema = Arc::new(arrow_schema::Schema::new(vec![field]));
-        let group = encode_row_group(&pool, &TenantName::default(), &schema, &[column]).unwrap();
-        crate::chunk::image_bytes(&group.chunks[0].to_image().unwrap())
+        encode_row_group(&pool, &TenantName::default(), &schema, &[column]).unwrap().chunks[0].clone()
     };
-    columns.into_iter().map(encode).collect()
+    // Chunks that are large enough to have an outline.
+    let large: [ArrayRef; 3] = [
+        Arc::new(Int64Array::from_iter((0..20_000i64).map(|i| (i % 11 > 0).then_some(i * 7919 % 100_003)))),
+        Arc::new(Float64Array::from_iter_values((0..20_000).map(|i| f64::from(i) / 3.0))),
+        Arc::new(StringViewArray::from_iter_values(
+            (0..40_000).map(|i| format!("value {}", i * 7919 % 3001)),
+        )),
+    ];
+    let outlines = large.map(|column| encode(column).to_outline().unwrap().expect("it is large"));
+    let image = |column| crate::chunk::image_bytes(&encode(column).to_image().unwrap());
+    columns.into_iter().map(image).chain(outlines).collect()
 }
 
 /// Makes parcels: the rows as packed arrays, as chunks of a table, and more of both.

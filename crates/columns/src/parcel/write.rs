@@ -5,6 +5,7 @@ use super::{
     block_bytes, loose_bytes,
 };
 use crate::body::Body;
+use crate::bytes::shared;
 use crate::chunk::Chunk;
 use crate::ends::Ends;
 use crate::lanes::Lane;
@@ -161,7 +162,7 @@ impl Writer {
                 pieces.push(Bytes::from(std::mem::take(&mut small)));
             }
             let padding = buffer.len().next_multiple_of(ALIGNMENT) - buffer.len();
-            pieces.push(Bytes::from_owner(Owner(buffer)));
+            pieces.push(shared(buffer));
             if padding > 0 {
                 pieces.push(Bytes::from_static(&ZEROS[..padding]));
             }
@@ -175,13 +176,4 @@ impl Writer {
 
 fn pad(bytes: &mut Vec<u8>) {
     bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
-}
-
-/// Keeps a buffer's memory alive until its bytes have been sent.
-struct Owner(Buffer);
-
-impl AsRef<[u8]> for Owner {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
 }

@@ -1,10 +1,13 @@
 //! `farpool calibrate`: measures the rates of this machine, on which the choice of what to push down is
-//! based.
+//! based; or how chunks are best asked for over the link to a node ([`link`]).
 //!
 //! Each rate is the best of a few runs on one thread over a generated table. The engine's rates are measured
 //! through SQL without push-down, minus the time that the pool takes to return the columns.
 
+mod link;
+
 use super::output::TextFormat;
+use super::pool_args::ClientArgs;
 use super::progress::{Progress, Unit};
 use super::stop::{Outcome, Stop};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
@@ -12,7 +15,7 @@ use farpool::model::limits::ROW_GROUP_ROWS;
 use farpool::model::{
     Aggregate, AggregateFunction, CompareOp, Expr, Literal, NamedExpr, Output, Program, TableName, Value,
 };
-use farpool::{EmbeddedPool, LoadMode, Pool, Rates, Session, SessionOptions, TableInfo};
+use farpool::{EmbeddedPool, LoadMode, Pool, PoolUrl, Rates, Session, SessionOptions, TableInfo};
 use futures::StreamExt;
 use std::io::Write;
 use std::sync::Arc;
@@ -31,14 +34,24 @@ const EXAMPLES: &str = "\
 Examples:
   farpool calibrate
   farpool calibrate --format json
+  farpool calibrate --pool farpool://node7:9797
 
 The speeds are kept in ~/.cache/farpool/calibration.json (or below $XDG_CACHE_HOME), from where
-'farpool sql' takes them to decide what a pool should do; delete the file to return to the built-in ones.";
+'farpool sql' takes them to decide what a pool should do; delete the file to return to the built-in ones.\n\
+With --pool, it is measured how columns that are kept here (sql --cache) come fastest from that node: a table of 16 MiB \
+is made there, read in several ways for some seconds, and dropped. What came of it is kept beside, in links.json.";
 
 /// Measure this machine, so that queries are split by what it can do
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
+    /// Measure the link to this memory node instead; takes the right to load tables
+    #[arg(long, value_name = "URL")]
+    pool: Option<PoolUrl>,
+
+    #[command(flatten)]
+    client: ClientArgs,
+
     /// How to print the speeds; `json` is one object
     #[arg(long, value_enum, default_value = "table")]
     format: TextFormat,
@@ -46,6 +59,9 @@ pub struct Args {
 
 /// Measures the rates, writes them to the calibration file and prints them.
 pub fn run(args: Args) -> Outcome {
+    if let Some(url) = args.pool {
+        return link::run(url, args.client, args.format);
+    }
     super::run_until_interrupted(async move {
         let rates = measure().await?;
         match farpool::calibration_file() {

@@ -9,8 +9,8 @@ use super::stop::{Outcome, Stop, file_error};
 use super::terminal::printable_lines;
 use farpool::model::limits;
 use farpool::{
-    ClientOptions, EmbeddedPool, Error, PoolUrl, Query, Receipt, ResultForm, Session, SessionOptions,
-    Statement, WorkMemory,
+    ClientOptions, EmbeddedPool, Error, NearPool, Nearness, Pool, PoolUrl, Query, Receipt, RemotePool,
+    ResultForm, Session, SessionOptions, Statement, WorkMemory,
 };
 use futures::StreamExt;
 use std::fs::File;
@@ -28,6 +28,7 @@ Examples:
   farpool sql --pool farpool://node7:9797 --explain -c \"select * from trips where fare > 100\"
   farpool sql -c \"select * from read_csv('flights.csv.gz', nullstr = 'NA') limit 5\"
   farpool sql --pool farpool://node7:9797 --together -f dashboard.sql
+  farpool sql --pool farpool://node7:9797 --cache 1GiB -f report.sql
   farpool sql --data-dir trips -c \"create table long as from 'trips.parquet' where fare > 100\"
   echo \"select 1; select 2\" | farpool sql
 
@@ -42,6 +43,9 @@ The receipt is one JSON object: rows_scanned, rows_skipped, rows_returned, rows_
 bytes_scanned, bytes_skipped, bytes_from_disk, bytes_from_cache, bytes_on_wire, bytes_plain, encoding, encrypted, \
 cpu_ns, waited_ns, elapsed_ns, \
 operators: [{name, detail, answer, reason}]; of all statements together.";
+
+/// The part of the memory for work that columns take which statements share.
+const CACHE_PART: usize = 4;
 
 /// Run SQL on files, or on the tables of a memory node
 #[derive(clap::Args, Debug)]
@@ -83,6 +87,12 @@ pub struct Args {
     /// what several read alike is read once. One that changes something stands for itself
     #[arg(long)]
     together: bool,
+
+    /// Keep columns of the node's tables in so much memory, and work on them here: those that statements return as they
+    /// are, and others once what came of them is as much as they take; 0 for none [default: none, and with --together a
+    /// quarter of --work-memory]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "pool")]
+    cache: Option<usize>,
 
     /// End a statement that takes longer, such as 500ms, 30s or 5min; the node ends it by itself, too
     #[arg(long, value_name = "TIME", value_parser = size::parse_duration)]
@@ -207,7 +217,18 @@ async fn open_session(args: &Args) -> Outcome<(Session, Arc<farpool::QueryFiles>
         let options = args.client.options(url)?;
         let sealed = args.seal.proof(url, options.token.as_deref())?;
         let options = ClientOptions { timeout: args.timeout, sealed, ..options };
-        let pool = farpool::connect_for(&url.to_string(), options, args.results).await?;
+        let remote = RemotePool::connect(url, options).await?.with_results(args.results);
+        // What is read once needs no memory for a second time.
+        let shared = args.together.then(|| (work.limit() / CACHE_PART).max(limits::NEAR_BYTES_MIN));
+        let pool: Arc<dyn Pool> = match args.cache.or(shared).filter(|bytes| *bytes > 0) {
+            Some(bytes) => {
+                let transfer = farpool::transfer_over(url, &remote).await?;
+                let near = NearPool::open(Arc::new(remote), bytes, work.clone(), Nearness::Auto)?;
+                near.set_transfer(transfer);
+                near
+            }
+            None => Arc::new(remote),
+        };
         session.register_pool("farpool", pool).await?;
     }
     let memory_bytes = args.memory.unwrap_or_else(farpool::memory_bytes_default);

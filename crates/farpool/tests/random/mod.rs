@@ -63,6 +63,7 @@ async fn case(pools: &Pools, seed: u64) -> Vec<String> {
     let reference = reference(&table);
     let way = match seed % 8 {
         0 => Way::Remote,
+        2 | 6 => Way::Near,
         4 => Way::Plain,
         _ => Way::Embedded,
     };

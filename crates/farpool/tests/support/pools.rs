@@ -3,8 +3,8 @@
 use farpool::model::{TenantName, limits};
 use farpool::node::{Codec, Directory, LocalDirectory, Node, NodeConfig, Packing, compressing, server};
 use farpool::{
-    ClientOptions, EmbeddedPool, LoadMode, LoadOptions, Pool, Rates, ResultForm, Session, SessionOptions,
-    TableInfo, TableName, WorkMemory,
+    ClientOptions, EmbeddedPool, LoadMode, LoadOptions, NearPool, Nearness, Pool, PoolUrl, Rates, RemotePool,
+    ResultForm, Session, SessionOptions, TableInfo, TableName, WorkMemory,
 };
 use futures::stream;
 use std::path::Path;
@@ -21,6 +21,8 @@ pub struct Pools {
     pub remote: Arc<dyn Pool>,
     /// The same tables over TCP, with plain results.
     pub plain: Arc<dyn Pool>,
+    /// The same tables over TCP, with all columns that are read kept at the client, in little memory.
+    pub near: Arc<NearPool>,
     /// Where the node listens, as `HOST:PORT`.
     pub address: String,
 }
@@ -57,7 +59,8 @@ impl Pools {
         let plain = farpool::connect_for(&url, ClientOptions::default(), ResultForm::Plain)
             .await
             .expect("the node answers");
-        Pools { embedded, remote, plain, address }
+        let near = near(&url, limits::NEAR_BYTES_MIN, Nearness::Always).await;
+        Pools { embedded, remote, plain, near, address }
     }
 
     /// Opens a session that reaches the node in the given way.
@@ -81,6 +84,7 @@ impl Pools {
             Way::Embedded => self.embedded.clone(),
             Way::Remote => self.remote.clone(),
             Way::Plain => self.plain.clone(),
+            Way::Near => self.near.clone(),
         }
     }
 }
@@ -108,6 +112,16 @@ pub enum Way {
     Remote,
     /// Over loopback TCP, with plain results.
     Plain,
+    /// In this process, over chunks that come over loopback TCP.
+    Near,
+}
+
+/// Connects to the node at `url`, and keeps columns in `bytes_max` of memory.
+pub async fn near(url: &str, bytes_max: usize, nearness: Nearness) -> Arc<NearPool> {
+    let url: PoolUrl = url.parse().expect("an address");
+    let remote = RemotePool::connect(&url, ClientOptions::default()).await.expect("the node answers");
+    let work = WorkMemory::new(limits::WORK_BYTES_DEFAULT);
+    NearPool::open(Arc::new(remote), bytes_max, work, nearness).expect("a pool opens")
 }
 
 /// Loads batches as a table, replacing an existing one.

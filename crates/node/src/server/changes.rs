@@ -121,6 +121,10 @@ impl Sink for ChangeSink {
         debug_assert!(false, "rows leave a change");
     }
 
+    fn fetched(&self, _place: usize, _group: RowGroup) {
+        debug_assert!(false, "chunks leave a change");
+    }
+
     fn finish(&self, outcome: Result<Receipt>) {
         let Some((change, listed)) = self.open.lock().take() else { return };
         let run = outcome.and_then(|_| {

@@ -9,7 +9,7 @@
 use arrow_array::RecordBatch;
 use farpool_columns::{Chunk, RowGroup, pack_array, pack_chunks};
 use farpool_model::{Clock, Encoding, Receipt, Result, ResultForm, cast, limits};
-use farpool_wire::{FrameKind, Outgoing, encode_batch};
+use farpool_wire::{ChunkImage, FrameKind, Outgoing, encode_batch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -91,6 +91,21 @@ impl Packing {
             messages.extend(self.plain(&batch)?);
         }
         Ok(messages)
+    }
+
+    /// Encodes the chunks of the row group at a position as they are.
+    ///
+    /// # Errors
+    /// As [`Packing::batch`]; that of a chunk whose data are damaged.
+    pub fn fetched(&self, place: usize, group: &RowGroup) -> Result<Vec<Outgoing>> {
+        self.packed.add(group.bytes_plain());
+        let message = |(column, chunk): (usize, &Arc<Chunk>)| {
+            let image = chunk.to_image()?;
+            let front = ChunkImage::front(place, column, &image.head);
+            let pieces = std::iter::once(front).chain(image.pieces()).collect();
+            Outgoing::new(FrameKind::Chunk, pieces)
+        };
+        group.chunks.iter().enumerate().map(message).collect()
     }
 
     /// Writes to the receipt in which form the rows were sent.

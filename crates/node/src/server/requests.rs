@@ -120,8 +120,8 @@ impl Looked {
 /// Whether a message of this kind is a request of its own.
 fn is_request(kind: FrameKind) -> bool {
     use FrameKind::{
-        AlterTable, Backup, BackupRead, CancelQuery, ChangeRows, CreateView, Drop, DropView, Execute,
-        LoadOutcome, Prepare, Queries, Sealed, Statistics, Status, Table, Tables,
+        AlterTable, Backup, BackupRead, CancelQuery, ChangeRows, CreateView, Drop, DropView, Execute, Fetch,
+        LoadOutcome, Outlines, Prepare, Queries, Sealed, Statistics, Status, Table, Tables,
     };
     matches!(
         kind,
@@ -142,6 +142,8 @@ fn is_request(kind: FrameKind) -> bool {
             | DropView
             | ChangeRows
             | Sealed
+            | Outlines
+            | Fetch
     )
 }
 
@@ -195,6 +197,16 @@ fn carry_out(
             begin(run, Response::Unchanged, results, memory)?;
             return Ok(Outcome::Started);
         }
+        Request::Outlines { handle, columns, first, known } => {
+            let program = kept(connection, message.stream, handle)?;
+            Response::Outlines(caller.outlines(&program, &positions(&columns), first as usize, known)?)
+        }
+        Request::Fetch { handle, columns, row_groups } => {
+            let program = kept(connection, message.stream, handle)?;
+            let run = caller.start_fetching(&program, &positions(&columns), positions(&row_groups))?;
+            begin(run, Response::Unchanged, ResultForm::Packed, memory)?;
+            return Ok(Outcome::Started);
+        }
         Request::Tables { tenant } => Response::Tables(caller.list(tenant.as_ref())?),
         Request::Table { name, known, or_view: false } => {
             caller.table(&name, known)?.map_or(Response::Unchanged, Response::Table)
@@ -220,8 +232,7 @@ fn carry_out(
             Response::Statistics(Box::new(statistics.get()?))
         }
         Request::Statistics { table, columns: Some(columns) } => {
-            let columns: Vec<usize> = columns.into_iter().map(|column| column as usize).collect();
-            Response::Statistics(Box::new(caller.known_statistics(&table, &columns)?))
+            Response::Statistics(Box::new(caller.known_statistics(&table, &positions(&columns))?))
         }
         Request::AlterTable { table, changes } => {
             let made = caller.alter_table(&table, &changes)?;
@@ -308,6 +319,10 @@ fn keep(
     if connection.outbox.with(|lanes| lanes.work(stream).is_none()) {
         connection.shelf.lock().remove(stream);
     }
+}
+
+fn positions(numbers: &[u32]) -> Vec<usize> {
+    numbers.iter().map(|number| *number as usize).collect()
 }
 
 fn shape(results: ResultForm) -> Shape {

@@ -105,6 +105,10 @@ impl Sink for StreamSink {
         self.send(|| self.packing.encoded(&group, &self.schema));
     }
 
+    fn fetched(&self, place: usize, group: RowGroup) {
+        self.send(|| self.packing.fetched(place, &group));
+    }
+
     fn finish(&self, outcome: Result<Receipt>) {
         drop(self.listed.lock().take());
         // A result that lacks a batch is an error, even if the program ran to its end.

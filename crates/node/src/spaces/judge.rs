@@ -156,7 +156,7 @@ impl Judge {
                     }
                 }
                 Step::Worked | Step::Busy => {}
-                Step::Done | Step::Encoded(_) => return Ok(()),
+                Step::Done | Step::Encoded(_) | Step::Fetched(..) => return Ok(()),
             }
         }
     }

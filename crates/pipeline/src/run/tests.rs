@@ -141,7 +141,9 @@ fn drive_by(clock: &dyn Clock, run: &Arc<Run>, threads: usize) -> Result<Vec<Rec
         loop {
             match run.step(clock)? {
                 Step::Batches(more) => batches.extend(more),
-                Step::Encoded(group) => batches.push(decoded(&group, run.schema())),
+                Step::Encoded(group) | Step::Fetched(_, group) => {
+                    batches.push(decoded(&group, run.schema()));
+                }
                 Step::Worked => {}
                 Step::Busy => std::thread::yield_now(),
                 Step::Done => return Ok(batches),
@@ -447,6 +449,9 @@ impl Sink for Collected {
     }
     fn encoded(&self, _group: RowGroup) {
         panic!("nothing here ships row groups");
+    }
+    fn fetched(&self, _place: usize, _group: RowGroup) {
+        panic!("nothing here ships chunks");
     }
     fn finish(&self, outcome: Result<Receipt>) {
         assert!(self.outcome.lock().replace(outcome).is_none());

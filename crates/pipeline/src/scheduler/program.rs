@@ -19,6 +19,9 @@ pub trait Sink: Send + Sync {
     /// Receives a part of the result as in [`Step::Encoded`], under the same rules. Only runs started by
     /// [`Run::start_shipping`] call it.
     fn encoded(&self, group: RowGroup);
+    /// Receives the chunks of a row group as in [`Step::Fetched`], under the same rules. Only runs started by
+    /// [`Run::start_fetching`] call it.
+    fn fetched(&self, place: usize, group: RowGroup);
     /// Receives the outcome; no call follows.
     fn finish(&self, outcome: Result<Receipt>);
 }
@@ -54,6 +57,10 @@ impl ProgramTask {
             }
             Step::Encoded(group) => {
                 self.sink.encoded(group);
+                Progress::Worked
+            }
+            Step::Fetched(place, group) => {
+                self.sink.fetched(place, group);
                 Progress::Worked
             }
             Step::Worked => Progress::Worked,

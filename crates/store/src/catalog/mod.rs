@@ -32,8 +32,8 @@ pub use append::Append;
 pub use background::{Background, Chore};
 pub use claims::Claim;
 pub use durable::{
-    Access, AccessKind, AccessTrace, Backup, PlaceOnDisk, Recorded, Recovery, adopt_backup, check_data,
-    place_on_disk,
+    Access, AccessKind, AccessTrace, Awaited, Backup, Cache, PlaceOnDisk, Recorded, Recovery, adopt_backup,
+    check_data, place_on_disk,
 };
 pub use helpers::Helpers;
 pub use load::Load;

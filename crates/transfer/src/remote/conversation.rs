@@ -112,6 +112,9 @@ impl Conversation {
             (Stage::Asked, CancelQuery) => kind == QueryCancelled,
             (Stage::Asked, Backup) => kind == BackupFiles,
             (Stage::Asked, BackupRead) => kind == BackupBytes,
+            (Stage::Asked, Outlines) => kind == OutlineList,
+            (Stage::Asked, Fetch) => kind == Unchanged,
+            (Stage::Answered, Fetch) => matches!(kind, Chunk | Receipt),
             _ => false,
         }
     }
@@ -119,8 +122,10 @@ impl Conversation {
     /// Records a message that [`Conversation::check`] accepted.
     pub fn received(&mut self, kind: FrameKind, bytes_on_wire: u64) {
         match kind {
-            FrameKind::Batch | FrameKind::Parcel => self.incoming.sent(bytes_on_wire),
-            FrameKind::Prepared | FrameKind::Unchanged if self.request == FrameKind::Execute => {
+            FrameKind::Batch | FrameKind::Parcel | FrameKind::Chunk => self.incoming.sent(bytes_on_wire),
+            FrameKind::Prepared | FrameKind::Unchanged
+                if matches!(self.request, FrameKind::Execute | FrameKind::Fetch) =>
+            {
                 self.stage = Stage::Answered;
             }
             FrameKind::Credit => {}
@@ -166,7 +171,7 @@ mod tests {
     #[test]
     fn each_request_has_its_answers_in_order() {
         use FrameKind::*;
-        let one_answer: [(FrameKind, &[FrameKind]); 15] = [
+        let one_answer: [(FrameKind, &[FrameKind]); 16] = [
             (Prepare, &[Prepared, Error]),
             (Tables, &[TableList, Error]),
             (Table, &[TableInfo, Error, Unchanged, ViewInfo]),
@@ -182,6 +187,7 @@ mod tests {
             (LoadOutcome, &[Error, LoadEnded]),
             (Backup, &[Error, BackupFiles]),
             (BackupRead, &[Error, BackupBytes]),
+            (Outlines, &[Error, OutlineList]),
         ];
         for (request, answers) in one_answer {
             assert_eq!(followers(&Conversation::new(request)), answers);

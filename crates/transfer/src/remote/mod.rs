@@ -5,6 +5,7 @@
 //! opened only when the first has as many open requests as a node allows.
 
 mod backup;
+mod chunks;
 mod connection;
 mod connector;
 mod conversation;
@@ -17,6 +18,7 @@ mod sender;
 mod trust;
 
 pub use backup::RemoteBackup;
+pub use chunks::ChunkStream;
 pub use connector::Connector;
 
 use crate::{BatchStream, Execution, Handle, Pool, PoolUrl, ReceiptHandle};

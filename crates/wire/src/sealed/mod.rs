@@ -182,6 +182,9 @@ impl SealedRequest {
     pub fn handle(&self) -> Result<Option<u32>> {
         match self.request.kind {
             FrameKind::Execute => Ok(read::<proto::PlanHandle>(&self.request.body)?.handle),
+            FrameKind::Outlines | FrameKind::Fetch => {
+                Ok(Some(read::<proto::ChunksHandle>(&self.request.body)?.handle))
+            }
             FrameKind::ChangeRows => Ok(Some(read::<proto::ChangeRows>(&self.request.body)?.handle)),
             _ => Ok(None),
         }

@@ -138,7 +138,7 @@ fn drive(run: &Run, shelf: Option<&Shelf>, random: &mut dyn FnMut() -> usize) ->
         }
         match run.step(&clock).unwrap() {
             Step::Batches(more) => batches.extend(more),
-            Step::Encoded(_) => unreachable!("nothing is shipped"),
+            Step::Encoded(_) | Step::Fetched(..) => unreachable!("nothing is shipped"),
             Step::Worked => {}
             Step::Busy => {
                 assert!(run.waits_for_values());
@@ -249,7 +249,7 @@ fn drive_plainly(run: &Run, shelf: &Shelf) -> Vec<RecordBatch> {
             Step::Batches(more) => batches.extend(more),
             Step::Busy => drop(shelf.answer(0, true)),
             Step::Done => return batches,
-            Step::Worked | Step::Encoded(_) => {}
+            Step::Worked | Step::Encoded(_) | Step::Fetched(..) => {}
         }
     }
 }

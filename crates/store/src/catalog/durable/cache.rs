@@ -36,7 +36,7 @@ const ENTRIES_UNSEEN: usize = 1 << 10;
 
 /// Handles with values in memory, in the order in which these may leave, by their tenant.
 #[derive(Debug, Default)]
-pub(super) struct Cache(Mutex<BTreeMap<TenantName, Queues>>);
+pub struct Cache(Mutex<BTreeMap<TenantName, Queues>>);
 
 #[derive(Debug, Default)]
 struct Queues {
@@ -137,7 +137,7 @@ impl Cache {
 #[cfg(test)]
 impl Cache {
     /// Number of entries.
-    pub fn len(&self) -> usize {
+    pub(super) fn entries(&self) -> usize {
         self.0.lock().values().map(Queues::len).sum()
     }
 }

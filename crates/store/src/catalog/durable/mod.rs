@@ -15,6 +15,7 @@
 //! Invariants: what a record refers to was durable before it was appended; a file is removed when no record or manifest
 //! that may be read again needs it for a table that is still there.
 
+mod awaited;
 mod backup;
 mod cache;
 mod checkpoint;
@@ -35,7 +36,9 @@ mod trace;
 mod used;
 mod warm;
 
+pub use awaited::Awaited;
 pub use backup::{Backup, adopt_backup};
+pub use cache::Cache;
 pub(crate) use keeper::Keeper;
 pub(super) use keys::fits_key;
 pub(super) use prepare::{Change, Prepared};

@@ -1,0 +1,383 @@
+//! Chunks of a node's tables that are kept in this process, and how their values get there.
+//!
+//! A chunk is a handle whose values come over the connection, in the form in which the node has them. Values that several
+//! queries want at once come once. They are asked for in requests of some megabytes, several of which are under way at a
+//! time, so that the next values are sent while others are put into memory ([`Transfer`]). What leaves when memory is short is chosen as at a
+//! node ([`Cache`]).
+
+use super::tables::NearTable;
+use arrow::buffer::Buffer;
+use farpool_columns::{Chunk, Reader, Source, read_into_pool};
+use farpool_memory::{Pool, PoolConfig, Reclaim, Tenure};
+use farpool_model::cast::{u64_from, usize_saturating};
+use farpool_model::{Error, ErrorKind, Result, TenantName, limits};
+use farpool_store::{Awaited, Cache};
+use farpool_transfer::{ChunkImage, Handle, RemotePool};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::time::sleep;
+
+/// How chunks are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Transfer {
+    /// Encoded bytes that one request asks for, about.
+    pub request_bytes: usize,
+    /// Requests under way at a time.
+    pub requests: usize,
+}
+
+impl Default for Transfer {
+    fn default() -> Self {
+        Transfer { request_bytes: 4 << 20, requests: 2 }
+    }
+}
+
+impl Transfer {
+    /// Whether the numbers are such that chunks come at all, and do not take all memory.
+    pub fn is_sound(&self) -> bool {
+        (1..=limits::STREAM_WINDOW_BYTES * 16).contains(&self.request_bytes)
+            && (1..=64).contains(&self.requests)
+    }
+}
+
+/// How long values that find no memory wait before they try again, and how often: queries are done with what they work on
+/// after some milliseconds.
+const WAIT: Duration = Duration::from_millis(3);
+const WAITS: u32 = 300;
+
+/// Handles from which it is looked, whenever they have doubled, for those that are gone.
+const HANDLES_UNSEEN: usize = 1 << 12;
+
+/// The chunks that are kept of one pool.
+#[derive(Debug)]
+pub(super) struct Chunks {
+    this: Weak<Chunks>,
+    remote: Arc<RemotePool>,
+    pool: Arc<Pool>,
+    cache: Arc<Cache>,
+    awaited: Awaited,
+    tenant: TenantName,
+    handles: Mutex<Handles>,
+    queue: Mutex<Queue>,
+    bytes_fetched: AtomicU64,
+    transfer: Mutex<Transfer>,
+    /// Values come on a thread of their own: those that poll queries may be busy with others.
+    runtime: Mutex<Option<Runtime>>,
+}
+
+/// The handles of chunks, by the node's process and the number there.
+#[derive(Debug, Default)]
+struct Handles {
+    known: HashMap<(u64, u64), Weak<Chunk>>,
+    left: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    wanted: VecDeque<Arc<Chunk>>,
+    requests: usize,
+}
+
+/// Where a chunk can be had: its tables, with its row group and column there.
+#[derive(Debug)]
+pub(super) struct Places {
+    number: u64,
+    places: Mutex<Vec<Place>>,
+}
+
+#[derive(Clone, Debug)]
+struct Place {
+    table: Weak<NearTable>,
+    row_group: usize,
+    column: usize,
+}
+
+/// Chunks of one table that are wanted, by row group and column.
+struct Wanted {
+    handle: Handle,
+    row_groups: BTreeMap<usize, BTreeMap<usize, Arc<Chunk>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Places {
+    pub fn add(&self, table: &Arc<NearTable>, row_group: usize, column: usize) {
+        let mut places = lock(&self.places);
+        places.retain(|place| place.table.strong_count() > 0);
+        places.push(Place { table: Arc::downgrade(table), row_group, column });
+    }
+
+    /// A table that a query reads now, so that the node still has it.
+    fn place(&self) -> Option<(Arc<NearTable>, Handle, usize, usize)> {
+        lock(&self.places).iter().rev().find_map(|place| {
+            let table = place.table.upgrade()?;
+            let handle = table.handle()?;
+            Some((table, handle, place.row_group, place.column))
+        })
+    }
+}
+
+/// The places of a chunk.
+pub(super) fn places(handle: &Chunk) -> Option<Arc<Places>> {
+    handle.home().get()?.clone().downcast().ok()
+}
+
+impl Chunks {
+    /// Keeps up to `bytes_max` of values.
+    pub fn new(remote: Arc<RemotePool>, bytes_max: usize) -> Result<Arc<Chunks>> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("farpool-fetch")
+            .enable_all()
+            .build()
+            .map_err(|error| {
+                Error::over_limit(format!("cannot start a thread that fetches chunks: {error}"))
+            })?;
+        let pool = Pool::new(PoolConfig { bytes_limit: bytes_max })?;
+        let cache = Arc::<Cache>::default();
+        let reclaim: Weak<Cache> = Arc::downgrade(&cache);
+        let reclaim: Weak<dyn Reclaim> = reclaim;
+        pool.set_reclaim(reclaim);
+        Ok(Arc::new_cyclic(|this| Chunks {
+            this: this.clone(),
+            remote,
+            pool,
+            cache,
+            awaited: Awaited::default(),
+            tenant: TenantName::default(),
+            handles: Mutex::default(),
+            queue: Mutex::default(),
+            bytes_fetched: AtomicU64::new(0),
+            transfer: Mutex::default(),
+            runtime: Mutex::new(Some(runtime)),
+        }))
+    }
+
+    pub fn remote(&self) -> &Arc<RemotePool> {
+        &self.remote
+    }
+
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    pub fn tenant(&self) -> &TenantName {
+        &self.tenant
+    }
+
+    /// Encoded bytes that have come.
+    pub fn bytes_fetched(&self) -> u64 {
+        self.bytes_fetched.load(Ordering::Relaxed)
+    }
+
+    pub fn set_transfer(&self, transfer: Transfer) {
+        *lock(&self.transfer) = transfer;
+    }
+
+    /// The handle of a chunk with this number in the node's process `instance`; made from its outline where there is none.
+    pub fn handle(&self, instance: u64, number: u64, outline: &[u8]) -> Result<Arc<Chunk>> {
+        let mut handles = lock(&self.handles);
+        if let Some(known) = handles.known.get(&(instance, number)).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        let this = self.this.upgrade().ok_or_else(|| Error::internal("chunks of a pool that is closed"))?;
+        let source: Arc<dyn Source> = this;
+        let handle = Arc::new(Chunk::outlined(outline, &source)?);
+        // It has no other home.
+        let _ = handle.home().set(Arc::new(Places { number, places: Mutex::default() }));
+        handles.known.insert((instance, number), Arc::downgrade(&handle));
+        if handles.known.len() >= HANDLES_UNSEEN.max(2 * handles.left) {
+            handles.known.retain(|_, handle| handle.strong_count() > 0);
+            handles.left = handles.known.len();
+        }
+        Ok(handle)
+    }
+
+    async fn fetch_all(self: Arc<Self>) {
+        while let Some(batch) = self.next_batch() {
+            for wanted in self.grouped(batch) {
+                for (columns, row_groups) in alike(wanted.row_groups) {
+                    self.fetch_some(&wanted.handle, &columns, row_groups).await;
+                }
+            }
+        }
+    }
+
+    /// Takes what the next requests ask for; `None` when nothing is wanted any more.
+    fn next_batch(&self) -> Option<Vec<Arc<Chunk>>> {
+        let most = lock(&self.transfer).request_bytes;
+        let mut queue = lock(&self.queue);
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while bytes < most
+            && let Some(handle) = queue.wanted.pop_front()
+        {
+            bytes += handle.bytes_encoded();
+            batch.push(handle);
+        }
+        if batch.is_empty() {
+            queue.requests -= 1;
+            return None;
+        }
+        Some(batch)
+    }
+
+    /// Puts what is still wanted together by table.
+    fn grouped(&self, batch: Vec<Arc<Chunk>>) -> Vec<Wanted> {
+        let mut tables: BTreeMap<usize, Wanted> = BTreeMap::new();
+        for chunk in batch {
+            if !self.awaited.is_wanted(&chunk) {
+                continue;
+            }
+            if let Some(values) = chunk.values() {
+                self.awaited.tell(&chunk, &Ok(values));
+                continue;
+            }
+            let Some((table, handle, row_group, column)) = places(&chunk).and_then(|places| places.place())
+            else {
+                let gone = Error::stale("the node no longer keeps the table version that a query reads");
+                self.awaited.tell(&chunk, &Err(gone));
+                continue;
+            };
+            let wanted = tables
+                .entry(Arc::as_ptr(&table) as usize)
+                .or_insert_with(|| Wanted { handle, row_groups: BTreeMap::new() });
+            wanted.row_groups.entry(row_group).or_default().insert(column, chunk);
+        }
+        tables.into_values().collect()
+    }
+
+    /// Fetches the chunks of `columns` of some row groups, and tells who waits for them.
+    async fn fetch_some(
+        &self,
+        handle: &Handle,
+        columns: &[usize],
+        row_groups: BTreeMap<usize, BTreeMap<usize, Arc<Chunk>>>,
+    ) {
+        let mut left: BTreeMap<(usize, usize), Arc<Chunk>> = BTreeMap::new();
+        let places: Vec<usize> = row_groups.keys().copied().collect();
+        for (row_group, chunks) in row_groups {
+            let positions = chunks.into_values().enumerate();
+            left.extend(positions.map(|(position, chunk)| ((row_group, position), chunk)));
+        }
+        let outcome = self.receive(handle, columns, &places, &mut left).await;
+        let missing = || Error::corrupt("the pool sent fewer chunks than were asked for");
+        let error = outcome.err().unwrap_or_else(missing);
+        left.values().for_each(|chunk| self.awaited.tell(chunk, &Err(error.clone())));
+    }
+
+    /// Receives chunks, and takes those from `left` that have come.
+    async fn receive(
+        &self,
+        handle: &Handle,
+        columns: &[usize],
+        row_groups: &[usize],
+        left: &mut BTreeMap<(usize, usize), Arc<Chunk>>,
+    ) -> Result<()> {
+        let mut stream = self.remote.fetch(handle, columns, row_groups).await?;
+        while let Ok(image) = stream.next().await? {
+            let place = (image.row_group as usize, image.column as usize);
+            let unasked = || Error::corrupt("the pool sent a chunk that was not asked for");
+            let chunk = left.get(&place).cloned().ok_or_else(unasked)?;
+            let outcome = self.place(&chunk, &image).await;
+            left.remove(&place);
+            self.awaited.tell(&chunk, &outcome);
+            // When all queries that wanted the rest are cancelled, so is the request.
+            if !left.is_empty() && !left.values().any(|chunk| self.awaited.is_wanted(chunk)) {
+                left.clear();
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts values into memory, after a while if there is none at present.
+    async fn place(&self, handle: &Arc<Chunk>, image: &ChunkImage) -> Result<Arc<Chunk>> {
+        self.bytes_fetched.fetch_add(u64_from(handle.bytes_encoded()), Ordering::Relaxed);
+        for _ in 0..WAITS {
+            match self.read(handle, image) {
+                Err(error) if error.kind == ErrorKind::OverLimit && self.awaited.has(handle) => {}
+                outcome => return outcome,
+            }
+            sleep(WAIT).await;
+        }
+        self.read(handle, image)
+    }
+
+    fn read(&self, handle: &Arc<Chunk>, image: &ChunkImage) -> Result<Arc<Chunk>> {
+        let fill = |memory: &mut [u8]| {
+            memory.copy_from_slice(&image.data);
+            Ok(())
+        };
+        let (data, ()) = match image.data.is_empty() {
+            true => (Buffer::default(), ()),
+            false => read_into_pool(&self.pool, &self.tenant, image.data.len(), Tenure::Passing, fill)?,
+        };
+        let values = Chunk::from_image(&image.head, &data)?;
+        let is_it = values.data_type() == handle.data_type()
+            && values.rows() == handle.rows()
+            && values.bytes_encoded() == handle.bytes_encoded();
+        if !is_it {
+            return Err(Error::corrupt("the pool sent a chunk of another column"));
+        }
+        let values = Arc::new(values.passing());
+        handle.put_values(values.clone());
+        let number = places(handle).map_or(0, |places| places.number);
+        self.cache.add(handle, number);
+        Ok(values)
+    }
+}
+
+/// Row groups of which the same columns are wanted, with these.
+type Alike = BTreeMap<usize, BTreeMap<usize, Arc<Chunk>>>;
+
+/// Puts row groups together of which the same columns are wanted.
+fn alike(row_groups: Alike) -> BTreeMap<Vec<usize>, Alike> {
+    let mut by_columns: BTreeMap<Vec<usize>, Alike> = BTreeMap::new();
+    for (row_group, chunks) in row_groups {
+        let columns = chunks.keys().copied().collect();
+        by_columns.entry(columns).or_default().insert(row_group, chunks);
+    }
+    by_columns
+}
+
+impl Source for Chunks {
+    fn tenant(&self) -> &TenantName {
+        &self.tenant
+    }
+
+    /// What several queries wait for is counted for the first of them.
+    fn bytes_on_disk(&self, handle: &Chunk) -> usize {
+        if self.awaited.has(handle) { 0 } else { handle.bytes_encoded() }
+    }
+
+    fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>) {
+        let pool_bytes = usize_saturating(self.pool.usage().bytes_limit);
+        let new = self.awaited.want(handles, reader, pool_bytes);
+        let most = lock(&self.transfer).requests;
+        let mut queue = lock(&self.queue);
+        queue.wanted.extend(new);
+        if queue.wanted.is_empty() || queue.requests >= most {
+            return;
+        }
+        queue.requests += 1;
+        drop(queue);
+        if let (Some(this), Some(runtime)) = (self.this.upgrade(), &*lock(&self.runtime)) {
+            runtime.spawn(this.fetch_all());
+        }
+    }
+}
+
+impl Drop for Chunks {
+    fn drop(&mut self) {
+        // A runtime may not be dropped by waiting for it where tasks run.
+        if let Some(runtime) = lock(&self.runtime).take() {
+            runtime.shutdown_background();
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Columns that are kept at the client: what moves, and what becomes of them when tables change, are dropped or hidden.
+
+use crate::support::pools::{self, Pools, Way, near};
+use crate::versions::{Writer, load};
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
+use arrow::datatypes::Int64Type;
+use farpool::model::limits;
+use farpool::{
+    ErrorKind, LoadMode, LoadOptions, NearPool, Nearness, Pool, Receipt, Session, TableName, Tier,
+};
+use std::sync::Arc;
+
+const ROWS: i64 = 300_000;
+
+/// Columns that do not compress well, or what is fetched would be little.
+fn rows(range: std::ops::Range<i64>) -> RecordBatch {
+    let mixed = |id: i64, by: u64| ((id as u64).wrapping_mul(by) >> 20) as i64;
+    let column =
+        |by| Arc::new(Int64Array::from_iter_values(range.clone().map(|id| mixed(id, by)))) as ArrayRef;
+    let id = Arc::new(Int64Array::from_iter_values(range.clone())) as ArrayRef;
+    let text = StringViewArray::from_iter_values(
+        range.clone().map(|id| format!("{:x}", mixed(id, 0x9E37_79B9_7F4A_7C15))),
+    );
+    RecordBatch::try_from_iter_with_nullable([
+        ("id", id, true),
+        ("a", column(0x9E37_79B9_7F4A_7C15), true),
+        ("b", column(0xC2B2_AE3D_27D4_EB4F), true),
+        ("s", Arc::new(text) as ArrayRef, true),
+    ])
+    .unwrap()
+}
+
+async fn started(nearness: Nearness) -> (Pools, Arc<NearPool>, Session) {
+    let pools = Pools::start(512 << 20).await;
+    let batch = rows(0..ROWS);
+    pools::load(&*pools.remote, "t", batch.schema(), vec![batch]).await;
+    let near = near(&format!("farpool://{}", pools.address), 64 << 20, nearness).await;
+    let session = pools::session_over(near.clone(), true).await;
+    (pools, near, session)
+}
+
+async fn cost(session: &Session, sql: &str) -> (i64, Receipt) {
+    let query = session.sql(sql).await.unwrap_or_else(|error| panic!("{error}"));
+    let batches = query.collect().await.unwrap_or_else(|error| panic!("{error}"));
+    let number = batches.iter().find(|batch| batch.num_rows() > 0).map_or(0, |batch| {
+        batch.column(0).as_primitive_opt::<Int64Type>().map_or(0, |numbers| numbers.value(0))
+    });
+    (number, query.receipt())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn columns_come_once_they_have_been_paid_for() {
+    let (pools, near, session) = started(Nearness::Auto).await;
+    // What returns little stays at the node, however often it is asked for.
+    for _ in 0..50 {
+        cost(&session, "select sum(a) from t where b > 0").await;
+    }
+    assert_eq!(near.bytes_fetched(), 0);
+    // Most rows, each with a number that only the engine knows.
+    let most =
+        "select max(a + b + r) from (select a, b, row_number() over (order by a) as r from t where b > 1000)";
+    let (first, cost_first) = cost(&session, most).await;
+    assert!(near.bytes_fetched() == 0 && cost_first.bytes_on_wire > 1 << 20, "{cost_first:?}");
+    let (second, cost_second) = cost(&session, most).await;
+    let fetched = near.bytes_fetched();
+    assert_eq!(fetched, column_bytes(&near, "a").await + column_bytes(&near, "b").await);
+    assert_eq!(cost_second.bytes_on_wire, fetched, "{cost_second:?}");
+    let (third, cost_third) = cost(&session, most).await;
+    assert_eq!((cost_third.bytes_on_wire, cost_third.bytes_from_disk), (0, 0), "{cost_third:?}");
+    assert!(cost_third.bytes_from_cache >= fetched);
+    assert_eq!((first, second), (second, third));
+    // Others use them, too, if they need no more.
+    let (sum, cost_sum) = cost(&session, "select sum(a) from t where b > 1000").await;
+    assert_eq!(cost_sum.bytes_on_wire, 0, "{cost_sum:?}");
+    let at_node = pools.session(Way::Remote, true).await;
+    assert_eq!(sum, cost(&at_node, "select sum(a) from t where b > 1000").await.0);
+    assert_eq!(near.bytes_fetched(), fetched);
+}
+
+/// What returns whole columns costs no more as chunks; with conditions of a join it may return less.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whole_columns_come_at_once() {
+    let (pools, near, _) = started(Nearness::Auto).await;
+    let session = pools::session_over(near.clone(), false).await;
+    let sql = "select count(*) from t where s > '8' and a > 1000";
+    let (first, cost_first) = cost(&session, sql).await;
+    let columns = column_bytes(&near, "a").await + column_bytes(&near, "s").await;
+    assert_eq!((cost_first.bytes_on_wire, near.bytes_fetched()), (columns, columns));
+    let explained = session.sql(sql).await.unwrap().explain();
+    assert!(
+        explained.contains("this process (columns of") && explained.contains(", 0 B of them"),
+        "{explained}"
+    );
+    let (second, cost_second) = cost(&session, sql).await;
+    assert_eq!((second, cost_second.bytes_on_wire), (first, 0));
+    let few = rows(0..10);
+    pools::load(&*pools.remote, "few", few.schema(), vec![few]).await;
+    let session = pools::session_over(near.clone(), true).await;
+    let (joined, cost_joined) = cost(&session, "select count(t.b) from t join few on t.id = few.id").await;
+    assert!(joined == 10 && cost_joined.bytes_on_wire < 100_000, "{joined} rows, {cost_joined:?}");
+    assert_eq!(near.bytes_fetched(), columns);
+}
+
+/// Programs that run at once and want the same chunks have them sent once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_several_want_at_once_is_sent_once() {
+    let (_pools, near, session) = started(Nearness::Always).await;
+    let statements: Vec<String> =
+        (0..8).map(|n| format!("select sum(a * 2 + {n}) + count(b) from t where s <> '{n}'")).collect();
+    let session = Arc::new(session);
+    let mut tasks = tokio::task::JoinSet::new();
+    for sql in statements.clone() {
+        let session = session.clone();
+        tasks.spawn(async move { cost(&session, &sql).await.1.bytes_on_wire });
+    }
+    let told: u64 = tasks.join_all().await.into_iter().sum();
+    let fetched = near.bytes_fetched();
+    let mut alone = 0;
+    for column in ["a", "b", "s"] {
+        alone += column_bytes(&near, column).await;
+    }
+    assert_eq!((fetched, told), (alone, alone), "bytes fetched, those in receipts, and those of the columns");
+    for sql in &statements {
+        cost(&session, sql).await;
+    }
+    assert_eq!(near.bytes_fetched(), fetched);
+}
+
+async fn column_bytes(pool: &NearPool, column: &str) -> u64 {
+    let table = pool.table(&TableName::new("t").unwrap()).await.unwrap();
+    let place = table.schema.index_of(column).unwrap();
+    table.columns[place].bytes_encoded
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_table_that_grew_only_new_chunks_are_fetched() {
+    let (pools, near, session) = started(Nearness::Always).await;
+    let count = "select count(a) + sum(b) * 0 from t";
+    assert_eq!(cost(&session, count).await.0, ROWS);
+    let before = near.bytes_fetched();
+    let more = rows(ROWS..ROWS + 100_000);
+    pools::load_with(&*pools.remote, "t", more.schema(), vec![more], LoadMode::Append.into()).await;
+    assert_eq!(cost(&session, count).await.0, ROWS + 100_000);
+    let added = near.bytes_fetched() - before;
+    assert!(added > 0 && added < before / 2, "{added} of {before} bytes are new");
+    // Another column is fetched without those that are there.
+    let (_, with_s) = cost(&session, "select count(a) from t where s > '8'").await;
+    assert_eq!(with_s.bytes_on_wire, near.bytes_fetched() - before - added);
+    assert_eq!(with_s.bytes_on_wire, column_bytes(&near, "s").await);
+    // Nothing is left of what was dropped.
+    pools.remote.drop_table(&TableName::new("t").unwrap()).await.unwrap();
+    let gone = session.sql(count).await.map(drop).unwrap_err();
+    assert_eq!(gone.kind, ErrorKind::NotFound, "{gone}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_reads_one_version_beside_a_writer() {
+    let pools = Pools::start(256 << 20).await;
+    let one = |range: std::ops::Range<i64>| rows(range);
+    load(&*pools.remote, LoadMode::Replace, one(0..100_000)).await;
+    let writer = Writer::start(pools.remote.clone(), 100_000, rows);
+    let session = pools::session_over(pools.near.clone(), true).await;
+    let mut last = 0;
+    for _ in 0..30 {
+        let sql = "select count(a.id) - count(*) + count(b.id) from t a full join t b on a.id = b.id";
+        let (count, _) = cost(&session, sql).await;
+        assert!(count >= last.max(100_000), "{count} after {last}");
+        let (least, _) = cost(&session, "select max(id) + 1 - count(a) from t").await;
+        assert_eq!(least, 0);
+        last = count;
+    }
+    let written = writer.stop().await;
+    assert!(last <= written, "{last} of {written}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_that_are_encrypted_in_memory_stay_at_the_node() {
+    let pools = Pools::start(256 << 20).await;
+    let batch = rows(0..100_000);
+    let options = LoadOptions { encryption: Some(Tier::Standard), ..LoadMode::Replace.into() };
+    pools::load_with(&*pools.remote, "t", batch.schema(), vec![batch], options).await;
+    let session = pools::session_over(pools.near.clone(), true).await;
+    assert_eq!(cost(&session, "select count(a) from t where b > -1").await.0, 100_000);
+    assert_eq!(pools.near.bytes_fetched(), 0);
+}
+
+/// Queries over more columns than fit end, also when several run at once and some are given up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_than_fits_is_fetched_again() {
+    let (pools, _, _) = started(Nearness::Auto).await;
+    let more = rows(ROWS..8 * ROWS);
+    pools::load_with(&*pools.remote, "t", more.schema(), vec![more], LoadMode::Append.into()).await;
+    let small = near(&format!("farpool://{}", pools.address), limits::NEAR_BYTES_MIN, Nearness::Always).await;
+    let session = Arc::new(pools::session_over(small.clone(), true).await);
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..6 {
+        let session = session.clone();
+        tasks.spawn(async move {
+            if number % 3 == 2 {
+                // Taken for its first rows only.
+                let query = session.sql("select a, b, s from t").await.unwrap();
+                let mut rows = query.execute().await.unwrap();
+                futures::StreamExt::next(&mut rows).await.unwrap().unwrap();
+                return;
+            }
+            let sql = "select count(*) from t x join t y on x.a = y.a where x.s = y.s and x.b = y.b";
+            assert_eq!(cost(&session, sql).await.0, 8 * ROWS);
+        });
+    }
+    tasks.join_all().await;
+    let columns =
+        column_bytes(&small, "a").await + column_bytes(&small, "b").await + column_bytes(&small, "s").await;
+    assert!(columns > limits::NEAR_BYTES_MIN as u64, "{columns}");
+    assert!(small.bytes_fetched() > columns, "{} of {columns}", small.bytes_fetched());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_little_memory_for_columns_is_refused() {
+    let pools = Pools::start(64 << 20).await;
+    let url = format!("farpool://{}", pools.address).parse().unwrap();
+    let remote = farpool::RemotePool::connect(&url, farpool::ClientOptions::default()).await.unwrap();
+    let work = farpool::WorkMemory::new(limits::WORK_BYTES_DEFAULT);
+    let refused = NearPool::open(Arc::new(remote), limits::NEAR_BYTES_MIN - 1, work, Nearness::Auto);
+    assert_eq!(refused.unwrap_err().kind, ErrorKind::Invalid);
+}

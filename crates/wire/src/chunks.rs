@@ -1,0 +1,164 @@
+//! Messages about column chunks of a table, for clients that keep some of them.
+
+use crate::proto;
+use crate::request::{body, read};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use farpool_model::cast::u32_checked;
+use farpool_model::{Error, Result, limits};
+
+/// Bytes of `Chunk` before the head.
+const FIXED_BYTES: usize = 12;
+
+/// What a node says of chunks before it sends any: those of some columns in row groups that follow one another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outlines {
+    /// The number of the table version's list of row groups, which no other list has in the same process of a node.
+    pub table: u64,
+    /// Number of row groups of the table version.
+    pub row_groups: u32,
+    /// Number of rows of each row group that is described here, from the one on that was asked for.
+    pub rows: Vec<u32>,
+    /// The chunks of these, row group by row group, each in the order of the columns.
+    pub chunks: Vec<ChunkOutline>,
+}
+
+/// What a node says of a chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkOutline {
+    /// The number of the chunk, which no other chunk has in the same process of a node. Versions of a table share chunks.
+    pub number: u64,
+    /// What `farpool_columns` reads a chunk without values from; or, if `data` is there, the head of its image.
+    pub head: Bytes,
+    /// The data of a small chunk.
+    pub data: Option<Bytes>,
+}
+
+/// The values of a chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkImage {
+    /// Its row group, by position in the table version.
+    pub row_group: u32,
+    /// Its column, by position among those that were asked for.
+    pub column: u32,
+    /// Head and data of its image.
+    pub head: Bytes,
+    /// The data.
+    pub data: Bytes,
+}
+
+impl ChunkImage {
+    /// What comes before the data in a message.
+    pub fn front(row_group: usize, column: usize, head: &[u8]) -> Bytes {
+        let mut front = BytesMut::with_capacity(FIXED_BYTES + head.len());
+        [row_group, column, head.len()].into_iter().for_each(|number| front.put_u32_le(u32_checked(number)));
+        front.put_slice(head);
+        front.freeze()
+    }
+}
+
+pub(crate) fn write_image(image: &ChunkImage) -> Bytes {
+    let front = ChunkImage::front(image.row_group as usize, image.column as usize, &image.head);
+    [&front[..], &image.data[..]].concat().into()
+}
+
+/// Decodes `Chunk`.
+///
+/// # Errors
+/// `Corrupt` when it is cut off.
+pub(crate) fn read_image(body: &Bytes) -> Result<ChunkImage> {
+    let mut rest = body.clone();
+    if rest.len() < FIXED_BYTES {
+        return Err(Error::corrupt("a chunk that is cut off"));
+    }
+    let (row_group, column, head) = (rest.get_u32_le(), rest.get_u32_le(), rest.get_u32_le() as usize);
+    if rest.len() < head {
+        return Err(Error::corrupt("a chunk whose head is cut off"));
+    }
+    Ok(ChunkImage { row_group, column, head: rest.split_to(head), data: rest })
+}
+
+pub(crate) fn write_outlines(outlines: &Outlines) -> Bytes {
+    let chunk = |chunk: &ChunkOutline| {
+        body(&proto::ChunkOutline {
+            number: chunk.number,
+            head: chunk.head.clone(),
+            data: chunk.data.clone(),
+        })
+    };
+    body(&proto::OutlineList {
+        table: outlines.table,
+        row_groups: outlines.row_groups,
+        rows: outlines.rows.clone(),
+        chunks: outlines.chunks.iter().map(chunk).collect(),
+    })
+}
+
+/// Decodes `OutlineList`.
+///
+/// # Errors
+/// `Corrupt` when it is damaged.
+pub(crate) fn read_outlines(bytes: &Bytes) -> Result<Outlines> {
+    let proto::OutlineList { table, row_groups, rows, chunks } = read(bytes)?;
+    let chunk = |chunk: &Bytes| {
+        let proto::ChunkOutline { number, head, data } = read(chunk)?;
+        Ok(ChunkOutline { number, head, data })
+    };
+    Ok(Outlines { table, row_groups, rows, chunks: chunks.iter().map(chunk).collect::<Result<_>>()? })
+}
+
+pub(crate) fn write_outlines_request(handle: u32, columns: &[u32], first: u32, known: u64) -> Result<Bytes> {
+    check_columns(columns)?;
+    Ok(body(&proto::OutlinesRequest { handle, columns: columns.to_vec(), first, known }))
+}
+
+/// Decodes `Outlines`: a handle, columns, the first row group, and the list that is known.
+///
+/// # Errors
+/// `Corrupt` when it is damaged; `Invalid` for no columns, or such that are not in ascending order; `OverLimit`.
+pub(crate) fn read_outlines_request(bytes: &Bytes) -> Result<(u32, Vec<u32>, u32, u64)> {
+    let proto::OutlinesRequest { handle, columns, first, known } = read(bytes)?;
+    check_columns(&columns)?;
+    Ok((handle, columns, first, known))
+}
+
+pub(crate) fn write_fetch(handle: u32, columns: &[u32], row_groups: &[u32]) -> Result<Bytes> {
+    check_columns(columns)?;
+    check_row_groups(row_groups)?;
+    let (columns, row_groups) = (columns.to_vec(), row_groups.to_vec());
+    Ok(body(&proto::Fetch { handle, columns, row_groups }))
+}
+
+/// Decodes `Fetch`: a handle, columns and row groups.
+///
+/// # Errors
+/// As [`read_outlines_request`], for row groups, too.
+pub(crate) fn read_fetch(bytes: &Bytes) -> Result<(u32, Vec<u32>, Vec<u32>)> {
+    let proto::Fetch { handle, columns, row_groups } = read(bytes)?;
+    check_columns(&columns)?;
+    check_row_groups(&row_groups)?;
+    Ok((handle, columns, row_groups))
+}
+
+fn check_columns(columns: &[u32]) -> Result<()> {
+    check_ascending("columns", columns, limits::COLUMNS_MAX)?;
+    match columns.last() {
+        Some(last) if *last as usize >= limits::COLUMNS_MAX => {
+            Err(Error::over_limit(format!("a table may have {} columns", limits::COLUMNS_MAX)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_row_groups(row_groups: &[u32]) -> Result<()> {
+    check_ascending("row groups", row_groups, limits::FETCHED_GROUPS_MAX)
+}
+
+fn check_ascending(what: &str, numbers: &[u32], most: usize) -> Result<()> {
+    if numbers.len() > most {
+        return Err(Error::over_limit(format!("{} {what} are asked for, and {most} may be", numbers.len())));
+    }
+    match numbers.is_empty() || numbers.windows(2).any(|pair| pair[0] >= pair[1]) {
+        true => Err(Error::invalid(format!("{what} are asked for in ascending order, one at least"))),
+        false => Ok(()),
+    }
+}
