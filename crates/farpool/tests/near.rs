@@ -5,9 +5,12 @@ use crate::versions::{Writer, load};
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::Int64Type;
 use farpool::model::limits;
+use farpool::node::{Node, NodeConfig, PrivateKey, server};
 use farpool::{
-    ErrorKind, LoadMode, LoadOptions, NearPool, Nearness, Pool, Receipt, Session, TableName, Tier,
+    ClientOptions, ErrorKind, LoadMode, LoadOptions, NearPool, Nearness, Pool, Proof, PublicKey, Receipt,
+    RemotePool, Session, TableName, Tier, WorkMemory,
 };
+use futures::StreamExt;
 use std::sync::Arc;
 
 const ROWS: i64 = 300_000;
@@ -200,7 +203,7 @@ async fn more_than_fits_is_fetched_again() {
                 // Taken for its first rows only.
                 let query = session.sql("select a, b, s from t").await.unwrap();
                 let mut rows = query.execute().await.unwrap();
-                futures::StreamExt::next(&mut rows).await.unwrap().unwrap();
+                rows.next().await.unwrap().unwrap();
                 return;
             }
             let sql = "select count(*) from t x join t y on x.a = y.a where x.s = y.s and x.b = y.b";
@@ -214,12 +217,67 @@ async fn more_than_fits_is_fetched_again() {
     assert!(small.bytes_fetched() > columns, "{} of {columns}", small.bytes_fetched());
 }
 
+/// A node of which the server can be stopped.
+async fn stoppable() -> (String, PublicKey, tokio::task::JoinHandle<()>) {
+    let config = NodeConfig { memory_bytes: 512 << 20, workers: 2, ..NodeConfig::default() };
+    let node = Node::start(config).unwrap();
+    let key = PrivateKey::random().unwrap();
+    let public = key.public();
+    node.set_node_key(key);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("farpool://{}", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move {
+        server::serve(node, listener, std::future::pending()).await.unwrap();
+    });
+    (url, public, serving)
+}
+
+async fn connected(url: &str, options: ClientOptions, bytes_max: usize) -> Arc<NearPool> {
+    let remote = RemotePool::connect(&url.parse().unwrap(), options).await.unwrap();
+    let work = WorkMemory::new(limits::WORK_BYTES_DEFAULT);
+    NearPool::open(Arc::new(remote), bytes_max, work, Nearness::Always).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_goes_away_ends_queries_with_an_error() {
+    let (url, _, serving) = stoppable().await;
+    let pool = connected(&url, ClientOptions::default(), limits::NEAR_BYTES_MIN).await;
+    let batch = rows(0..12 * ROWS);
+    pools::load(&*pool, "t", batch.schema(), vec![batch]).await;
+    let session = pools::session_over(pool.clone(), true).await;
+    let query = session.sql("select a, b, s from t").await.unwrap();
+    let mut rows = query.execute().await.unwrap();
+    rows.next().await.unwrap().unwrap();
+    serving.abort();
+    let error = loop {
+        match rows.next().await.expect("not all rows are here") {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn chunks_come_encrypted_where_answers_do() {
+    let (url, key, _serving) = stoppable().await;
+    let options = ClientOptions { sealed: Some(Proof::NodeKey(key)), ..ClientOptions::default() };
+    let pool = connected(&url, options, 64 << 20).await;
+    let batch = rows(0..ROWS);
+    pools::load(&*pool, "t", batch.schema(), vec![batch]).await;
+    let session = pools::session_over(pool.clone(), true).await;
+    let (count, first) = cost(&session, "select count(*) from t where a > 1000 and s > '8'").await;
+    assert!(count > 0 && first.encrypted && first.bytes_on_wire == pool.bytes_fetched(), "{first:?}");
+    let (again, second) = cost(&session, "select count(*) from t where a > 1000 and s > '8'").await;
+    assert_eq!((again, second.bytes_on_wire, second.encrypted), (count, 0, false));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn too_little_memory_for_columns_is_refused() {
     let pools = Pools::start(64 << 20).await;
     let url = format!("farpool://{}", pools.address).parse().unwrap();
-    let remote = farpool::RemotePool::connect(&url, farpool::ClientOptions::default()).await.unwrap();
-    let work = farpool::WorkMemory::new(limits::WORK_BYTES_DEFAULT);
+    let remote = RemotePool::connect(&url, ClientOptions::default()).await.unwrap();
+    let work = WorkMemory::new(limits::WORK_BYTES_DEFAULT);
     let refused = NearPool::open(Arc::new(remote), limits::NEAR_BYTES_MIN - 1, work, Nearness::Auto);
     assert_eq!(refused.unwrap_err().kind, ErrorKind::Invalid);
 }

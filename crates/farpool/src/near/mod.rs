@@ -112,7 +112,8 @@ impl NearPool {
     ) -> Result<Arc<Self>> {
         if bytes_max < limits::NEAR_BYTES_MIN {
             let least = size_text(limits::NEAR_BYTES_MIN as u64);
-            return Err(Error::invalid(format!("columns need {least} of memory to be kept at least")));
+            let message = format!("{} of memory for columns are too few", size_text(bytes_max as u64));
+            return Err(Error::invalid(message).advise(format!("give them {least} or more (--cache)")));
         }
         let node =
             Node::start(NodeConfig { memory_bytes: limits::PAGE_BYTES, work, ..NodeConfig::default() })?;
@@ -207,10 +208,16 @@ fn returns_all(program: &Program) -> bool {
 }
 
 /// The receipt of an execution here: what it read came over the connection, not from a disk.
-fn of_network(receipt: Receipt) -> Receipt {
+fn of_network(receipt: Receipt, is_sealed: bool) -> Receipt {
     let bytes_on_wire = receipt.bytes_from_disk;
     let encoding = if bytes_on_wire > 0 { Encoding::Packed } else { Encoding::None };
-    Receipt { bytes_on_wire, bytes_from_disk: 0, encoding, ..receipt }
+    Receipt {
+        bytes_on_wire,
+        bytes_from_disk: 0,
+        encoding,
+        encrypted: is_sealed && bytes_on_wire > 0,
+        ..receipt
+    }
 }
 
 struct Settling {
@@ -307,10 +314,10 @@ impl Pool for NearPool {
         self.caller.admit(&run).await?;
         let execution = morsels::execute(self.caller.clone(), run, streams_wanted);
         // The node keeps the version until the last stream has ended.
-        let (remote, kept) = (near.remote.clone(), handle.clone());
+        let (kept, is_sealed) = (handle.clone(), self.remote.is_sealed());
         Ok(NearPool::settled(execution, move |receipt| {
-            let (_, _) = (&remote, &kept);
-            of_network(receipt)
+            let _ = &kept;
+            of_network(receipt, is_sealed)
         }))
     }
 

@@ -118,6 +118,11 @@ impl RemotePool {
         self
     }
 
+    /// Whether the node encrypts its answers to this client.
+    pub fn is_sealed(&self) -> bool {
+        self.dialer.is_sealed()
+    }
+
     /// Makes the ids of the pool's loads follow from `seed` alone, for reproducible simulations. Two pools
     /// with the same seed have the same ids, so that a node would confuse their loads.
     #[must_use]
