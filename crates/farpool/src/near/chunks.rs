@@ -45,9 +45,9 @@ impl Transfer {
 }
 
 /// How long values that find no memory wait before they try again, and how often: queries are done with what they work on
-/// after some milliseconds.
+/// after some milliseconds, on a machine that is busy after more. Nobody is kept from working meanwhile.
 const WAIT: Duration = Duration::from_millis(3);
-const WAITS: u32 = 300;
+const WAITS: u32 = 5_000;
 
 /// Handles from which it is looked, whenever they have doubled, for those that are gone.
 const HANDLES_UNSEEN: usize = 1 << 12;
