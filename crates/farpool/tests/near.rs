@@ -122,7 +122,9 @@ async fn what_several_want_at_once_is_sent_once() {
     for column in ["a", "b", "s"] {
         alone += column_bytes(&near, column).await;
     }
-    assert_eq!((fetched, told), (alone, alone), "bytes fetched, those in receipts, and those of the columns");
+    assert_eq!(fetched, alone);
+    // Two that begin to wait at the same moment may both count what they wait for.
+    assert!(told >= alone && told < 2 * alone, "{told} bytes in receipts, {alone} of the columns");
     for sql in &statements {
         cost(&session, sql).await;
     }

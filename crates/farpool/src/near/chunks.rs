@@ -351,7 +351,7 @@ impl Source for Chunks {
         &self.tenant
     }
 
-    /// What several queries wait for is counted for the first of them.
+    /// What several queries wait for is counted for the first of them, or for two that begin at the same moment.
     fn bytes_on_disk(&self, handle: &Chunk) -> usize {
         if self.awaited.has(handle) { 0 } else { handle.bytes_encoded() }
     }
