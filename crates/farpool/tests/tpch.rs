@@ -25,7 +25,6 @@ async fn several_row_groups_give_duckdbs_answers_at_scale_0_1() {
     check(&pools, "0.1", Way::Embedded, true).await;
     check(&pools, "0.1", Way::Remote, true).await;
     check(&pools, "0.1", Way::Embedded, false).await;
-    // The tables take more than the memory for columns.
     check(&pools, "0.1", Way::Near, true).await;
     check(&pools, "0.1", Way::Near, false).await;
     assert!(pools.near.bytes_fetched() > 0);
