@@ -219,7 +219,7 @@ async fn open_session(args: &Args) -> Outcome<(Session, Arc<farpool::QueryFiles>
         let options = ClientOptions { timeout: args.timeout, sealed, ..options };
         let remote = RemotePool::connect(url, options).await?.with_results(args.results);
         // What is read once needs no memory for a second time.
-        let shared = args.together.then(|| (work.limit() / CACHE_PART).max(4 * limits::NEAR_BYTES_MIN));
+        let shared = args.together.then(|| (work.limit() / CACHE_PART).max(limits::NEAR_BYTES_MIN));
         let pool: Arc<dyn Pool> = match args.cache.or(shared).filter(|bytes| *bytes > 0) {
             Some(bytes) => {
                 let transfer = farpool::transfer_over(url, &remote).await?;

@@ -38,9 +38,6 @@ use tables::{NearTable, NearTables};
 /// Bytes of results below which it is not asked what the columns would take.
 const RENT_MIN: u64 = 64 << 10;
 
-/// Queries that must have room for what they work on at once.
-const QUERIES: usize = 4;
-
 /// What columns may cost more than programs have returned of them: as results, chunks have no bounds, and no padding.
 const RENT_SLACK: u64 = 8;
 
@@ -113,8 +110,8 @@ impl NearPool {
         work: Arc<WorkMemory>,
         nearness: Nearness,
     ) -> Result<Arc<Self>> {
-        if bytes_max < QUERIES * limits::NEAR_BYTES_MIN {
-            let least = size_text((QUERIES * limits::NEAR_BYTES_MIN) as u64);
+        if bytes_max < limits::NEAR_BYTES_MIN {
+            let least = size_text(limits::NEAR_BYTES_MIN as u64);
             let message = format!("{} of memory for columns are too few", size_text(bytes_max as u64));
             return Err(Error::invalid(message).advise(format!("give them {least} or more (--cache)")));
         }

@@ -59,7 +59,7 @@ impl Pools {
         let plain = farpool::connect_for(&url, ClientOptions::default(), ResultForm::Plain)
             .await
             .expect("the node answers");
-        let near = near(&url, 4 * limits::NEAR_BYTES_MIN, Nearness::Always).await;
+        let near = near(&url, 2 * limits::NEAR_BYTES_MIN, Nearness::Always).await;
         Pools { embedded, remote, plain, near, address }
     }
 

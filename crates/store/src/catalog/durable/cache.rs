@@ -166,19 +166,39 @@ impl Queues {
 
     /// Takes the values that leave next; `None` when all that are left are in use.
     fn evict(&mut self) -> Option<Arc<Chunk>> {
-        // Each entry is looked at as often as its uses count, and once more.
-        let mut looks = 4 * self.len();
+        // Each entry is looked at as often as its uses count, once more, and once in the small queue.
+        let mut looks = 5 * self.len();
+        // Entries of each queue that were found in use, one after the other: where all are, the other queue is looked at.
+        let (mut small_in_use, mut main_in_use) = (0, 0);
         while looks > 0 {
             looks -= 1;
-            let is_small = self.main.entries.is_empty() || self.small.bytes * SMALL_PART > self.bytes();
-            let is_small = is_small && !self.small.entries.is_empty();
+            let has_small = small_in_use < self.small.entries.len();
+            let has_main = main_in_use < self.main.entries.len();
+            let is_small = match (has_small, has_main) {
+                (false, false) => return None,
+                (true, true) => self.small.bytes * SMALL_PART > self.bytes(),
+                (has_small, _) => has_small,
+            };
             let entry = if is_small { self.small.pop() } else { self.main.pop() }?;
             let Some(handle) = entry.handle.upgrade().filter(|handle| !handle.is_pinned()) else { continue };
             let stays = handle.is_in_use();
             match is_small {
-                true if stays => self.small.push(entry),
-                true if handle.take_use() >= USES_TO_STAY => self.main.push(entry),
-                false if stays || handle.take_use() > 0 => self.main.push(entry),
+                true if stays => {
+                    small_in_use += 1;
+                    self.small.push(entry);
+                }
+                false if stays => {
+                    main_in_use += 1;
+                    self.main.push(entry);
+                }
+                true if handle.take_use() >= USES_TO_STAY => {
+                    main_in_use = 0;
+                    self.main.push(entry);
+                }
+                false if handle.take_use() > 0 => {
+                    main_in_use = 0;
+                    self.main.push(entry);
+                }
                 _ => {
                     let Some(values) = handle.take_values() else { continue };
                     if is_small {
@@ -214,5 +234,63 @@ impl Reclaim for Cache {
             freed += values.bytes_encoded();
         }
         freed > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{ArrayRef, Int64Array};
+    use farpool_columns::{Reader, Source, encode_row_group};
+    use farpool_memory::{Pool, PoolConfig};
+
+    /// The source of handles whose values nobody reads again.
+    #[derive(Debug, Default)]
+    struct Nowhere(TenantName);
+
+    impl Source for Nowhere {
+        fn tenant(&self) -> &TenantName {
+            &self.0
+        }
+
+        fn fetch(&self, _handles: Vec<Arc<Chunk>>, _reader: Box<dyn Reader>) {}
+    }
+
+    /// Handles whose values are in memory.
+    fn handles(count: i64) -> Vec<Arc<Chunk>> {
+        let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
+        let source: Arc<dyn Source> = Arc::new(Nowhere::default());
+        let field = arrow_schema::Field::new("c", arrow_schema::DataType::Int64, true);
+        let schema = Arc::new(arrow_schema::Schema::new(vec![field]));
+        let handle = |salt: i64| {
+            let mixed = |row: i64| row.wrapping_mul(0x9E37_79B9 + salt).wrapping_mul(row);
+            let column: ArrayRef = Arc::new(Int64Array::from_iter_values((0..20_000).map(mixed)));
+            let group = encode_row_group(&pool, &TenantName::default(), &schema, &[column]).unwrap();
+            let handle = Chunk::handle(group.chunks[0].clone(), &source);
+            assert!(handle.is_handle());
+            handle
+        };
+        (0..count).map(handle).collect()
+    }
+
+    #[test]
+    fn where_one_queue_is_in_use_the_other_gives_way() {
+        for are_small_in_use in [true, false] {
+            let (cache, handles) = (Cache::default(), handles(6));
+            let (small, main) = handles.split_at(3);
+            for (handle, number) in main.iter().zip(10..) {
+                cache.expect(&TenantName::default(), number);
+                cache.add(handle, number);
+            }
+            small.iter().zip(20..).for_each(|(handle, number)| cache.add(handle, number));
+            let (used, free) = if are_small_in_use { (small, main) } else { (main, small) };
+            let in_use: Vec<_> = used.iter().map(|handle| handle.values().unwrap()).collect();
+            while cache.reclaim(None, 1) {}
+            assert!(free.iter().all(|handle| handle.is_absent()), "small in use: {are_small_in_use}");
+            assert!(used.iter().all(|handle| !handle.is_absent()));
+            drop(in_use);
+            while cache.reclaim(None, 1) {}
+            assert!(handles.iter().all(|handle| handle.is_absent()));
+        }
     }
 }
