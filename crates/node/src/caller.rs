@@ -17,17 +17,15 @@ use crate::spaces::not_for_spaces;
 use crate::turns::Turn;
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
-use bytes::Bytes;
-use farpool_columns::{Chunk, Encoder, RowGroup, Table};
+use farpool_columns::{Encoder, RowGroup, Table};
 use farpool_memory::Account;
 use farpool_model::{
     Clock, ColumnStatistics, Error, ErrorKind, Expr, Listing, LoadId, LoadOptions, LoadOutcome,
     LoadedVersion, Program, QueryInfo, Receipt, Relation, Result, Status, TableChange, TableInfo, TableName,
-    TableStatistics, TenantName, Version, View, cast, limits,
+    TableStatistics, TenantName, Version, View, limits,
 };
 use farpool_pipeline::{BoundProgram, Cancel, Class, Region, Run, Sink, Task, TaskId};
 use farpool_store::{AwaitedStatistics, Background, Load, Made};
-use farpool_wire::{ChunkOutline, Outlines};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -266,64 +264,6 @@ impl Caller {
             Shape::Batches => Run::start(program),
             Shape::BatchesAndRowGroups => Run::start_shipping(program),
         }
-    }
-
-    /// Creates a run that returns chunks as they are: those of `columns` of the row groups at the positions `row_groups`, of
-    /// the table version that `program` is bound to.
-    ///
-    /// # Errors
-    /// `Invalid` for columns or row groups that the table does not have, and for one whose chunks are not kept by clients;
-    /// `Cancelled`.
-    pub fn start_fetching(
-        &self,
-        program: &BoundProgram,
-        columns: &[usize],
-        row_groups: Vec<usize>,
-    ) -> Result<Arc<Run>> {
-        self.check(Verb::Execute)?;
-        let (prepared, table) = (program.prepared(), program.table());
-        check_columns(table, columns)?;
-        let rows = Program::scan(prepared.effective.table.clone(), &table.schema, columns);
-        let rows = BoundProgram::prepare(&rows, table.clone(), prepared.version, program.budget())?;
-        Run::start_fetching(&rows, row_groups)
-    }
-
-    /// Describes chunks of the table version that `program` is bound to: those of `columns`, of as many row groups from
-    /// `first` on as fit a message. Small ones come whole. None, if its list of row groups has the number `known`.
-    ///
-    /// # Errors
-    /// As [`Caller::start_fetching`].
-    pub(crate) fn outlines(
-        &self,
-        program: &BoundProgram,
-        columns: &[usize],
-        first: usize,
-        known: u64,
-    ) -> Result<Outlines> {
-        self.check(Verb::Execute)?;
-        let table = program.table();
-        check_columns(table, columns)?;
-        if table.cipher().is_some() || table.live_rows().is_some() {
-            return Err(Error::invalid("this table has no chunks that a client could keep"));
-        }
-        let row_groups = cast::u32_checked(table.row_groups.len());
-        let mut outlines = Outlines { table: table.number(), row_groups, ..Outlines::default() };
-        if outlines.table == known {
-            return Ok(outlines);
-        }
-        let mut bytes = 0;
-        for group in table.row_groups.from(first) {
-            if bytes >= limits::OUTLINES_BYTES {
-                break;
-            }
-            outlines.rows.push(cast::u32_checked(group.rows));
-            for column in columns {
-                let outline = outline(&group.chunks[*column])?;
-                bytes += outline.head.len() + outline.data.as_ref().map_or(0, Bytes::len);
-                outlines.chunks.push(outline);
-            }
-        }
-        Ok(outlines)
     }
 
     /// Reserves the memory that `run` needs if it is available now; false if [`Caller::admit`] has to wait
@@ -714,22 +654,3 @@ impl Sink for Accounted {
 
 #[cfg(test)]
 mod tests;
-
-fn check_columns(table: &Table, columns: &[usize]) -> Result<()> {
-    let there = table.schema.fields().len();
-    match columns.iter().find(|column| **column >= there) {
-        Some(column) => Err(Error::invalid(format!("column {column} of a table that has {there}"))),
-        None => Ok(()),
-    }
-}
-
-fn outline(chunk: &Chunk) -> Result<ChunkOutline> {
-    let number = chunk.number();
-    if let Some(outline) = chunk.to_outline()? {
-        return Ok(ChunkOutline { number, head: outline.into(), data: None });
-    }
-    let image = chunk.to_image()?;
-    let mut data = Vec::with_capacity(image.data_bytes());
-    image.write_data(&mut data);
-    Ok(ChunkOutline { number, head: image.head.into(), data: Some(data.into()) })
-}

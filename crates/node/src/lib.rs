@@ -10,6 +10,7 @@ mod backups;
 mod caller;
 pub mod certificate;
 mod chores;
+mod chunks;
 pub mod clock;
 mod disk;
 pub mod follow;

@@ -28,7 +28,7 @@ pub use cancel::Cancel;
 pub use farpool_operators::HashKey;
 pub use need::Need;
 pub use prepare::prepare;
-pub use run::{Changed, Keeping, Run, Step, Waker};
+pub use run::{Changed, Keeping, Run, Step, Waker, check_chunks};
 pub use scheduler::{
     Attempt, Class, End, Progress, Readiness, Region, Scheduler, ShareUse, Sink, Task, TaskId, TenantShare,
     WorkerThread,

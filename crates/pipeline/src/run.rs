@@ -10,9 +10,11 @@
 
 mod change;
 mod collected;
+mod fetching;
 mod reading;
 
 pub use change::Changed;
+pub use fetching::check_chunks;
 pub use reading::Keeping;
 
 use crate::bound::{BoundProgram, Filtered};
@@ -174,26 +176,6 @@ impl Run {
     pub fn start_shipping(program: &BoundProgram) -> Result<Arc<Self>> {
         let form = program.plan()?.plain_columns().map_or(Form::Batches, Form::Shipped);
         Run::begin(program, form)
-    }
-
-    /// Creates a run that returns chunks of row groups as they are, as [`Step::Fetched`]: those of the columns that
-    /// `program` returns, of the row groups at the positions `row_groups`, each once. The program must return rows of
-    /// columns in the table's order, all of them.
-    ///
-    /// # Errors
-    /// As [`Run::start`]; `Invalid` for a row group that is not there, and for a table whose row groups are encrypted in
-    /// memory, or made when they are read.
-    pub fn start_fetching(program: &BoundProgram, row_groups: Vec<usize>) -> Result<Arc<Self>> {
-        let table = program.table();
-        if table.cipher().is_some() || table.live_rows().is_some() {
-            return Err(Error::invalid("this table has no chunks that a client could keep"));
-        }
-        if row_groups.iter().any(|place| *place >= table.row_groups.len()) {
-            return Err(Error::invalid(format!("the table has {} row groups", table.row_groups.len())));
-        }
-        let columns = program.plan()?.plain_columns();
-        let columns = columns.ok_or_else(|| Error::invalid("chunks are those of columns, one at least"))?;
-        Run::begin_with(program, Form::Fetched(columns), Some(row_groups))
     }
 
     fn begin(program: &BoundProgram, form: Form) -> Result<Arc<Self>> {

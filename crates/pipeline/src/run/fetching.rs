@@ -1,0 +1,39 @@
+//! Runs that return chunks as they are, for clients that keep some.
+
+use super::{Form, Run};
+use crate::bound::BoundProgram;
+use farpool_columns::Table;
+use farpool_model::{Error, Result};
+use std::sync::Arc;
+
+/// Checks that a table has chunks that may be kept elsewhere: they are neither encrypted in memory, nor made when they are
+/// read.
+///
+/// # Errors
+/// `Invalid` where it has none.
+pub fn check_chunks(table: &Table) -> Result<()> {
+    match table.cipher().is_some() || table.live_rows().is_some() {
+        true => Err(Error::invalid("this table has no chunks that a client could keep")),
+        false => Ok(()),
+    }
+}
+
+impl Run {
+    /// Creates a run that returns chunks of row groups as they are, as [`super::Step::Fetched`]: those of the columns that
+    /// `program` returns, of the row groups at the positions `row_groups`, each once. The program must return rows of
+    /// columns in the table's order, all of them.
+    ///
+    /// # Errors
+    /// As [`Run::start`]; `Invalid` for a row group that is not there, and for a table whose row groups are encrypted in
+    /// memory, or made when they are read.
+    pub fn start_fetching(program: &BoundProgram, row_groups: Vec<usize>) -> Result<Arc<Self>> {
+        let table = program.table();
+        check_chunks(table)?;
+        if row_groups.iter().any(|place| *place >= table.row_groups.len()) {
+            return Err(Error::invalid(format!("the table has {} row groups", table.row_groups.len())));
+        }
+        let columns = program.plan()?.plain_columns();
+        let columns = columns.ok_or_else(|| Error::invalid("chunks are those of columns, one at least"))?;
+        Run::begin_with(program, Form::Fetched(columns), Some(row_groups))
+    }
+}
