@@ -55,6 +55,9 @@ pub trait Reader: Send {
         false
     }
 
+    /// Is told which of the handles are read for it, before any of them is. Others were asked for before by somebody else.
+    fn asked_first(&self, _handles: &[Arc<Chunk>]) {}
+
     /// Is told, once and by any thread, that the values are in memory, or why they cannot be. They stay there until the
     /// first is dropped, or memory becomes very short.
     fn arrived(self: Box<Self>, outcome: Result<Kept>);

@@ -28,6 +28,9 @@ pub struct Receipt {
     /// Without a data directory there are none.
     #[serde(default)]
     pub bytes_from_cache: u64,
+    /// Bytes of `bytes_from_cache` that another program had just read, of a scan that several shared.
+    #[serde(default)]
+    pub bytes_shared: u64,
     /// Bytes that crossed the network, both ways, frames included; 0 in-process.
     pub bytes_on_wire: u64,
     /// Size as plain Arrow arrays of the rows that crossed the network, in bytes; 0 in-process.
@@ -60,6 +63,7 @@ impl Receipt {
         self.bytes_skipped += other.bytes_skipped;
         self.bytes_from_disk += other.bytes_from_disk;
         self.bytes_from_cache += other.bytes_from_cache;
+        self.bytes_shared += other.bytes_shared;
         self.bytes_on_wire += other.bytes_on_wire;
         self.bytes_plain += other.bytes_plain;
         self.encoding = self.encoding.and(other.encoding);

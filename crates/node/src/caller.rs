@@ -260,10 +260,19 @@ impl Caller {
         self.check(Verb::Execute)?;
         let narrowed = conditions.map(|conditions| program.narrowed(conditions)).transpose()?;
         let program = narrowed.as_ref().unwrap_or(program);
-        match shape {
+        let run = match shape {
             Shape::Batches => Run::start(program),
             Shape::BatchesAndRowGroups => Run::start_shipping(program),
+        };
+        Ok(self.in_company(run?, program))
+    }
+
+    /// Has `run` share what is read with others that run over the same table.
+    pub(crate) fn in_company(&self, run: Arc<Run>, program: &BoundProgram) -> Arc<Run> {
+        if self.node.shares_scans() {
+            run.join(self.node.shares().passes(&self.tenant).over(&program.prepared().effective.table));
         }
+        run
     }
 
     /// Reserves the memory that `run` needs if it is available now; false if [`Caller::admit`] has to wait
@@ -420,9 +429,10 @@ impl Caller {
             return Ok(run);
         }
         let pool = self.node.catalog().pool().clone();
-        Run::start_changing(program, |schema| {
+        let run = Run::start_changing(program, |schema| {
             Encoder::new(pool, self.tenant.clone(), schema).encrypting(program.table().cipher())
-        })
+        });
+        Ok(self.in_company(run?, program))
     }
 
     /// Publishes the result of a run of [`Caller::start_change`] as the table's new version, if it has

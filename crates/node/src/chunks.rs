@@ -27,7 +27,7 @@ impl Caller {
         check_columns(table, columns)?;
         let rows = Program::scan(prepared.effective.table.clone(), &table.schema, columns);
         let rows = BoundProgram::prepare(&rows, table.clone(), prepared.version, program.budget())?;
-        Run::start_fetching(&rows, row_groups)
+        Ok(self.in_company(Run::start_fetching(&rows, row_groups)?, program))
     }
 
     /// Describes chunks of the table version that `program` is bound to: those of `columns`, of as many row groups from

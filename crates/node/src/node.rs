@@ -61,6 +61,8 @@ pub struct NodeConfig {
     pub log_bytes: usize,
     /// Where accesses to the pool as a cache of `data` are recorded, for measurements.
     pub trace: Option<Arc<AccessTrace>>,
+    /// Whether programs that read the same table at the same time share what is read; only measurements do without.
+    pub share_scans: bool,
 }
 
 impl Default for NodeConfig {
@@ -74,6 +76,7 @@ impl Default for NodeConfig {
             keys: None,
             log_bytes: limits::LOG_BYTES_DEFAULT,
             trace: None,
+            share_scans: true,
         }
     }
 }
@@ -124,6 +127,7 @@ pub struct Node {
     workers: Mutex<Vec<JoinHandle<()>>>,
     workers_count: usize,
     precedence: Arc<Precedence>,
+    share_scans: bool,
     budget: Budget,
     access: watch::Sender<Arc<Access>>,
     tls: Mutex<Option<ServerTls>>,
@@ -214,6 +218,7 @@ impl Node {
             workers: Mutex::new(workers),
             workers_count: config.workers,
             precedence,
+            share_scans: config.share_scans,
             budget: Budget { state_bytes_max, workers: workers_expected, hash_key: HashKey::new(hash_seed) },
             access: watch::Sender::new(Arc::new(Access::of_nobody())),
             tls: Mutex::default(),
@@ -363,6 +368,11 @@ impl Node {
     /// The shares of all tenants.
     pub(crate) fn shares(&self) -> &Shares {
         &self.shares
+    }
+
+    /// Whether programs share what is read.
+    pub(crate) fn shares_scans(&self) -> bool {
+        self.share_scans
     }
 
     /// Counts a program as running.

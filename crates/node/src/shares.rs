@@ -8,7 +8,7 @@ use crate::disk::DiskJobs;
 use crate::outcomes::Outcomes;
 use crate::turns::Turns;
 use farpool_model::{Error, Result, TenantName, limits};
-use farpool_pipeline::{Region, Scheduler, TenantShare};
+use farpool_pipeline::{Passes, Region, Scheduler, TenantShare};
 use farpool_store::{Background, Chore};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -37,6 +37,7 @@ struct Share {
     programs: Arc<ProgramTurns>,
     connections: Arc<AtomicUsize>,
     outcomes: Arc<Outcomes>,
+    passes: Arc<Passes>,
 }
 
 /// The turns of a tenant's programs, and their average duration.
@@ -145,6 +146,11 @@ impl Shares {
         self.share(tenant).outcomes
     }
 
+    /// What the programs of `tenant` share that run over the same tables.
+    pub fn passes(&self, tenant: &TenantName) -> Arc<Passes> {
+        self.share(tenant).passes
+    }
+
     /// Bytes of the memory for work taken by outcomes of loads.
     pub fn outcomes_bytes(&self) -> usize {
         let outcomes: Vec<_> = self.shares.lock().values().map(|share| share.outcomes.clone()).collect();
@@ -173,6 +179,7 @@ impl Shares {
             programs: Arc::new(ProgramTurns::new(&limits)),
             connections: Arc::default(),
             outcomes: Arc::default(),
+            passes: Arc::default(),
         };
         shares.insert(tenant.clone(), share.clone());
         share

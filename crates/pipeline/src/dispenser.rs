@@ -31,11 +31,6 @@ impl Dispenser {
         (task < self.total).then_some(task)
     }
 
-    /// Whether all tasks are handed out.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.next.load(Ordering::Relaxed) >= self.total
-    }
-
     /// Records that `count` claimed or closed tasks are complete. Returns true for the one call that
     /// completes the last task; what the other threads wrote before their calls is visible to that caller.
     pub(crate) fn complete(&self, count: usize) -> bool {

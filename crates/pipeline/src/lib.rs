@@ -17,6 +17,7 @@ mod cancel;
 mod dispenser;
 mod need;
 mod pace;
+mod pass;
 mod prepare;
 mod run;
 mod scheduler;
@@ -27,6 +28,7 @@ pub use budget::Budget;
 pub use cancel::Cancel;
 pub use farpool_operators::HashKey;
 pub use need::Need;
+pub use pass::{Pass, Passes};
 pub use prepare::prepare;
 pub use run::{Changed, Keeping, Run, Step, Waker, check_chunks};
 pub use scheduler::{

@@ -8,9 +8,11 @@
 //! Invariant: a run goes from scanning, possibly through merging, to done, or from any of the first two to
 //! stopped (cancelled or failed); once done or stopped it no longer holds the table.
 
+mod agenda;
 mod change;
 mod collected;
 mod fetching;
+mod merging;
 mod reading;
 
 pub use change::Changed;
@@ -19,10 +21,11 @@ pub use reading::Keeping;
 
 use crate::bound::{BoundProgram, Filtered};
 use crate::budget::Budget;
-use crate::dispenser::Dispenser;
 use crate::need::Need;
 use crate::pace::{RowCost, StepPace};
+use crate::pass::Pass;
 use crate::tally::Tally;
+use agenda::Agenda;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
@@ -31,7 +34,8 @@ use collected::Collected;
 use farpool_columns::{LiveRows, RowGroup, Table};
 use farpool_memory::Reservation;
 use farpool_model::{Clock, Error, ErrorKind, Prepared, Receipt, Result, cast, limits};
-use farpool_operators::{Merge, Pace, Plan, Progress, Shared, State, Verdict};
+use farpool_operators::{Pace, Plan, Progress, Shared, State, Verdict};
+use merging::Merging;
 use parking_lot::Mutex;
 use reading::{Filled, Read, Reading};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +43,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Row groups of at most this many rows take less time than the fixed work of a step.
 const FEW_ROWS: usize = limits::BLOCK_ROWS / 4;
@@ -74,9 +78,9 @@ pub struct Run {
     /// Where rows are made when they are read, and are not those of the table.
     filtered: Option<Arc<dyn LiveRows>>,
     form: Form,
-    groups: Dispenser,
-    /// Order in which row groups are handed out, as positions in the table; `None` for the table's order.
-    sequence: Option<Vec<usize>>,
+    agenda: Agenda,
+    /// What it shares with others that run over the same table.
+    pass: OnceLock<Arc<Pass>>,
     tally: Tally,
     cost: RowCost,
     /// Rows that may still leave under the limit; without one, more than there can be.
@@ -130,6 +134,8 @@ enum Form {
 struct Morsel {
     /// Its position in the table.
     place: usize,
+    /// Whether another run has just read it, or asked for it.
+    is_shared: bool,
     progress: Progress,
     /// Of a run that changes rows.
     begun: Option<Box<Begun>>,
@@ -153,11 +159,6 @@ enum Phase {
     Merging(Arc<Merging>),
     Done,
     Stopped(Error),
-}
-
-struct Merging {
-    merge: Merge,
-    tasks: Dispenser,
 }
 
 impl Run {
@@ -209,11 +210,11 @@ impl Run {
                 Form::Batches | Form::Shipped(_) | Form::Fetched(_) | Form::Collected(_) => need,
             },
             form,
-            groups: Dispenser::new(places.as_ref().map_or(table.row_groups.len(), Vec::len)),
-            sequence: places.or_else(|| {
-                plan.favourable(table.row_groups.iter().map(|group| &**group))
-                    .or_else(|| reading::resident_first(table, &columns))
-            }),
+            agenda: {
+                let groups = || table.row_groups.iter().map(|group| &**group);
+                Agenda::new(table, &columns, places.or_else(|| plan.favourable(groups())))
+            },
+            pass: OnceLock::new(),
             columns,
             filtered,
             plan,
@@ -240,7 +241,7 @@ impl Run {
         };
         let run = Arc::new_cyclic(run);
         // Without row groups, no completion of one would end the scan.
-        if run.groups.is_empty() {
+        if run.agenda.is_empty() {
             run.scan_complete();
         } else if run.limit_reached() {
             run.skip_unclaimed(table);
@@ -344,6 +345,24 @@ impl Run {
         self.tally.bytes_scanned()
     }
 
+    /// Shares what is read with all that run over the same table. To be called before the first step.
+    pub fn join(&self, pass: Arc<Pass>) {
+        let table = self.held.lock().table.clone();
+        let is_handle = |table: &Table| {
+            self.columns
+                .iter()
+                .any(|column| table.row_groups.iter().any(|group| group.chunks[*column].is_handle()))
+        };
+        if !table.is_some_and(|table| is_handle(&table)) {
+            return;
+        }
+        if self.agenda.is_free() {
+            pass.add(self.this.clone());
+        }
+        // Nobody joins twice.
+        let _ = self.pass.set(pass);
+    }
+
     /// Sets a callback for when the run is stopped from outside, or has more to do because values have come into memory.
     pub fn on_change(&self, waker: Waker) {
         *self.on_change.lock() = Some(waker);
@@ -355,7 +374,7 @@ impl Run {
         };
         let is_stopped = || self.is_cancelled() || self.limit_reached();
         let mut pace = StepPace::new(clock, &self.cost, &is_stopped);
-        while let Some(mut morsel) = self.claim() {
+        while let Some(mut morsel) = self.claim(&table) {
             self.check()?;
             if let Some(rows) = self.filtered.as_ref().or(table.live_rows())
                 && morsel.made.is_none()
@@ -417,36 +436,36 @@ impl Run {
             Phase::Stopped(error) => return Err(error.clone()),
             Phase::Merging(merging) => merging.clone(),
         };
-        match merging.tasks.claim() {
-            Some(task) => self.merge(&merging, task),
-            None => Ok(Step::Busy),
-        }
+        self.merge_step(&merging)
     }
 
     /// Claims a row group: one that is partly done, or else the next one.
-    fn claim(&self) -> Option<Morsel> {
+    fn claim(&self, table: &Table) -> Option<Morsel> {
         let mut rest = self.held.lock().rests.pop();
         if let Some(read) = rest.as_mut().and_then(|rest| rest.read.as_mut()) {
             self.reading.used(read);
         }
-        if rest.is_none() && self.reading.is_enough() {
-            return None;
-        }
         rest.or_else(|| {
-            let place = self.place(self.groups.claim()?);
+            let pass = self.pass.get().map(|pass| &**pass);
+            let taken = self.agenda.take(table, &self.columns, pass, !self.reading.is_enough())?;
             let progress = match &self.form {
                 Form::Change(_) => Progress::marking(),
                 Form::Batches | Form::Shipped(_) | Form::Fetched(_) | Form::Collected(_) => {
                     Progress::default()
                 }
             };
-            Some(Morsel { place, progress, begun: None, read: None, opened: None, made: None })
+            let is_shared = taken.offered.is_some();
+            let read = taken.offered.flatten().map(Read::keeping);
+            Some(Morsel {
+                place: taken.place,
+                is_shared,
+                progress,
+                begun: None,
+                read,
+                opened: None,
+                made: None,
+            })
         })
-    }
-
-    /// The position in the table of the row group of a task.
-    fn place(&self, task: usize) -> usize {
-        self.sequence.as_ref().map_or(task, |sequence| sequence[task])
     }
 
     /// The table; `None` when the run is done.
@@ -567,18 +586,6 @@ impl Run {
         Ok(())
     }
 
-    fn merge(&self, merging: &Merging, task: usize) -> Result<Step> {
-        let mut batches = Vec::new();
-        merging.merge.run(task, &mut |batch| self.accept(batch, &mut batches))?;
-        self.check()?;
-        let step = self.give(batches)?;
-        let unneeded = if self.limit_reached() { merging.tasks.close().len() } else { 0 };
-        if merging.tasks.complete(1 + unneeded) {
-            self.finish();
-        }
-        Ok(step)
-    }
-
     /// Takes as much of a batch as the limit allows.
     fn accept(&self, batch: RecordBatch, batches: &mut Vec<RecordBatch>) -> ControlFlow<()> {
         let wanted = cast::u64_from(batch.num_rows());
@@ -628,10 +635,10 @@ impl Run {
             rests
         };
         rests.iter().for_each(|rest| self.leave_group(rest.group(table), &rest.progress));
-        let unclaimed = self.groups.close();
+        let unclaimed = self.agenda.close();
         let count = unclaimed.len() + rests.len();
         let nothing = Progress::default();
-        unclaimed.for_each(|task| self.leave_group(&table.row_groups[self.place(task)], &nothing));
+        unclaimed.iter().for_each(|place| self.leave_group(&table.row_groups[*place], &nothing));
         self.complete_groups(count);
     }
 
@@ -641,26 +648,8 @@ impl Run {
     }
 
     fn complete_groups(&self, count: usize) {
-        if self.groups.complete(count) {
+        if self.agenda.complete(count) {
             self.scan_complete();
-        }
-    }
-
-    /// Begins merging. All states have been returned by now: a thread returns its own before it completes a
-    /// row group.
-    fn scan_complete(&self) {
-        if self.limit_reached() {
-            return self.finish();
-        }
-        let states = std::mem::take(&mut self.held.lock().states);
-        let merge = self.plan.merge(states);
-        let tasks = Dispenser::new(merge.tasks());
-        if merge.tasks() == 0 {
-            return self.finish();
-        }
-        let mut held = self.held.lock();
-        if matches!(held.phase, Phase::Scanning) {
-            held.phase = Phase::Merging(Arc::new(Merging { merge, tasks }));
         }
     }
 

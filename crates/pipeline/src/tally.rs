@@ -18,6 +18,7 @@ pub(crate) struct Tally {
     bytes_skipped: AtomicU64,
     bytes_from_disk: AtomicU64,
     bytes_from_cache: AtomicU64,
+    bytes_shared: AtomicU64,
     cpu_ns: AtomicU64,
     waited_ns: AtomicU64,
 }
@@ -38,6 +39,11 @@ impl Tally {
     /// Records that `bytes` encoded bytes that may leave memory were in it.
     pub(crate) fn found_in_cache(&self, bytes: u64) {
         self.bytes_from_cache.fetch_add(bytes, Relaxed);
+    }
+
+    /// Records that `bytes` encoded bytes, of those found in memory, were there because another run had just read them.
+    pub(crate) fn shared(&self, bytes: u64) {
+        self.bytes_shared.fetch_add(bytes, Relaxed);
     }
 
     /// Records that a row group is done, of which `rows` rows were processed and `bytes` encoded bytes read.
@@ -83,6 +89,7 @@ impl Tally {
             bytes_skipped: self.bytes_skipped.load(Relaxed),
             bytes_from_disk: self.bytes_from_disk.load(Relaxed),
             bytes_from_cache: self.bytes_from_cache.load(Relaxed),
+            bytes_shared: self.bytes_shared.load(Relaxed),
             bytes_on_wire: 0,
             bytes_plain: 0,
             encoding: Encoding::None,

@@ -412,6 +412,8 @@ pub struct Receipt {
     pub bytes_from_disk: u64,
     #[prost(uint64, tag = "15")]
     pub bytes_from_cache: u64,
+    #[prost(uint64, tag = "16")]
+    pub bytes_shared: u64,
 }
 
 /// A value of a column's type.

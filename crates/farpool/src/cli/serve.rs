@@ -180,6 +180,7 @@ pub fn run(args: Args) -> Outcome {
         workers: args.workers.map_or_else(farpool::processors, usize::from),
         access,
         trace: None,
+        share_scans: true,
     };
     let stop = first_signal()?;
     let runtime = super::runtime()?;

@@ -64,6 +64,11 @@ pub(super) enum Filled {
 }
 
 impl Read {
+    /// Values that another run has read.
+    pub fn keeping(kept: Kept) -> Read {
+        Read { kept: Some(kept), ..Read::default() }
+    }
+
     /// Takes what keeps the values in memory.
     pub fn let_go(&mut self) -> Option<Kept> {
         self.kept.take()
@@ -97,19 +102,9 @@ impl Reading {
     }
 }
 
-/// The order in which row groups are handed out: those first whose values are in memory. `None` where all are.
-pub(super) fn resident_first(table: &Table, columns: &[usize]) -> Option<Vec<usize>> {
-    let is_absent = |place: &usize| {
-        let group = &table.row_groups[*place];
-        columns.iter().any(|column| group.chunks[*column].is_absent())
-    };
-    let places = 0..table.row_groups.len();
-    let (absent, mut sequence): (Vec<usize>, Vec<usize>) = places.partition(is_absent);
-    if absent.is_empty() {
-        return None;
-    }
-    sequence.extend(absent);
-    Some(sequence)
+/// Whether values of these columns have to be read.
+pub(super) fn is_absent(group: &RowGroup, columns: &[usize]) -> bool {
+    columns.iter().any(|column| group.chunks[*column].is_absent())
 }
 
 impl Run {
@@ -121,7 +116,7 @@ impl Run {
         let held = self.held.lock();
         !held.awaited.is_empty()
             && held.rests.is_empty()
-            && (self.groups.is_empty() || self.reading.is_enough())
+            && (self.agenda.is_empty() || self.reading.is_enough() && !self.agenda.has_offers())
     }
 
     /// Sets which values are kept until they are used. With [`Keeping::Nothing`], none are from now on.
@@ -135,6 +130,28 @@ impl Run {
             held.rests.iter_mut().filter_map(|rest| rest.read.as_mut()).map(|read| read.kept.take()).collect()
         };
         drop(let_go);
+        self.agenda.let_go();
+    }
+
+    /// Is offered a row group of which another run has read values.
+    pub(crate) fn offered(&self, place: usize, group: &Arc<RowGroup>, kept: Option<&Kept>) {
+        let is_same =
+            |table: &Arc<Table>| table.row_groups.get(place).is_some_and(|own| Arc::ptr_eq(own, group));
+        let own = self.held.lock().table.as_ref().filter(|table| is_same(table)).cloned();
+        if own.is_none() {
+            return;
+        }
+        let handles = handles(group, &self.columns);
+        let bytes =
+            handles.iter().filter(|handle| !handle.is_absent()).map(|handle| handle.bytes_encoded()).sum();
+        if bytes == 0 {
+            return;
+        }
+        let is_whole = !handles.iter().any(|handle| handle.is_absent());
+        let keeps = self.reading.keeping.load(Ordering::Relaxed) == Keeping::Everything as u8;
+        if self.agenda.offer(place, bytes, kept.filter(|_| keeps).cloned(), is_whole) {
+            self.changed();
+        }
     }
 
     /// Returns `group`, of which the zone maps tell `verdict`, with the values that are needed of it.
@@ -159,8 +176,7 @@ impl Run {
             return Ok(Filled::Here(Some(opened.clone())));
         }
         let is_encrypted = table.cipher().is_some();
-        let is_absent = || self.columns.iter().any(|column| group.chunks[*column].is_absent());
-        let judged = match is_encrypted || is_absent() {
+        let judged = match is_encrypted || is_absent(group, &self.columns) {
             true => match self.filter_first(group, verdict, morsel, table, pace)? {
                 ControlFlow::Break(filled) => return Ok(filled),
                 ControlFlow::Continue(judged) => judged,
@@ -176,8 +192,7 @@ impl Run {
         if let Some(filled) = &filled {
             self.check_intact(filled, morsel.place, table, &self.columns)?;
             if !is_begun {
-                self.columns.iter().for_each(|column| group.chunks[*column].count_use());
-                self.count_found(group, &self.columns, morsel);
+                self.count_uses(group, &self.columns, morsel);
             }
         } else {
             self.columns.iter().try_for_each(|column| group.chunks[*column].check_intact())?;
@@ -217,8 +232,7 @@ impl Run {
             morsel.read.get_or_insert_default().is_wanted = true;
             return Ok(ControlFlow::Continue(filled));
         }
-        of_filter.iter().for_each(|column| group.chunks[*column].count_use());
-        self.count_found(group, of_filter, morsel);
+        self.count_uses(group, of_filter, morsel);
         let bytes: usize = of_filter.iter().map(|column| group.chunks[*column].bytes_encoded()).sum();
         let (rows, bytes) = (cast::u64_from(group.rows), cast::u64_from(bytes));
         self.tally.scanned(rows, bytes);
@@ -226,11 +240,19 @@ impl Run {
         Ok(ControlFlow::Break(Filled::Unneeded))
     }
 
-    /// Counts what was wanted of `columns` and did not have to be read.
-    fn count_found(&self, group: &RowGroup, columns: &[usize], morsel: &Morsel) {
+    /// Counts a use of the values of `columns`, and what of them did not have to be read.
+    fn count_uses(&self, group: &RowGroup, columns: &[usize], morsel: &Morsel) {
+        // What is used by many because one has read it just now is not what is used again and again.
+        if !morsel.is_shared {
+            columns.iter().for_each(|column| group.chunks[*column].count_use());
+        }
         let wanted: usize = handles(group, columns).iter().map(|handle| handle.bytes_encoded()).sum();
         let read = morsel.read.as_ref().map_or(0, |read| read.bytes_read);
-        self.tally.found_in_cache(cast::u64_from(wanted.saturating_sub(read)));
+        let found = cast::u64_from(wanted.saturating_sub(read));
+        self.tally.found_in_cache(found);
+        if morsel.is_shared {
+            self.tally.shared(found);
+        }
     }
 
     /// Checks that the values of columns are those that were written.
@@ -258,7 +280,6 @@ impl Run {
     pub(super) fn fetch(&self, mut morsel: Morsel, handles: Vec<Arc<Chunk>>) {
         let absent = || handles.iter().filter(|handle| handle.is_absent());
         let bytes: usize = absent().map(|handle| handle.bytes_encoded()).sum();
-        let bytes_on_disk: usize = absent().map(|handle| handle.bytes_on_disk()).sum();
         let number = self.reading.requests.fetch_add(1, Ordering::Relaxed);
         let read = morsel.read.get_or_insert_default();
         if read.kept.take().is_none() && read.is_missed {
@@ -267,9 +288,7 @@ impl Run {
         // What is absent once more has left too early.
         let is_urgent = std::mem::replace(&mut read.is_missed, true);
         read.bytes += bytes;
-        read.bytes_read += bytes;
         self.reading.ahead.fetch_add(bytes, Ordering::Relaxed);
-        self.tally.read_from_disk(cast::u64_from(bytes_on_disk));
         {
             let mut held = self.held.lock();
             if matches!(held.phase, Phase::Stopped(_) | Phase::Done) {
@@ -281,6 +300,18 @@ impl Run {
         farpool_columns::fetch(handles, Box::new(request));
     }
 
+    /// Counts `handles` as read by this run, and what else it waits for as shared.
+    fn asked_first(&self, number: u64, handles: &[Arc<Chunk>]) {
+        let bytes_on_disk: usize = handles.iter().map(|handle| handle.bytes_on_disk()).sum();
+        self.tally.read_from_disk(cast::u64_from(bytes_on_disk));
+        let bytes: usize = handles.iter().map(|handle| handle.bytes_encoded()).sum();
+        let mut held = self.held.lock();
+        let Some(morsel) = held.awaited.get_mut(&number) else { return };
+        let read = morsel.read.get_or_insert_default();
+        read.bytes_read += bytes;
+        morsel.is_shared |= read.bytes > bytes;
+    }
+
     fn arrived(&self, number: u64, is_urgent: bool, outcome: Result<Kept>) {
         match outcome {
             Ok(kept) => {
@@ -288,13 +319,20 @@ impl Run {
                 let is_kept = self.reading.keeping.load(Ordering::Relaxed) >= least as u8;
                 let mut held = self.held.lock();
                 let Some(mut morsel) = held.awaited.remove(&number) else { return };
+                let place = morsel.place;
                 let let_go = match &mut morsel.read {
-                    Some(read) if is_kept => read.kept.replace(kept),
-                    _ => Some(kept),
+                    Some(read) if is_kept => read.kept.replace(kept.clone()),
+                    _ => None,
                 };
                 held.rests.push(morsel);
+                let group = held.table.as_ref().and_then(|table| table.row_groups.get(place)).cloned();
                 drop(held);
                 drop(let_go);
+                // What is urgent has the one turn to be kept, which ends with it.
+                if let (Some(pass), Some(group)) = (self.pass.get(), group) {
+                    pass.offer(self, place, &group, (!is_urgent).then_some(&kept));
+                }
+                drop(kept);
             }
             Err(error) => drop(self.stop(error)),
         }
@@ -329,6 +367,12 @@ impl Reader for Request {
 
     fn is_urgent(&self) -> bool {
         self.is_urgent
+    }
+
+    fn asked_first(&self, handles: &[Arc<Chunk>]) {
+        if let Some(run) = self.run.upgrade() {
+            run.asked_first(self.number, handles);
+        }
     }
 
     fn arrived(self: Box<Self>, outcome: Result<Kept>) {

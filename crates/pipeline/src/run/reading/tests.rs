@@ -1,5 +1,7 @@
 //! Runs over tables whose values come and go, against the same runs over tables in memory.
 
+mod riders;
+
 use super::*;
 use crate::budget::Budget;
 use crate::run::Step;
@@ -45,6 +47,13 @@ impl Source for Shelf {
     }
 
     fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>) {
+        let is_awaited = |handle: &Arc<Chunk>| {
+            let requests = self.requests.lock();
+            requests.iter().any(|request| request.handles.iter().any(|awaited| Arc::ptr_eq(awaited, handle)))
+        };
+        let new: Vec<_> =
+            handles.iter().filter(|handle| handle.is_absent() && !is_awaited(handle)).cloned().collect();
+        reader.asked_first(&new);
         self.requests.lock().push(Request { handles, reader });
     }
 }

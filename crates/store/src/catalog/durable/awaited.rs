@@ -47,6 +47,10 @@ impl Awaited {
             of_handle.push(request.clone());
             of_handle.len() == 1
         });
+        // If others' reads have brought all, it has been told already.
+        if let Some(reader) = &request.state.lock().reader {
+            reader.asked_first(&new);
+        }
         new
     }
 
