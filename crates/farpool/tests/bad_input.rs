@@ -11,14 +11,18 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// Number of rows whose text fills every buffer between a node and a client that does not read.
-const MANY_ROWS: usize = 600_000;
+/// Number of rows whose values, 8 bytes each however they are sent, fill all buffers between a node and a client that does
+/// not read: windows, those of sockets, which grow to some MiB, and the client's.
+const UNREAD_ROWS: u64 = 6_000_000;
 
 static FOLDER: LazyLock<tempfile::TempDir> = LazyLock::new(|| tempfile::tempdir().unwrap());
 
 static SMALL: LazyLock<PathBuf> = LazyLock::new(|| trips_parquet(FOLDER.path(), "small.parquet", 100));
 
-static LARGE: LazyLock<PathBuf> = LazyLock::new(|| trips_parquet(FOLDER.path(), "large.parquet", MANY_ROWS));
+static LARGE: LazyLock<PathBuf> = LazyLock::new(|| trips_parquet(FOLDER.path(), "large.parquet", 600_000));
+
+static UNREAD: LazyLock<PathBuf> =
+    LazyLock::new(|| noise_parquet(FOLDER.path(), "unread.parquet", UNREAD_ROWS));
 
 fn sql(statement: &str) -> Done {
     farpool(&["sql", "-c", statement])
@@ -242,7 +246,7 @@ fn a_client_that_speaks_nonsense_does_not_hurt_the_node() {
 
 #[test]
 fn a_node_that_dies_under_a_query_is_an_error() {
-    let mut server = Server::with_table("large", &LARGE);
+    let mut server = Server::with_table("large", &UNREAD);
     let query = stuck_query(&server);
     server.child.kill().unwrap();
     server.child.wait().unwrap();
@@ -251,18 +255,18 @@ fn a_node_that_dies_under_a_query_is_an_error() {
 
 #[test]
 fn ctrl_c_stops_the_query_at_the_node() {
-    let server = Server::with_table("large", &LARGE);
+    let server = Server::with_table("large", &UNREAD);
     let query = stuck_query(&server);
     signal(&query, "INT");
     let done = Running::of(query).wait();
     assert_eq!(done.status, Some(130), "{}", done.stderr);
     until("the end of the program", || server.status()["programs_running"] == json!(0));
-    assert_eq!(server.csv("select count(*) as n from large"), format!("n\n{MANY_ROWS}\n"));
+    assert_eq!(server.csv("select count(*) as n from large"), format!("n\n{UNREAD_ROWS}\n"));
 }
 
 #[test]
 fn a_client_that_is_killed_stops_the_query_at_the_node() {
-    let server = Server::with_table("large", &LARGE);
+    let server = Server::with_table("large", &UNREAD);
     let mut query = stuck_query(&server);
     query.kill().unwrap();
     query.wait().unwrap();
@@ -271,7 +275,7 @@ fn a_client_that_is_killed_stops_the_query_at_the_node() {
 
 #[test]
 fn a_node_stops_under_a_query_that_nobody_reads() {
-    let server = Server::with_table("large", &LARGE);
+    let server = Server::with_table("large", &UNREAD);
     let mut query = stuck_query(&server);
     assert_eq!(server.stop("TERM"), (Some(0), "stopped\n".to_string()));
     query.kill().unwrap();
@@ -281,7 +285,7 @@ fn a_node_stops_under_a_query_that_nobody_reads() {
 #[test]
 fn a_second_signal_ends_a_node_at_once() {
     for (name, status) in [("INT", 130), ("TERM", 143)] {
-        let server = Server::with_table("large", &LARGE);
+        let server = Server::with_table("large", &UNREAD);
         let mut query = stuck_query(&server);
         signal(&server.child, "INT");
         let address = server.url.trim_start_matches("farpool://").to_string();

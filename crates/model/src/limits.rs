@@ -565,6 +565,18 @@ pub const PACKED_PART_BYTES_MAX: usize = 512 << 20;
 /// Encoded bytes that a program has read ahead of its scan from disk: a few milliseconds of a fast disk.
 pub const READ_AHEAD_BYTES: usize = 8 << 20;
 
+/// Bytes of a filter from which it is not kept which rows pass it: whoever comes compares its filter with others.
+pub const JUDGED_FILTER_BYTES_MAX: usize = 16 << 10;
+
+/// Filters of a tenant's programs of which that is kept: those of a few dashboards.
+pub const JUDGED_FILTERS_MAX: usize = 64;
+
+/// Bytes of which rows pass, of all filters of a tenant: a bit for each of some hundred million rows.
+pub const JUDGED_BYTES_MAX: usize = 32 << 20;
+
+/// The part of the memory for work that they may take, where that is less.
+pub const JUDGED_PART: usize = 64;
+
 /// The part of a pool, and of a tenant's quota of it, that pinned tables may take: the other half is for what comes and
 /// goes, and for new rows.
 pub const PINNED_PART: u64 = 2;

@@ -8,8 +8,12 @@ use serde::{Deserialize, Serialize};
 pub struct Receipt {
     /// Rows of the row groups that were read.
     pub rows_scanned: u64,
-    /// Rows of the row groups that were skipped because of zone maps or a limit.
+    /// Rows of the row groups that were skipped because of zone maps, a limit, or what was known of
+    /// their filter.
     pub rows_skipped: u64,
+    /// Rows of `rows_scanned` of which another program with the same filter had found out whether they pass.
+    #[serde(default)]
+    pub rows_known: u64,
     /// Rows of the result.
     pub rows_returned: u64,
     /// Rows that passed the filter of a grouping and left ungrouped because the memory for groups was full;
@@ -57,6 +61,7 @@ impl Receipt {
     pub fn merge(&mut self, other: &Receipt) {
         self.rows_scanned += other.rows_scanned;
         self.rows_skipped += other.rows_skipped;
+        self.rows_known += other.rows_known;
         self.rows_returned += other.rows_returned;
         self.rows_bypassed += other.rows_bypassed;
         self.bytes_scanned += other.bytes_scanned;

@@ -270,7 +270,7 @@ impl Caller {
     /// Has `run` share what is read with others that run over the same table.
     pub(crate) fn in_company(&self, run: Arc<Run>, program: &BoundProgram) -> Arc<Run> {
         if self.node.shares_scans() {
-            run.join(self.node.shares().passes(&self.tenant).over(&program.prepared().effective.table));
+            run.join(self.node.shares().passes(&self.tenant).company(program, &self.account));
         }
         run
     }

@@ -53,6 +53,8 @@ pub struct Progress {
     pub(crate) picked: Picked,
     /// Whether to record which rows pass.
     pub(crate) is_marked: bool,
+    /// A bit for each row, set for those that pass the filter, where that is known before.
+    pub(crate) known: Option<Arc<[u64]>>,
 }
 
 /// The rows of a row group that passed, and their columns picked so far, for a result that leaves encoded.
@@ -61,13 +63,37 @@ pub(crate) struct Picked {
     /// A bit for each row processed so far, set if it passed.
     pub(crate) selected: Vec<u64>,
     pub(crate) chunks: Vec<Arc<Chunk>>,
+    /// Whether rows were skipped.
+    has_skipped: bool,
 }
 
 impl Progress {
-    /// Returns the progress of a row group that is not begun, which records the rows that pass. Only for
-    /// plans whose result is rows.
+    /// Returns the progress of a row group that is not begun, which records the rows that pass.
     pub fn marking() -> Progress {
         Progress { is_marked: true, ..Progress::default() }
+    }
+
+    /// Returns the progress of a row group that is not begun, of which it is known which rows pass the filter: those whose bit
+    /// is set in `passing`, which has one for each row.
+    pub fn knowing(passing: Arc<[u64]>) -> Progress {
+        Progress { known: Some(passing), ..Progress::default() }
+    }
+
+    /// Whether it was known before that no row passes.
+    pub fn is_ruled_out(&self) -> bool {
+        self.known.as_ref().is_some_and(|passing| passing.iter().all(|word| *word == 0))
+    }
+
+    /// Whether it was known before which rows pass.
+    pub fn is_known(&self) -> bool {
+        self.known.is_some()
+    }
+
+    /// Which rows of `group` pass the filter, a bit for each; `None` where that was not found out for all of them.
+    pub fn passing(&self, group: &RowGroup) -> Option<Arc<[u64]>> {
+        let is_whole = self.is_done && self.is_marked && !self.picked.has_skipped;
+        let selected = &self.picked.selected;
+        (is_whole && selected.len() == bits::words(group.rows)).then(|| Arc::from(&selected[..]))
     }
 
     /// A bit for each row that is done, set for those that passed; bit 0 is row 0.
@@ -105,27 +131,49 @@ impl Progress {
     }
 }
 
+/// Which rows of a row group pass.
+#[derive(Clone, Copy)]
+pub(crate) enum Passing<'a> {
+    All,
+    /// Those that the filter finds.
+    Filter(&'a BoundFilter<'a>),
+    /// Those whose bit is set; bit 0 is row 0.
+    Known(&'a [u64]),
+}
+
 /// Iterator over the batches of a row group that one step processes.
 pub(crate) struct Batches<'a> {
     pub(crate) group: &'a RowGroup,
-    pub(crate) filter: Option<&'a BoundFilter<'a>>,
     pub(crate) pace: &'a mut dyn Pace,
+    passing: Passing<'a>,
     row: &'a mut usize,
+    /// Where it is recorded which rows pass.
+    marks: Option<&'a mut Picked>,
     /// Least number of rows of a batch.
     rows_min: usize,
 }
 
 impl<'a> Batches<'a> {
-    /// Batches from `row` on, with the rows that pass `filter`. A batch has at least `rows_min` rows, unless
-    /// fewer are left of its block.
+    /// Batches from `row` on, with the rows that pass. A batch has at least `rows_min` rows, unless fewer are left of its
+    /// block.
     pub(crate) fn new(
         group: &'a RowGroup,
-        filter: Option<&'a BoundFilter<'a>>,
+        passing: Passing<'a>,
         row: &'a mut usize,
         pace: &'a mut dyn Pace,
         rows_min: usize,
     ) -> Self {
-        Batches { group, filter, pace, row, rows_min }
+        Batches { group, pace, passing, row, marks: None, rows_min }
+    }
+
+    /// Records in `marks` which rows pass.
+    pub(crate) fn marking(self, marks: Option<&'a mut Picked>) -> Self {
+        Batches { marks, ..self }
+    }
+
+    /// Whether all rows pass.
+    pub(crate) fn pass_all(&self) -> bool {
+        matches!(self.passing, Passing::All)
     }
 
     /// Returns the selected rows of the next batch; `None` at the end of the row group or of the step.
@@ -139,10 +187,15 @@ impl<'a> Batches<'a> {
             return Ok(None);
         }
         let all = self.take(rows.max(self.rows_min));
-        match self.filter {
-            Some(filter) => filter.select(&all, buffers).map(Some),
-            None => Ok(Some(all)),
+        let selection = match self.passing {
+            Passing::Filter(filter) => filter.select(&all, buffers)?,
+            Passing::Known(passing) => all.within(passing),
+            Passing::All => all,
+        };
+        if let Some(marks) = &mut self.marks {
+            marks.add(&selection);
         }
+        Ok(Some(selection))
     }
 
     /// Takes the next `rows` rows, rounded as [`Pace::rows`] says. The range of a batch always starts on a
@@ -164,6 +217,9 @@ impl<'a> Batches<'a> {
 
     /// Skips the rest of the row group.
     pub(crate) fn skip_rest(&mut self) {
+        if let Some(marks) = &mut self.marks {
+            marks.has_skipped |= *self.row < self.group.rows;
+        }
         *self.row = self.group.rows;
     }
 

@@ -243,6 +243,11 @@ impl Plan {
         self.filter.as_deref().map_or(&[], Filter::columns)
     }
 
+    /// The columns that are read of rows that pass the filter.
+    pub fn output_columns(&self) -> &[usize] {
+        self.compiled.output.columns()
+    }
+
     /// Whether the zone maps of `group`, all of whose rows pass, tell all that is asked of it.
     pub fn is_told_by_zones(&self, group: &RowGroup) -> bool {
         self.compiled.output.aggregation().is_some_and(|aggregation| aggregation.is_told_by_zones(group))

@@ -39,6 +39,15 @@ impl Selection {
         Selection { range, bits, count }
     }
 
+    /// The rows whose bit is set in `passing`, too, which has one for each row of the row group.
+    pub(crate) fn within(self, passing: &[u64]) -> Self {
+        // Batches start on whole words.
+        let first = self.range.start / 64;
+        let mut alive = self.bits.unwrap_or_else(|| bits::ones(self.range.len()));
+        alive.iter_mut().zip(&passing[first..]).for_each(|(alive, passing)| *alive &= passing);
+        Selection::new(self.range, alive)
+    }
+
     /// Whether gathering the selected values is cheaper than decoding the whole range.
     pub(crate) fn is_sparse(&self) -> bool {
         self.count * GATHER_BELOW.1 < self.range.len() * GATHER_BELOW.0

@@ -75,6 +75,11 @@ impl BoundProgram {
         self.bytes
     }
 
+    /// Whether conditions were added to the program.
+    pub(crate) fn is_narrowed(&self) -> bool {
+        self.conditions.is_some()
+    }
+
     /// The columns that the program reads.
     pub(crate) fn columns(&self) -> &BTreeSet<usize> {
         &self.columns

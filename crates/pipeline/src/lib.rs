@@ -15,6 +15,7 @@ mod bound;
 mod budget;
 mod cancel;
 mod dispenser;
+mod judgement;
 mod need;
 mod pace;
 mod pass;
@@ -28,7 +29,7 @@ pub use budget::Budget;
 pub use cancel::Cancel;
 pub use farpool_operators::HashKey;
 pub use need::Need;
-pub use pass::{Pass, Passes};
+pub use pass::{Company, Passes};
 pub use prepare::prepare;
 pub use run::{Changed, Keeping, Run, Step, Waker, check_chunks};
 pub use scheduler::{

@@ -12,8 +12,11 @@
 //!
 //! Runs that need their own order are not riders, but what they read is offered, too.
 
+use crate::bound::BoundProgram;
+use crate::judgement::{Judgement, Judgements};
 use crate::run::Run;
 use farpool_columns::{Kept, RowGroup};
+use farpool_memory::Account;
 use farpool_model::TableName;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -21,22 +24,46 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// The passes over a tenant's tables.
+/// What the programs of a tenant share.
 #[derive(Debug, Default)]
-pub struct Passes(Mutex<HashMap<TableName, Weak<Pass>>>);
+pub struct Passes {
+    by_table: Mutex<HashMap<TableName, Weak<Pass>>>,
+    judgements: Judgements,
+}
 
-/// What the runs over one table share, whichever versions of it they read.
+/// What a run shares with others.
+#[derive(Debug)]
+pub struct Company {
+    passes: Arc<Passes>,
+    /// Those over the same table, where it may have to be read.
+    pub(crate) pass: Option<Arc<Pass>>,
+    /// Those with the same filter.
+    pub(crate) judgement: Option<Arc<Judgement>>,
+    account: Account,
+}
+
+/// Runs that tell each other of row groups: those over one table, whichever versions of it they read.
 #[derive(Default)]
-pub struct Pass {
-    /// The position behind the row group that was asked for last.
+pub(crate) struct Pass {
+    /// The position behind the row group that was taken last.
     hand: AtomicUsize,
     riders: Mutex<Vec<Weak<Run>>>,
 }
 
 impl Passes {
+    /// What a run of `program` shares with others of the same tenant, whose memory is reserved from `account`.
+    pub fn company(self: &Arc<Self>, program: &BoundProgram, account: &Account) -> Company {
+        let columns = program.columns();
+        let has_handles = |group: &RowGroup| columns.iter().any(|column| group.chunks[*column].is_handle());
+        let may_read = program.table().row_groups.iter().any(|group| has_handles(group));
+        let pass = may_read.then(|| self.over(&program.prepared().effective.table));
+        let judgement = self.judgements.of(program);
+        Company { passes: self.clone(), pass, judgement, account: account.clone() }
+    }
+
     /// The pass over a table, which exists as long as somebody has it.
-    pub fn over(&self, table: &TableName) -> Arc<Pass> {
-        let mut passes = self.0.lock();
+    fn over(&self, table: &TableName) -> Arc<Pass> {
+        let mut passes = self.by_table.lock();
         if let Some(pass) = passes.get(table).and_then(Weak::upgrade) {
             return pass;
         }
@@ -47,8 +74,28 @@ impl Passes {
     }
 }
 
+impl Company {
+    /// Has `run` hear of the row groups that others have read or judged.
+    pub(crate) fn add(&self, run: &Weak<Run>) {
+        let of_filter = self.judgement.as_ref().map(|judgement| &judgement.company);
+        self.pass.as_deref().into_iter().chain(of_filter).for_each(|pass| pass.add(run.clone()));
+    }
+
+    /// What is judged together now, if anything is.
+    pub(crate) fn judging(&self) -> Option<&Judgement> {
+        self.judgement.as_deref().filter(|judgement| judgement.is_wanted())
+    }
+
+    /// Notes which rows of `group`, at `place`, pass the filter of `run`, and tells all others that have it.
+    pub(crate) fn note(&self, run: &Run, place: usize, group: &Arc<RowGroup>, bits: Arc<[u64]>) {
+        let Some(judgement) = &self.judgement else { return };
+        self.passes.judgements.note(judgement, group, bits, &self.account);
+        judgement.company.tell(run, |other| other.offered_judged(place, group));
+    }
+}
+
 impl Pass {
-    /// The position from which the next row group is read.
+    /// The position from which the next row group is taken.
     pub(crate) fn hand(&self) -> usize {
         self.hand.load(Ordering::Relaxed)
     }
@@ -66,10 +113,14 @@ impl Pass {
 
     /// Offers the row group at `place`, of which `run` has read values, to all others.
     pub(crate) fn offer(&self, run: &Run, place: usize, group: &Arc<RowGroup>, kept: Option<&Kept>) {
+        self.tell(run, |rider| rider.offered(place, group, kept));
+    }
+
+    /// Calls `tell` with all but `run`.
+    fn tell(&self, run: &Run, tell: impl Fn(&Run)) {
         // Outside of the lock, since riders are called.
         let riders: Vec<Arc<Run>> = self.riders.lock().iter().filter_map(Weak::upgrade).collect();
-        let others = riders.iter().filter(|rider| !std::ptr::eq(&***rider, run));
-        others.for_each(|rider| rider.offered(place, group, kept));
+        riders.iter().filter(|rider| !std::ptr::eq(&***rider, run)).for_each(|rider| tell(rider));
     }
 }
 

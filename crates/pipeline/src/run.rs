@@ -23,7 +23,7 @@ use crate::bound::{BoundProgram, Filtered};
 use crate::budget::Budget;
 use crate::need::Need;
 use crate::pace::{RowCost, StepPace};
-use crate::pass::Pass;
+use crate::pass::Company;
 use crate::tally::Tally;
 use agenda::Agenda;
 use arrow_array::RecordBatch;
@@ -79,8 +79,8 @@ pub struct Run {
     filtered: Option<Arc<dyn LiveRows>>,
     form: Form,
     agenda: Agenda,
-    /// What it shares with others that run over the same table.
-    pass: OnceLock<Arc<Pass>>,
+    /// What it shares with others.
+    company: OnceLock<Company>,
     tally: Tally,
     cost: RowCost,
     /// Rows that may still leave under the limit; without one, more than there can be.
@@ -214,7 +214,7 @@ impl Run {
                 let groups = || table.row_groups.iter().map(|group| &**group);
                 Agenda::new(table, &columns, places.or_else(|| plan.favourable(groups())))
             },
-            pass: OnceLock::new(),
+            company: OnceLock::new(),
             columns,
             filtered,
             plan,
@@ -345,22 +345,13 @@ impl Run {
         self.tally.bytes_scanned()
     }
 
-    /// Shares what is read with all that run over the same table. To be called before the first step.
-    pub fn join(&self, pass: Arc<Pass>) {
-        let table = self.held.lock().table.clone();
-        let is_handle = |table: &Table| {
-            self.columns
-                .iter()
-                .any(|column| table.row_groups.iter().any(|group| group.chunks[*column].is_handle()))
-        };
-        if !table.is_some_and(|table| is_handle(&table)) {
-            return;
-        }
+    /// Shares what is read and found out with others. To be called before the first step.
+    pub fn join(&self, company: Company) {
         if self.agenda.is_free() {
-            pass.add(self.this.clone());
+            company.add(&self.this);
         }
         // Nobody joins twice.
-        let _ = self.pass.set(pass);
+        let _ = self.company.set(company);
     }
 
     /// Sets a callback for when the run is stopped from outside, or has more to do because values have come into memory.
@@ -385,7 +376,8 @@ impl Run {
             }
             let made = morsel.made.clone();
             let group = made.as_deref().unwrap_or(&table.row_groups[morsel.place]);
-            let verdict = match group.rows == 0 || self.plan.is_beaten(group, &self.shared) {
+            let is_out = group.rows == 0 || morsel.progress.is_ruled_out();
+            let verdict = match is_out || self.plan.is_beaten(group, &self.shared) {
                 true => Verdict::None,
                 false => self.plan.verdict(group),
             };
@@ -446,25 +438,19 @@ impl Run {
             self.reading.used(read);
         }
         rest.or_else(|| {
-            let pass = self.pass.get().map(|pass| &**pass);
-            let taken = self.agenda.take(table, &self.columns, pass, !self.reading.is_enough())?;
+            let company = self.company.get();
+            let taken = self.agenda.take(table, &self.columns, company, !self.reading.is_enough())?;
+            let judging = company.and_then(Company::judging);
+            let passing = || judging?.passing(&table.row_groups[taken.place]);
             let progress = match &self.form {
                 Form::Change(_) => Progress::marking(),
                 Form::Batches | Form::Shipped(_) | Form::Fetched(_) | Form::Collected(_) => {
-                    Progress::default()
+                    let judge = || if judging.is_some() { Progress::marking() } else { Progress::default() };
+                    passing().map_or_else(judge, Progress::knowing)
                 }
             };
-            let is_shared = taken.offered.is_some();
-            let read = taken.offered.flatten().map(Read::keeping);
-            Some(Morsel {
-                place: taken.place,
-                is_shared,
-                progress,
-                begun: None,
-                read,
-                opened: None,
-                made: None,
-            })
+            let (place, is_shared, read) = (taken.place, taken.is_shared, taken.kept.map(Read::keeping));
+            Some(Morsel { place, is_shared, progress, begun: None, read, opened: None, made: None })
         })
     }
 
@@ -549,6 +535,9 @@ impl Run {
         };
         self.tally.scanned(work.rows_in, work.bytes_read);
         self.tally.bypassed(work.rows_bypassed);
+        if morsel.progress.is_known() {
+            self.tally.known(work.rows_in);
+        }
         self.check()?;
         let step = match encoded {
             Some(group) => {
@@ -568,6 +557,7 @@ impl Run {
         drop(morsel.read.as_mut().and_then(Read::let_go));
         if is_done {
             self.leave_group(morsel.group(table), &morsel.progress);
+            self.note(&morsel, table);
         }
         {
             let mut held = self.held.lock();
@@ -640,6 +630,18 @@ impl Run {
         let nothing = Progress::default();
         unclaimed.iter().for_each(|place| self.leave_group(&table.row_groups[*place], &nothing));
         self.complete_groups(count);
+    }
+
+    /// Notes which rows of a row group that is done pass, for others with the same filter.
+    fn note(&self, morsel: &Morsel, table: &Table) {
+        let group = &table.row_groups[morsel.place];
+        if let Some(company) = self.company.get()
+            && let Some(passing) = morsel.progress.passing(group)
+            // Elsewhere the zone maps tell it.
+            && self.plan.verdict(group) == Verdict::Some
+        {
+            company.note(self, morsel.place, group, passing);
+        }
     }
 
     /// Counts what was not read of a row group as skipped.

@@ -19,6 +19,7 @@ pub(crate) struct Tally {
     bytes_from_disk: AtomicU64,
     bytes_from_cache: AtomicU64,
     bytes_shared: AtomicU64,
+    rows_known: AtomicU64,
     cpu_ns: AtomicU64,
     waited_ns: AtomicU64,
 }
@@ -44,6 +45,11 @@ impl Tally {
     /// Records that `bytes` encoded bytes, of those found in memory, were there because another run had just read them.
     pub(crate) fn shared(&self, bytes: u64) {
         self.bytes_shared.fetch_add(bytes, Relaxed);
+    }
+
+    /// Records that another run with the same filter had found out of `rows` rows whether they pass.
+    pub(crate) fn known(&self, rows: u64) {
+        self.rows_known.fetch_add(rows, Relaxed);
     }
 
     /// Records that a row group is done, of which `rows` rows were processed and `bytes` encoded bytes read.
@@ -84,6 +90,7 @@ impl Tally {
             rows_scanned: self.rows_scanned.load(Relaxed),
             rows_skipped: self.rows_skipped.load(Relaxed),
             rows_returned: self.rows_returned.load(Relaxed),
+            rows_known: self.rows_known.load(Relaxed),
             rows_bypassed: self.rows_bypassed.load(Relaxed),
             bytes_scanned: self.bytes_scanned.load(Relaxed),
             bytes_skipped: self.bytes_skipped.load(Relaxed),

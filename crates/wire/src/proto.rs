@@ -414,6 +414,8 @@ pub struct Receipt {
     pub bytes_from_cache: u64,
     #[prost(uint64, tag = "16")]
     pub bytes_shared: u64,
+    #[prost(uint64, tag = "17")]
+    pub rows_known: u64,
 }
 
 /// A value of a column's type.

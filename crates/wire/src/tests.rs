@@ -377,6 +377,7 @@ fn every_response_round_trips() {
         bytes_from_disk: 3,
         bytes_from_cache: 7,
         bytes_shared: 2,
+        rows_known: 11,
         bytes_on_wire: 6,
         cpu_ns: 7,
         elapsed_ns: u64::MAX,

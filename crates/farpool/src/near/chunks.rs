@@ -351,11 +351,6 @@ impl Source for Chunks {
         &self.tenant
     }
 
-    /// What several queries wait for is counted for the first of them, or for two that begin at the same moment.
-    fn bytes_on_disk(&self, handle: &Chunk) -> usize {
-        if self.awaited.has(handle) { 0 } else { handle.bytes_encoded() }
-    }
-
     fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>) {
         let pool_bytes = usize_saturating(self.pool.usage().bytes_limit);
         let new = self.awaited.want(handles, reader, pool_bytes);

@@ -55,7 +55,7 @@ impl FittedAggregation {
             return Ok(Passed::default());
         }
         let group = batches.group;
-        match self.choose(group, batches.filter.is_none(), partial.whole.as_ref())? {
+        match self.choose(group, batches.pass_all(), partial.whole.as_ref())? {
             Choice::Zones(known) => {
                 zones::add(known, &mut partial.stores);
                 batches.skip_rest();

@@ -4,9 +4,9 @@ use super::operator::{Held, Operator};
 use super::{Plan, State, Verdict};
 use crate::aggregate::{Memo, Passed};
 use crate::lanes::LaneBuffers;
-use crate::pace::{Batches, Pace, Picked, Progress, Unpaced};
+use crate::pace::{Batches, Pace, Passing, Progress, Unpaced};
 use crate::project::Emit;
-use crate::select::Filter;
+use crate::select::{BoundFilter, Filter};
 use farpool_columns::RowGroup;
 use farpool_model::schema::is_bytes;
 use farpool_model::{Error, Result, cast, limits};
@@ -71,17 +71,21 @@ impl Plan {
             Verdict::Some => self.filter.as_deref(),
             Verdict::All => None,
         };
+        let known = progress.known.clone().filter(|_| filter.is_some());
+        let filter = filter.filter(|_| known.is_none());
         if let Some(filter) = filter
             && !filter.ask_dictionaries(group, &mut progress.filter, pace)?
         {
             return Ok(Work::default());
         }
         let bound = filter.map(|filter| filter.bind(group, &progress.filter)).transpose()?;
-        let mut batches =
-            Batches::new(group, bound.as_ref(), &mut progress.row, pace, self.batch_rows_min(group));
+        let passing = passing(bound.as_ref(), known.as_deref());
         let marks = progress.is_marked.then_some(&mut progress.picked);
-        let scanned = self.run(&mut batches, &mut progress.aggregate, marks, state, emit)?;
-        progress.is_done = batches.is_at_end() && progress.aggregate.is_done();
+        let batches = Batches::new(group, passing, &mut progress.row, pace, self.batch_rows_min(group));
+        let mut batches = batches.marking(marks);
+        let scanned = self.run(&mut batches, &mut progress.aggregate, state, emit)?;
+        let is_at_end = batches.is_at_end();
+        progress.is_done = is_at_end && progress.aggregate.is_done();
         drop(bound);
         let filter = filter.filter(|_| !scanned.unread);
         Ok(Work {
@@ -105,8 +109,8 @@ impl Plan {
         }
         let bound = filter.bind(group, &progress.filter)?;
         let mut buffers = LaneBuffers::default();
-        let mut batches =
-            Batches::new(group, Some(&bound), &mut progress.row, pace, self.batch_rows_min(group));
+        let passing = Passing::Filter(&bound);
+        let mut batches = Batches::new(group, passing, &mut progress.row, pace, self.batch_rows_min(group));
         while let Some(selection) = batches.next(&mut buffers)? {
             if selection.count > 0 {
                 return Ok(true);
@@ -136,24 +140,28 @@ impl Plan {
         let (Some(columns), Verdict::Some) = (projection.columns_at_once(), self.verdict(group)) else {
             return Ok((self.process_part(group, progress, state, pace, emit)?, None));
         };
-        if !filter.ask_dictionaries(group, &mut progress.filter, pace)? {
+        let known = progress.known.clone();
+        let filter = Some(filter).filter(|_| known.is_none());
+        if let Some(filter) = filter
+            && !filter.ask_dictionaries(group, &mut progress.filter, pace)?
+        {
             return Ok((Work::default(), None));
         }
         let start = progress.row;
-        let bound = filter.bind(group, &progress.filter)?;
-        let mut batches =
-            Batches::new(group, Some(&bound), &mut progress.row, pace, self.batch_rows_min(group));
+        let bound = filter.map(|filter| filter.bind(group, &progress.filter)).transpose()?;
+        let passing = passing(bound.as_ref(), known.as_deref());
+        let batches = Batches::new(group, passing, &mut progress.row, pace, self.batch_rows_min(group));
+        let mut batches = batches.marking(Some(&mut progress.picked));
         let mut passed = 0;
         while let Some(selection) = batches.next(&mut state.buffers)? {
             passed += selection.count;
-            progress.picked.add(&selection);
         }
         let is_at_end = batches.is_at_end();
         drop(bound);
         let read = if passed > 0 { self.compiled.output.columns() } else { &[] };
         let work = Work {
             rows_passed: cast::u64_from(passed),
-            bytes_read: self.count_bytes(progress, group, Some(filter), read),
+            bytes_read: self.count_bytes(progress, group, filter.map(|filter| &**filter), read),
             ..Work::of_rows(progress.row - start)
         };
         if !is_at_end {
@@ -176,7 +184,6 @@ impl Plan {
         &self,
         batches: &mut Batches<'_>,
         memo: &mut Memo,
-        mut marks: Option<&mut Picked>,
         state: &mut State,
         emit: &mut Emit<'_>,
     ) -> Result<Scanned<'_>> {
@@ -185,14 +192,7 @@ impl Plan {
         match (&self.compiled.output, held) {
             (Operator::Rows(projection), Held::Rows(pending)) => {
                 let group = batches.group;
-                let next = || {
-                    let selection = batches.next(buffers)?;
-                    if let (Some(marks), Some(selection)) = (&mut marks, &selection) {
-                        marks.add(selection);
-                    }
-                    Ok(selection)
-                };
-                let (passed, flow) = projection.push_all(group, next, pending, emit)?;
+                let (passed, flow) = projection.push_all(group, || batches.next(buffers), pending, emit)?;
                 if flow.is_break() {
                     batches.skip_rest();
                 }
@@ -235,6 +235,15 @@ impl Plan {
     ) -> u64 {
         let of_filter = filter.map_or(&[][..], Filter::columns);
         progress.read(group, columns.iter().chain(of_filter))
+    }
+}
+
+/// Which rows of a row group pass: those that are known to, or that the filter finds, if there is one.
+fn passing<'a>(filter: Option<&'a BoundFilter<'a>>, known: Option<&'a [u64]>) -> Passing<'a> {
+    match (known, filter) {
+        (Some(known), _) => Passing::Known(known),
+        (None, Some(filter)) => Passing::Filter(filter),
+        (None, None) => Passing::All,
     }
 }
 

@@ -1,13 +1,13 @@
 //! Which row groups a run has still to take, and in which order.
 //!
 //! A run whose result depends on the order (a top-k that begins with the best row groups, for one) has a list. All others
-//! take first what others have just read for themselves, then what is in memory, and then what has to be read, from where
+//! take first what others have just read for themselves or judged, then what is in memory, and then what has to be read, from where
 //! all that read the same table are ([`crate::pass`]).
 //!
 //! Invariant: each row group is taken once, or closed off; completions count to the number of all exactly once.
 
 use super::reading;
-use crate::pass::Pass;
+use crate::pass::{Company, Pass};
 use farpool_columns::{Kept, Table};
 use farpool_model::limits;
 use parking_lot::Mutex;
@@ -28,8 +28,10 @@ pub(super) struct Agenda {
 pub(super) struct Taken {
     /// Its position in the table.
     pub place: usize,
-    /// Where another run has read it: what keeps its values in memory, if anything does.
-    pub offered: Option<Option<Kept>>,
+    /// Whether another run has read it.
+    pub is_shared: bool,
+    /// What keeps its values in memory.
+    pub kept: Option<Kept>,
 }
 
 enum Order {
@@ -51,11 +53,12 @@ struct Free {
     bytes_kept: usize,
 }
 
-/// A row group that another run has read.
+/// A row group that another run has read, or judged.
 struct Offer {
     place: usize,
     bytes: usize,
     kept: Option<Kept>,
+    is_read: bool,
 }
 
 /// A set of positions in a table.
@@ -105,7 +108,7 @@ impl Agenda {
         &self,
         table: &Table,
         columns: &[usize],
-        pass: Option<&Pass>,
+        company: Option<&Company>,
         may_read: bool,
     ) -> Option<Taken> {
         // Keeps idle threads that ask again and again from the lock.
@@ -117,10 +120,10 @@ impl Agenda {
             Order::Listed(list, next) => {
                 let place = if may_read { list.get(*next).copied() } else { None };
                 *next += usize::from(place.is_some());
-                place.map(|place| Taken { place, offered: None })
+                place.map(Taken::alone)
             }
             Order::Free(free) => {
-                let taken = free.take(table, columns, pass, may_read);
+                let taken = free.take(table, columns, company, may_read);
                 self.offers.store(free.whole.len(), Ordering::Relaxed);
                 taken
             }
@@ -133,13 +136,22 @@ impl Agenda {
 
     /// Notes that another run has read values of the row group at `place`. `bytes` are those that are needed here. Returns
     /// whether it can be taken at once.
-    pub fn offer(&self, place: usize, bytes: usize, kept: Option<Kept>, is_whole: bool) -> bool {
+    pub fn offer_read(&self, place: usize, bytes: usize, kept: Option<Kept>, is_whole: bool) -> bool {
+        self.offer(Offer { place, bytes, kept, is_read: true }, is_whole)
+    }
+
+    /// Notes that another run has found out which rows of the row group at `place` pass.
+    pub fn offer_judged(&self, place: usize) {
+        self.offer(Offer { place, bytes: 0, kept: None, is_read: false }, true);
+    }
+
+    fn offer(&self, offer: Offer, is_whole: bool) -> bool {
         let mut order = self.order.lock();
         let Order::Free(free) = &mut *order else { return false };
-        if self.is_empty() || !free.has(place) {
+        if self.is_empty() || !free.has(offer.place) {
             return false;
         }
-        let let_go = free.offer(Offer { place, bytes, kept }, is_whole);
+        let let_go = free.offer(offer, is_whole);
         self.offers.store(free.whole.len(), Ordering::Relaxed);
         drop(order);
         // What they kept may take a while to free.
@@ -207,7 +219,7 @@ impl Free {
         &mut self,
         table: &Table,
         columns: &[usize],
-        pass: Option<&Pass>,
+        company: Option<&Company>,
         may_read: bool,
     ) -> Option<Taken> {
         let is_absent = |place: usize| reading::is_absent(&table.row_groups[place], columns);
@@ -228,19 +240,20 @@ impl Free {
                 return Some(offer.taken());
             }
         }
-        while let Some(place) = self.here.next(0) {
+        let judging = company.and_then(Company::judging).map(|judgement| &judgement.company);
+        while let Some(place) = self.here.next(judging.map_or(0, Pass::hand)) {
             self.here.remove(place);
             if !is_absent(place) {
-                return Some(Taken { place, offered: None });
+                judging.inspect(|judging| judging.move_hand(place + 1));
+                return Some(Taken::alone(place));
             }
             self.absent.add(place);
         }
+        let pass = company.and_then(|company| company.pass.as_deref());
         let place = self.absent.next(pass.map_or(0, Pass::hand))?;
-        if let Some(pass) = pass {
-            pass.move_hand(place + 1);
-        }
+        pass.inspect(|pass| pass.move_hand(place + 1));
         self.absent.remove(place);
-        Some(Taken { place, offered: None })
+        Some(Taken::alone(place))
     }
 
     /// Returns what is not kept any more.
@@ -287,7 +300,14 @@ impl Offer {
     }
 
     fn taken(self) -> Taken {
-        Taken { place: self.place, offered: Some(self.kept) }
+        Taken { place: self.place, is_shared: self.is_read, kept: self.kept }
+    }
+}
+
+impl Taken {
+    /// One that no other run has told of.
+    fn alone(place: usize) -> Taken {
+        Taken { place, is_shared: false, kept: None }
     }
 }
 

@@ -135,10 +135,7 @@ impl Run {
 
     /// Is offered a row group of which another run has read values.
     pub(crate) fn offered(&self, place: usize, group: &Arc<RowGroup>, kept: Option<&Kept>) {
-        let is_same =
-            |table: &Arc<Table>| table.row_groups.get(place).is_some_and(|own| Arc::ptr_eq(own, group));
-        let own = self.held.lock().table.as_ref().filter(|table| is_same(table)).cloned();
-        if own.is_none() {
+        if !self.has(place, group) {
             return;
         }
         let handles = handles(group, &self.columns);
@@ -149,9 +146,23 @@ impl Run {
         }
         let is_whole = !handles.iter().any(|handle| handle.is_absent());
         let keeps = self.reading.keeping.load(Ordering::Relaxed) == Keeping::Everything as u8;
-        if self.agenda.offer(place, bytes, kept.filter(|_| keeps).cloned(), is_whole) {
+        if self.agenda.offer_read(place, bytes, kept.filter(|_| keeps).cloned(), is_whole) {
             self.changed();
         }
+    }
+
+    /// Is told of a row group of which another run with the same filter has found out which rows pass.
+    pub(crate) fn offered_judged(&self, place: usize, group: &Arc<RowGroup>) {
+        if self.has(place, group) && !is_absent(group, &self.columns) {
+            self.agenda.offer_judged(place);
+        }
+    }
+
+    /// Whether this run's version of the table has `group` at `place`, too.
+    fn has(&self, place: usize, group: &Arc<RowGroup>) -> bool {
+        let held = self.held.lock();
+        let own = held.table.as_ref().and_then(|table| table.row_groups.get(place));
+        own.is_some_and(|own| Arc::ptr_eq(own, group))
     }
 
     /// Returns `group`, of which the zone maps tell `verdict`, with the values that are needed of it.
@@ -164,6 +175,8 @@ impl Run {
         pace: &mut StepPace<'_>,
     ) -> Result<Filled> {
         let is_begun = morsel.progress.rows() > 0 || morsel.begun.is_some();
+        // Where it is known which rows pass, columns of the filter are not needed.
+        let columns = if morsel.progress.is_known() { self.plan.output_columns() } else { &self.columns };
         let are_unneeded = match verdict {
             Verdict::None => true,
             Verdict::All => !is_begun && self.plan.is_told_by_zones(group),
@@ -176,7 +189,7 @@ impl Run {
             return Ok(Filled::Here(Some(opened.clone())));
         }
         let is_encrypted = table.cipher().is_some();
-        let judged = match is_encrypted || is_absent(group, &self.columns) {
+        let judged = match is_encrypted || is_absent(group, columns) {
             true => match self.filter_first(group, verdict, morsel, table, pace)? {
                 ControlFlow::Break(filled) => return Ok(filled),
                 ControlFlow::Continue(judged) => judged,
@@ -184,18 +197,18 @@ impl Run {
             false => None,
         };
         // What was decrypted for the filter is not decrypted again.
-        let Ok(filled) = judged.as_ref().unwrap_or(group).with_values(self.columns.iter().copied()) else {
-            return Ok(Filled::Absent(handles(group, &self.columns)));
+        let Ok(filled) = judged.as_ref().unwrap_or(group).with_values(columns.iter().copied()) else {
+            return Ok(Filled::Absent(handles(group, columns)));
         };
         let filled = filled.or(judged).map(Arc::new);
         morsel.opened = filled.clone().filter(|_| is_encrypted);
         if let Some(filled) = &filled {
-            self.check_intact(filled, morsel.place, table, &self.columns)?;
+            self.check_intact(filled, morsel.place, table, columns)?;
             if !is_begun {
-                self.count_uses(group, &self.columns, morsel);
+                self.count_uses(group, columns, morsel);
             }
         } else {
-            self.columns.iter().try_for_each(|column| group.chunks[*column].check_intact())?;
+            columns.iter().try_for_each(|column| group.chunks[*column].check_intact())?;
         }
         Ok(Filled::Here(filled))
     }
@@ -212,7 +225,8 @@ impl Run {
     ) -> Result<ControlFlow<Filled, Option<RowGroup>>> {
         let of_filter = self.plan.filter_columns();
         let is_wanted = morsel.read.as_ref().is_some_and(|read| read.is_wanted);
-        let is_asked = verdict == Verdict::Some && !is_wanted && morsel.progress.rows() == 0;
+        let is_known = is_wanted || morsel.progress.is_known();
+        let is_asked = verdict == Verdict::Some && !is_known && morsel.progress.rows() == 0;
         if !is_asked
             || of_filter.is_empty()
             || morsel.begun.is_some()
@@ -329,7 +343,8 @@ impl Run {
                 drop(held);
                 drop(let_go);
                 // What is urgent has the one turn to be kept, which ends with it.
-                if let (Some(pass), Some(group)) = (self.pass.get(), group) {
+                let pass = self.company.get().and_then(|company| company.pass.as_ref());
+                if let (Some(pass), Some(group)) = (pass, group) {
                     pass.offer(self, place, &group, (!is_urgent).then_some(&kept));
                 }
                 drop(kept);

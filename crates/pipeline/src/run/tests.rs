@@ -2,6 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
+mod judged;
+
 use super::*;
 use crate::{Scheduler, Sink, WorkerThread};
 use arrow_array::{

@@ -1,7 +1,8 @@
 //! Runs that share what is read, against the same runs by themselves.
 
 use super::*;
-use crate::Passes;
+use crate::{BoundProgram, Passes};
+use farpool_memory::WorkMemory;
 use farpool_model::{SortKey, TableName};
 
 /// Memory that has room for some bytes of a shelf's values: the oldest that nobody uses leave.
@@ -51,9 +52,13 @@ struct Rider {
 }
 
 impl Rider {
-    fn new(table: &Arc<Table>, passes: &Passes, filter: Option<Expr>, output: Output) -> Rider {
-        let run = Run::start(&bound(table, filter, output, None, Budget::default())).unwrap();
-        run.join(passes.over(&TableName::new("t").unwrap()));
+    fn new(table: &Arc<Table>, passes: &Arc<Passes>, filter: Option<Expr>, output: Output) -> Rider {
+        Rider::of(&bound(table, filter, output, None, Budget::default()), passes)
+    }
+
+    fn of(program: &BoundProgram, passes: &Arc<Passes>) -> Rider {
+        let run = Run::start(program).unwrap();
+        run.join(passes.company(program, &WorkMemory::new(1 << 30).account(&TenantName::default())));
         // A row group or two.
         run.reading.most.store(AHEAD, Ordering::Relaxed);
         Rider { run, batches: Vec::new(), is_done: false }
@@ -119,7 +124,7 @@ fn what_several_need_is_read_once() {
     let (_, table, shelf) = shelved();
     let once = bytes_of(&table, &[0, 2]);
     let mut memory = Memory::new(&shelf, once / (GROUPS / FITTING) as usize);
-    let passes = Passes::default();
+    let passes = Arc::<Passes>::default();
     let mut riders: Vec<Rider> = (0..6).map(|_| Rider::new(&table, &passes, None, rows_sum())).collect();
     ride(&mut riders, &[1; 6], &mut memory);
     assert_eq!(shelf.fetched.load(Ordering::Relaxed), once);
@@ -138,7 +143,7 @@ fn what_several_need_is_read_once() {
     shelf.handles.lock().iter().for_each(|handle| drop(handle.take_values()));
     shelf.fetched.store(0, Ordering::Relaxed);
     let mut riders: Vec<Rider> =
-        (0..6).map(|_| Rider::new(&table, &Passes::default(), None, rows_sum())).collect();
+        (0..6).map(|_| Rider::new(&table, &Arc::default(), None, rows_sum())).collect();
     // Where they do not begin together.
     for rider in &mut riders {
         ride(std::slice::from_mut(rider), &[1], &mut memory);
@@ -159,7 +164,7 @@ fn who_comes_late_rides_along_and_reads_the_rest_later() {
     let (_, table, shelf) = shelved();
     let once = bytes_of(&table, &[2]);
     let mut memory = Memory::new(&shelf, once / (GROUPS / FITTING) as usize);
-    let passes = Passes::default();
+    let passes = Arc::<Passes>::default();
     let mut riders = vec![Rider::new(&table, &passes, None, sum_of(2))];
     while shelf.fetched.load(Ordering::Relaxed) < once / 2 {
         riders[0].step();
@@ -177,7 +182,7 @@ fn who_is_slower_is_not_waited_for() {
     let (_, table, shelf) = shelved();
     let once = bytes_of(&table, &[2]);
     let mut memory = Memory::new(&shelf, once / (GROUPS / FITTING) as usize);
-    let passes = Passes::default();
+    let passes = Arc::<Passes>::default();
     let mut riders: Vec<Rider> = (0..2).map(|_| Rider::new(&table, &passes, None, sum_of(2))).collect();
     // The second never steps at all.
     let (fast, slow) = riders.split_at_mut(1);
@@ -191,7 +196,7 @@ fn who_is_slower_is_not_waited_for() {
 #[test]
 fn columns_that_only_one_needs_are_read_for_it_alone() {
     let (_, table, shelf) = shelved();
-    let passes = Passes::default();
+    let passes = Arc::<Passes>::default();
     let mut riders =
         vec![Rider::new(&table, &passes, None, rows_sum()), Rider::new(&table, &passes, None, sum_of(2))];
     let once = bytes_of(&table, &[0, 2]);
@@ -204,7 +209,7 @@ fn columns_that_only_one_needs_are_read_for_it_alone() {
 #[test]
 fn an_order_of_its_own_is_kept() {
     let (_, table, shelf) = shelved();
-    let passes = Passes::default();
+    let passes = Arc::<Passes>::default();
     let top = farpool_model::Program {
         table: TableName::new("t").unwrap(),
         version: None,
@@ -213,11 +218,8 @@ fn an_order_of_its_own_is_kept() {
         order: vec![SortKey { column: 0, descending: true, nulls_first: false }],
         limit: Some(3),
     };
-    let top = crate::BoundProgram::prepare(&top, table.clone(), farpool_model::Version(1), Budget::default());
-    let run = Run::start(&top.unwrap()).unwrap();
-    run.join(passes.over(&TableName::new("t").unwrap()));
-    let mut riders =
-        vec![Rider::new(&table, &passes, None, sum_of(2)), Rider { run, batches: vec![], is_done: false }];
+    let top = BoundProgram::prepare(&top, table.clone(), farpool_model::Version(1), Budget::default());
+    let mut riders = vec![Rider::new(&table, &passes, None, sum_of(2)), Rider::of(&top.unwrap(), &passes)];
     let mut memory = Memory::new(&shelf, bytes_of(&table, &[2]) / (GROUPS / FITTING) as usize);
     ride(&mut riders, &[1, 1], &mut memory);
     // The zone maps rule out all row groups but the last, whatever others have read.
@@ -236,7 +238,7 @@ proptest! {
     ) {
         let plain = table_of(12, GROUP_ROWS);
         let (table, shelf) = on_shelf(&plain, tier);
-        let passes = Passes::default();
+        let passes = Arc::<Passes>::default();
         let mut state = seed | 1;
         let mut random = || {
             state ^= state << 13;
