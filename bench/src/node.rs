@@ -9,7 +9,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 /// Memory that a node may use: enough for TPC-H at scale 10.
 const NODE_BYTES: usize = 16 << 30;
@@ -21,17 +23,53 @@ pub fn start(threads: usize) -> Result<Arc<Node>> {
 
 /// Serves a node on separate threads until the process ends.
 pub fn serve(node: Arc<Node>, threads: usize) -> Result<SocketAddr> {
+    Ok(serve_until(node, threads, std::future::pending())?.0)
+}
+
+/// A node that this process serves as long as the value lives.
+pub struct Served {
+    /// URL at which the node listens.
+    pub url: String,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl Served {
+    /// Serves a node on `threads` threads.
+    pub fn new(node: Arc<Node>, threads: usize) -> Result<Served> {
+        let (stop, stopped) = oneshot::channel();
+        let (address, thread) = serve_until(node, threads, async move { stopped.await.unwrap_or(()) })?;
+        Ok(Served { url: format!("farpool://{address}"), stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // Its error was of no use to anybody else either.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve_until(
+    node: Arc<Node>,
+    threads: usize,
+    stopped: impl Future<Output = ()> + Send + 'static,
+) -> Result<(SocketAddr, JoinHandle<Result<()>>)> {
     let (ready, address) = std::sync::mpsc::channel();
-    std::thread::spawn(move || -> Result<()> {
+    let thread = std::thread::spawn(move || -> Result<()> {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             ready.send(listener.local_addr()?)?;
-            Ok(server::serve(node, listener, std::future::pending()).await?)
+            Ok(server::serve(node, listener, stopped).await?)
         })
     });
-    address.recv().map_err(|_| anyhow!("the node could not listen on a loopback port"))
+    let address = address.recv().map_err(|_| anyhow!("the node could not listen on a loopback port"))?;
+    Ok((address, thread))
 }
 
 /// Body of a node's process: serves until its standard input ends.

@@ -22,6 +22,8 @@ pub struct Definition {
     pub pipelines: Pipelines,
     pub tables: Vec<Table>,
     pub dashboards: Vec<Dashboard>,
+    /// `None` where it is left out.
+    pub scans: Option<Scans>,
     pub goals: Goals,
     quick: Quick,
 }
@@ -54,6 +56,22 @@ pub struct Dashboard {
     statements: Vec<String>,
 }
 
+/// Clients that scan the same table at the same time.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scans {
+    pub rows: u64,
+    pub below: u64,
+    pub clients: Vec<usize>,
+    sql: String,
+    /// What programs with the same filter compute.
+    same: Vec<String>,
+    same_filter: String,
+    /// Clients that scan again and again, and how often.
+    pub cyclic: usize,
+    pub turns: usize,
+}
+
 /// What is aimed at.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,6 +81,12 @@ pub struct Goals {
     pub isolated: f64,
     pub capped: f64,
     pub cpu: f64,
+    pub larger_time: f64,
+    pub larger_bytes: f64,
+    pub cyclic: f64,
+    pub same_filter: f64,
+    pub different_filters: f64,
+    pub from_disk: f64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -82,6 +106,10 @@ impl Definition {
             (definition.runs, definition.capped_mbit) = (runs, capped_mbit);
             definition.tables.iter_mut().for_each(|table| table.rows = table.rows.min(rows));
             definition.tables.truncate(2);
+            if let Some(scans) = &mut definition.scans {
+                scans.rows = scans.rows.min(rows);
+                scans.clients.truncate(2);
+            }
         }
         Ok(definition)
     }
@@ -95,6 +123,20 @@ impl Table {
 
     fn filled(&self, sql: &str) -> String {
         sql.replace("{n}", &(self.below / 2).to_string())
+    }
+}
+
+impl Scans {
+    /// The statement of a client, each with a filter of its own.
+    pub fn statement(&self, client: usize) -> String {
+        let below = self.below / 2 + self.below / 1000 * client as u64;
+        self.sql.replace("{n}", &below.to_string())
+    }
+
+    /// Statements with the same filter.
+    pub fn same_filter(&self) -> Vec<String> {
+        let filter = self.same_filter.replace("{n}", &(self.below / 2).to_string());
+        self.same.iter().map(|same| format!("SELECT {same} FROM t WHERE {filter}")).collect()
     }
 }
 

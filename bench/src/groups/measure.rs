@@ -2,6 +2,7 @@
 
 use super::definition::{Dashboard, Definition, Table};
 use super::link;
+use super::scans::{self, ScansResult};
 use crate::limits::{self, Limits};
 use crate::machine::{self, Machine};
 use crate::node::NodeProcess;
@@ -37,6 +38,7 @@ pub struct Results {
     pub pipelines: Vec<PipelinesResult>,
     pub modes: Vec<ModeResult>,
     pub dashboards: Vec<DashboardResult>,
+    pub scans: Vec<ScansResult>,
 }
 
 /// Pipelines over one table, with one overlap.
@@ -107,6 +109,7 @@ pub fn run(definition: &Definition, mut notes: Vec<String>) -> Result<Results> {
         pipelines: Vec::new(),
         modes: Vec::new(),
         dashboards: Vec::new(),
+        scans: Vec::new(),
     };
     for (place, table) in definition.tables.iter().enumerate() {
         let stage = runtime.block_on(Stage::with(definition, table))?;
@@ -134,6 +137,9 @@ pub fn run(definition: &Definition, mut notes: Vec<String>) -> Result<Results> {
                 results.dashboards.push(result?);
             }
         }
+    }
+    if let Some(scans) = &definition.scans {
+        results.scans = runtime.block_on(scans::run(scans, definition.runs, definition.threads))?;
     }
     text::progress("");
     results.notes = notes;
@@ -298,14 +304,14 @@ impl Cost {
 }
 
 /// What came of statements: the time, the bytes on the wire, and the results in the order of the statements.
-type Ran = (f64, u64, Vec<String>);
+pub type Ran = (f64, u64, Vec<String>);
 
 /// The answers that all sides must give.
 #[derive(Default)]
-struct Answers(Option<Vec<String>>);
+pub struct Answers(Option<Vec<String>>);
 
 impl Answers {
-    fn check(&mut self, (seconds, bytes, results): Ran) -> Result<(f64, u64)> {
+    pub fn check(&mut self, (seconds, bytes, results): Ran) -> Result<(f64, u64)> {
         let expected = self.0.get_or_insert_with(|| results.clone());
         for (expected, result) in expected.iter().zip(&results) {
             let words = || expected.split_whitespace().zip(result.split_whitespace());
@@ -322,7 +328,7 @@ impl Answers {
     }
 }
 
-async fn session(pool: &Arc<dyn Pool>, pushdown: bool, threads: usize) -> Result<Arc<Session>> {
+pub async fn session(pool: &Arc<dyn Pool>, pushdown: bool, threads: usize) -> Result<Arc<Session>> {
     let work = Some(WorkMemory::new(WORK_BYTES));
     let options =
         SessionOptions { pushdown, target_partitions: Some(threads), work, ..SessionOptions::default() };
@@ -376,7 +382,7 @@ async fn batch(session: &Session, statements: &[String]) -> Result<Ran> {
 }
 
 /// Rows as text.
-fn shown(batches: &[RecordBatch]) -> Result<String> {
+pub fn shown(batches: &[RecordBatch]) -> Result<String> {
     let mut text = String::new();
     for batch in batches {
         let columns =

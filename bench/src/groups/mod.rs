@@ -4,6 +4,7 @@ mod definition;
 mod link;
 mod measure;
 mod report;
+mod scans;
 
 use crate::suite;
 use anyhow::Result;

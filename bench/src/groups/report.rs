@@ -1,7 +1,8 @@
 //! Formats the results as tables.
 
-use super::definition::{Definition, Goals};
+use super::definition::Definition;
 use super::measure::{DashboardResult, PipelinesResult, Results};
+use super::scans::ScansResult;
 use crate::text;
 
 /// Returns the whole report.
@@ -28,7 +29,13 @@ pub fn text(results: &Results, definition: &Definition) -> String {
         "\nDashboards: their statements one by one, and together.\n\n{}\n",
         dashboards(results)
     ));
-    report.push_str(&format!("\n{}\n", goals(results, &definition.goals)));
+    if !results.scans.is_empty() {
+        report.push_str(&format!(
+            "\nClients of one node that scan one table at once, with and without sharing.\n\n{}\n",
+            scans(results)
+        ));
+    }
+    report.push_str(&format!("\n{}\n", goals(results, definition)));
     report
 }
 
@@ -120,8 +127,44 @@ fn dashboards(results: &Results) -> String {
     text::table(header(&names), results.dashboards.iter().map(row).collect())
 }
 
+fn scans(results: &Results) -> String {
+    let names = [
+        "",
+        "clients",
+        "of columns",
+        "shared s",
+        "CPU s",
+        "read",
+        "known",
+        "unshared s",
+        "CPU s",
+        "read",
+        "time",
+        "CPU",
+    ];
+    let row = |result: &ScansResult| {
+        let (shared, unshared) = (result.shared, result.unshared);
+        vec![
+            result.name.clone(),
+            result.clients.to_string(),
+            text::bytes(result.distinct_bytes),
+            format!("{:.3}", shared.seconds),
+            format!("{:.2}", shared.cpu_s),
+            text::bytes(shared.bytes_read),
+            text::rows(shared.rows_known),
+            format!("{:.3}", unshared.seconds),
+            format!("{:.2}", unshared.cpu_s),
+            text::bytes(unshared.bytes_read),
+            format!("{:.2}×", shared.seconds / unshared.seconds),
+            format!("{:.2}×", shared.cpu_s / unshared.cpu_s),
+        ]
+    };
+    text::table(header(&names), results.scans.iter().map(row).collect())
+}
+
 /// All goals are upper limits.
-fn goals(results: &Results, goals: &Goals) -> String {
+fn goals(results: &Results, definition: &Definition) -> String {
+    let goals = &definition.goals;
     let mut rows = Vec::new();
     let mut add = |what: String, most: f64, measured: f64| {
         rows.push(vec![
@@ -156,6 +199,45 @@ fn goals(results: &Results, goals: &Goals) -> String {
                 add(format!("{name}: processor time"), goals.cpu, result.together.cpu_s / result.apart.cpu_s);
             }
             _ => {}
+        }
+    }
+    let of = |name: &str, clients: usize| {
+        results.scans.iter().find(|result| result.name == name && result.clients == clients)
+    };
+    let all = |name: &'static str| {
+        results.scans.iter().filter(move |result| result.name == name && result.clients > 1)
+    };
+    for result in all("larger than the pool") {
+        let name = format!("larger than the pool, {} clients", result.clients);
+        if let Some(one) = of("larger than the pool", 1) {
+            add(
+                format!("{name}: time, by one"),
+                goals.larger_time,
+                result.shared.seconds / one.shared.seconds,
+            );
+        }
+        let bytes = result.shared.bytes_read as f64 / result.distinct_bytes as f64;
+        add(format!("{name}: bytes read, by those of the columns"), goals.larger_bytes, bytes);
+        let time = result.shared.seconds / result.unshared.seconds;
+        add(format!("{name}: time, by unshared"), goals.from_disk, time);
+    }
+    for result in all("in memory") {
+        let time = result.shared.seconds / result.unshared.seconds;
+        add(
+            format!("in memory, {} clients: time, by unshared", result.clients),
+            goals.different_filters,
+            time,
+        );
+    }
+    for result in all("again and again") {
+        let scans = (result.clients * definition.scans.as_ref().map_or(1, |scans| scans.turns)) as u64;
+        let bytes = result.shared.bytes_read as f64 / (scans * result.distinct_bytes) as f64;
+        add(format!("{} scans: bytes read, by those of all", scans), goals.cyclic, bytes);
+    }
+    for result in all("same filter") {
+        if let Some(one) = of("one", 1) {
+            let name = format!("same filter, {} clients: time, by one", result.clients);
+            add(name, goals.same_filter, result.shared.seconds / one.shared.seconds);
         }
     }
     text::table(header(&["", "goal", "measured", ""]), rows)

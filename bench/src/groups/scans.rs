@@ -1,0 +1,199 @@
+//! Clients of one node that scan the same table, with and without sharing what is read and found out.
+
+use super::definition::{COLUMNS, Scans};
+use super::measure::{Answers, session, shown};
+use crate::stats::median;
+use crate::tables::{self, Content};
+use crate::{machine, node, text};
+use anyhow::{Context, Result};
+use arrow::array::RecordBatch;
+use farpool::node::{LocalDirectory, Node, NodeConfig, unlock};
+use farpool::{ClientOptions, LoadMode, Pool, Receipt, RemotePool, Session, TableName, WorkMemory};
+use futures::StreamExt;
+use serde::Serialize;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::task::JoinSet;
+
+/// Memory of a node for what is no table.
+const WORK_BYTES: usize = 2 << 30;
+
+/// Bytes of a pool that has room for everything.
+const ROOM_BYTES: usize = 4 << 30;
+
+/// Statements of clients that come at once.
+#[derive(Debug, Serialize)]
+pub struct ScansResult {
+    pub name: String,
+    pub clients: usize,
+    /// Encoded bytes of the columns that the statements read.
+    pub distinct_bytes: u64,
+    pub shared: ScanCost,
+    pub unshared: ScanCost,
+}
+
+/// What they took: medians.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct ScanCost {
+    pub seconds: f64,
+    /// Of the clients and the node together.
+    pub cpu_s: f64,
+    /// Bytes that the node read from its data directory.
+    pub bytes_read: u64,
+    /// Rows of which another program had found out whether they pass.
+    pub rows_known: u64,
+}
+
+/// One of the cases.
+struct Case {
+    name: &'static str,
+    statements: Vec<String>,
+    columns: usize,
+    /// How often each client asks.
+    turns: usize,
+    is_larger: bool,
+}
+
+pub async fn run(scans: &Scans, runs: usize, threads: usize) -> Result<Vec<ScansResult>> {
+    let folder = tempfile::tempdir()?;
+    let rows = rows(scans)?;
+    let data_bytes = fill(folder.path(), &rows, threads).await?;
+    let different = |clients| (0..clients).map(|client| scans.statement(client)).collect::<Vec<_>>();
+    let mut cases = Vec::new();
+    for clients in &scans.clients {
+        for (name, is_larger) in [("larger than the pool", true), ("in memory", false)] {
+            cases.push(Case { name, statements: different(*clients), columns: 3, turns: 1, is_larger });
+        }
+    }
+    let same = scans.same_filter();
+    cases.push(Case {
+        name: "one",
+        statements: same[..1].to_vec(),
+        columns: COLUMNS,
+        turns: 1,
+        is_larger: false,
+    });
+    cases.push(Case { name: "same filter", statements: same, columns: COLUMNS, turns: 1, is_larger: false });
+    let (statements, turns) = (different(scans.cyclic), scans.turns);
+    cases.push(Case { name: "again and again", statements, columns: 3, turns, is_larger: true });
+    let mut results = Vec::new();
+    for case in &cases {
+        text::progress(&format!("scans: {}, {} clients ", case.name, case.statements.len()));
+        let distinct_bytes = data_bytes[..case.columns].iter().sum::<u64>();
+        let pool_bytes = if case.is_larger { (distinct_bytes / 2) as usize } else { ROOM_BYTES };
+        let mut answers = Answers::default();
+        let mut costs: [Vec<ScanCost>; 2] = Default::default();
+        for run in 0..=runs {
+            for (shares, costs) in [true, false].into_iter().zip(&mut costs) {
+                let stage = Stage::open(folder.path(), pool_bytes, shares, threads)?;
+                let cost = stage.run(case, threads, &mut answers).await?;
+                // The first one does not count.
+                if run > 0 {
+                    costs.push(cost);
+                }
+            }
+        }
+        let [shared, unshared] = costs.map(|costs| ScanCost::median(&costs));
+        let (name, clients) = (case.name.to_string(), case.statements.len());
+        results.push(ScansResult { name, clients, distinct_bytes, shared, unshared });
+    }
+    text::progress("");
+    Ok(results)
+}
+
+fn rows(scans: &Scans) -> Result<Vec<RecordBatch>> {
+    let columns: Vec<(String, Content)> =
+        (0..COLUMNS).map(|column| (format!("c{column}"), Content::Uniform(scans.below))).collect();
+    tables::batches(&columns, scans.rows).collect()
+}
+
+/// Loads the table into a data directory. Returns the bytes of its columns.
+async fn fill(folder: &Path, rows: &[RecordBatch], threads: usize) -> Result<Vec<u64>> {
+    let stage = Stage::open(folder, ROOM_BYTES, true, threads)?;
+    let pool = stage.connect().await?;
+    let (name, schema) = (TableName::new("t")?, rows.first().context("a table without rows")?.schema());
+    let count = rows.iter().map(|batch| batch.num_rows() as u64).sum();
+    let rows = futures::stream::iter(rows.to_vec().into_iter().map(Ok)).boxed();
+    pool.load(&name, LoadMode::Create.into(), schema, Some(count), rows).await?;
+    crate::suite::await_profile(&*pool, &name).await?;
+    let columns = pool.table(&name).await?.columns;
+    Ok(columns.iter().map(|column| column.bytes_encoded).collect())
+}
+
+/// A node over the data directory.
+struct Stage(node::Served);
+
+impl Stage {
+    fn open(folder: &Path, pool_bytes: usize, shares: bool, threads: usize) -> Result<Stage> {
+        let node = Node::start(NodeConfig {
+            memory_bytes: pool_bytes,
+            work: WorkMemory::new(WORK_BYTES),
+            workers: threads,
+            data: Some(unlock(LocalDirectory::open(folder)?, None, None)?),
+            share_scans: shares,
+            ..NodeConfig::default()
+        })?;
+        Ok(Stage(node::Served::new(node, 1)?))
+    }
+
+    async fn connect(&self) -> Result<Arc<RemotePool>> {
+        Ok(Arc::new(RemotePool::connect(&self.0.url.parse()?, ClientOptions::default()).await?))
+    }
+
+    /// Each statement by a client of its own, all at once, as often as the case says.
+    async fn run(&self, case: &Case, threads: usize, answers: &mut Answers) -> Result<ScanCost> {
+        let mut sessions = Vec::new();
+        for _ in &case.statements {
+            let pool: Arc<dyn Pool> = self.connect().await?;
+            sessions.push(session(&pool, true, threads).await?);
+        }
+        if !case.is_larger {
+            // Everything is in memory once it was read.
+            let columns: Vec<String> =
+                (0..case.columns).map(|column| format!("sum(c{column} % 7)")).collect();
+            one(&sessions[0], &format!("select {} from t", columns.join(", "))).await?;
+        }
+        let (start, cpu) = (Instant::now(), machine::cpu_seconds().unwrap_or(f64::NAN));
+        let mut tasks = JoinSet::new();
+        for (place, (session, statement)) in sessions.into_iter().zip(&case.statements).enumerate() {
+            let (statement, turns) = (statement.clone(), case.turns);
+            tasks.spawn(async move {
+                let (mut whole, mut rows) = (Receipt::default(), String::new());
+                for _ in 0..turns {
+                    let (receipt, answer) = one(&session, &statement).await?;
+                    whole.merge(&receipt);
+                    rows = answer;
+                }
+                anyhow::Ok((place, whole, rows))
+            });
+        }
+        let (mut whole, mut results) = (Receipt::default(), vec![String::new(); case.statements.len()]);
+        while let Some(ended) = tasks.join_next().await {
+            let (place, receipt, rows) = ended??;
+            whole.merge(&receipt);
+            results[place] = rows;
+        }
+        let (seconds, _) = answers.check((start.elapsed().as_secs_f64(), 0, results))?;
+        let cpu_s = machine::cpu_seconds().unwrap_or(f64::NAN) - cpu;
+        Ok(ScanCost { seconds, cpu_s, bytes_read: whole.bytes_from_disk, rows_known: whole.rows_known })
+    }
+}
+
+impl ScanCost {
+    fn median(costs: &[ScanCost]) -> ScanCost {
+        let of = |number: fn(&ScanCost) -> f64| median(&costs.iter().map(number).collect::<Vec<_>>());
+        ScanCost {
+            seconds: of(|cost| cost.seconds),
+            cpu_s: of(|cost| cost.cpu_s),
+            bytes_read: of(|cost| cost.bytes_read as f64) as u64,
+            rows_known: of(|cost| cost.rows_known as f64) as u64,
+        }
+    }
+}
+
+async fn one(session: &Arc<Session>, statement: &str) -> Result<(Receipt, String)> {
+    let query = session.sql(statement).await?;
+    let rows = shown(&query.collect().await?)?;
+    Ok((query.receipt(), rows))
+}
