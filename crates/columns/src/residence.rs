@@ -55,7 +55,7 @@ pub trait Reader: Send {
         false
     }
 
-    /// Is told which of the handles are read for it, before any of them is. Others were asked for before by somebody else.
+    /// Is told, before any of them is read, of which handles it is the first that waits for their values.
     fn asked_first(&self, _handles: &[Arc<Chunk>]) {}
 
     /// Is told, once and by any thread, that the values are in memory, or why they cannot be. They stay there until the

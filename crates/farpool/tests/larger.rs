@@ -1,7 +1,7 @@
 //! Tables that are larger than the memory of a pool: every answer is that of a pool with enough, also beside clients that
 //! do not read, and after the process was killed.
 
-use crate::cli_support::{Server, farpool as program, text, trips_parquet, until};
+use crate::cli_support::{GUARD, Server, farpool as program, text, trips_parquet, until};
 use crate::support::pools::{self, Pools, Way, session_over};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use farpool::Pool;
@@ -119,6 +119,98 @@ async fn clients_that_do_not_read_hold_nobody_back() {
         rest += batch.unwrap().num_rows();
     }
     assert!(rest > 0);
+}
+
+/// Of the rows that are there from the beginning, so that what comes meanwhile changes no answer. Some have the same filter.
+fn lasting_queries() -> Vec<String> {
+    let queries = [
+        "select count(*), sum(value % 1000) from t where id < ROWS and key % 5 = 2",
+        "select max(text) from t where id < ROWS and key % 5 = 2",
+        "select key % 10 as k, count(*) from t where id < ROWS and key % 5 = 2 group by k order by k",
+        "select key % 10 as k, count(*), max(text) from t where id < ROWS group by k order by k",
+        "select id, text from t where id < ROWS and text like '%ffff%' order by id",
+        "select id, value from t where id < ROWS order by value desc limit 20",
+        "select count(*) from t a join t b on a.id = b.key where b.value > 0 and a.id < ROWS and b.id < ROWS",
+    ];
+    queries.iter().map(|sql| sql.replace("ROWS", &ROWS.to_string())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_scan_together_come_and_go_as_they_like() {
+    const CLIENTS: usize = 8;
+    const TURNS: usize = 6;
+    let folder = tempfile::tempdir().unwrap();
+    let pools = Pools::start_durable(POOL_BYTES, folder.path()).await;
+    let roomy = Pools::start(1 << 30).await;
+    let rows = rows();
+    pools::load(&*pools.embedded, "t", rows.schema(), vec![rows.clone()]).await;
+    pools::load(&*roomy.embedded, "t", rows.schema(), vec![rows.clone()]).await;
+    let session = roomy.session(Way::Embedded, false).await;
+    let mut expected = Vec::new();
+    for sql in lasting_queries() {
+        expected.push((sql.clone(), pretty(&session.sql(sql.as_str()).await.unwrap().collect().await.unwrap())));
+    }
+    let url = format!("farpool://{}", pools.address);
+    let client = |number: usize| {
+        let (url, expected) = (url.clone(), expected.clone());
+        tokio::spawn(async move {
+            let mut whole = farpool::Receipt::default();
+            for turn in 0..TURNS {
+                // A connection for each, some of which break.
+                let session = session_over(farpool::connect(&url, None).await.unwrap(), true).await;
+                let (sql, answer) = &expected[(number * 5 + turn * 3) % expected.len()];
+                match (number + turn) % 4 {
+                    0 => {
+                        let query =
+                            session.sql("select text, value, id from t where value <> 7").await.unwrap();
+                        let mut stream = query.execute().await.unwrap();
+                        assert!(stream.next().await.unwrap().unwrap().num_rows() > 0);
+                        // It stalls, while others of this client go on, and is gone with its connection.
+                        let found = session.sql(sql.as_str()).await.unwrap().collect().await.unwrap();
+                        assert_eq!(&pretty(&found), answer, "{sql}");
+                    }
+                    1 => {
+                        let query = session.sql(sql.as_str()).await.unwrap();
+                        let mut stream = query.execute().await.unwrap();
+                        let begun = tokio::time::timeout(std::time::Duration::from_millis(20), stream.next());
+                        drop(begun.await);
+                    }
+                    _ => {
+                        let query = session.sql(sql.as_str()).await.unwrap();
+                        let found = query.collect().await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+                        assert_eq!(&pretty(&found), answer, "{sql}");
+                        whole.merge(&query.receipt());
+                    }
+                }
+            }
+            whole
+        })
+    };
+    let clients: Vec<_> = (0..CLIENTS).map(client).collect();
+    // Loads, changes and drops go on meanwhile.
+    let session = pools.session(Way::Remote, true).await;
+    let run = async |sql: String| drop(session.sql(sql.as_str()).await.unwrap().collect().await.unwrap());
+    let mut turn = 0;
+    while !clients.iter().all(|client| client.is_finished()) {
+        let id = ROWS + turn;
+        run(format!("insert into t values ({id}, 2, {id}, 'ffff')")).await;
+        run(format!("create table u as select id, key from t where key % 50 = {}", turn % 50)).await;
+        run(format!("update t set value = 1 where id = {id}")).await;
+        run("drop table u".to_string()).await;
+        turn += 1;
+    }
+    assert!(turn > 0);
+    let mut whole = farpool::Receipt::default();
+    for client in clients {
+        whole.merge(&client.await.unwrap());
+    }
+    assert!(whole.bytes_shared > 0 && whole.rows_known > 0, "{whole:?}");
+    // What was left behind has ended.
+    let start = std::time::Instant::now();
+    while pools.embedded.status().await.unwrap().programs_running > 0 {
+        assert!(start.elapsed() < GUARD, "programs of clients that are gone run on");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
 }
 
 #[test]

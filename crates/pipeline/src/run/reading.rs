@@ -314,11 +314,12 @@ impl Run {
         farpool_columns::fetch(handles, Box::new(request));
     }
 
-    /// Counts `handles` as read by this run, and what else it waits for as shared.
+    /// Counts those of `handles` that are absent as read by this run, and what else it waits for as shared.
     fn asked_first(&self, number: u64, handles: &[Arc<Chunk>]) {
-        let bytes_on_disk: usize = handles.iter().map(|handle| handle.bytes_on_disk()).sum();
+        let read = || handles.iter().filter(|handle| handle.is_absent());
+        let bytes_on_disk: usize = read().map(|handle| handle.bytes_on_disk()).sum();
         self.tally.read_from_disk(cast::u64_from(bytes_on_disk));
-        let bytes: usize = handles.iter().map(|handle| handle.bytes_encoded()).sum();
+        let bytes: usize = read().map(|handle| handle.bytes_encoded()).sum();
         let mut held = self.held.lock();
         let Some(morsel) = held.awaited.get_mut(&number) else { return };
         let read = morsel.read.get_or_insert_default();
