@@ -30,6 +30,7 @@ pub fn serve(node: Arc<Node>, threads: usize) -> Result<SocketAddr> {
 pub struct Served {
     /// URL at which the node listens.
     pub url: String,
+    node: Arc<Node>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<()>>>,
 }
@@ -38,8 +39,9 @@ impl Served {
     /// Serves a node on `threads` threads.
     pub fn new(node: Arc<Node>, threads: usize) -> Result<Served> {
         let (stop, stopped) = oneshot::channel();
-        let (address, thread) = serve_until(node, threads, async move { stopped.await.unwrap_or(()) })?;
-        Ok(Served { url: format!("farpool://{address}"), stop: Some(stop), thread: Some(thread) })
+        let stopped = async move { stopped.await.unwrap_or(()) };
+        let (address, thread) = serve_until(node.clone(), threads, stopped)?;
+        Ok(Served { url: format!("farpool://{address}"), node, stop: Some(stop), thread: Some(thread) })
     }
 }
 
@@ -50,6 +52,7 @@ impl Drop for Served {
             // Its error was of no use to anybody else either.
             let _ = thread.join();
         }
+        self.node.shutdown();
     }
 }
 

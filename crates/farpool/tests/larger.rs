@@ -148,7 +148,8 @@ async fn clients_that_scan_together_come_and_go_as_they_like() {
     let session = roomy.session(Way::Embedded, false).await;
     let mut expected = Vec::new();
     for sql in lasting_queries() {
-        expected.push((sql.clone(), pretty(&session.sql(sql.as_str()).await.unwrap().collect().await.unwrap())));
+        expected
+            .push((sql.clone(), pretty(&session.sql(sql.as_str()).await.unwrap().collect().await.unwrap())));
     }
     let url = format!("farpool://{}", pools.address);
     let client = |number: usize| {
