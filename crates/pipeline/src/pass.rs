@@ -3,7 +3,8 @@
 //! Cooperative scans (Zukowski et al., *Cooperative Scans: Dynamic Bandwidth Sharing in a DBMS*, VLDB 2007) without a leader
 //! and without a plan. Runs that have to read go on where any of them asked last, each with a row group that it has not
 //! seen, and wrap around at the end of the table. What is read for one of them is offered to all others, which take it
-//! before anything else, so that each reads about its part of what all need. Who comes later joins where they are. What a
+//! before anything else, so that each reads about its part of what all need. Together they read no more ahead than one would by itself: whoever finds
+//! that much on its way waits for that, too. Who comes later joins where they are. What a
 //! run has seen is a set and not a position: it may miss any number of offers, because it is slower, or its client does not
 //! read; it then reads these row groups itself, later, and nobody waits for it.
 //!
@@ -19,7 +20,7 @@ use farpool_columns::{Kept, RowGroup};
 use farpool_memory::Account;
 use farpool_model::TableName;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -102,6 +103,13 @@ impl Pass {
 
     pub(crate) fn move_hand(&self, place: usize) {
         self.hand.store(place, Ordering::Relaxed);
+    }
+
+    /// The row groups that others than `run` wait for, by their positions, with their bytes.
+    pub(crate) fn awaited(&self, run: &Run) -> BTreeMap<usize, usize> {
+        let awaited = Mutex::new(BTreeMap::new());
+        self.tell(run, |rider| rider.add_awaited(&mut awaited.lock()));
+        awaited.into_inner()
     }
 
     /// Has `run` get what others read.

@@ -439,7 +439,7 @@ impl Run {
         }
         rest.or_else(|| {
             let company = self.company.get();
-            let taken = self.agenda.take(table, &self.columns, company, !self.reading.is_enough())?;
+            let taken = self.agenda.take(self, table, company)?;
             let judging = company.and_then(Company::judging);
             let passing = || judging?.passing(&table.row_groups[taken.place]);
             let progress = match &self.form {

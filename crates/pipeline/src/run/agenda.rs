@@ -6,7 +6,7 @@
 //!
 //! Invariant: each row group is taken once, or closed off; completions count to the number of all exactly once.
 
-use super::reading;
+use super::{Run, reading};
 use crate::pass::{Company, Pass};
 use farpool_columns::{Kept, Table};
 use farpool_model::limits;
@@ -103,14 +103,9 @@ impl Agenda {
         self.offers.load(Ordering::Relaxed) > 0
     }
 
-    /// Takes the next row group; `None` when there is none. Without `may_read`, only those that others have read.
-    pub fn take(
-        &self,
-        table: &Table,
-        columns: &[usize],
-        company: Option<&Company>,
-        may_read: bool,
-    ) -> Option<Taken> {
+    /// Takes the next row group of `run`; `None` when there is none, or enough is being read.
+    pub fn take(&self, run: &Run, table: &Table, company: Option<&Company>) -> Option<Taken> {
+        let may_read = !run.reading.is_enough();
         // Keeps idle threads that ask again and again from the lock.
         if self.is_empty() || !may_read && !self.has_offers() {
             return None;
@@ -123,7 +118,7 @@ impl Agenda {
                 place.map(Taken::alone)
             }
             Order::Free(free) => {
-                let taken = free.take(table, columns, company, may_read);
+                let taken = free.take(run, table, company, may_read);
                 self.offers.store(free.whole.len(), Ordering::Relaxed);
                 taken
             }
@@ -215,13 +210,8 @@ impl Free {
         self.here.remove(place) || self.absent.remove(place)
     }
 
-    fn take(
-        &mut self,
-        table: &Table,
-        columns: &[usize],
-        company: Option<&Company>,
-        may_read: bool,
-    ) -> Option<Taken> {
+    fn take(&mut self, run: &Run, table: &Table, company: Option<&Company>, may_read: bool) -> Option<Taken> {
+        let columns = &run.columns;
         let is_absent = |place: usize| reading::is_absent(&table.row_groups[place], columns);
         // The latest first: whoever is slower than the others takes what is still there.
         while let Some(offer) = self.whole.pop() {
@@ -250,10 +240,28 @@ impl Free {
             self.absent.add(place);
         }
         let pass = company.and_then(|company| company.pass.as_deref());
-        let place = self.absent.next(pass.map_or(0, Pass::hand))?;
-        pass.inspect(|pass| pass.move_hand(place + 1));
+        let place = self.next_absent(run, pass)?;
         self.absent.remove(place);
         Some(Taken::alone(place))
+    }
+
+    /// The next row group that has to be read: one that others wait for, where they read enough ahead for all.
+    fn next_absent(&mut self, run: &Run, pass: Option<&Pass>) -> Option<usize> {
+        let Some(pass) = pass else { return self.absent.next(0) };
+        let awaited = pass.awaited(run);
+        let bytes: usize = awaited.values().sum();
+        if bytes >= run.reading.most()
+            && let Some(place) = awaited.into_keys().find(|place| self.absent.has(*place))
+        {
+            // It is asked for once for all.
+            return Some(place);
+        }
+        if run.reading.is_enough_with(bytes) {
+            return None;
+        }
+        let place = self.absent.next(pass.hand())?;
+        pass.move_hand(place + 1);
+        Some(place)
     }
 
     /// Returns what is not kept any more.

@@ -13,8 +13,9 @@ use crate::pace::StepPace;
 use farpool_columns::{Chunk, Kept, Reader, RowGroup, Table};
 use farpool_model::{Error, ErrorKind, Result, cast, limits};
 use farpool_operators::Verdict;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// What a run reads ahead.
@@ -24,6 +25,8 @@ pub(super) struct Reading {
     /// Bytes that are being read or have not been used yet.
     ahead: AtomicUsize,
     requests: AtomicU64,
+    /// Whether others read so much ahead that this run waits for what it has asked for.
+    is_held_back: AtomicBool,
     /// Whether what was read is kept until it is used: see [`Keeping`].
     keeping: AtomicU8,
 }
@@ -81,6 +84,7 @@ impl Reading {
             most: AtomicUsize::new(limits::READ_AHEAD_BYTES),
             ahead: AtomicUsize::new(0),
             requests: AtomicU64::new(0),
+            is_held_back: AtomicBool::new(false),
             keeping: AtomicU8::new(Keeping::Everything as u8),
         }
     }
@@ -88,7 +92,25 @@ impl Reading {
     /// Whether no more is to be read before some of it is used.
     pub fn is_enough(&self) -> bool {
         let ahead = self.ahead.load(Ordering::Relaxed);
-        ahead > 0 && ahead >= self.most.load(Ordering::Relaxed)
+        ahead > 0 && ahead >= self.most()
+    }
+
+    /// The same, where others wait for `bytes`. If so, this run waits for what it has asked for.
+    pub fn is_enough_with(&self, bytes: usize) -> bool {
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        let is_enough = ahead > 0 && ahead.max(bytes) >= self.most();
+        self.is_held_back.store(is_enough, Ordering::Relaxed);
+        is_enough
+    }
+
+    /// Bytes that may be ahead.
+    pub fn most(&self) -> usize {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    /// Whether no more was read when it was last looked, or is to be.
+    fn waits(&self) -> bool {
+        self.is_enough() || self.is_held_back.load(Ordering::Relaxed)
     }
 
     /// Counts what was read for a row group as used.
@@ -116,7 +138,7 @@ impl Run {
         let held = self.held.lock();
         !held.awaited.is_empty()
             && held.rests.is_empty()
-            && (self.agenda.is_empty() || self.reading.is_enough() && !self.agenda.has_offers())
+            && (self.agenda.is_empty() || self.reading.waits() && !self.agenda.has_offers())
     }
 
     /// Sets which values are kept until they are used. With [`Keeping::Nothing`], none are from now on.
@@ -155,6 +177,13 @@ impl Run {
     pub(crate) fn offered_judged(&self, place: usize, group: &Arc<RowGroup>) {
         if self.has(place, group) && !is_absent(group, &self.columns) {
             self.agenda.offer_judged(place);
+        }
+    }
+
+    /// Adds the row groups that this run waits for, and their bytes.
+    pub(crate) fn add_awaited(&self, awaited: &mut BTreeMap<usize, usize>) {
+        for morsel in self.held.lock().awaited.values() {
+            awaited.insert(morsel.place, morsel.read.as_ref().map_or(0, |read| read.bytes));
         }
     }
 
@@ -340,6 +369,7 @@ impl Run {
                     _ => None,
                 };
                 held.rests.push(morsel);
+                self.reading.is_held_back.store(false, Ordering::Relaxed);
                 let group = held.table.as_ref().and_then(|table| table.row_groups.get(place)).cloned();
                 drop(held);
                 drop(let_go);

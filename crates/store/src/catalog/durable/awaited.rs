@@ -9,8 +9,9 @@ use farpool_columns::{Chunk, Kept, Reader};
 use farpool_model::{Error, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 /// The part of the pool's memory that values take which were read and have not been used yet.
 const KEPT_PART: usize = 4;
@@ -20,7 +21,7 @@ const KEPT_PART: usize = 4;
 pub struct Awaited {
     /// By the handle's address.
     requests: Mutex<HashMap<usize, Vec<Arc<Request>>>>,
-    bytes_kept: Arc<AtomicUsize>,
+    kept: Arc<Mutex<AllKept>>,
     has_turn: Arc<AtomicBool>,
 }
 
@@ -33,12 +34,12 @@ impl Awaited {
         reader: Box<dyn Reader>,
         pool_bytes: usize,
     ) -> Vec<Arc<Chunk>> {
-        let bytes = handles.iter().map(|handle| handle.bytes_encoded()).sum();
-        let part = self.part(bytes, pool_bytes / KEPT_PART);
+        let parts = self.parts(&handles, pool_bytes / KEPT_PART);
         let (values, left) = (Vec::with_capacity(handles.len()), AtomicUsize::new(handles.len()));
-        let turn = if part.is_none() && reader.is_urgent() { self.turn() } else { None };
-        let keeps = part.is_some() || turn.is_some();
-        let state = State { values, error: None, reader: Some(reader), part, turn, keeps };
+        let turn = if parts.is_none() && reader.is_urgent() { self.turn() } else { None };
+        let keeps = parts.is_some() || turn.is_some();
+        let parts = parts.unwrap_or_default();
+        let state = State { values, error: None, reader: Some(reader), parts, turn, keeps };
         let request = Arc::new(Request { left, state: Mutex::new(state) });
         let mut new = handles;
         new.retain(|handle| {
@@ -78,11 +79,21 @@ impl Awaited {
         requests.into_iter().for_each(|request| request.told(outcome));
     }
 
-    /// A part of the memory for values that are kept, if so much is left.
-    fn part(&self, bytes: usize, most: usize) -> Option<KeptPart> {
-        let more = |kept: usize| kept.checked_add(bytes).filter(|kept| *kept <= most);
-        self.bytes_kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(KeptPart { bytes, of: self.bytes_kept.clone() })
+    /// Parts of the memory for values that are kept, one for each handle, if so much is left. Those who want the same values
+    /// have one in common.
+    fn parts(&self, handles: &[Arc<Chunk>], most: usize) -> Option<Vec<Arc<KeptPart>>> {
+        let part = |handle: &Arc<Chunk>| {
+            let mut kept = self.kept.lock();
+            if let Some(part) = kept.parts.get(&address(handle)).and_then(Weak::upgrade) {
+                return Some(part);
+            }
+            let bytes = handle.bytes_encoded();
+            kept.bytes = kept.bytes.checked_add(bytes).filter(|kept| *kept <= most)?;
+            let part = Arc::new(KeptPart { handle: handle.clone(), bytes, of: self.kept.clone() });
+            kept.parts.insert(address(handle), Arc::downgrade(&part));
+            Some(part)
+        };
+        handles.iter().map(part).collect()
     }
 
     /// The turn to keep values beyond that part, unless another request has it.
@@ -106,21 +117,39 @@ struct State {
     values: Vec<Arc<Chunk>>,
     error: Option<Error>,
     reader: Option<Box<dyn Reader>>,
-    part: Option<KeptPart>,
+    parts: Vec<Arc<KeptPart>>,
     turn: Option<Turn>,
     /// Whether values are kept until all are there and used.
     keeps: bool,
 }
 
-/// A part of the memory for values that are kept.
-struct KeptPart {
+/// What is kept of all handles.
+#[derive(Debug, Default)]
+struct AllKept {
     bytes: usize,
-    of: Arc<AtomicUsize>,
+    /// By the handle's address.
+    parts: HashMap<usize, Weak<KeptPart>>,
+}
+
+/// A part of the memory for values that are kept: those of one handle.
+#[derive(Debug)]
+struct KeptPart {
+    /// Keeps its address from being that of another.
+    handle: Arc<Chunk>,
+    bytes: usize,
+    of: Arc<Mutex<AllKept>>,
 }
 
 impl Drop for KeptPart {
     fn drop(&mut self) {
-        self.of.fetch_sub(self.bytes, Ordering::Relaxed);
+        let mut kept = self.of.lock();
+        kept.bytes -= self.bytes;
+        // Another may have been made since nobody had this one any more.
+        if let Entry::Occupied(entry) = kept.parts.entry(address(&self.handle))
+            && entry.get().strong_count() == 0
+        {
+            entry.remove();
+        }
     }
 }
 
@@ -159,8 +188,9 @@ impl Request {
         if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        let (values, part, turn) = (std::mem::take(&mut state.values), state.part.take(), state.turn.take());
-        let kept: Kept = Arc::new((values, part, turn));
+        let (values, parts, turn) =
+            (std::mem::take(&mut state.values), std::mem::take(&mut state.parts), state.turn.take());
+        let kept: Kept = Arc::new((values, parts, turn));
         let outcome = state.error.take().map_or(Ok(kept), Err);
         let reader = state.reader.take();
         drop(state);
