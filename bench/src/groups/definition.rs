@@ -67,6 +67,9 @@ pub struct Scans {
     /// What programs with the same filter compute.
     same: Vec<String>,
     same_filter: String,
+    /// Clients of which each begins this many milliseconds after the one before.
+    pub later: usize,
+    pub later_ms: u64,
     /// Clients that scan again and again, and how often.
     pub cyclic: usize,
     pub turns: usize,

@@ -13,7 +13,7 @@ use futures::StreamExt;
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// Memory of a node for what is no table.
@@ -52,6 +52,8 @@ struct Case {
     columns: usize,
     /// How often each client asks.
     turns: usize,
+    /// How long after the one before a client begins.
+    apart: Duration,
     is_larger: bool,
 }
 
@@ -60,23 +62,26 @@ pub async fn run(scans: &Scans, runs: usize, threads: usize) -> Result<Vec<Scans
     let rows = rows(scans)?;
     let data_bytes = fill(folder.path(), &rows, threads).await?;
     let different = |clients| (0..clients).map(|client| scans.statement(client)).collect::<Vec<_>>();
+    let same = scans.same_filter();
+    let at_once = |name, statements, columns, is_larger| Case {
+        name,
+        statements,
+        columns,
+        turns: 1,
+        apart: Duration::ZERO,
+        is_larger,
+    };
     let mut cases = Vec::new();
     for clients in &scans.clients {
-        for (name, is_larger) in [("larger than the pool", true), ("in memory", false)] {
-            cases.push(Case { name, statements: different(*clients), columns: 3, turns: 1, is_larger });
-        }
+        cases.push(at_once("larger than the pool", different(*clients), 3, true));
+        cases.push(at_once("in memory", different(*clients), 3, false));
     }
-    let same = scans.same_filter();
-    cases.push(Case {
-        name: "one",
-        statements: same[..1].to_vec(),
-        columns: COLUMNS,
-        turns: 1,
-        is_larger: false,
-    });
-    cases.push(Case { name: "same filter", statements: same, columns: COLUMNS, turns: 1, is_larger: false });
-    let (statements, turns) = (different(scans.cyclic), scans.turns);
-    cases.push(Case { name: "again and again", statements, columns: 3, turns, is_larger: true });
+    cases.push(at_once("one", same[..1].to_vec(), COLUMNS, false));
+    cases.push(at_once("same filter", same, COLUMNS, false));
+    let later = at_once("one later than the other", different(scans.later), 3, true);
+    cases.push(Case { apart: Duration::from_millis(scans.later_ms), ..later });
+    let cyclic = at_once("again and again", different(scans.cyclic), 3, true);
+    cases.push(Case { turns: scans.turns, ..cyclic });
     let mut results = Vec::new();
     for case in &cases {
         text::progress(&format!("scans: {}, {} clients ", case.name, case.statements.len()));
@@ -158,7 +163,9 @@ impl Stage {
         let mut tasks = JoinSet::new();
         for (place, (session, statement)) in sessions.into_iter().zip(&case.statements).enumerate() {
             let (statement, turns) = (statement.clone(), case.turns);
+            let later = case.apart * u32::try_from(place)?;
             tasks.spawn(async move {
+                tokio::time::sleep(later).await;
                 let (mut whole, mut rows) = (Receipt::default(), String::new());
                 for _ in 0..turns {
                     let (receipt, answer) = one(&session, &statement).await?;
