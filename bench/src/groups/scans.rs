@@ -119,7 +119,7 @@ async fn fill(folder: &Path, rows: &[RecordBatch], threads: usize) -> Result<Vec
     let pool = stage.connect().await?;
     let (name, schema) = (TableName::new("t")?, rows.first().context("a table without rows")?.schema());
     let count = rows.iter().map(|batch| batch.num_rows() as u64).sum();
-    let rows = futures::stream::iter(rows.to_vec().into_iter().map(Ok)).boxed();
+    let rows = futures::stream::iter(rows.iter().cloned().map(Ok)).boxed();
     pool.load(&name, LoadMode::Create.into(), schema, Some(count), rows).await?;
     crate::suite::await_profile(&*pool, &name).await?;
     let columns = pool.table(&name).await?.columns;
