@@ -60,7 +60,7 @@ struct Case {
 pub async fn run(scans: &Scans, runs: usize, threads: usize) -> Result<Vec<ScansResult>> {
     let folder = tempfile::tempdir()?;
     let rows = rows(scans)?;
-    let data_bytes = fill(folder.path(), &rows, threads).await?;
+    let data_bytes = fill(folder.path(), rows, threads).await?;
     let different = |clients| (0..clients).map(|client| scans.statement(client)).collect::<Vec<_>>();
     let same = scans.same_filter();
     let at_once = |name, statements, columns, is_larger| Case {
@@ -114,12 +114,12 @@ fn rows(scans: &Scans) -> Result<Vec<RecordBatch>> {
 }
 
 /// Loads the table into a data directory. Returns the bytes of its columns.
-async fn fill(folder: &Path, rows: &[RecordBatch], threads: usize) -> Result<Vec<u64>> {
+async fn fill(folder: &Path, rows: Vec<RecordBatch>, threads: usize) -> Result<Vec<u64>> {
     let stage = Stage::open(folder, ROOM_BYTES, true, threads)?;
     let pool = stage.connect().await?;
     let (name, schema) = (TableName::new("t")?, rows.first().context("a table without rows")?.schema());
     let count = rows.iter().map(|batch| batch.num_rows() as u64).sum();
-    let rows = futures::stream::iter(rows.iter().cloned().map(Ok)).boxed();
+    let rows = futures::stream::iter(rows.into_iter().map(Ok)).boxed();
     pool.load(&name, LoadMode::Create.into(), schema, Some(count), rows).await?;
     crate::suite::await_profile(&*pool, &name).await?;
     let columns = pool.table(&name).await?.columns;

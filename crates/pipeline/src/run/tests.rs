@@ -49,6 +49,17 @@ pub(super) fn table_of(groups: i64, rows: i64) -> Arc<Table> {
     Arc::new(builder.finish().unwrap())
 }
 
+/// Numbers from a seed (xorshift).
+pub(super) fn random(seed: u64) -> impl FnMut() -> usize {
+    let mut state = seed | 1;
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 8) as usize
+    }
+}
+
 pub(super) fn int(value: i64) -> Expr {
     Expr::Literal(Literal::new(Value::Int(value.into()), DataType::Int64).unwrap())
 }

@@ -5,7 +5,7 @@ mod riders;
 use super::*;
 use crate::budget::Budget;
 use crate::run::Step;
-use crate::run::tests::{Ticking, bound, id_compares, int, sum_and_count_by_k, table_of};
+use crate::run::tests::{Ticking, bound, id_compares, int, random, sum_and_count_by_k, table_of};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch};
@@ -191,13 +191,7 @@ proptest! {
     ) {
         let plain = table_of(groups, GROUP_ROWS);
         let (shelved, shelf) = on_shelf(&plain, tier);
-        let mut state = seed | 1;
-        let mut random = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 8) as usize
-        };
+        let mut random = random(seed);
         let filter = || {
             filters.then(|| {
                 let odd = Expr::compare(CompareOp::NotEq, Expr::Column(1), int(3));

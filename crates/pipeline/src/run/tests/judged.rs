@@ -205,13 +205,7 @@ proptest! {
     ) {
         let table = table_of(6, ROWS);
         let (passes, account) = (Arc::<Passes>::default(), account(bytes));
-        let mut state = seed | 1;
-        let mut random = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 8) as usize
-        };
+        let mut random = random(seed);
         for _ in 0..6 {
             let programs: Vec<BoundProgram> = (0..3).map(|_| {
                 let remainder = of_remainder(random() as i64 % 3);

@@ -265,13 +265,7 @@ proptest! {
         let plain = table_of(12, GROUP_ROWS);
         let (table, shelf) = on_shelf(&plain, tier);
         let passes = Arc::<Passes>::default();
-        let mut state = seed | 1;
-        let mut random = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 8) as usize
-        };
+        let mut random = random(seed);
         let mut riders: Vec<(Rider, Vec<Vec<Option<i64>>>)> = Vec::new();
         let mut left = 3 * count;
         while left > 0 || !riders.is_empty() {
