@@ -566,7 +566,7 @@ pub const PACKED_PART_BYTES_MAX: usize = 512 << 20;
 pub const READ_AHEAD_BYTES: usize = 8 << 20;
 
 /// Bytes of a filter from which it is not kept which rows pass it: whoever comes compares its filter with others.
-pub const JUDGED_FILTER_BYTES_MAX: usize = 16 << 10;
+pub const JUDGED_FILTER_BYTES_MAX: usize = 4 << 10;
 
 /// Filters of a tenant's programs of which that is kept: those of a few dashboards.
 pub const JUDGED_FILTERS_MAX: usize = 64;
