@@ -355,14 +355,15 @@ impl Node {
         self.instance
     }
 
-    /// Bytes of the memory for work taken by outcomes of loads, both under way and remembered.
-    pub fn outcomes_bytes(&self) -> u64 {
-        cast::u64_from(self.shares.outcomes_bytes())
+    /// Bytes of the memory for work that is taken by what is remembered of what has ended: outcomes of loads, and which rows
+    /// pass filters.
+    pub fn remembered_bytes(&self) -> u64 {
+        cast::u64_from(self.shares.remembered_bytes())
     }
 
-    /// Forgets the outcomes of loads that have been remembered for long enough.
-    pub(crate) fn forget_old_loads(&self) {
-        self.shares.forget_old_loads(self.clock.now_ns());
+    /// Forgets outcomes of loads that are old, and what is known of row groups that are gone.
+    pub(crate) fn forget_old(&self) {
+        self.shares.forget_old(self.clock.now_ns());
     }
 
     /// The shares of all tenants.

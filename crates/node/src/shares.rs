@@ -151,16 +151,21 @@ impl Shares {
         self.share(tenant).passes
     }
 
-    /// Bytes of the memory for work taken by outcomes of loads.
-    pub fn outcomes_bytes(&self) -> usize {
-        let outcomes: Vec<_> = self.shares.lock().values().map(|share| share.outcomes.clone()).collect();
-        outcomes.iter().map(|outcomes| outcomes.bytes_held()).sum()
+    /// Bytes of the memory for work that is taken by outcomes of loads, and by which rows pass filters.
+    pub fn remembered_bytes(&self) -> usize {
+        self.all().iter().map(|share| share.outcomes.bytes_held() + share.passes.bytes_held()).sum()
     }
 
-    /// Forgets old outcomes of all tenants' loads.
-    pub fn forget_old_loads(&self, now_ns: u64) {
-        let outcomes: Vec<_> = self.shares.lock().values().map(|share| share.outcomes.clone()).collect();
-        outcomes.iter().for_each(|outcomes| outcomes.forget_old(now_ns));
+    /// Forgets old outcomes of all tenants' loads, and what is known of row groups that are gone.
+    pub fn forget_old(&self, now_ns: u64) {
+        for share in self.all() {
+            share.outcomes.forget_old(now_ns);
+            share.passes.forget_gone();
+        }
+    }
+
+    fn all(&self) -> Vec<Share> {
+        self.shares.lock().values().cloned().collect()
     }
 
     fn share(&self, tenant: &TenantName) -> Share {

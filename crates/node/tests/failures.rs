@@ -80,10 +80,10 @@ async fn a_client_that_dies_in_the_middle_of_a_change_leaves_the_table_as_it_was
     let server = Server::start().await;
     let pool = server.connect().await;
     let version = load(&pool, "t", LoadMode::Create, 1000).await.unwrap().version;
-    // Memory of remembered outcomes is not counted.
+    // Memory of what is remembered is not counted.
     let used = || {
         let status = server.node.status();
-        (status.memory_bytes_used, status.work_bytes_used - server.node.outcomes_bytes())
+        (status.memory_bytes_used, status.work_bytes_used - server.node.remembered_bytes())
     };
     eventually("nothing is under way", || server.node.scheduler().running() == 0).await;
     let before = used();

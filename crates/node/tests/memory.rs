@@ -252,7 +252,7 @@ async fn a_table_holds_what_it_takes_outside_the_pool() {
     let server = Server::working_within(WORK).await;
     let pool = server.connect().await;
     // The outcome of the load is remembered beyond the table, and not counted here.
-    let used = || server.node.work().usage().bytes_used - server.node.outcomes_bytes();
+    let used = || server.node.work().usage().bytes_used - server.node.remembered_bytes();
     let before = used();
     load(&pool, "t", LoadMode::Create, ROWS).await.unwrap();
     eventually("only the table is left", || {

@@ -309,7 +309,7 @@ async fn a_load_that_comes_again_while_it_is_under_way_waits_for_the_first() {
     let [mut raw, mut other] = [Raw::connect(&server).await, Raw::connect(&server).await];
     raw.send(1, &begin_with(1, "t", LoadMode::Create)).await;
     raw.send(1, &Request::LoadBatch(canonical_batch(0, 9))).await;
-    eventually("it begins", || server.node.outcomes_bytes() > 0).await;
+    eventually("it begins", || server.node.remembered_bytes() > 0).await;
     send_load(&mut other, 1, 1, "t", LoadMode::Create).await;
     raw.send(1, &Request::LoadEnd).await;
     let made = loaded(&mut raw).await;

@@ -90,6 +90,16 @@ impl Judgements {
         Some(judgement)
     }
 
+    /// Bytes that are reserved for what is known.
+    pub fn bytes_held(&self) -> usize {
+        self.0.lock().iter().map(|judgement| judgement.known.lock().bytes).sum()
+    }
+
+    /// Forgets row groups that no table has any more.
+    pub fn forget_gone(&self) {
+        self.0.lock().iter().for_each(|judgement| _ = judgement.forget_gone());
+    }
+
     /// Notes which rows of `group` pass, as far as the memory for that has room or others that were not used lately make it.
     pub fn note(&self, judgement: &Judgement, group: &Arc<RowGroup>, bits: Arc<[u64]>, account: &Account) {
         let bytes = size_of_val(&*bits) + ENTRY_BYTES;

@@ -62,6 +62,16 @@ impl Passes {
         Company { passes: self.clone(), pass, judgement, account: account.clone() }
     }
 
+    /// Bytes of the memory for work that is taken by which rows pass filters.
+    pub fn bytes_held(&self) -> usize {
+        self.judgements.bytes_held()
+    }
+
+    /// Forgets which rows pass of row groups that no table has any more.
+    pub fn forget_gone(&self) {
+        self.judgements.forget_gone();
+    }
+
     /// The pass over a table, which exists as long as somebody has it.
     fn over(&self, table: &TableName) -> Arc<Pass> {
         let mut passes = self.by_table.lock();

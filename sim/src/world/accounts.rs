@@ -119,8 +119,8 @@ impl World {
                 "nobody is there, and of the pool more than {most} bytes are in use: {status:?}"
             ));
         }
-        // Outcomes of loads are kept for a while.
-        match status.tables > 0 || status.work_bytes_used == self.node.outcomes_bytes() {
+        // Outcomes of loads, and which rows pass filters, are kept for a while.
+        match status.tables > 0 || status.work_bytes_used == self.node.remembered_bytes() {
             true => Ok(()),
             false => {
                 Err(format!("nobody is there, nor any table, and memory for work is in use: {status:?}"))

@@ -96,7 +96,7 @@ pub async fn serve_ticking<L: Listener>(
             biased;
             () = &mut shutdown => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            _ = ticks.tick() => node.forget_old_loads(),
+            _ = ticks.tick() => node.forget_old(),
             // When the system has no sockets left, unauthenticated connections are closed first.
             arrival = listener::accept(&mut listener, || lobby.evict_oldest()) => {
                 let (node, refusals) = (node.clone(), refusals.clone());

@@ -1,8 +1,8 @@
 //! Which row groups a run has still to take, and in which order.
 //!
 //! A run whose result depends on the order (a top-k that begins with the best row groups, for one) has a list. All others
-//! take first what others have just read for themselves or judged, then what is in memory, and then what has to be read, from where
-//! all that read the same table are ([`crate::pass`]).
+//! take first what others have just read for themselves or judged, then what is in memory, and then what has to be read, from
+//! where all are that read the same table ([`crate::pass`]).
 //!
 //! Invariant: each row group is taken once, or closed off; completions count to the number of all exactly once.
 

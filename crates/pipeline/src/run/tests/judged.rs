@@ -144,18 +144,18 @@ fn what_is_known_is_of_row_groups_and_not_of_tables() {
     let held = account.memory().usage().bytes_used;
     assert!(held > 0);
     drop((first, other));
-    let table = table_of(1, ROWS);
-    let small = account_of(&account);
+    let (table, small) = (table_of(1, ROWS), self::account(limits::JUDGED_PART * 8_000));
     for _ in 0..3 {
         let program = bound(&table, of_remainder(1), rows(&[0]), None, Budget::default());
         drive(&joined(&program, &passes, &small), 1).unwrap();
     }
     assert_eq!(account.memory().usage().bytes_used, 0, "bits of row groups that are gone are kept");
-}
-
-/// An account that has room for the bits of a few row groups.
-fn account_of(_: &Account) -> Account {
-    account(limits::JUDGED_PART * 8_000)
+    let held = small.memory().usage().bytes_used;
+    assert!(held > 0 && passes.bytes_held() as u64 == held);
+    // And when somebody looks for such.
+    drop(table);
+    passes.forget_gone();
+    assert_eq!(small.memory().usage().bytes_used, 0);
 }
 
 #[test]
