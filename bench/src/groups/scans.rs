@@ -22,6 +22,9 @@ const WORK_BYTES: usize = 2 << 30;
 /// Bytes of a pool that has room for everything.
 const ROOM_BYTES: usize = 4 << 30;
 
+/// The least bytes of a pool, for small tables: a few row groups of what clients read at once.
+const POOL_BYTES_MIN: usize = 8 << 20;
+
 /// Statements of clients that come at once.
 #[derive(Debug, Serialize)]
 pub struct ScansResult {
@@ -86,7 +89,8 @@ pub async fn run(scans: &Scans, runs: usize, threads: usize) -> Result<Vec<Scans
     for case in &cases {
         text::progress(&format!("scans: {}, {} clients ", case.name, case.statements.len()));
         let distinct_bytes = data_bytes[..case.columns].iter().sum::<u64>();
-        let pool_bytes = if case.is_larger { (distinct_bytes / 2) as usize } else { ROOM_BYTES };
+        let half = usize::try_from(distinct_bytes / 2)?.max(POOL_BYTES_MIN);
+        let pool_bytes = if case.is_larger { half } else { ROOM_BYTES };
         let mut answers = Answers::default();
         let mut costs: [Vec<ScanCost>; 2] = Default::default();
         for run in 0..=runs {
