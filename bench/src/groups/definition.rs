@@ -110,7 +110,8 @@ impl Definition {
             definition.tables.iter_mut().for_each(|table| table.rows = table.rows.min(rows));
             definition.tables.truncate(2);
             if let Some(scans) = &mut definition.scans {
-                scans.rows = scans.rows.min(rows);
+                // Fewer would fit a pool of a few pages.
+                scans.rows = scans.rows.min(10 * rows);
                 scans.clients.truncate(2);
             }
         }
