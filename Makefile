@@ -51,6 +51,7 @@ bench: needs
 	$(CARGO) xtask bench larger
 	$(CARGO) xtask bench restart
 	$(CARGO) xtask bench caribou
+	$(CARGO) xtask bench groups
 
 needs:
 	@scripts/install-needs
