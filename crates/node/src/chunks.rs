@@ -27,7 +27,8 @@ impl Caller {
         check_columns(table, columns)?;
         let rows = Program::scan(prepared.effective.table.clone(), &table.schema, columns);
         let rows = BoundProgram::prepare(&rows, table.clone(), prepared.version, program.budget())?;
-        Ok(self.in_company(Run::start_fetching(&rows, row_groups)?, program))
+        // Not that of `program`, whose filter says nothing about chunks.
+        Ok(self.in_company(Run::start_fetching(&rows, row_groups)?, &rows))
     }
 
     /// Describes chunks of the table version that `program` is bound to: those of `columns`, of as many row groups from

@@ -636,6 +636,8 @@ impl Run {
     fn note(&self, morsel: &Morsel, table: &Table) {
         let group = &table.row_groups[morsel.place];
         if let Some(company) = self.company.get()
+            // Few rows are judged in less time than it takes to note them.
+            && group.rows > FEW_ROWS
             && let Some(passing) = morsel.progress.passing(group)
             // Elsewhere the zone maps tell it.
             && self.plan.verdict(group) == Verdict::Some

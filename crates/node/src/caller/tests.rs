@@ -7,7 +7,8 @@ use crate::rights::{Reach, VERBS};
 use crate::{Access, NodeConfig};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field};
-use farpool_model::{Aggregate, AggregateFunction, ErrorKind, LoadMode, Output};
+use farpool_model::{Aggregate, AggregateFunction, CompareOp, ErrorKind, Literal, LoadMode, Output, Value};
+use farpool_pipeline::Step;
 
 /// Performs a verb on the table `name`; an error means that it was refused or nothing was found.
 fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
@@ -228,4 +229,36 @@ fn a_tenant_keeps_to_the_memory_it_may_have_from_one_moment_to_the_next() {
     node.set_access(Access::of_everybody());
     load(&ann, &two, LoadMode::Create).unwrap();
     drop(ann.account().try_reserve(1 << 20).unwrap());
+}
+
+#[test]
+fn chunks_come_whatever_passes_the_filter_of_their_program() {
+    let (caller, name) = (node().owner(TenantName::default()), TableName::new("t").unwrap());
+    let values: ArrayRef = Arc::new(Int64Array::from_iter_values((0..10_000).map(|row| row * 2)));
+    let rows = RecordBatch::try_from_iter([("v", values)]).unwrap();
+    let mut loading = caller.begin_load(&name, &rows.schema(), LoadMode::Create.into(), None).unwrap();
+    loading.push(&rows).unwrap();
+    loading.commit().unwrap();
+    let (version, table) = caller.source(&name).unwrap();
+    let number = |value| Expr::Literal(Literal::new(Value::Int(value), DataType::Int64).unwrap());
+    // No row, which zone maps do not tell.
+    let filter = Expr::compare(CompareOp::Eq, Expr::Column(0), number(7_777));
+    let program = Program { filter: Some(filter), ..Program::scan(name, &table.schema, &[0]) };
+    let program = caller.prepare(&program, version, table).unwrap();
+    let steps = |run: &Run| {
+        let mut fetched = 0;
+        loop {
+            match run.step(&SystemClock::new()).unwrap() {
+                Step::Fetched(_, group) => fetched += group.rows,
+                Step::Done => return fetched,
+                _ => {}
+            }
+        }
+    };
+    for skipped in [0, 0, 10_000] {
+        let run = caller.start(&program, None, Shape::Batches).unwrap();
+        steps(&run);
+        assert_eq!(run.receipt().rows_skipped, skipped);
+    }
+    assert_eq!(steps(&caller.start_fetching(&program, &[0], vec![0]).unwrap()), 10_000);
 }
