@@ -5,17 +5,22 @@
     {"do": "drop", "table": NAME}                        {}
     {"do": "run", "statement": TEXT, "table": NAME, "columns": [NAME, ...], "clients": N, "answer": FILE|null}
                                                          {"ms": ..., "rows": ..., "digest": ..., "wire": ...}
+    {"do": "mix", "statements": [TEXT, ...], "clients": N, "folder": FOLDER}
+                                                         {"ms": ..., "cpu_s": ..., "each_ms": [...]}
 
 `columns` are those that the statement needs. With N clients the statement runs N times at once, and the time
 is that of all together. The result is written to FILE as an Arrow IPC file if one is given; otherwise its
 digest is answered (see `digest`). `wire` are the bytes between a remote rival's server and its clients, where
-the driver counts them. An error answers {"error": TEXT}; the end of the input ends the process.
+the driver counts them. Of a mix, each of the N clients takes the next statement as soon as it has the result of
+its last one; the results are in FOLDER as 0.arrow, 1.arrow, ... afterwards. An error answers {"error": TEXT}; the end of the input ends the process.
 Times are taken here, around execution and fetch, so that the pipe, the JSON and the digest do not count.
 """
 
 import ctypes
 import gc
 import json
+import pathlib
+import queue
 import subprocess
 import sys
 import threading
@@ -81,6 +86,11 @@ def map_table(file: str) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(file)).read_all()
 
 
+def write_table(table: pa.Table, file: str) -> None:
+    with pa.OSFile(file, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
 def milliseconds(start: float) -> float:
     return (time.perf_counter() - start) * 1e3
 
@@ -111,8 +121,7 @@ def run(engine: Engine, request: dict) -> dict:
     results, ms = at_once(engine, request)
     tables = [engine.table(result) for result in results]
     if request.get("answer"):
-        with pa.OSFile(request["answer"], "wb") as file, pa.ipc.new_file(file, tables[0].schema) as writer:
-            writer.write_table(tables[0])
+        write_table(tables[0], request["answer"])
         return {"ms": ms, "rows": tables[0].num_rows}
     digests = {digest(table) for table in tables}
     if len(digests) != 1:
@@ -131,22 +140,59 @@ def at_once(engine: Engine, request: dict) -> tuple[list, float]:
     results = [None] * len(clients)
 
     def one(number: int) -> None:
-        try:
-            results[number] = engine.run(clients[number], request)
-        except Exception as error:  # raised below, in the thread that answers
-            results[number] = error
+        results[number] = engine.run(clients[number], request)
 
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(len(clients))]
+    ms = in_threads(len(clients), one)
+    return results, ms
+
+
+def in_threads(count: int, work) -> float:
+    """Calls `work` with 0, 1, ... in threads of their own; the milliseconds until the last one has ended."""
+    errors = []
+
+    def one(number: int) -> None:
+        try:
+            work(number)
+        except Exception as error:  # raised below, in the thread that answers
+            errors.append(error)
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(count)]
     start = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     ms = milliseconds(start)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
-    return results, ms
+    if errors:
+        raise errors[0]
+    return ms
+
+
+def mix(engine: Engine, request: dict) -> dict:
+    """Statements by several clients, of which each takes the next one as soon as it is free."""
+    waiting = queue.SimpleQueue()
+    for place, statement in enumerate(request["statements"]):
+        waiting.put((place, {"statement": statement}))
+    clients = [engine.client() for _ in range(request["clients"])]
+    results = [None] * len(request["statements"])
+    each_ms = [0.0] * len(results)
+
+    def client(number: int) -> None:
+        while True:
+            try:
+                place, statement = waiting.get_nowait()
+            except queue.Empty:
+                return
+            start = time.perf_counter()
+            results[place] = engine.run(clients[number], statement)
+            each_ms[place] = milliseconds(start)
+
+    before = time.process_time()
+    ms = in_threads(len(clients), client)
+    cpu_s = time.process_time() - before
+    for place, result in enumerate(results):
+        write_table(engine.table(result), str(pathlib.Path(request["folder"]) / f"{place}.arrow"))
+    return {"ms": ms, "cpu_s": cpu_s, "each_ms": each_ms}
 
 
 def answer(engine: Engine, request: dict) -> dict:
@@ -160,6 +206,8 @@ def answer(engine: Engine, request: dict) -> dict:
     if request["do"] == "drop":
         engine.drop(request["table"])
         return {}
+    if request["do"] == "mix":
+        return mix(engine, request)
     return run(engine, request)
 
 

@@ -85,7 +85,8 @@ enum Suite {
     Iopath(iopath::Options),
     /// Keys and values over the Redis protocol, against Redis and memcached: throughput, latency, memory, scans.
     Caribou(caribou::Options),
-    /// Queries of one client that share columns, each for itself and at once, over loopback and a capped link.
+    /// Queries of one client that share columns, each for itself and at once; clients of one node that share scans, and go
+    /// through TPC-H at the same time.
     Groups(groups::Options),
     /// A memory node for a suite: prints its address, serves until its input ends.
     #[command(hide = true)]

@@ -43,6 +43,11 @@ impl Served {
         let (address, thread) = serve_until(node.clone(), threads, stopped)?;
         Ok(Served { url: format!("farpool://{address}"), node, stop: Some(stop), thread: Some(thread) })
     }
+
+    /// The node that is served.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
 }
 
 impl Drop for Served {

@@ -87,6 +87,16 @@ pub struct Statement<'a> {
     pub clients: usize,
 }
 
+/// Statements that several clients ran at once.
+pub struct Mix {
+    /// Milliseconds until the last one had its result.
+    pub ms: f64,
+    /// CPU time of the rival's process.
+    pub cpu_s: f64,
+    /// The time and the result of each statement.
+    pub each: Vec<(f64, Answer)>,
+}
+
 /// A running driver. Its process ends when this value is dropped.
 pub struct Rival {
     pub definition: RivalDefinition,
@@ -166,6 +176,20 @@ impl Rival {
         // The file does not exist if the run failed.
         let _ = std::fs::remove_file(&file);
         answer
+    }
+
+    /// Has statements run by several clients, each of which takes the next one as soon as it is free.
+    pub fn run_mix(&mut self, statements: &[&str], clients: usize) -> Result<Mix> {
+        let folder = tempfile::tempdir()?;
+        let request =
+            json!({ "do": "mix", "statements": statements, "clients": clients, "folder": folder.path() });
+        let ran = self.request(&request)?;
+        let each_ms: Vec<f64> =
+            serde_json::from_value(ran["each_ms"].clone()).context("no times of a mix")?;
+        let cpu_s = ran["cpu_s"].as_f64().context("the driver gave no CPU time")?;
+        let answer = |(place, ms)| Ok((ms, read_answer(&folder.path().join(format!("{place}.arrow")))?));
+        let each = each_ms.into_iter().enumerate().map(answer).collect::<Result<_>>()?;
+        Ok(Mix { ms: milliseconds(&ran)?, cpu_s, each })
     }
 
     /// Sends a request that only this rival's driver knows, and returns its answer.

@@ -1,7 +1,7 @@
 //! The suite as data: `bench/definitions/groups.toml`, which explains the fields.
 
 use crate::places;
-use crate::tables::Content;
+use crate::tables::{Content, TableDefinition};
 use anyhow::Result;
 use serde::Deserialize;
 
@@ -22,8 +22,9 @@ pub struct Definition {
     pub pipelines: Pipelines,
     pub tables: Vec<Table>,
     pub dashboards: Vec<Dashboard>,
-    /// `None` where it is left out.
-    pub scans: Option<Scans>,
+    pub joins: Joins,
+    pub scans: Scans,
+    pub clients: Clients,
     pub goals: Goals,
     quick: Quick,
 }
@@ -56,6 +57,15 @@ pub struct Dashboard {
     statements: Vec<String>,
 }
 
+/// Hash joins of one table with parts of another one.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Joins {
+    pub counts: Vec<usize>,
+    pub tables: Vec<TableDefinition>,
+    sql: String,
+}
+
 /// Clients that scan the same table at the same time.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -75,11 +85,28 @@ pub struct Scans {
     pub turns: usize,
 }
 
+/// Clients that go through the queries of TPC-H at the same time.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clients {
+    pub scale: f64,
+    pub runs: usize,
+    pub clients: Vec<usize>,
+    pub queries: Vec<usize>,
+    /// The shortest of the queries, which comes again behind so many of all.
+    pub shortest: usize,
+    every: usize,
+    /// How often all queries run, and the least statements of a client.
+    rounds: usize,
+    each_least: usize,
+}
+
 /// What is aimed at.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goals {
     pub bytes: f64,
+    pub free: f64,
     pub local: f64,
     pub isolated: f64,
     pub capped: f64,
@@ -90,6 +117,19 @@ pub struct Goals {
     pub same_filter: f64,
     pub different_filters: f64,
     pub from_disk: f64,
+    pub clients: ClientsGoals,
+}
+
+/// What is aimed at with clients that go through TPC-H: the throughput of so many or more by what is unshared and by
+/// DuckDB, and the time of the shortest query.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientsGoals {
+    pub least: usize,
+    pub in_memory: f64,
+    pub from_disk: f64,
+    pub duckdb: f64,
+    pub shortest_p99: f64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -98,6 +138,7 @@ struct Quick {
     runs: usize,
     rows: u64,
     capped_mbit: u64,
+    scale: f64,
 }
 
 impl Definition {
@@ -105,24 +146,36 @@ impl Definition {
     pub fn read(is_quick: bool) -> Result<Definition> {
         let mut definition: Definition = places::definition("groups")?;
         if is_quick {
-            let Quick { runs, rows, capped_mbit } = definition.quick;
-            (definition.runs, definition.capped_mbit) = (runs, capped_mbit);
-            definition.tables.iter_mut().for_each(|table| table.rows = table.rows.min(rows));
-            definition.tables.truncate(2);
-            if let Some(scans) = &mut definition.scans {
-                // Fewer would fit a pool of a few pages.
-                scans.rows = scans.rows.min(10 * rows);
-                scans.clients.truncate(2);
-            }
+            definition.shrink_to_quick();
         }
         Ok(definition)
     }
+
+    fn shrink_to_quick(&mut self) {
+        let Quick { runs, rows, capped_mbit, scale } = self.quick;
+        (self.runs, self.capped_mbit) = (runs, capped_mbit);
+        self.tables.iter_mut().for_each(|table| table.rows = table.rows.min(rows));
+        self.tables.truncate(2);
+        let sizes = self.joins.tables.iter_mut().flat_map(|table| &mut table.sizes);
+        sizes.for_each(|size| *size = rows.min(*size));
+        self.joins.counts.truncate(2);
+        // Fewer would fit a pool of a few pages.
+        self.scans.rows = self.scans.rows.min(10 * rows);
+        self.scans.clients.truncate(2);
+        (self.clients.scale, self.clients.runs, self.clients.rounds) = (scale, runs, 1);
+        self.clients.clients.truncate(2);
+    }
+}
+
+/// Names and contents of the columns of a table whose values are all below a bound.
+fn columns(below: u64) -> Vec<(String, Content)> {
+    (0..COLUMNS).map(|column| (format!("c{column}"), Content::Uniform(below))).collect()
 }
 
 impl Table {
     /// Names and contents of the columns.
     pub fn columns(&self) -> Vec<(String, Content)> {
-        (0..COLUMNS).map(|column| (format!("c{column}"), Content::Uniform(self.below))).collect()
+        columns(self.below)
     }
 
     fn filled(&self, sql: &str) -> String {
@@ -130,7 +183,29 @@ impl Table {
     }
 }
 
+impl Joins {
+    /// So many joins, each with another part.
+    pub fn statements(&self, count: usize) -> Vec<String> {
+        (0..count).map(|join| self.sql.replace("{i}", &join.to_string())).collect()
+    }
+}
+
+impl Clients {
+    /// The queries that so many clients go through together, in order.
+    pub fn order(&self, clients: usize) -> Vec<usize> {
+        let some = self.queries.chunks(self.every);
+        let round: Vec<usize> = some.flat_map(|some| some.iter().copied().chain([self.shortest])).collect();
+        let rounds = self.rounds.max((clients * self.each_least).div_ceil(round.len()));
+        round.repeat(rounds)
+    }
+}
+
 impl Scans {
+    /// Names and contents of the columns.
+    pub fn columns(&self) -> Vec<(String, Content)> {
+        columns(self.below)
+    }
+
     /// The statement of a client, each with a filter of its own.
     pub fn statement(&self, client: usize) -> String {
         let below = self.below / 2 + self.below / 1000 * client as u64;
@@ -191,6 +266,23 @@ mod tests {
             for dashboard in &definition.dashboards {
                 let statements = dashboard.statements(&definition.tables[dashboard.table]);
                 assert!(statements.len() > 1 && statements.iter().all(|sql| !sql.contains('{')));
+            }
+        }
+    }
+
+    #[test]
+    fn clients_ask_all_queries_alike_but_for_the_shortest() {
+        for is_quick in [false, true] {
+            let Definition { clients, .. } = Definition::read(is_quick).expect("it can be read");
+            for count in &clients.clients {
+                let order = clients.order(*count);
+                assert!(order.len() >= count * clients.each_least);
+                let times = |query: usize| order.iter().filter(|asked| **asked == query).count();
+                let others = clients.queries.iter().filter(|query| **query != clients.shortest);
+                let rounds =
+                    order.len() / (clients.queries.len() + clients.queries.len().div_ceil(clients.every));
+                assert!(others.copied().all(|query| times(query) == rounds));
+                assert!(times(clients.shortest) > 4 * rounds);
             }
         }
     }

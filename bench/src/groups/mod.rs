@@ -1,13 +1,23 @@
-//! The suite `groups`: queries of one client that read the same columns have these sent once.
+//! The suite `groups`: queries of one client that read the same columns have these sent once, and clients of one node share
+//! what it reads and finds out.
 
+mod clients;
+mod dashboards;
 mod definition;
+mod durable;
+mod goals;
+mod joins;
 mod link;
 mod measure;
+mod pipelines;
 mod report;
 mod scans;
+mod stage;
+mod statements;
 
 use crate::suite;
 use anyhow::Result;
+use clap::ValueEnum;
 use definition::Definition;
 
 /// What can be chosen.
@@ -15,16 +25,40 @@ use definition::Definition;
 pub struct Options {
     #[command(flatten)]
     common: suite::Options,
-    /// Only tables whose names have this in them.
+    /// Only these parts.
+    #[arg(long, value_delimiter = ',', value_enum)]
+    parts: Option<Vec<Part>>,
+    /// Of pipelines and dashboards, only tables whose names have this in them.
     #[arg(long)]
     tables: Option<String>,
+    /// Another scale factor of TPC-H than the suite's.
+    #[arg(long)]
+    scale: Option<f64>,
+}
+
+/// A part of the suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Scans of one client with common columns.
+    Pipelines,
+    /// Statements one by one and as a batch.
+    Dashboards,
+    /// Hash joins of one client with common columns.
+    Joins,
+    /// Clients that scan the same table.
+    Scans,
+    /// Clients that go through the queries of TPC-H.
+    Clients,
 }
 
 /// Runs the suite and prints its report.
 pub fn run(options: &Options) -> Result<()> {
     let refused = link::enter();
     let mut definition = Definition::read(options.common.quick)?;
-    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
+    if let Some(runs) = options.common.runs {
+        (definition.runs, definition.clients.runs) = (runs.max(1), runs.max(1));
+    }
+    definition.clients.scale = options.scale.unwrap_or(definition.clients.scale);
     let names = definition.tables.iter().map(|table| table.name.clone()).collect::<Vec<_>>();
     if let Some(part) = &options.tables {
         // Dashboards keep the table of their position.
@@ -37,6 +71,10 @@ pub fn run(options: &Options) -> Result<()> {
         definition.tables.retain(|table| table.name.contains(part));
     }
     let notes = refused.into_iter().map(|why| format!("without a network of its own: {why}")).collect();
-    let results = measure::run(&definition, notes)?;
-    options.common.report(&results.date, "groups", &results, &report::text(&results, &definition))
+    let parts = options.parts.as_deref().unwrap_or(Part::value_variants());
+    let results = measure::run(&definition, parts, notes)?;
+    // The record of some parts must not replace the record of the whole suite.
+    let chosen = options.parts.iter().flatten().filter_map(ValueEnum::to_possible_value);
+    let name = chosen.fold("groups".to_string(), |name, part| format!("{name}-{}", part.get_name()));
+    options.common.report(&results.date, &name, &results, &report::text(&results, &definition))
 }

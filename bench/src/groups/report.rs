@@ -1,8 +1,14 @@
 //! Formats the results as tables.
 
+use super::clients::{ClientsResult, Held, RIVAL, SideResult, Way};
+use super::dashboards::DashboardResult;
 use super::definition::Definition;
-use super::measure::{DashboardResult, PipelinesResult, Results};
+use super::goals;
+use super::joins::JoinsResult;
+use super::measure::Results;
+use super::pipelines::{ModeResult, PipelinesResult};
 use super::scans::ScansResult;
+use super::stage::Ways;
 use crate::text;
 
 /// Returns the whole report.
@@ -16,83 +22,100 @@ pub fn text(results: &Results, definition: &Definition) -> String {
         text::limits(&results.limits),
     );
     results.notes.iter().for_each(|note| report.push_str(&format!("{note}\n")));
-    report.push_str(&format!(
-        "\n{} pipelines of three columns each, seconds. Nothing is done at the node: rows are sent for each; columns are sent \
-         for each (isolated); columns are sent once for all, which run at once; columns are at the client already (local). \
-         And as a batch with push-down.\n\n{}\n",
-        definition.pipelines.count,
-        pipelines(results)
-    ));
-    report
-        .push_str(&format!("\nThe same in the paper's modes of execution, seconds.\n\n{}\n", modes(results)));
-    report.push_str(&format!(
-        "\nDashboards: their statements one by one, and together.\n\n{}\n",
-        dashboards(results)
-    ));
-    if !results.scans.is_empty() {
-        report.push_str(&format!(
-            "\nClients of one node that scan one table at once, with and without sharing.\n\n{}\n",
-            scans(results)
-        ));
+    let mut part = |about: &str, table: String| report.push_str(&format!("\n{about}\n\n{table}\n"));
+    if !results.pipelines.is_empty() {
+        let about = format!("{} pipelines of three columns each. {WAYS}", definition.pipelines.count);
+        part(&about, pipelines(&results.pipelines));
+        part("The same in the paper's modes of execution, seconds.", modes(&results.modes));
     }
-    report.push_str(&format!("\n{}\n", goals(results, definition)));
+    if !results.joins.is_empty() {
+        let about = format!("Hash joins of one table, each with another half of a smaller one. {WAYS}");
+        part(&about, joins(&results.joins));
+    }
+    if !results.dashboards.is_empty() {
+        let about = "Dashboards: their statements one by one, and together.";
+        part(about, dashboards(&results.dashboards));
+    }
+    if !results.scans.is_empty() {
+        let about = "Clients of one node that scan one table at once, with and without sharing.";
+        part(about, scans(&results.scans));
+    }
+    if let Some(results) = &results.clients {
+        part(&about_clients(results), clients(results, definition));
+    }
+    report.push_str(&format!("\n{}\n", goals::table(results, definition)));
     report
 }
 
-fn header(names: &[&str]) -> Vec<String> {
+const WAYS: &str = "Seconds. Nothing is done at the node: rows are sent for each; columns are sent for each (isolated); columns are sent \
+                    once for all, which run at once; columns are at the client already (local). And as a batch with free choice \
+                    of what is done where.";
+
+pub fn header(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_string()).collect()
 }
 
-fn pipelines(results: &Results) -> String {
-    let names = [
-        "table",
-        "overlap",
-        "rows",
-        "moved",
-        "isolated",
-        "moved",
-        "at once",
-        "moved",
-        "of columns",
-        "by isolated",
-        "local",
-        "by local",
-        "pushed",
-        "moved",
-    ];
-    let row = |result: &PipelinesResult| {
-        vec![
-            result.table.clone(),
-            format!("{}/3", result.overlap),
-            format!("{:.3}", result.rows_s),
-            text::bytes(result.rows_bytes),
-            format!("{:.3}", result.isolated_s),
-            text::bytes(result.isolated_bytes),
-            format!("{:.3}", result.grouped_s),
-            text::bytes(result.grouped_bytes),
-            format!("{:.2}×", result.grouped_bytes as f64 / result.distinct_bytes as f64),
-            format!("{:.2}×", result.grouped_s / result.isolated_s),
-            format!("{:.3}", result.local_s),
-            format!("{:.2}×", result.grouped_s / result.local_s),
-            format!("{:.3}", result.free_s),
-            text::bytes(result.free_bytes),
-        ]
-    };
-    text::table(header(&names), results.pipelines.iter().map(row).collect())
+/// The columns of a table for what something took in each of the ways.
+const WAYS_HEADER: [&str; 12] = [
+    "rows",
+    "moved",
+    "isolated",
+    "moved",
+    "at once",
+    "moved",
+    "of columns",
+    "by isolated",
+    "local",
+    "by local",
+    "free",
+    "moved",
+];
+
+fn ways(ways: &Ways) -> [String; 12] {
+    [
+        format!("{:.3}", ways.rows_s),
+        text::bytes(ways.rows_bytes),
+        format!("{:.3}", ways.isolated_s),
+        text::bytes(ways.isolated_bytes),
+        format!("{:.3}", ways.grouped_s),
+        text::bytes(ways.grouped_bytes),
+        format!("{:.2}×", ways.grouped_bytes as f64 / ways.distinct_bytes as f64),
+        format!("{:.2}×", ways.grouped_s / ways.isolated_s),
+        format!("{:.3}", ways.local_s),
+        format!("{:.2}×", ways.grouped_s / ways.local_s),
+        format!("{:.3}", ways.free_s),
+        text::bytes(ways.free_bytes),
+    ]
 }
 
-fn modes(results: &Results) -> String {
+fn pipelines(results: &[PipelinesResult]) -> String {
+    let row = |result: &PipelinesResult| {
+        let named = [result.table.clone(), format!("{}/3", result.overlap)];
+        named.into_iter().chain(ways(&result.ways)).collect()
+    };
+    let names = [&["table", "overlap"][..], &WAYS_HEADER].concat();
+    text::table(header(&names), results.iter().map(row).collect())
+}
+
+fn joins(results: &[JoinsResult]) -> String {
+    let row =
+        |result: &JoinsResult| [result.joins.to_string()].into_iter().chain(ways(&result.ways)).collect();
+    let names = [&["joins"][..], &WAYS_HEADER].concat();
+    text::table(header(&names), results.iter().map(row).collect())
+}
+
+fn modes(results: &[ModeResult]) -> String {
     let names =
         ["table", "overlap", "one thread", "all threads for each", "half at once", "a thread for each"];
-    let row = |result: &super::measure::ModeResult| {
+    let row = |result: &ModeResult| {
         let mut row = vec![result.table.clone(), format!("{}/3", result.overlap)];
         row.extend(result.modes_s.iter().map(|seconds| format!("{seconds:.3}")));
         row
     };
-    text::table(header(&names), results.modes.iter().map(row).collect())
+    text::table(header(&names), results.iter().map(row).collect())
 }
 
-fn dashboards(results: &Results) -> String {
+fn dashboards(results: &[DashboardResult]) -> String {
     let names = [
         "dashboard",
         "link",
@@ -124,10 +147,10 @@ fn dashboards(results: &Results) -> String {
             format!("{:.2}×", together.bytes as f64 / apart.bytes as f64),
         ]
     };
-    text::table(header(&names), results.dashboards.iter().map(row).collect())
+    text::table(header(&names), results.iter().map(row).collect())
 }
 
-fn scans(results: &Results) -> String {
+fn scans(results: &[ScansResult]) -> String {
     let names = [
         "",
         "clients",
@@ -159,96 +182,81 @@ fn scans(results: &Results) -> String {
             format!("{:.2}×", shared.cpu_s / unshared.cpu_s),
         ]
     };
-    text::table(header(&names), results.scans.iter().map(row).collect())
+    text::table(header(&names), results.iter().map(row).collect())
 }
 
-/// All goals are upper limits.
-fn goals(results: &Results, definition: &Definition) -> String {
-    let goals = &definition.goals;
+fn about_clients(results: &ClientsResult) -> String {
+    format!(
+        "Clients that go through the queries of TPC-H at scale {}, {} encoded, {} runs, with and without sharing. Statements a \
+         second, CPU time in seconds, and the 99th percentile of query {} in ms, of so many. {}, all in memory, with as many \
+         cursors.",
+        results.scale,
+        text::bytes(results.data_bytes),
+        results.runs,
+        results.shortest,
+        results.rival.as_deref().unwrap_or("Without a rival"),
+    )
+}
+
+fn clients(results: &ClientsResult, definition: &Definition) -> String {
+    let names = [
+        "in memory",
+        "way",
+        "clients",
+        "statements",
+        "shared /s",
+        "CPU",
+        "read",
+        "p99",
+        "unshared /s",
+        "CPU",
+        "read",
+        "p99",
+        "of",
+        "by unshared",
+        "p99",
+        "DuckDB /s",
+        "CPU",
+        "p99",
+        "by DuckDB",
+    ];
     let mut rows = Vec::new();
-    let mut add = |what: String, most: f64, measured: f64| {
-        rows.push(vec![
-            what,
-            format!("<= {most:.2}"),
-            format!("{measured:.2}"),
-            text::met(Some(measured <= most)).to_string(),
-        ]);
-    };
-    for result in &results.pipelines {
-        let name = format!("{}, overlap {}/3", result.table, result.overlap);
-        add(
-            format!("{name}: bytes moved, by those of the columns"),
-            goals.bytes,
-            result.grouped_bytes as f64 / result.distinct_bytes as f64,
-        );
-        match result.overlap {
-            0 => add(format!("{name}: by isolated"), goals.isolated, result.grouped_s / result.isolated_s),
-            3 => add(format!("{name}: by local"), goals.local, result.grouped_s / result.local_s),
-            _ => {}
-        }
-    }
-    for result in &results.dashboards {
-        let bytes = result.together.bytes as f64 / result.apart.bytes as f64;
-        let time = result.together.seconds / result.apart.seconds;
-        let name = format!("{}, {}", result.name, result.link);
-        match (result.name.as_str(), result.link.as_str()) {
-            ("at the client", link) if link != "loopback" => {
-                add(format!("{name}: part of the time by part of the bytes"), goals.capped, time / bytes);
+    for (held, in_memory) in [(Held::All, "all"), (Held::Half, "half")] {
+        for way in [Way::Embedded, Way::Remote] {
+            for count in definition.clients.clients.iter().copied() {
+                let of = |name: &str, held| results.side(name, held, count);
+                let sides = of(&way.side(true), held).zip(of(&way.side(false), held));
+                let Some((shared, unshared)) = sides else { continue };
+                let mut row = vec![in_memory.to_string(), way.name().to_string(), count.to_string()];
+                row.push(shared.statements.to_string());
+                row.extend(clients_side(shared));
+                row.extend(clients_side(unshared));
+                row.push(unshared.shortest_ms.len().to_string());
+                row.push(format!("{:.2}×", shared.throughput() / unshared.throughput()));
+                row.push(format!("{:.2}×", shared.shortest_p99_ms() / unshared.shortest_p99_ms()));
+                row.extend(by_rival(shared, of(RIVAL, Held::All)));
+                rows.push(row);
             }
-            ("pushed whole", "loopback") => {
-                add(format!("{name}: processor time"), goals.cpu, result.together.cpu_s / result.apart.cpu_s);
-            }
-            _ => {}
         }
     }
-    let of = |name: &str, clients: usize| {
-        results.scans.iter().find(|result| result.name == name && result.clients == clients)
-    };
-    let all = |name: &'static str| {
-        results.scans.iter().filter(move |result| result.name == name && result.clients > 1)
-    };
-    for result in all("larger than the pool") {
-        let name = format!("larger than the pool, {} clients", result.clients);
-        if let Some(one) = of("larger than the pool", 1) {
-            add(
-                format!("{name}: time, by one"),
-                goals.larger_time,
-                result.shared.seconds / one.shared.seconds,
-            );
-        }
-        let bytes = result.shared.bytes_read as f64 / result.distinct_bytes as f64;
-        add(format!("{name}: bytes read, by those of the columns"), goals.larger_bytes, bytes);
-        let time = result.shared.seconds / result.unshared.seconds;
-        add(format!("{name}: time, by unshared"), goals.from_disk, time);
-    }
-    for result in all("one later than the other") {
-        let bytes = result.shared.bytes_read as f64 / result.distinct_bytes as f64;
-        let name = format!("{}, {} clients", result.name, result.clients);
-        add(format!("{name}: bytes read, by those of the columns"), goals.larger_bytes, bytes);
-        add(
-            format!("{name}: time, by unshared"),
-            goals.from_disk,
-            result.shared.seconds / result.unshared.seconds,
-        );
-    }
-    for result in all("in memory") {
-        let time = result.shared.seconds / result.unshared.seconds;
-        add(
-            format!("in memory, {} clients: time, by unshared", result.clients),
-            goals.different_filters,
-            time,
-        );
-    }
-    for result in all("again and again") {
-        let scans = (result.clients * definition.scans.as_ref().map_or(1, |scans| scans.turns)) as u64;
-        let bytes = result.shared.bytes_read as f64 / (scans * result.distinct_bytes) as f64;
-        add(format!("{} scans: bytes read, by those of all", scans), goals.cyclic, bytes);
-    }
-    for result in all("same filter") {
-        if let Some(one) = of("one", 1) {
-            let name = format!("same filter, {} clients: time, by one", result.clients);
-            add(name, goals.same_filter, result.shared.seconds / one.shared.seconds);
-        }
-    }
-    text::table(header(&["", "goal", "measured", ""]), rows)
+    text::table(header(&names), rows)
+}
+
+fn clients_side(side: &SideResult) -> [String; 4] {
+    [
+        format!("{:.1}", side.throughput()),
+        format!("{:.1}", side.cpu_s),
+        text::bytes(side.bytes_read),
+        format!("{:.0}", side.shortest_p99_ms()),
+    ]
+}
+
+fn by_rival(shared: &SideResult, rival: Option<&SideResult>) -> [String; 4] {
+    let Some(rival) = rival else { return std::array::from_fn(|_| "-".to_string()) };
+    [
+        format!("{:.1}", rival.throughput()),
+        format!("{:.1}", rival.cpu_s),
+        format!("{:.0}", rival.shortest_p99_ms()),
+        format!("{:.2}×", shared.throughput() / rival.throughput()),
+    ]
 }

@@ -1,29 +1,18 @@
 //! Clients of one node that scan the same table, with and without sharing what is read and found out.
 
 use super::definition::{COLUMNS, Scans};
-use super::measure::{Answers, session, shown};
+use super::durable::{DurableNode, ROOM_BYTES, half_of};
+use super::stage::load;
+use super::statements::{Answers, one, session};
 use crate::stats::median;
-use crate::tables::{self, Content};
-use crate::{machine, node, text};
-use anyhow::{Context, Result};
-use arrow::array::RecordBatch;
-use farpool::node::{LocalDirectory, Node, NodeConfig, unlock};
-use farpool::{ClientOptions, LoadMode, Pool, Receipt, RemotePool, Session, TableName, WorkMemory};
-use futures::StreamExt;
+use crate::{machine, text};
+use anyhow::Result;
+use farpool::{Pool, Receipt};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
-
-/// Memory of a node for what is no table.
-const WORK_BYTES: usize = 2 << 30;
-
-/// Bytes of a pool that has room for everything.
-const ROOM_BYTES: usize = 4 << 30;
-
-/// The least bytes of a pool, for small tables: a few row groups of what clients read at once.
-const POOL_BYTES_MIN: usize = 8 << 20;
 
 /// Statements of clients that come at once.
 #[derive(Debug, Serialize)]
@@ -62,8 +51,7 @@ struct Case {
 
 pub async fn run(scans: &Scans, runs: usize, threads: usize) -> Result<Vec<ScansResult>> {
     let folder = tempfile::tempdir()?;
-    let rows = rows(scans)?;
-    let data_bytes = fill(folder.path(), rows, threads).await?;
+    let data_bytes = fill(folder.path(), scans, threads).await?;
     let different = |clients| (0..clients).map(|client| scans.statement(client)).collect::<Vec<_>>();
     let same = scans.same_filter();
     let at_once = |name, statements, columns, is_larger| Case {
@@ -89,14 +77,13 @@ pub async fn run(scans: &Scans, runs: usize, threads: usize) -> Result<Vec<Scans
     for case in &cases {
         text::progress(&format!("scans: {}, {} clients ", case.name, case.statements.len()));
         let distinct_bytes = data_bytes[..case.columns].iter().sum::<u64>();
-        let half = usize::try_from(distinct_bytes / 2)?.max(POOL_BYTES_MIN);
-        let pool_bytes = if case.is_larger { half } else { ROOM_BYTES };
+        let pool_bytes = if case.is_larger { half_of(distinct_bytes)? } else { ROOM_BYTES };
         let mut answers = Answers::default();
         let mut costs: [Vec<ScanCost>; 2] = Default::default();
         for run in 0..=runs {
             for (shares, costs) in [true, false].into_iter().zip(&mut costs) {
-                let stage = Stage::open(folder.path(), pool_bytes, shares, threads)?;
-                let cost = stage.run(case, threads, &mut answers).await?;
+                let node = DurableNode::open(folder.path(), pool_bytes, shares, threads)?;
+                let cost = ask(&node, case, threads, &mut answers).await?;
                 // The first one does not count.
                 if run > 0 {
                     costs.push(cost);
@@ -111,84 +98,49 @@ pub async fn run(scans: &Scans, runs: usize, threads: usize) -> Result<Vec<Scans
     Ok(results)
 }
 
-fn rows(scans: &Scans) -> Result<Vec<RecordBatch>> {
-    let columns: Vec<(String, Content)> =
-        (0..COLUMNS).map(|column| (format!("c{column}"), Content::Uniform(scans.below))).collect();
-    tables::batches(&columns, scans.rows).collect()
-}
-
 /// Loads the table into a data directory. Returns the bytes of its columns.
-async fn fill(folder: &Path, rows: Vec<RecordBatch>, threads: usize) -> Result<Vec<u64>> {
-    let stage = Stage::open(folder, ROOM_BYTES, true, threads)?;
-    let pool = stage.connect().await?;
-    let (name, schema) = (TableName::new("t")?, rows.first().context("a table without rows")?.schema());
-    let count = rows.iter().map(|batch| batch.num_rows() as u64).sum();
-    let rows = futures::stream::iter(rows.into_iter().map(Ok)).boxed();
-    pool.load(&name, LoadMode::Create.into(), schema, Some(count), rows).await?;
-    crate::suite::await_profile(&*pool, &name).await?;
-    let columns = pool.table(&name).await?.columns;
-    Ok(columns.iter().map(|column| column.bytes_encoded).collect())
+async fn fill(folder: &Path, scans: &Scans, threads: usize) -> Result<Vec<u64>> {
+    let node = DurableNode::open(folder, ROOM_BYTES, true, threads)?;
+    load(&*node.connect().await?, "t", &scans.columns(), scans.rows).await
 }
 
-/// A node over the data directory.
-struct Stage(node::Served);
-
-impl Stage {
-    fn open(folder: &Path, pool_bytes: usize, shares: bool, threads: usize) -> Result<Stage> {
-        let node = Node::start(NodeConfig {
-            memory_bytes: pool_bytes,
-            work: WorkMemory::new(WORK_BYTES),
-            workers: threads,
-            data: Some(unlock(LocalDirectory::open(folder)?, None, None)?),
-            share_scans: shares,
-            ..NodeConfig::default()
-        })?;
-        Ok(Stage(node::Served::new(node, 1)?))
+/// Each statement by a client of its own, all at once, as often as the case says.
+async fn ask(node: &DurableNode, case: &Case, threads: usize, answers: &mut Answers) -> Result<ScanCost> {
+    let mut sessions = Vec::new();
+    for _ in &case.statements {
+        let pool: Arc<dyn Pool> = node.connect().await?;
+        sessions.push(session(&pool, true, threads).await?);
     }
-
-    async fn connect(&self) -> Result<Arc<RemotePool>> {
-        Ok(Arc::new(RemotePool::connect(&self.0.url.parse()?, ClientOptions::default()).await?))
+    if !case.is_larger {
+        // Everything is in memory once it was read.
+        let columns: Vec<String> = (0..case.columns).map(|column| format!("sum(c{column} % 7)")).collect();
+        one(&sessions[0], &format!("select {} from t", columns.join(", "))).await?;
     }
-
-    /// Each statement by a client of its own, all at once, as often as the case says.
-    async fn run(&self, case: &Case, threads: usize, answers: &mut Answers) -> Result<ScanCost> {
-        let mut sessions = Vec::new();
-        for _ in &case.statements {
-            let pool: Arc<dyn Pool> = self.connect().await?;
-            sessions.push(session(&pool, true, threads).await?);
-        }
-        if !case.is_larger {
-            // Everything is in memory once it was read.
-            let columns: Vec<String> =
-                (0..case.columns).map(|column| format!("sum(c{column} % 7)")).collect();
-            one(&sessions[0], &format!("select {} from t", columns.join(", "))).await?;
-        }
-        let (start, cpu) = (Instant::now(), machine::cpu_seconds().unwrap_or(f64::NAN));
-        let mut tasks = JoinSet::new();
-        for (place, (session, statement)) in sessions.into_iter().zip(&case.statements).enumerate() {
-            let (statement, turns) = (statement.clone(), case.turns);
-            let later = case.apart * u32::try_from(place)?;
-            tasks.spawn(async move {
-                tokio::time::sleep(later).await;
-                let (mut whole, mut rows) = (Receipt::default(), String::new());
-                for _ in 0..turns {
-                    let (receipt, answer) = one(&session, &statement).await?;
-                    whole.merge(&receipt);
-                    rows = answer;
-                }
-                anyhow::Ok((place, whole, rows))
-            });
-        }
-        let (mut whole, mut results) = (Receipt::default(), vec![String::new(); case.statements.len()]);
-        while let Some(ended) = tasks.join_next().await {
-            let (place, receipt, rows) = ended??;
-            whole.merge(&receipt);
-            results[place] = rows;
-        }
-        let (seconds, _) = answers.check((start.elapsed().as_secs_f64(), 0, results))?;
-        let cpu_s = machine::cpu_seconds().unwrap_or(f64::NAN) - cpu;
-        Ok(ScanCost { seconds, cpu_s, bytes_read: whole.bytes_from_disk, rows_known: whole.rows_known })
+    let (start, cpu) = (Instant::now(), machine::cpu_seconds().unwrap_or(f64::NAN));
+    let mut tasks = JoinSet::new();
+    for (place, (session, statement)) in sessions.into_iter().zip(&case.statements).enumerate() {
+        let (statement, turns) = (statement.clone(), case.turns);
+        let later = case.apart * u32::try_from(place)?;
+        tasks.spawn(async move {
+            tokio::time::sleep(later).await;
+            let (mut whole, mut rows) = (Receipt::default(), String::new());
+            for _ in 0..turns {
+                let (receipt, answer) = one(&session, &statement).await?;
+                whole.merge(&receipt);
+                rows = answer;
+            }
+            anyhow::Ok((place, whole, rows))
+        });
     }
+    let (mut whole, mut results) = (Receipt::default(), vec![String::new(); case.statements.len()]);
+    while let Some(ended) = tasks.join_next().await {
+        let (place, receipt, rows) = ended??;
+        whole.merge(&receipt);
+        results[place] = rows;
+    }
+    let (seconds, _) = answers.check((start.elapsed().as_secs_f64(), 0, results))?;
+    let cpu_s = machine::cpu_seconds().unwrap_or(f64::NAN) - cpu;
+    Ok(ScanCost { seconds, cpu_s, bytes_read: whole.bytes_from_disk, rows_known: whole.rows_known })
 }
 
 impl ScanCost {
@@ -201,10 +153,4 @@ impl ScanCost {
             rows_known: of(|cost| cost.rows_known as f64) as u64,
         }
     }
-}
-
-async fn one(session: &Arc<Session>, statement: &str) -> Result<(Receipt, String)> {
-    let query = session.sql(statement).await?;
-    let rows = shown(&query.collect().await?)?;
-    Ok((query.receipt(), rows))
 }

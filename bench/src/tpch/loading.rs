@@ -62,7 +62,8 @@ pub async fn load(pool: &EmbeddedPool, folder: &Path) -> Result<Loading> {
     Ok(Loading { rows, bytes_plain, bytes_encoded, profiled, encoded })
 }
 
-async fn load_table(
+/// Loads a table, with a profile or without waiting for one.
+pub async fn load_table(
     pool: &dyn Pool,
     table: &str,
     batches: Vec<RecordBatch>,

@@ -4,7 +4,7 @@
 pub mod data;
 mod definition;
 mod goals;
-mod loading;
+pub mod loading;
 pub mod measure;
 mod report;
 mod results;

@@ -1,0 +1,360 @@
+//! Clients that go through the queries of TPC-H at the same time, each at another one: of a node over a data directory, in
+//! its process and over loopback, with and without sharing, beside DuckDB with as many cursors.
+//!
+//! The work is fixed, not the time: in a window, a side that is slow with some queries would have asked others. Clients take
+//! statements from one list, so that none is idle while there are some, and every side runs the same ones.
+
+use super::definition::Clients;
+use super::durable::{DurableNode, ROOM_BYTES, half_of};
+use super::statements::{WORK_BYTES, session_within};
+use crate::answers::Answer;
+use crate::rival::{Mix, Rival, RivalDefinition};
+use crate::stats::{median, percentile};
+use crate::tpch::{data, loading, measure::compare};
+use crate::{machine, places, text};
+use anyhow::{Context, Result};
+use arrow::array::RecordBatch;
+use farpool::{Pool, Receipt, Session, WorkMemory};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+use tokio::task::JoinSet;
+
+/// The program that is compared with.
+pub const RIVAL: &str = "DuckDB";
+
+/// How much of the data is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Held {
+    All,
+    Half,
+}
+
+/// How clients reach the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Embedded,
+    Remote,
+}
+
+impl Way {
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Embedded => "embedded",
+            Way::Remote => "remote",
+        }
+    }
+
+    /// The name of the side whose node shares what it reads and finds out, or does not.
+    pub fn side(self, shares: bool) -> String {
+        format!("{}{}", self.name(), if shares { "" } else { " without sharing" })
+    }
+}
+
+/// What clients took on all sides.
+#[derive(Debug, Serialize)]
+pub struct ClientsResult {
+    pub scale: f64,
+    pub runs: usize,
+    /// The query whose times are kept.
+    pub shortest: usize,
+    /// Encoded bytes of all tables.
+    pub data_bytes: u64,
+    /// Name and version of the program that is compared with, if it is there.
+    pub rival: Option<String>,
+    pub sides: Vec<SideResult>,
+}
+
+/// So many clients on one side; medians.
+#[derive(Debug, Serialize)]
+pub struct SideResult {
+    pub side: String,
+    pub held: Held,
+    pub clients: usize,
+    pub statements: usize,
+    pub seconds: f64,
+    /// Of the clients and the node, or of the rival's process.
+    pub cpu_s: f64,
+    /// Bytes that the node read from its data directory.
+    pub bytes_read: u64,
+    /// Every time of the shortest query, of all runs.
+    pub shortest_ms: Vec<f64>,
+}
+
+impl SideResult {
+    fn of(
+        side: String,
+        held: Held,
+        clients: usize,
+        order: &[usize],
+        mixes: &[Mixed],
+        shortest: usize,
+    ) -> SideResult {
+        let of = |number: fn(&Mixed) -> f64| median(&mixes.iter().map(number).collect::<Vec<_>>());
+        let each = mixes.iter().flat_map(|mixed| order.iter().zip(&mixed.each_ms));
+        SideResult {
+            side,
+            held,
+            clients,
+            statements: order.len(),
+            seconds: of(|mixed| mixed.seconds),
+            cpu_s: of(|mixed| mixed.cpu_s),
+            bytes_read: of(|mixed| mixed.bytes_read as f64) as u64,
+            shortest_ms: each.filter(|(query, _)| **query == shortest).map(|(_, ms)| *ms).collect(),
+        }
+    }
+
+    /// Statements a second.
+    pub fn throughput(&self) -> f64 {
+        self.statements as f64 / self.seconds
+    }
+
+    pub fn shortest_p99_ms(&self) -> f64 {
+        percentile(&self.shortest_ms, 0.99)
+    }
+}
+
+impl ClientsResult {
+    pub fn side(&self, name: &str, held: Held, clients: usize) -> Option<&SideResult> {
+        self.sides.iter().find(|side| (side.side.as_str(), side.held, side.clients) == (name, held, clients))
+    }
+}
+
+pub async fn run(clients: &Clients, threads: usize, notes: &mut Vec<String>) -> Result<ClientsResult> {
+    text::progress("loading TPC-H ");
+    let tables = data::folder(clients.scale)?;
+    // Not where temporary files are: that may be memory.
+    let folder = tempfile::tempdir_in(places::cache()?)?;
+    // A directory each, so that both can be open and take turns.
+    let stores = [true, false].map(|shares| (folder.path().join(format!("shares-{shares}")), shares));
+    let mut data_bytes = 0;
+    for (store, _) in &stores {
+        data_bytes = fill(store, &tables, threads).await?;
+    }
+    let mut queries = Queries::read(clients)?;
+    let rival = start_rival(&tables, threads)
+        .map_err(|error| notes.push(format!("nothing is compared with {RIVAL}: {error:#}")))
+        .ok();
+    let version = rival.as_ref().map(|rival| format!("{RIVAL} {}", rival.version));
+    let mut rival = rival.map(|rival| Side::Rival(Box::new(rival)));
+    let mut sides_results = Vec::new();
+    for held in [Held::All, Held::Half] {
+        let pool_bytes = if held == Held::All { ROOM_BYTES } else { half_of(data_bytes)? };
+        // It has all in memory.
+        let mut sides: Vec<Side> = rival.take().into_iter().collect();
+        for (store, shares) in &stores {
+            let node = Arc::new(DurableNode::open(store, pool_bytes, *shares, threads)?);
+            for way in [Way::Embedded, Way::Remote] {
+                sides.push(Side::Farpool { node: node.clone(), way, shares: *shares, threads });
+            }
+        }
+        // Everybody has answered each query before times count.
+        turns(&clients.queries, 1, &mut sides, &mut queries, notes).await?;
+        for count in clients.clients.iter().copied() {
+            let order = clients.order(count);
+            let mut mixes: Vec<Vec<Mixed>> = sides.iter().map(|_| Vec::new()).collect();
+            for _ in 0..clients.runs {
+                let turns = turns(&order, count, &mut sides, &mut queries, notes).await?;
+                mixes.iter_mut().zip(turns).for_each(|(mixes, mixed)| mixes.extend(mixed));
+            }
+            for (side, mixes) in sides.iter().zip(&mixes).filter(|(_, mixes)| !mixes.is_empty()) {
+                let result = SideResult::of(side.name(), held, count, &order, mixes, clients.shortest);
+                sides_results.push(result);
+            }
+        }
+    }
+    Ok(ClientsResult {
+        scale: clients.scale,
+        runs: clients.runs,
+        shortest: clients.shortest,
+        data_bytes,
+        rival: version,
+        sides: sides_results,
+    })
+}
+
+/// Loads the tables into a data directory. Returns their encoded bytes.
+async fn fill(store: &Path, tables: &Path, threads: usize) -> Result<u64> {
+    std::fs::create_dir(store)?;
+    let node = DurableNode::open(store, ROOM_BYTES, true, threads)?;
+    let (pool, mut bytes) = (node.embedded(), 0);
+    for table in data::TABLES {
+        let (info, _) = loading::load_table(&*pool, table, data::read(tables, table)?, true).await?;
+        bytes += info.bytes_encoded;
+    }
+    Ok(bytes)
+}
+
+fn start_rival(tables: &Path, threads: usize) -> Result<Rival> {
+    let mut rival = Rival::start(RivalDefinition::named(RIVAL)?, threads)?;
+    for table in data::TABLES {
+        rival.load(table, &tables.join(format!("{table}.parquet")))?;
+    }
+    Ok(rival)
+}
+
+/// Has so many clients go through queries on each side, one side after the other. A rival that fails has no times, and a note.
+async fn turns(
+    order: &[usize],
+    clients: usize,
+    sides: &mut [Side],
+    queries: &mut Queries,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Option<Mixed>>> {
+    let mut turns = Vec::new();
+    for side in sides {
+        let name = side.name();
+        text::progress(&format!("{name}, {clients} clients "));
+        let texts = order.iter().map(|query| queries.text(*query)).collect::<Result<Vec<&str>>>()?;
+        turns.push(match side.run(&texts, clients).await {
+            Ok((mixed, answers)) => {
+                for (query, answer) in order.iter().zip(&answers) {
+                    queries.check(&name, *query, answer)?;
+                }
+                Some(mixed)
+            }
+            Err(error) if matches!(side, Side::Rival(_)) => {
+                notes.push(format!("{name} without times with {clients} clients: {error:#}"));
+                None
+            }
+            Err(error) => return Err(error.context(format!("{name}, {clients} clients"))),
+        });
+    }
+    Ok(turns)
+}
+
+/// The texts of the queries, and the answers that all sides must give.
+struct Queries {
+    texts: BTreeMap<usize, String>,
+    /// Each with who gave it.
+    answers: BTreeMap<usize, (String, Answer)>,
+}
+
+impl Queries {
+    fn read(clients: &Clients) -> Result<Queries> {
+        let (mut texts, mut answers) = (BTreeMap::new(), BTreeMap::new());
+        for query in clients.queries.iter().copied() {
+            texts.insert(query, places::query(query)?);
+            if let Some(recorded) = places::recorded_answer(clients.scale, query) {
+                let answer = Answer::from_recorded(&recorded).map_err(anyhow::Error::msg)?;
+                answers.insert(query, ("the recorded answer".to_string(), answer));
+            }
+        }
+        Ok(Queries { texts, answers })
+    }
+
+    fn text(&self, query: usize) -> Result<&str> {
+        Ok(self.texts.get(&query).with_context(|| format!("query {query} is none of the suite's"))?)
+    }
+
+    /// Compares an answer with that of others; the first one is what others must give.
+    fn check(&mut self, side: &str, query: usize, answer: &Answer) -> Result<()> {
+        let (name, expected) =
+            self.answers.entry(query).or_insert_with(|| (side.to_string(), answer.clone()));
+        compare(name, expected, side, answer, &self.texts[&query]).with_context(|| format!("q{query:02}"))
+    }
+}
+
+enum Side {
+    Farpool { node: Arc<DurableNode>, way: Way, shares: bool, threads: usize },
+    Rival(Box<Rival>),
+}
+
+/// What clients took once.
+struct Mixed {
+    seconds: f64,
+    cpu_s: f64,
+    bytes_read: u64,
+    /// Of each statement, in their order.
+    each_ms: Vec<f64>,
+}
+
+impl Side {
+    fn name(&self) -> String {
+        match self {
+            Side::Rival(_) => RIVAL.to_string(),
+            Side::Farpool { way, shares, .. } => way.side(*shares),
+        }
+    }
+
+    /// Has so many clients go through statements. The answers are in the order of these.
+    async fn run(&mut self, statements: &[&str], clients: usize) -> Result<(Mixed, Vec<Answer>)> {
+        match self {
+            Side::Rival(rival) => {
+                let Mix { ms, cpu_s, each } = rival.run_mix(statements, clients)?;
+                let (each_ms, answers) = each.into_iter().unzip();
+                Ok((Mixed { seconds: ms / 1e3, cpu_s, bytes_read: 0, each_ms }, answers))
+            }
+            Side::Farpool { node, way, threads, .. } => {
+                let sessions = sessions(node, *way, *threads, clients).await?;
+                let statements = statements.iter().map(|text| (*text).to_string()).collect();
+                let (start, cpu) = (Instant::now(), machine::cpu_seconds().unwrap_or(f64::NAN));
+                let ran = go_through(sessions, statements).await?;
+                let seconds = start.elapsed().as_secs_f64();
+                let cpu_s = machine::cpu_seconds().unwrap_or(f64::NAN) - cpu;
+                let bytes_read = ran.iter().map(|ran| ran.receipt.bytes_from_disk).sum();
+                let each_ms = ran.iter().map(|ran| ran.ms).collect();
+                let answers = ran.into_iter().map(|ran| Answer::from_batches(ran.columns, &ran.rows));
+                let answers = answers.collect::<Result<_, _>>().map_err(anyhow::Error::msg)?;
+                Ok((Mixed { seconds, cpu_s, bytes_read, each_ms }, answers))
+            }
+        }
+    }
+}
+
+/// A session for each client, with one budget of memory for all of them, as in one engine.
+async fn sessions(node: &DurableNode, way: Way, threads: usize, clients: usize) -> Result<Vec<Arc<Session>>> {
+    let work = WorkMemory::new(WORK_BYTES);
+    let mut sessions = Vec::new();
+    for _ in 0..clients {
+        let pool: Arc<dyn Pool> = match way {
+            Way::Embedded => node.embedded(),
+            Way::Remote => node.connect().await?,
+        };
+        sessions.push(session_within(&pool, true, threads, work.clone()).await?);
+    }
+    Ok(sessions)
+}
+
+/// A statement that has run. Its rows become an answer when no client is at work any more.
+struct Ran {
+    ms: f64,
+    columns: Vec<String>,
+    rows: Vec<RecordBatch>,
+    receipt: Receipt,
+}
+
+/// Each session takes the next statement as soon as it has all rows of its last one.
+async fn go_through(sessions: Vec<Arc<Session>>, statements: Vec<String>) -> Result<Vec<Ran>> {
+    let (statements, next) = (Arc::new(statements), Arc::new(AtomicUsize::new(0)));
+    let mut tasks = JoinSet::new();
+    for session in sessions {
+        let (statements, next) = (statements.clone(), next.clone());
+        tasks.spawn(async move {
+            let mut ran = Vec::new();
+            loop {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                let Some(statement) = statements.get(place) else { break anyhow::Ok(ran) };
+                ran.push((place, ask(&session, statement).await.with_context(|| statement.clone())?));
+            }
+        });
+    }
+    let mut ran = BTreeMap::new();
+    while let Some(ended) = tasks.join_next().await {
+        ran.extend(ended??);
+    }
+    Ok(ran.into_values().collect())
+}
+
+async fn ask(session: &Session, text: &str) -> Result<Ran> {
+    let start = Instant::now();
+    let query = session.sql(text).await?;
+    let rows = query.collect().await?;
+    let ms = start.elapsed().as_secs_f64() * 1e3;
+    let columns = query.schema().fields().iter().map(|field| field.name().clone()).collect();
+    Ok(Ran { ms, columns, rows, receipt: query.receipt() })
+}

@@ -1,0 +1,87 @@
+//! Dashboards: statements that are sent one by one, and as a batch.
+
+use super::definition::{Dashboard, Table};
+use super::stage::Stage;
+use super::statements::{Answers, Ran, batch, sequentially, session};
+use crate::machine;
+use crate::stats::median;
+use anyhow::Result;
+use farpool::{Nearness, Pool};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// A dashboard over one link.
+#[derive(Debug, Serialize)]
+pub struct DashboardResult {
+    pub name: String,
+    pub link: String,
+    pub statements: usize,
+    pub apart: Cost,
+    pub together: Cost,
+}
+
+/// What a dashboard took: medians.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Cost {
+    pub seconds: f64,
+    pub cpu_s: f64,
+    pub bytes: u64,
+}
+
+/// Runs a dashboard both ways, in turns. `capped` is the bandwidth of the link, in Mbit/s, if it has one.
+pub async fn run(
+    stage: &Stage<'_>,
+    dashboard: &Dashboard,
+    table: &Table,
+    capped: Option<u64>,
+) -> Result<DashboardResult> {
+    let statements = dashboard.statements(table);
+    let threads = stage.definition.threads;
+    let (mut apart, mut together) = (Vec::new(), Vec::new());
+    let mut answers = Answers::default();
+    for run in 0..=stage.definition.runs {
+        let pool: Arc<dyn Pool> = stage.remote().await?;
+        let alone = session(&pool, true, threads).await?;
+        let one_by_one = cost(stage, &mut answers, sequentially(&alone, &statements)).await?;
+        let pool: Arc<dyn Pool> = stage.near(Nearness::Auto).await?;
+        let session = session(&pool, true, threads).await?;
+        let at_once = cost(stage, &mut answers, batch(&session, &statements)).await?;
+        if run > 0 {
+            apart.push(one_by_one);
+            together.push(at_once);
+        }
+    }
+    Ok(DashboardResult {
+        name: dashboard.name.clone(),
+        link: capped.map_or("loopback".to_string(), |mbit| format!("{mbit} Mbit/s")),
+        statements: statements.len(),
+        apart: Cost::median(&apart),
+        together: Cost::median(&together),
+    })
+}
+
+/// What something takes, of both processes.
+async fn cost(
+    stage: &Stage<'_>,
+    answers: &mut Answers,
+    work: impl Future<Output = Result<Ran>>,
+) -> Result<Cost> {
+    let cpu = || {
+        let node = machine::cpu_seconds_of(&stage.node.id().to_string()).unwrap_or(f64::NAN);
+        node + machine::cpu_seconds().unwrap_or(f64::NAN)
+    };
+    let before = cpu();
+    let (seconds, bytes) = answers.check(work.await?)?;
+    Ok(Cost { seconds, cpu_s: cpu() - before, bytes })
+}
+
+impl Cost {
+    fn median(costs: &[Cost]) -> Cost {
+        let of = |number: fn(&Cost) -> f64| median(&costs.iter().map(number).collect::<Vec<_>>());
+        Cost {
+            seconds: of(|cost| cost.seconds),
+            cpu_s: of(|cost| cost.cpu_s),
+            bytes: costs.last().map_or(0, |cost| cost.bytes),
+        }
+    }
+}

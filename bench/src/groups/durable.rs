@@ -1,0 +1,51 @@
+//! A node of this process over a data directory, with and without sharing among its clients.
+
+use crate::node::Served;
+use anyhow::Result;
+use farpool::model::TenantName;
+use farpool::node::{LocalDirectory, Node, NodeConfig, unlock};
+use farpool::{ClientOptions, EmbeddedPool, RemotePool, WorkMemory};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Memory of a node for what is no table.
+const WORK_BYTES: usize = 2 << 30;
+
+/// Bytes of a pool that has room for everything.
+pub const ROOM_BYTES: usize = 4 << 30;
+
+/// The least bytes of a pool, for small tables: a few row groups of what clients read at once.
+const POOL_BYTES_MIN: usize = 8 << 20;
+
+/// A node that listens on loopback.
+pub struct DurableNode(Served);
+
+impl DurableNode {
+    /// Opens the data directory in `folder`; `shares` says whether programs that read the same table share what is read.
+    pub fn open(folder: &Path, pool_bytes: usize, shares: bool, threads: usize) -> Result<DurableNode> {
+        let node = Node::start(NodeConfig {
+            memory_bytes: pool_bytes,
+            work: WorkMemory::new(WORK_BYTES),
+            workers: threads,
+            data: Some(unlock(LocalDirectory::open(folder)?, None, None)?),
+            share_scans: shares,
+            ..NodeConfig::default()
+        })?;
+        Ok(DurableNode(Served::new(node, 1)?))
+    }
+
+    /// Connects a client.
+    pub async fn connect(&self) -> Result<Arc<RemotePool>> {
+        Ok(Arc::new(RemotePool::connect(&self.0.url.parse()?, ClientOptions::default()).await?))
+    }
+
+    /// The node without a connection.
+    pub fn embedded(&self) -> Arc<EmbeddedPool> {
+        EmbeddedPool::over(self.0.node().clone(), TenantName::default())
+    }
+}
+
+/// Bytes of a pool that has room for half of the data.
+pub fn half_of(data_bytes: u64) -> Result<usize> {
+    Ok(usize::try_from(data_bytes / 2)?.max(POOL_BYTES_MIN))
+}

@@ -1,0 +1,32 @@
+//! Groups of hash joins of one table: what grows with their number is the work at the client, not what is moved.
+
+use super::definition::Definition;
+use super::stage::{Stage, Ways};
+use crate::text;
+use anyhow::Result;
+use serde::Serialize;
+
+/// So many joins.
+#[derive(Debug, Serialize)]
+pub struct JoinsResult {
+    pub joins: usize,
+    #[serde(flatten)]
+    pub ways: Ways,
+}
+
+pub async fn run(definition: &Definition) -> Result<Vec<JoinsResult>> {
+    let stage = Stage::start(definition)?;
+    let mut distinct_bytes = 0;
+    for table in &definition.joins.tables {
+        let column_bytes = stage.load(&table.name, &table.columns(), table.largest()).await?;
+        // Each join reads all columns of both tables.
+        distinct_bytes += column_bytes.iter().sum::<u64>();
+    }
+    let mut results = Vec::new();
+    for joins in definition.joins.counts.iter().copied() {
+        text::progress(&format!("{joins} joins "));
+        let ways = stage.ways(&definition.joins.statements(joins), distinct_bytes).await?;
+        results.push(JoinsResult { joins, ways });
+    }
+    Ok(results)
+}

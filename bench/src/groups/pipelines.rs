@@ -1,0 +1,57 @@
+//! The paper's pipelines: scans of one table that have some of their columns in common.
+
+use super::definition::Table;
+use super::stage::{Stage, Ways};
+use super::statements::{Answers, concurrently, session};
+use crate::stats::median;
+use anyhow::Result;
+use farpool::{Nearness, Pool};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// Pipelines over one table, with one overlap.
+#[derive(Debug, Serialize)]
+pub struct PipelinesResult {
+    pub table: String,
+    pub overlap: usize,
+    #[serde(flatten)]
+    pub ways: Ways,
+}
+
+/// The pipelines in one of the paper's modes of execution.
+#[derive(Debug, Serialize)]
+pub struct ModeResult {
+    pub table: String,
+    pub overlap: usize,
+    /// In order: one thread in all; all threads for each in turn; half of them at once; all at once with a thread each.
+    pub modes_s: [f64; 4],
+}
+
+/// Runs the pipelines with one overlap in each of the ways. `column_bytes` are those of the table's columns.
+pub async fn ways(
+    stage: &Stage<'_>,
+    table: &Table,
+    overlap: usize,
+    column_bytes: &[u64],
+) -> Result<PipelinesResult> {
+    let (statements, columns) = stage.definition.pipelines.statements(overlap, table);
+    let ways = stage.ways(&statements, column_bytes.iter().take(columns).sum()).await?;
+    Ok(PipelinesResult { table: table.name.clone(), overlap, ways })
+}
+
+/// Runs the pipelines with one overlap in each of the modes.
+pub async fn modes(stage: &Stage<'_>, table: &Table, overlap: usize) -> Result<ModeResult> {
+    let (statements, _) = stage.definition.pipelines.statements(overlap, table);
+    let (all, threads) = (statements.len(), stage.definition.threads);
+    let mut answers = Answers::default();
+    let mut times: [Vec<f64>; 4] = Default::default();
+    for _ in 0..stage.definition.runs {
+        let modes = [(1, 1), (1, threads), (all / 2, 2), (all, 1)];
+        for ((at_once, threads), times) in modes.into_iter().zip(&mut times) {
+            let pool: Arc<dyn Pool> = stage.near(Nearness::Always).await?;
+            let session = session(&pool, true, threads).await?;
+            times.push(answers.check(concurrently(&session, &statements, at_once).await?)?.0);
+        }
+    }
+    Ok(ModeResult { table: table.name.clone(), overlap, modes_s: times.map(|times| median(&times)) })
+}

@@ -1,0 +1,137 @@
+//! A node with tables in a process of its own, and the ways in which statements can be run over it.
+
+use super::definition::Definition;
+use super::statements::{self, Answers, Ran, WORK_BYTES, concurrently, sequentially, session};
+use crate::node::NodeProcess;
+use crate::stats::median;
+use crate::tables::{self, Content};
+use crate::{suite, text};
+use anyhow::{Context, Result};
+use arrow::array::RecordBatch;
+use farpool::{
+    ClientOptions, LoadMode, NearPool, Nearness, Pool, PoolUrl, RemotePool, TableName, WorkMemory,
+};
+use futures::StreamExt;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// A node with tables.
+pub struct Stage<'a> {
+    pub definition: &'a Definition,
+    pub node: NodeProcess,
+}
+
+/// What statements that read the same columns take, run in each of the ways: median seconds, and bytes that are moved.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Ways {
+    /// One after the other without push-down, with rows sent for each.
+    pub rows_s: f64,
+    pub rows_bytes: u64,
+    /// One after the other at the client, with all columns of its own for each.
+    pub isolated_s: f64,
+    pub isolated_bytes: u64,
+    /// At once, with columns sent once.
+    pub grouped_s: f64,
+    pub grouped_bytes: u64,
+    /// Encoded bytes of the columns that are read.
+    pub distinct_bytes: u64,
+    /// The same, over columns that are at the client.
+    pub local_s: f64,
+    /// As a batch, with push-down as the cost model wants it.
+    pub free_s: f64,
+    pub free_bytes: u64,
+}
+
+impl<'a> Stage<'a> {
+    pub fn start(definition: &'a Definition) -> Result<Stage<'a>> {
+        Ok(Stage { definition, node: NodeProcess::start(definition.threads)? })
+    }
+
+    /// Loads a table. Returns the encoded bytes of its columns.
+    pub async fn load(&self, name: &str, columns: &[(String, Content)], rows: u64) -> Result<Vec<u64>> {
+        load(&*self.node.connect().await?, name, columns, rows).await
+    }
+
+    pub async fn remote(&self) -> Result<Arc<RemotePool>> {
+        let url: PoolUrl = self.node.url.parse()?;
+        Ok(Arc::new(RemotePool::connect(&url, ClientOptions::default()).await?))
+    }
+
+    /// A pool of which nothing is at the client yet. With [`Nearness::Always`], nothing is done at the node.
+    pub async fn near(&self, nearness: Nearness) -> Result<Arc<NearPool>> {
+        let work = WorkMemory::new(WORK_BYTES);
+        Ok(NearPool::open(self.remote().await?, self.definition.cache_mib << 20, work, nearness)?)
+    }
+
+    /// Runs statements in each of the ways, in turns. `distinct_bytes` are those of the columns that they read.
+    pub async fn ways(&self, statements: &[String], distinct_bytes: u64) -> Result<Ways> {
+        let Definition { runs, threads, .. } = *self.definition;
+        let all = statements.len();
+        let threads_each = threads.div_ceil(all);
+        let mut answers = Answers::default();
+        let mut ran: [Vec<(f64, u64)>; 5] = Default::default();
+        // The first one does not count.
+        for run in 0..=runs {
+            let remote: Arc<dyn Pool> = self.remote().await?;
+            let session_of_rows = session(&remote, false, threads).await?;
+            let rows = answers.check(sequentially(&session_of_rows, statements).await?)?;
+            let isolated = answers.check(self.isolated(statements).await?)?;
+            let near = self.near(Nearness::Always).await?;
+            let pool: Arc<dyn Pool> = near.clone();
+            let session_of_group = session(&pool, true, threads_each).await?;
+            let (seconds, _) = answers.check(concurrently(&session_of_group, statements, all).await?)?;
+            let grouped = (seconds, near.bytes_fetched());
+            let local = answers.check(concurrently(&session_of_group, statements, all).await?)?;
+            let pool: Arc<dyn Pool> = self.near(Nearness::Auto).await?;
+            let session_of_batch = session(&pool, true, threads).await?;
+            let free = answers.check(statements::batch(&session_of_batch, statements).await?)?;
+            if run > 0 {
+                let of_run = [rows, isolated, grouped, local, free];
+                ran.iter_mut().zip(of_run).for_each(|(ran, of_run)| ran.push(of_run));
+            }
+        }
+        let [rows, isolated, grouped, local, free] = ran.map(|ran| {
+            let seconds: Vec<f64> = ran.iter().map(|(seconds, _)| *seconds).collect();
+            (median(&seconds), ran.last().map_or(0, |(_, bytes)| *bytes))
+        });
+        Ok(Ways {
+            rows_s: rows.0,
+            rows_bytes: rows.1,
+            isolated_s: isolated.0,
+            isolated_bytes: isolated.1,
+            grouped_s: grouped.0,
+            grouped_bytes: grouped.1,
+            distinct_bytes,
+            local_s: local.0,
+            free_s: free.0,
+            free_bytes: free.1,
+        })
+    }
+
+    /// Each statement with a client of its own, of which nothing is at the client.
+    async fn isolated(&self, statements: &[String]) -> Result<Ran> {
+        let (mut seconds, mut bytes, mut results) = (0.0, 0, Vec::new());
+        for statement in statements {
+            let near = self.near(Nearness::Always).await?;
+            let pool: Arc<dyn Pool> = near.clone();
+            let session = session(&pool, true, self.definition.threads).await?;
+            let (of_one, _, result) = sequentially(&session, std::slice::from_ref(statement)).await?;
+            seconds += of_one;
+            bytes += near.bytes_fetched();
+            results.extend(result);
+        }
+        Ok((seconds, bytes, results))
+    }
+}
+
+/// Loads a table into a pool. Returns the encoded bytes of its columns.
+pub async fn load(pool: &dyn Pool, name: &str, columns: &[(String, Content)], rows: u64) -> Result<Vec<u64>> {
+    text::progress(&format!("loading {rows} rows "));
+    let batches = tables::batches(columns, rows).collect::<Result<Vec<RecordBatch>>>()?;
+    let schema = batches.first().context("a table without rows")?.schema();
+    let name = TableName::new(name)?;
+    let batches = futures::stream::iter(batches.into_iter().map(Ok)).boxed();
+    pool.load(&name, LoadMode::Create.into(), schema, Some(rows), batches).await?;
+    suite::await_profile(pool, &name).await?;
+    Ok(pool.table(&name).await?.columns.iter().map(|column| column.bytes_encoded).collect())
+}

@@ -1,0 +1,118 @@
+//! Statements of a session, one by one, at once and as a batch, and what all ways of running them must answer.
+
+use anyhow::{Result, bail};
+use arrow::array::RecordBatch;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use farpool::{Pool, Receipt, Session, SessionOptions, WorkMemory};
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::task::JoinSet;
+
+/// Memory of a session for what is no column at the client.
+pub const WORK_BYTES: usize = 4 << 30;
+
+/// Numbers that differ by less than this part are the same: sums of floats depend on the order of the rows.
+const SAME: f64 = 1e-9;
+
+/// What came of statements: the time, the bytes on the wire, and the results in the order of the statements.
+pub type Ran = (f64, u64, Vec<String>);
+
+/// The answers that all sides must give.
+#[derive(Default)]
+pub struct Answers(Option<Vec<String>>);
+
+impl Answers {
+    pub fn check(&mut self, (seconds, bytes, results): Ran) -> Result<(f64, u64)> {
+        let expected = self.0.get_or_insert_with(|| results.clone());
+        for (expected, result) in expected.iter().zip(&results) {
+            let words = || expected.split_whitespace().zip(result.split_whitespace());
+            let differ = |(a, b): (&str, &str)| match (a.parse::<f64>(), b.parse::<f64>()) {
+                (Ok(a), Ok(b)) => (a - b).abs() > SAME * a.abs().max(b.abs()),
+                _ => a != b,
+            };
+            if expected.split_whitespace().count() != result.split_whitespace().count() || words().any(differ)
+            {
+                bail!("two sides answer differently: {expected} and {result}");
+            }
+        }
+        Ok((seconds, bytes))
+    }
+}
+
+/// A session with memory for work of its own.
+pub async fn session(pool: &Arc<dyn Pool>, pushdown: bool, threads: usize) -> Result<Arc<Session>> {
+    session_within(pool, pushdown, threads, WorkMemory::new(WORK_BYTES)).await
+}
+
+/// A session that takes its memory from `work`.
+pub async fn session_within(
+    pool: &Arc<dyn Pool>,
+    pushdown: bool,
+    threads: usize,
+    work: Arc<WorkMemory>,
+) -> Result<Arc<Session>> {
+    let (target_partitions, work) = (Some(threads), Some(work));
+    let session =
+        Session::new(SessionOptions { pushdown, target_partitions, work, ..SessionOptions::default() });
+    session.register_pool("farpool", pool.clone()).await?;
+    Ok(Arc::new(session))
+}
+
+/// Runs one statement.
+pub async fn one(session: &Session, statement: &str) -> Result<(Receipt, String)> {
+    let query = session.sql(statement).await?;
+    let rows = shown(&query.collect().await?)?;
+    Ok((query.receipt(), rows))
+}
+
+pub async fn sequentially(session: &Arc<Session>, statements: &[String]) -> Result<Ran> {
+    concurrently(session, statements, 1).await
+}
+
+/// Runs so many statements at once.
+pub async fn concurrently(session: &Arc<Session>, statements: &[String], at_once: usize) -> Result<Ran> {
+    let start = Instant::now();
+    let mut results = vec![String::new(); statements.len()];
+    let (mut tasks, mut bytes, mut next) = (JoinSet::new(), 0, statements.iter().enumerate());
+    loop {
+        while tasks.len() < at_once.max(1)
+            && let Some((place, statement)) = next.next()
+        {
+            let (session, statement) = (session.clone(), statement.clone());
+            tasks.spawn(async move { (place, one(&session, &statement).await) });
+        }
+        let Some(ended) = tasks.join_next().await else { break };
+        let (place, outcome) = ended?;
+        let (receipt, rows) = outcome?;
+        bytes += receipt.bytes_on_wire;
+        results[place] = rows;
+    }
+    Ok((start.elapsed().as_secs_f64(), bytes, results))
+}
+
+/// Runs statements as a batch.
+pub async fn batch(session: &Session, statements: &[String]) -> Result<Ran> {
+    let start = Instant::now();
+    let mut batch = session.batch(statements.iter().map(String::as_str));
+    let (mut results, mut bytes) = (Vec::new(), 0);
+    while let Some(query) = batch.next().await {
+        let query = query?;
+        results.push(shown(&query.collect().await?)?);
+        bytes += query.receipt().bytes_on_wire;
+    }
+    Ok((start.elapsed().as_secs_f64(), bytes, results))
+}
+
+/// Rows as text.
+fn shown(batches: &[RecordBatch]) -> Result<String> {
+    let mut text = String::new();
+    for batch in batches {
+        let columns =
+            batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &FormatOptions::new()));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        for row in 0..batch.num_rows() {
+            columns.iter().for_each(|column| text.push_str(&format!("{} ", column.value(row))));
+        }
+    }
+    Ok(text)
+}
