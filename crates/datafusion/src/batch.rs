@@ -13,7 +13,9 @@ use crate::session::Session;
 use crate::shared;
 use crate::statements::Statement;
 use datafusion::execution::memory_pool::MemoryPool;
-use farpool_model::limits::{BATCH_STATEMENTS_AHEAD_MAX, BATCH_STATEMENTS_PLANNED_MAX};
+use farpool_model::limits::{
+    BATCH_RESULT_BYTES_MAX, BATCH_STATEMENTS_AHEAD_MAX, BATCH_STATEMENTS_PLANNED_MAX,
+};
 use farpool_model::{Error, ErrorKind, Result};
 use farpool_transfer::BatchStream;
 use futures::StreamExt;
@@ -101,7 +103,7 @@ impl Batch {
             planned.push(deadline.keep(self.session.plan_first(statement, Some(&versions))).await);
         }
         let programs = planned.iter().flatten().flat_map(|planned| planned.programs(PoolExec::share_place));
-        shared::share(programs.flatten().collect(), &self.ahead.memory).await;
+        shared::share(programs.flatten().collect(), &self.session.means()).await;
         let of_batch = |(statement, planned): (Statement, Result<Planned>)| {
             let deadline = Deadline::after(self.session.timeout());
             let query = Query::new(self.session.clone(), statement, deadline, planned?);
@@ -121,7 +123,7 @@ impl Ahead {
             runs.retain(|run| run.strong_count() > 0);
             runs.push(Arc::downgrade(&head_start));
         }
-        let mut kept = KeptRows::new(&self.memory);
+        let mut kept = KeptRows::new(&self.memory, BATCH_RESULT_BYTES_MAX);
         head_start.run.lock().spawn(async move {
             let mut batches = run.await.ok()?;
             loop {

@@ -7,7 +7,7 @@
 use crate::dynamic::KeyWatch;
 use crate::error;
 use crate::estimates;
-use crate::shared::{Share, SharePlace};
+use crate::shared::{Means, Share, SharePlace};
 use crate::table::PoolTable;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
@@ -112,12 +112,7 @@ impl PoolExec {
         let text =
             explain::explain(&self.table.pool().place(&self.prepared), &self.prepared, &self.kept, info);
         let text = text + &self.estimate.as_ref().map(explain::estimate_line).unwrap_or_default();
-        text + &self
-            .share
-            .lock()
-            .as_ref()
-            .map(|share| explain::shared_line(share.members()))
-            .unwrap_or_default()
+        text + &self.share.lock().as_ref().map(Share::explain).unwrap_or_default()
     }
 
     /// Compares the estimates with the actual figures, once the program has run.
@@ -125,7 +120,10 @@ impl PoolExec {
         let (program, info) = (&self.prepared.effective, self.table.info());
         let place = self.table.pool().url();
         let runs = self.runs.lock();
-        explain::outcome(&place, program, info, self.estimate.as_ref(), &runs.receipt(), runs.added())
+        let shared = self.share.lock().as_ref().and_then(Share::outcome);
+        shared.or_else(|| {
+            explain::outcome(&place, program, info, self.estimate.as_ref(), &runs.receipt(), runs.added())
+        })
     }
 
     /// Costs of the runs so far.
@@ -155,6 +153,13 @@ impl PoolExec {
         Estimate::of_program(&self.prepared.effective, &self.table.source())
     }
 
+    /// The time that the program is expected to take, in nanoseconds.
+    pub(crate) fn expected_ns(&self, means: &Means) -> f64 {
+        let place = self.table.run_place(means.threads, self.table.pool().is_here(&self.prepared));
+        let estimate = cost::estimate(&self.prepared.effective, self.table.info(), place, &means.rates);
+        estimate.costs.first().map_or(0.0, |push| push.ns)
+    }
+
     /// Where it is told what it gets of a program that runs in place of it and of others; `None` if none may, because
     /// something is added to it when it begins.
     pub(crate) fn share_place(&self) -> Option<SharePlace> {
@@ -162,6 +167,7 @@ impl PoolExec {
         let place = || SharePlace {
             table: self.table.clone(),
             program: self.prepared.narrowed(None),
+            is_here: self.table.pool().is_here(&self.prepared),
             share: Arc::clone(&self.share),
         };
         may.then(place)

@@ -52,6 +52,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod views;
+mod window;
 mod zones;
 
 pub use batch::Batch;

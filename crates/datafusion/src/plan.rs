@@ -212,7 +212,7 @@ async fn push(
         (Ok(states), Some(_)) => &states_schema(&states)?,
         (Ok(_), None) => schema,
     };
-    let place = piece.table.run_place(context.threads);
+    let place = piece.table.run_place(context.threads, !piece.table.pool().is_remote());
     let estimate = match split::worthwhile(&program, info, place, &context.rates) {
         Ok(estimate) => estimate,
         Err(reason) => return stays(reason),

@@ -11,6 +11,7 @@ use crate::pins::Versions;
 use crate::rows::Rows;
 use crate::session::Session;
 use crate::statements::Statement;
+use crate::window::Window;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use datafusion::logical_expr::LogicalPlan;
@@ -232,7 +233,33 @@ impl State {
             Some(_) => Deadline::after(self.session.timeout()),
             None => self.deadline,
         };
-        Ok(deadline.keep_stream(deadline.keep(self.begin(ahead)).await?))
+        let window = Arc::clone(self.session.window());
+        let caller = window.enter();
+        let begun = async {
+            if self.versions.is_none() {
+                self.meet(&window).await;
+            }
+            self.begin(ahead).await
+        };
+        let batches = deadline.keep(begun).await?.inspect(move |_| {
+            let _ = &caller;
+        });
+        Ok(deadline.keep_stream(batches.boxed()))
+    }
+
+    /// Has programs run with those that other callers of the session ask for at the same time, if the statement takes so long
+    /// that it may wait for them.
+    async fn meet(&self, window: &Arc<Window>) {
+        let planned = self.planned();
+        if !window.has_others() || !matches!(planned, Planned::Rows(_)) {
+            return;
+        }
+        let means = self.session.means();
+        let expected = planned.programs(|program| program.expected_ns(&means)).into_iter().sum();
+        if Window::is_worth(expected) {
+            let places = planned.programs(PoolExec::share_place).into_iter().flatten().collect();
+            window.wait(places, means).await;
+        }
     }
 
     async fn begin(self: Arc<Self>, ahead: Option<Arc<Ahead>>) -> Result<BatchStream> {

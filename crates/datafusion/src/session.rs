@@ -16,12 +16,14 @@ use crate::pins::{Pins, Versions};
 use crate::plan::PoolPlanner;
 use crate::query::{Command, Planned, Query};
 use crate::rows::{Rows, physical_rules};
+use crate::shared::Means;
 use crate::spill::SpillFiles;
 use crate::statements::Statement;
 use crate::subqueries::SubqueriesAsValues;
 use crate::summarize;
 use crate::table::PoolTable;
 use crate::views;
+use crate::window::Window;
 use crate::zones::InstantTypes;
 use arrow_schema::{FieldRef, Schema};
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, SchemaProvider};
@@ -90,6 +92,7 @@ pub struct Session {
     context: SessionContext,
     home: Arc<Home>,
     options: SessionOptions,
+    window: Arc<Window>,
 }
 
 impl std::fmt::Debug for Session {
@@ -125,7 +128,7 @@ impl Session {
         let registered = catalog.register_schema(SCHEMA, Arc::clone(&home) as _);
         debug_assert!(registered.is_ok(), "a memory catalog takes any schema");
         context.register_catalog(HOME, Arc::new(catalog));
-        Session { context, home, options }
+        Session { context, home, options, window: Arc::default() }
     }
 
     /// DataFusion's own context.
@@ -172,6 +175,7 @@ impl Session {
     /// file that cannot be read; `TimedOut`.
     pub async fn sql(&self, statement: impl Into<Statement>) -> Result<Query> {
         let (statement, deadline) = (statement.into(), Deadline::after(self.options.timeout));
+        let _caller = self.window.enter();
         let planned = deadline.keep(self.plan_first(&statement, None)).await?;
         Ok(Query::new(self.clone(), statement, deadline, planned))
     }
@@ -181,6 +185,18 @@ impl Session {
     /// for itself, between those before it and those behind it.
     pub fn batch<S: Into<Statement>>(&self, statements: impl IntoIterator<Item = S>) -> Batch {
         Batch::new(self.clone(), statements.into_iter().map(Into::into).collect())
+    }
+
+    /// What the grouping of programs depends on.
+    pub(crate) fn means(&self) -> Means {
+        let memory = Arc::clone(&self.context.runtime_env().memory_pool);
+        let threads = self.context.state_ref().read().config().target_partitions();
+        Means { memory, rates: self.options.rates, threads }
+    }
+
+    /// What concurrent callers ask for at the same time.
+    pub(crate) fn window(&self) -> &Arc<Window> {
+        &self.window
     }
 
     /// The longest time that a statement may take.

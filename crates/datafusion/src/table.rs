@@ -91,8 +91,8 @@ impl PoolTable {
     }
 
     /// Describes where a program over the table would run, for an engine with `threads` threads.
-    pub(crate) fn run_place(&self, threads: usize) -> Place {
-        if !self.pool.is_remote() {
+    pub(crate) fn run_place(&self, threads: usize, is_here: bool) -> Place {
+        if is_here {
             return Place { link: None, workers: threads, threads };
         }
         let speed = self.meter.speed();

@@ -286,3 +286,52 @@ async fn too_little_memory_for_columns_is_refused() {
     let refused = NearPool::open(Arc::new(remote), limits::NEAR_BYTES_MIN - 1, work, Nearness::Auto);
     assert_eq!(refused.unwrap_err().kind, ErrorKind::Invalid);
 }
+
+/// A small result of a program at the node is not asked for again while its version stands.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_results_are_kept_while_their_version_stands() {
+    let (pools, _near, session) = started(Nearness::Auto).await;
+    let sql = "select sum(n) from (select id % 100 as k, count(*) as n from t where b > 1000 group by k)";
+    let (first, cost_first) = cost(&session, sql).await;
+    assert!(cost_first.bytes_on_wire > 0 && cost_first.bytes_saved == 0, "{cost_first:?}");
+    for _ in 0..3 {
+        let (again, cost_again) = cost(&session, sql).await;
+        assert_eq!(again, first);
+        let expected = (0, 0, cost_first.bytes_on_wire, cost_first.rows_returned);
+        let Receipt { bytes_on_wire, rows_scanned, bytes_saved, rows_returned, .. } = cost_again;
+        assert_eq!((bytes_on_wire, rows_scanned, bytes_saved, rows_returned), expected);
+    }
+    let query = session.sql(sql).await.unwrap();
+    query.collect().await.unwrap();
+    assert!(query.outcome().contains(": the result was kept here, "), "{}", query.outcome());
+    // Another program, and another version.
+    let (other, cost_other) = cost(&session, &sql.replace("1000", "1001")).await;
+    assert!(other <= first && cost_other.bytes_saved == 0, "{cost_other:?}");
+    load(&*pools.remote, LoadMode::Append, rows(ROWS..ROWS + 1000)).await;
+    let (grown, cost_grown) = cost(&session, sql).await;
+    assert!(grown > first && cost_grown.bytes_saved == 0, "{grown} after {first}, {cost_grown:?}");
+    load(&*pools.remote, LoadMode::Replace, rows(0..ROWS)).await;
+    assert_eq!(cost(&session, sql).await.0, first);
+    // One that was not read to its end is not kept, nor one that is large.
+    let many = "select id, a from t where b > 1000";
+    let query = session.sql(many).await.unwrap();
+    let taken = query.execute().await.unwrap().next().await;
+    assert!(taken.unwrap().unwrap().num_rows() > 0);
+    assert_eq!(cost(&session, many).await.1.bytes_saved, 0);
+    assert_eq!(cost(&session, many).await.1.bytes_saved, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn results_of_encrypted_tables_are_not_kept() {
+    let (pools, _near, session) = started(Nearness::Auto).await;
+    let sql = "select count(*) from t where b > 1000";
+    let (first, _) = cost(&session, sql).await;
+    assert!(cost(&session, sql).await.1.bytes_saved > 0);
+    let batch = rows(0..ROWS);
+    let options = LoadOptions { encryption: Some(Tier::Standard), ..LoadMode::Replace.into() };
+    pools::load_with(&*pools.remote, "t", batch.schema(), vec![batch], options).await;
+    for _ in 0..3 {
+        let (again, cost) = cost(&session, sql).await;
+        assert_eq!((again, cost.bytes_saved), (first, 0));
+    }
+}

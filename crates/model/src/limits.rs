@@ -432,6 +432,18 @@ pub const NEAR_BYTES_MIN: usize = 16 << 20;
 /// Tables whose chunks a client keeps while no query reads them; each takes some memory for the bounds of its chunks.
 pub const NEAR_TABLES_MAX: usize = 64;
 
+/// Bytes of a result that a client keeps.
+pub const NEAR_RESULT_BYTES_MAX: usize = 256 << 10;
+
+/// Results that a client keeps.
+pub const NEAR_RESULTS_MAX: usize = 1024;
+
+/// Bytes that are counted for a result beside its rows.
+pub const NEAR_RESULT_OVERHEAD_BYTES: usize = 4 << 10;
+
+/// One part in this many is what results take of the memory that a client gives to columns, in addition to that.
+pub const NEAR_RESULTS_PART: usize = 16;
+
 /// Tables of which a client counts what programs have returned, before it begins anew.
 pub const NEAR_RENTS_MAX: usize = 4096;
 
@@ -447,9 +459,18 @@ pub const BATCH_STATEMENTS_PLANNED_MAX: usize = 32;
 /// Statements of a batch that run before their turn to return rows has come: more would compete for processors.
 pub const BATCH_STATEMENTS_AHEAD_MAX: usize = 4;
 
-/// Bytes of rows that are kept of such a statement, and of a result that several programs of a batch share. Of larger ones
-/// nothing is kept: they are read by each, when its turn has come.
+/// Bytes of rows that are kept of such a statement. Of larger results nothing is kept: they are read when their turn has come.
 pub const BATCH_RESULT_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of a result that several programs share, as estimated.
+pub const SHARED_RESULT_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes that such a result may have, however few were expected. Beyond that, twice as many as were expected are given up:
+/// each program runs by itself.
+pub const SHARED_RESULT_BYTES_MIN: usize = 4 << 20;
+
+/// One part in this many is the most that all shared results of a batch take of the engine's memory.
+pub const SHARED_RESULTS_PART: usize = 4;
 
 /// Bytes of the prepared programs of one connection together: of their plans, and of expressions and patterns
 /// as decoded and as compiled. One of the largest fits.

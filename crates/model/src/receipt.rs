@@ -37,6 +37,9 @@ pub struct Receipt {
     pub bytes_shared: u64,
     /// Bytes that crossed the network, both ways, frames included; 0 in-process.
     pub bytes_on_wire: u64,
+    /// Bytes that would have crossed the network, of results that this client had kept.
+    #[serde(default)]
+    pub bytes_saved: u64,
     /// Size as plain Arrow arrays of the rows that crossed the network, in bytes; 0 in-process.
     pub bytes_plain: u64,
     /// The encoding of the rows that crossed the network.
@@ -70,6 +73,7 @@ impl Receipt {
         self.bytes_from_cache += other.bytes_from_cache;
         self.bytes_shared += other.bytes_shared;
         self.bytes_on_wire += other.bytes_on_wire;
+        self.bytes_saved += other.bytes_saved;
         self.bytes_plain += other.bytes_plain;
         self.encoding = self.encoding.and(other.encoding);
         self.encrypted |= other.encrypted;

@@ -98,6 +98,7 @@ impl Tally {
             bytes_from_cache: self.bytes_from_cache.load(Relaxed),
             bytes_shared: self.bytes_shared.load(Relaxed),
             bytes_on_wire: 0,
+            bytes_saved: 0,
             bytes_plain: 0,
             encoding: Encoding::None,
             encrypted: false,

@@ -231,7 +231,7 @@ fn columns_after_filter(program: &Program) -> BTreeSet<usize> {
 }
 
 /// Returns the seconds for evaluating the conditions of a filter on `rows` rows.
-fn filter_s(filter: &Expr, rows: f64, rates: &Rates) -> f64 {
+pub(crate) fn filter_s(filter: &Expr, rows: f64, rates: &Rates) -> f64 {
     match filter {
         Expr::Like { .. } | Expr::Regex { .. } => rows / rates.pool_match_rows,
         Expr::Compare(..) | Expr::InList(..) | Expr::InSet(..) | Expr::InFilter(..) | Expr::IsNull(_) => {
@@ -268,6 +268,15 @@ fn finish(program: &Program, info: &TableInfo, (passed, decode): (f64, f64), rat
             (passed / pool, passed / engine + top(groups))
         }
     }
+}
+
+/// Returns the groups of `passed` rows, and the seconds in which the pool groups one of them; nothing for a program that
+/// returns rows.
+pub(crate) fn grouping(program: &Program, info: &TableInfo, passed: f64, rates: &Rates) -> (f64, f64) {
+    let Output::Aggregate { keys, .. } = &program.output else { return (0.0, 0.0) };
+    let groups = estimate::groups(keys.iter().map(|k| &k.expr), program.filter.as_ref(), passed, info);
+    let rows = passed.max(1.0);
+    (groups, finish(program, info, (rows, 0.0), rates).0 / rows)
 }
 
 /// Returns the share of the passing rows that a limit keeps.

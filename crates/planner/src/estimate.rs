@@ -78,7 +78,7 @@ fn bytes_at(program: &Program, info: &TableInfo, width: impl Fn(&Expr) -> f64) -
 
 /// Returns the bytes of one value of `expr` as stored in the pool; as plain Arrow if the expression is
 /// computed.
-fn packed_width(expr: &Expr, info: &TableInfo) -> f64 {
+pub(crate) fn packed_width(expr: &Expr, info: &TableInfo) -> f64 {
     let plain = width(expr, info);
     match expr {
         Expr::Column(index) if info.rows > 0 => {
@@ -217,7 +217,7 @@ pub fn width(expr: &Expr, info: &TableInfo) -> f64 {
     }
 }
 
-fn result_width(aggregate: &Aggregate) -> f64 {
+pub(crate) fn result_width(aggregate: &Aggregate) -> f64 {
     match aggregate.function.accumulation() {
         Accumulation::State(StateFunction::Sketch(parameters)) => parameters.state_bytes() as f64,
         Accumulation::State(StateFunction::Moments(_)) => {

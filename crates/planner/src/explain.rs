@@ -2,6 +2,7 @@
 //! reason.
 
 use crate::cost::{Estimate, bytes_shown};
+use crate::groups::Expected;
 use farpool_model::{
     Answer, NamedExpr, OperatorAnswer, Output, Prepared, Program, Receipt, SortKey, TableInfo,
 };
@@ -37,9 +38,24 @@ pub fn estimate_line(estimate: &Estimate) -> String {
     format!("  {:<10} {estimate}\n", "cost")
 }
 
-/// Formats the line of a program that runs as one with others of its batch.
-pub fn shared_line(members: usize) -> String {
-    format!("  {:<10} one program for {members} of this batch\n", "shared")
+/// Formats the line of a program that runs as one with others, and what is expected of them together and apart.
+pub fn shared_line(members: usize, together: &Expected, apart: &Expected) -> String {
+    let (together, apart) = (expected(together), expected(apart));
+    format!("  {:<10} one program for {members} statements: {together} together, {apart} apart\n", "shared")
+}
+
+/// Formats what was expected of programs that ran as one, and what was seen.
+pub fn shared_outcome(members: usize, together: &Expected, receipt: &Receipt) -> String {
+    let seen = Expected { ns: receipt.elapsed_ns as f64, bytes: receipt.bytes_on_wire as f64, ..*together };
+    format!(
+        "one program for {members} statements: {} expected; {} seen\n",
+        expected(together),
+        expected(&seen)
+    )
+}
+
+fn expected(expected: &Expected) -> String {
+    format!("{:.1} ms, {}", expected.ns / 1e6, bytes_shown(expected.bytes))
 }
 
 /// Formats on one line what was expected of a program and what was observed, and on another the conditions
@@ -57,6 +73,13 @@ pub fn outcome(
     receipt: &Receipt,
     added: Option<String>,
 ) -> Option<String> {
+    if receipt.bytes_saved > 0 {
+        let saved = bytes_shown(receipt.bytes_saved as f64);
+        return Some(format!(
+            "{} at {place}: the result was kept here, {saved} not sent again\n",
+            program.table
+        ));
+    }
     if receipt.elapsed_ns == 0 {
         return None;
     }

@@ -11,6 +11,7 @@ pub mod cost;
 pub mod estimate;
 pub mod explain;
 pub mod finish;
+pub mod groups;
 pub mod joins;
 pub mod reading;
 pub mod split;

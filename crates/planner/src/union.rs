@@ -1,19 +1,32 @@
-//! One program in place of several that read the same rows of a table: what the pool then does once is reading them,
-//! filtering and grouping (pipeline groups, chapter 4: pipelines share what they have in common).
+//! One program in place of several that read rows of one table: what the pool then does once is reading them, the conditions
+//! that all have in common, and grouping (pipeline groups, chapter 4: pipelines share what they have in common). What a
+//! filter demands beyond that stands on top, for each program by itself: as a column that says which rows are its own, or as
+//! the `FILTER` of its aggregates.
 
-use farpool_model::{Aggregate, NamedExpr, Output, Program};
+use crate::split::{conjunction, conjuncts};
+use arrow_schema::DataType;
+use farpool_model::{Aggregate, AggregateFunction, Expr, NamedExpr, Output, Program};
 
-/// A program in place of several, and the columns of its result that are those of each.
+/// A program in place of several, and what is each one's of its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Union {
     /// The program that computes what all of them do.
     pub program: Program,
-    /// For each of them, the positions of its columns in the result.
-    pub columns: Vec<Vec<usize>>,
+    /// What is each one's, in their order.
+    pub parts: Vec<Part>,
 }
 
-/// Whether both programs read the same rows in the same groups, so that one can do what both do. Those that return some of
-/// their rows only are for themselves.
+/// What is one program's of the result of a union.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// The positions of its columns.
+    pub columns: Vec<usize>,
+    /// The column that says which rows are its own: those for which a boolean is true, or a count is not 0. All, if `None`.
+    pub rows: Option<usize>,
+}
+
+/// Whether both programs compute the same kind of result from the same table, so that one can do what both do: rows, or
+/// groups by the same keys. Those that return some of their rows only are for themselves.
 pub fn are_alike(a: &Program, b: &Program) -> bool {
     let is_whole = |program: &Program| program.limit.is_none() && program.order.is_empty();
     let groups = match (&a.output, &b.output) {
@@ -23,10 +36,12 @@ pub fn are_alike(a: &Program, b: &Program) -> bool {
         }
         (Output::Rows(_) | Output::Aggregate { .. }, _) => false,
     };
-    groups
-        && is_whole(a)
-        && is_whole(b)
-        && (&a.table, a.version, &a.filter) == (&b.table, b.version, &b.filter)
+    groups && is_whole(a) && is_whole(b) && (&a.table, a.version) == (&b.table, b.version)
+}
+
+/// The conditions that a row must meet, all of them.
+pub(crate) fn conditions(program: &Program) -> Vec<Expr> {
+    program.filter.clone().map(conjuncts).unwrap_or_default()
 }
 
 /// Returns one program in place of several that are alike; `None` for less than two.
@@ -35,40 +50,89 @@ pub fn union(programs: &[&Program]) -> Option<Union> {
     if others.is_empty() || !others.iter().all(|other| are_alike(first, other)) {
         return None;
     }
-    let mut columns = Vec::new();
+    let filters = Filters::of(programs);
+    let mut parts = Vec::new();
     let output = match &first.output {
         Output::Rows(_) => {
             let mut rows: Vec<NamedExpr> = Vec::new();
-            for program in programs {
-                let Output::Rows(own) = &program.output else { return None };
-                let place = |column: &NamedExpr| {
-                    place(
-                        &mut rows,
-                        |other| other.expr == column.expr,
-                        |name| NamedExpr { name, expr: column.expr.clone() },
-                    )
-                };
-                columns.push(own.iter().map(place).collect());
+            let mut column = |expr: &Expr| {
+                place(&mut rows, |other| other.expr == *expr, |name| NamedExpr { name, expr: expr.clone() })
+            };
+            for (program, own) in programs.iter().zip(&filters.own) {
+                let Output::Rows(columns) = &program.output else { return None };
+                let columns = columns.iter().map(|named| column(&named.expr)).collect();
+                parts.push(Part { columns, rows: own.as_ref().map(&mut column) });
             }
             Output::Rows(rows)
         }
         Output::Aggregate { keys, .. } => {
             let mut aggregates: Vec<Aggregate> = Vec::new();
-            for program in programs {
-                let Output::Aggregate { aggregates: own, .. } = &program.output else { return None };
-                let place = |aggregate: &Aggregate| {
-                    let as_named = |name| Aggregate { name, ..aggregate.clone() };
-                    let is_same = |other: &Aggregate| *other == as_named(other.name.clone());
-                    keys.len() + place(&mut aggregates, is_same, as_named)
+            let mut column = |aggregate: &Aggregate| {
+                let as_named = |name| Aggregate { name, ..aggregate.clone() };
+                let is_same = |other: &Aggregate| *other == as_named(other.name.clone());
+                keys.len() + place(&mut aggregates, is_same, as_named)
+            };
+            for (program, own) in programs.iter().zip(&filters.own) {
+                let Output::Aggregate { aggregates, .. } = &program.output else { return None };
+                let of_own = |aggregate: &Aggregate| Aggregate {
+                    filter: conjunction(own.iter().chain(&aggregate.filter).cloned()),
+                    ..aggregate.clone()
                 };
-                columns.push((0..keys.len()).chain(own.iter().map(place)).collect());
+                let columns = (0..keys.len()).chain(aggregates.iter().map(|a| column(&of_own(a)))).collect();
+                // A group may be there for the rows of another program only. Without keys there is one whatever the rows.
+                let counted = own.as_ref().filter(|_| !keys.is_empty()).map(|own| column(&count(own)));
+                parts.push(Part { columns, rows: counted });
             }
             let named =
                 |(at, key): (usize, &NamedExpr)| NamedExpr { name: format!("k{at}"), expr: key.expr.clone() };
             Output::Aggregate { keys: keys.iter().enumerate().map(named).collect(), aggregates }
         }
     };
-    Some(Union { program: Program { output, ..Program::clone(first) }, columns })
+    Some(Union { program: Program { filter: filters.whole, output, ..Program::clone(first) }, parts })
+}
+
+/// The filters of several programs, taken apart.
+struct Filters {
+    /// What the rows of any of them meet.
+    whole: Option<Expr>,
+    /// What those of each meet besides; `None` where that is nothing.
+    own: Vec<Option<Expr>>,
+}
+
+impl Filters {
+    fn of(programs: &[&Program]) -> Self {
+        let all: Vec<Vec<Expr>> = programs.iter().map(|program| conditions(program)).collect();
+        let mut common = all.first().cloned().unwrap_or_default();
+        common.retain(|condition| all.iter().all(|other| other.contains(condition)));
+        let own = |conditions: &Vec<Expr>| {
+            Expr::all(conditions.iter().filter(|condition| !common.contains(condition)).cloned().collect())
+        };
+        let own: Vec<Option<Expr>> = all.iter().map(own).collect();
+        let mut either: Vec<Expr> = Vec::new();
+        for own in own.iter().flatten() {
+            if !either.contains(own) {
+                either.push(own.clone());
+            }
+        }
+        let is_open = own.iter().any(Option::is_none);
+        let either = match either.len() {
+            0 | 1 => either.pop(),
+            _ => Some(Expr::Or(either)),
+        };
+        let whole = Expr::all(common.into_iter().chain(either.filter(|_| !is_open)).collect());
+        Filters { whole, own }
+    }
+}
+
+/// Counts the rows that meet a condition.
+fn count(condition: &Expr) -> Aggregate {
+    Aggregate {
+        name: String::new(),
+        function: AggregateFunction::Count,
+        arguments: Vec::new(),
+        filter: Some(condition.clone()),
+        data_type: DataType::Int64,
+    }
 }
 
 /// The position of what is the same; it is added if there is none.
@@ -95,15 +159,28 @@ mod tests {
     }
 
     fn program(output: Output) -> Program {
-        let three = Expr::Literal(Literal::new(Value::Int(3), DataType::Int64).unwrap());
         Program {
             table: TableName::new("t").unwrap(),
             version: None,
-            filter: Some(Expr::Compare(CompareOp::Gt, Box::new(Expr::Column(0)), Box::new(three))),
+            filter: Some(above(0, 3)),
             output,
             order: Vec::new(),
             limit: None,
         }
+    }
+
+    fn columns(union: &Union) -> Vec<Vec<usize>> {
+        assert!(union.parts.iter().all(|part| part.rows.is_none()), "{union:?}");
+        union.parts.iter().map(|part| part.columns.clone()).collect()
+    }
+
+    fn above(at: usize, bound: i128) -> Expr {
+        let bound = Expr::Literal(Literal::new(Value::Int(bound), DataType::Int64).unwrap());
+        Expr::compare(CompareOp::Gt, Expr::Column(at), bound)
+    }
+
+    fn with(program: &Program, conditions: &[&Expr]) -> Program {
+        Program { filter: Expr::all(conditions.iter().copied().cloned().collect()), ..program.clone() }
     }
 
     fn grouped(key: usize, aggregates: Vec<Aggregate>) -> Program {
@@ -115,7 +192,7 @@ mod tests {
         let rows = |columns: &[usize]| program(Output::Rows(columns.iter().map(|at| column(*at)).collect()));
         let (a, b, c) = (rows(&[1, 2]), rows(&[3, 2, 2]), rows(&[]));
         let union = union(&[&a, &b, &c]).unwrap();
-        assert_eq!(union.columns, [vec![0, 1], vec![2, 1, 1], vec![]]);
+        assert_eq!(columns(&union), [vec![0, 1], vec![2, 1, 1], vec![]]);
         assert_eq!(union.program.columns(), rows(&[1, 2, 3]).columns());
         assert_eq!(union.program.filter, a.filter);
     }
@@ -131,7 +208,7 @@ mod tests {
             vec![aggregate(AggregateFunction::Min, 1, "n"), aggregate(AggregateFunction::Min, 2, "s")],
         );
         let union = union(&[&a, &b]).unwrap();
-        assert_eq!(union.columns, [vec![0, 1, 2], vec![0, 2, 3]]);
+        assert_eq!(columns(&union), [vec![0, 1, 2], vec![0, 2, 3]]);
         let Output::Aggregate { keys, aggregates } = &union.program.output else { panic!("rows") };
         assert_eq!((keys.len(), aggregates.len()), (1, 3));
         let mut names: Vec<&str> = aggregates.iter().map(|aggregate| aggregate.name.as_str()).collect();
@@ -140,11 +217,10 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_read_other_rows_stay_apart() {
+    fn programs_of_other_kinds_stay_apart() {
         let a = grouped(4, vec![aggregate(AggregateFunction::Sum, 1, "s")]);
         let others = [
             grouped(5, vec![aggregate(AggregateFunction::Sum, 1, "s")]),
-            Program { filter: None, ..a.clone() },
             Program { limit: Some(3), ..a.clone() },
             Program { table: TableName::new("u").unwrap(), ..a.clone() },
             program(Output::Rows(vec![column(1)])),
@@ -153,5 +229,44 @@ mod tests {
             assert_eq!(union(&[&a, other]), None, "{other:?}");
         }
         assert_eq!(union(&[&a]), None);
+    }
+
+    #[test]
+    fn common_conditions_are_in_front_and_each_ones_own_are_columns() {
+        let rows = |columns: &[usize]| program(Output::Rows(columns.iter().map(|at| column(*at)).collect()));
+        let (x, y, z) = (above(0, 3), above(1, 4), above(2, 5));
+        let (a, b) = (with(&rows(&[1]), &[&x, &y]), with(&rows(&[2]), &[&z, &x]));
+        let of_two = union(&[&a, &b]).unwrap();
+        assert_eq!(
+            of_two.program.filter,
+            Some(Expr::And(vec![x.clone(), Expr::Or(vec![y.clone(), z.clone()])]))
+        );
+        let Output::Rows(columns) = &of_two.program.output else { panic!("groups") };
+        let shown: Vec<&Expr> = columns.iter().map(|column| &column.expr).collect();
+        assert_eq!(shown, [&Expr::Column(1), &y, &Expr::Column(2), &z]);
+        let part = |columns: &[usize], rows| Part { columns: columns.to_vec(), rows };
+        assert_eq!(of_two.parts, [part(&[0], Some(1)), part(&[2], Some(3))]);
+        // One of them has nothing beyond what is common: its rows are all of them.
+        let c = with(&rows(&[2]), &[&x]);
+        let of_three = union(&[&a, &b, &c]).unwrap();
+        assert_eq!(of_three.program.filter, Some(x));
+        assert_eq!(of_three.parts[2], part(&[2], None));
+    }
+
+    #[test]
+    fn groups_are_those_of_a_program_where_it_has_rows() {
+        let sum = || vec![aggregate(AggregateFunction::Sum, 1, "s")];
+        let (x, y) = (above(0, 3), above(1, 4));
+        let (a, b) = (with(&grouped(4, sum()), &[&x]), with(&grouped(4, sum()), &[&y]));
+        let of_two = union(&[&a, &b]).unwrap();
+        let Output::Aggregate { aggregates, .. } = &of_two.program.output else { panic!("rows") };
+        let filters: Vec<Option<&Expr>> = aggregates.iter().map(|a| a.filter.as_ref()).collect();
+        assert_eq!(filters, [Some(&x), Some(&x), Some(&y), Some(&y)]);
+        assert_eq!(of_two.parts[1], Part { columns: vec![0, 3], rows: Some(4) });
+        let global = |filter: &Expr| {
+            with(&program(Output::Aggregate { keys: Vec::new(), aggregates: sum() }), &[filter])
+        };
+        let of_two = union(&[&global(&x), &global(&y)]).unwrap();
+        assert_eq!(of_two.parts[1], Part { columns: vec![1], rows: None });
     }
 }

@@ -28,6 +28,11 @@ pub trait Pool: Send + Sync + fmt::Debug {
         self.url()
     }
 
+    /// Whether a prepared program would run in this process.
+    fn is_here(&self, _handle: &Handle) -> bool {
+        !self.is_remote()
+    }
+
     /// Whether results cross a network.
     fn is_remote(&self) -> bool;
 

@@ -438,6 +438,8 @@ fn read_receipt(receipt: proto::Receipt) -> Result<Receipt> {
         encoding: Encoding::ALL.get(receipt.encoding as usize).copied().unwrap_or_default(),
         // Whoever has opened it knows.
         encrypted: false,
+        // Of what did not come.
+        bytes_saved: 0,
     })
 }
 

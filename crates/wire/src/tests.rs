@@ -379,6 +379,7 @@ fn every_response_round_trips() {
         bytes_shared: 2,
         rows_known: 11,
         bytes_on_wire: 6,
+        bytes_saved: 0,
         cpu_ns: 7,
         elapsed_ns: u64::MAX,
         waited_ns: 9,

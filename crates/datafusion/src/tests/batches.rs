@@ -1,9 +1,10 @@
 //! Batches of statements against the same statements one after the other.
 
-use super::{fake::Fake, filled, rows, session, shown};
+use super::{fake::Fake, filled, rows, session, session_at, shown};
 use crate::Session;
 use crate::batch::Batch;
 use farpool_model::{ErrorKind, Result};
+use farpool_planner::cost::Rates;
 use futures::TryStreamExt;
 use proptest::prelude::*;
 
@@ -28,7 +29,16 @@ async fn explained(session: &Session, statements: &[&str]) -> Vec<String> {
     all
 }
 
-const FILTERS: [&str; 3] = ["", "WHERE id < 1500 AND s LIKE 'b%'", "WHERE u > 100"];
+/// Some overlap, some have expensive conditions in common, and some may be unknown.
+const FILTERS: [&str; 7] = [
+    "",
+    "WHERE id < 1500 AND s LIKE 'b%'",
+    "WHERE u > 100",
+    "WHERE u > 90",
+    "WHERE s LIKE 'b%' AND (f > 3 OR b)",
+    "WHERE id >= 1400 AND s LIKE 'b%'",
+    "WHERE id < 0",
+];
 const COLUMNS: [&str; 8] = [
     "count(*)",
     "sum(id), min(s)",
@@ -39,8 +49,12 @@ const COLUMNS: [&str; 8] = [
     "min(ts), max(day)",
     "stddev(f)",
 ];
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 10] = [
     "SELECT s, k FROM t WHERE u > 100",
+    "SELECT k, s FROM t WHERE u > 90",
+    "SELECT s, d FROM t WHERE u > 80 AND b",
+    "SELECT count(*) FROM (SELECT u FROM t WHERE u > 80 LIMIT 10000)",
+    "SELECT median(f) FROM t WHERE s LIKE 'b%'",
     "SELECT k, u FROM t WHERE u > 100 ORDER BY id LIMIT 7",
     "SELECT name, count(*) FROM t JOIN dim USING (k) WHERE u > 100 GROUP BY name",
     "SELECT a.k, b.name FROM dim a JOIN dim b ON a.name = b.name",
@@ -61,17 +75,34 @@ fn statement() -> impl Strategy<Value = String> {
     prop_oneof![2 => grouped, 1 => prop::sample::select(&OTHERS[..]).prop_map(str::to_string)]
 }
 
+/// A pool that is so slow at matching patterns that nothing else counts.
+const SLOW_PATTERNS: Rates = Rates {
+    pool_filter_rows: 1e15,
+    pool_match_rows: 1e3,
+    pool_group_rows: 1e15,
+    pool_spread_rows: 1e15,
+    pool_text_rows: 1e15,
+    decode_bytes: 1e15,
+    engine_group_rows: 1e2,
+    engine_spread_rows: 1e2,
+    engine_text_rows: 1e2,
+    engine_top_rows: 1e2,
+};
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn a_batch_gives_the_answers_of_its_statements(
         statements in prop::collection::vec(statement(), 1..14),
         pushdown in any::<bool>(),
+        remote in any::<bool>(),
+        slow in any::<bool>(),
     ) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async {
-            let pool = filled(Fake::default()).await;
-            let session = session(&pool, pushdown).await;
+            let pool = filled(Fake { remote, ..Fake::default() }).await;
+            let rates = if slow { SLOW_PATTERNS } else { Rates::default() };
+            let session = session_at(&pool, pushdown, rates).await;
             let together = taken(session.batch(statements.iter().map(String::as_str))).await;
             assert_eq!(together.len(), statements.len());
             for (statement, found) in statements.iter().zip(together) {
@@ -97,13 +128,14 @@ async fn what_several_read_alike_is_read_once() {
     ];
     let texts = explained(&session, &statements).await;
     let shared: Vec<bool> =
-        texts.iter().map(|text| text.contains("shared     one program for 2 of this batch")).collect();
+        texts.iter().map(|text| text.contains("shared     one program for 2 statements: ")).collect();
     assert_eq!(shared, [true, true, true, false, true]);
     pool.ran.lock().clear();
     for found in taken(session.batch(statements)).await {
         found.unwrap();
     }
-    assert_eq!(pool.ran.lock().len(), 3, "{:?}", pool.ran.lock());
+    let ran = pool.ran.lock().clone();
+    assert_eq!(ran.len(), 3, "{ran:?}");
 }
 
 #[tokio::test]
@@ -167,4 +199,64 @@ async fn an_error_of_one_is_not_that_of_another() {
     .await;
     let is_right: Vec<bool> = found.iter().map(Result::is_ok).collect();
     assert_eq!(is_right, [false, true, false, true]);
+}
+
+#[tokio::test]
+async fn what_filters_have_in_common_is_evaluated_once() {
+    let pool = filled(Fake { remote: true, ..Fake::default() }).await;
+    let session = session_at(&pool, true, SLOW_PATTERNS).await;
+    let statements = [
+        "SELECT id, s FROM t WHERE s LIKE '%an%' AND u > 100",
+        "SELECT s, id, row_number() OVER (ORDER BY id) FROM t WHERE u > 120 AND s LIKE '%an%'",
+        "SELECT id FROM t WHERE s LIKE '%an%' AND u > 110",
+    ];
+    let texts = explained(&session, &statements).await;
+    assert!(texts.iter().all(|text| text.contains("one program for 3 statements: ")), "{texts:?}");
+    pool.ran.lock().clear();
+    let mut batch = session.batch(statements);
+    for statement in statements {
+        let query = batch.next().await.unwrap().unwrap();
+        let found = shown(&query.collect().await.unwrap());
+        assert_eq!(sorted(found), sorted(rows(&session, statement).await.unwrap()), "{statement}");
+        assert!(query.outcome().starts_with("one program for 3 statements: "), "{}", query.outcome());
+    }
+    let ran = pool.ran.lock();
+    let (together, alone): (Vec<_>, Vec<_>) = ran.iter().partition(|line| line.contains(" OR "));
+    assert_eq!((together.len(), alone.len()), (1, 3), "{ran:?}");
+}
+
+fn sorted(mut rows: Vec<String>) -> Vec<String> {
+    rows.sort();
+    rows
+}
+
+/// A pool so slow that statements wait for others: those of callers at the same time are one program, and who is alone does not
+/// wait.
+#[tokio::test]
+async fn concurrent_callers_of_a_session_share() {
+    let slow = Rates { pool_group_rows: 1e4, engine_group_rows: 1e2, ..Rates::default() };
+    let pool = filled(Fake::default()).await;
+    let session = session_at(&pool, true, slow).await;
+    let sql = |n: usize| format!("SELECT k, sum(id) + {n} FROM t WHERE u > 100 GROUP BY k");
+    let mut alone = Vec::new();
+    for n in 0..4 {
+        alone.push(sorted(rows(&session, &sql(n)).await.unwrap()));
+    }
+    assert_eq!(pool.ran.lock().len(), 4);
+    let together = futures::future::join_all((0..4).map(|n| {
+        let (session, sql) = (session.clone(), sql(n));
+        async move { sorted(rows(&session, &sql).await.unwrap()) }
+    }));
+    assert_eq!(together.await, alone);
+    // The first finds nobody else; the others share.
+    let ran = pool.ran.lock().clone();
+    assert_eq!(ran.len(), 4 + 2, "{ran:?}");
+    // Those that are dropped while they wait keep nobody else from going on.
+    let (first, second) =
+        (session.sql(sql(0).as_str()).await.unwrap(), session.sql(sql(1).as_str()).await.unwrap());
+    let other = session.sql("SELECT id FROM t").await.unwrap().execute().await.unwrap();
+    let gone = tokio::time::timeout(std::time::Duration::from_micros(100), first.collect()).await;
+    assert!(gone.is_err());
+    assert_eq!(sorted(shown(&second.collect().await.unwrap())), alone[1]);
+    drop(other);
 }

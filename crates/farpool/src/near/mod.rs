@@ -9,9 +9,10 @@
 //!
 //! Which version a statement reads, and whether it may, is asked of the node each time. What is kept are chunks, which never
 //! change, and versions share: of a table to which rows were added, only the new ones are fetched. Nothing is kept of tables
-//! that are encrypted in memory, and of keys.
+//! that are encrypted in memory, and of keys. Small results of programs at the node are kept, too ([`results`]).
 
 mod chunks;
+mod results;
 mod tables;
 
 use crate::morsels;
@@ -29,6 +30,7 @@ use farpool_node::{Caller, Node, NodeConfig, Shape};
 use farpool_pipeline::BoundProgram;
 use farpool_transfer::{BatchStream, Execution, Handle, Pool, ReceiptHandle, RemotePool};
 use futures::Stream;
+use results::{At, Results};
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -62,6 +64,7 @@ pub struct NearPool {
     chunks: Arc<Chunks>,
     tables: Arc<NearTables>,
     rents: Arc<Rents>,
+    results: Arc<Results>,
     nearness: Nearness,
 }
 
@@ -117,8 +120,10 @@ impl NearPool {
         }
         let node =
             Node::start(NodeConfig { memory_bytes: limits::PAGE_BYTES, work, ..NodeConfig::default() })?;
+        let caller = node.owner(TenantName::default());
         Ok(Arc::new(NearPool {
-            caller: node.owner(TenantName::default()),
+            results: Results::new(caller.account().clone(), bytes_max / limits::NEAR_RESULTS_PART),
+            caller,
             chunks: Chunks::new(remote.clone(), bytes_max)?,
             remote,
             tables: Arc::default(),
@@ -157,6 +162,31 @@ impl NearPool {
         let remote = Arc::new(remote.clone());
         near.keep(&remote);
         Some(Handle::new(bound.prepared().clone(), NearProgram { bound, remote, table: near, columns }))
+    }
+
+    /// Where results of a program are kept; `None` if they are not.
+    fn at(&self, handle: &Handle) -> Option<At> {
+        let instance = self.chunks.remote().instance(handle).ok().filter(|instance| *instance != 0)?;
+        Some(At { instance, version: handle.version })
+    }
+
+    /// Runs a program at the node, unless its result is kept.
+    async fn execute_there(
+        &self,
+        handle: &Handle,
+        conditions: Option<&Expr>,
+        streams_wanted: usize,
+    ) -> Result<Execution> {
+        let at = self.at(handle).filter(|_| conditions.is_none() && self.nearness == Nearness::Auto);
+        if let Some(kept) = at.and_then(|at| self.results.get(at, handle)) {
+            return Ok(kept);
+        }
+        let execution = self.remote.execute_prepared(handle, conditions, streams_wanted).await?;
+        let execution = self.rented(execution);
+        Ok(match at {
+            Some(at) => self.results.keeping(at, execution),
+            None => execution,
+        })
     }
 
     /// Whether columns should be here, as far as is known, for a program that returns all of them or not.
@@ -266,20 +296,34 @@ impl Pool for NearPool {
         }
     }
 
+    fn is_here(&self, handle: &Handle) -> bool {
+        handle.kept::<NearProgram>().is_some()
+    }
+
     fn is_remote(&self) -> bool {
         true
     }
 
     async fn list(&self, tenant: Option<&TenantName>) -> Result<Listing> {
-        self.remote.list(tenant).await
+        let listing = self.remote.list(tenant).await?;
+        if tenant.is_none() {
+            listing.tables.iter().for_each(|info| self.results.described(info));
+        }
+        Ok(listing)
     }
 
     async fn table(&self, name: &TableName) -> Result<TableInfo> {
-        self.remote.table(name).await
+        let info = self.remote.table(name).await?;
+        self.results.described(&info);
+        Ok(info)
     }
 
     async fn relation(&self, name: &TableName) -> Result<Relation> {
-        self.remote.relation(name).await
+        let relation = self.remote.relation(name).await?;
+        if let Relation::Table(info) = &relation {
+            self.results.described(info);
+        }
+        Ok(relation)
     }
 
     async fn statistics(&self, name: &TableName, columns: Option<&[usize]>) -> Result<TableStatistics> {
@@ -299,16 +343,14 @@ impl Pool for NearPool {
         streams_wanted: usize,
     ) -> Result<Execution> {
         let Some(near) = handle.kept::<NearProgram>() else {
-            let execution = self.remote.execute_prepared(handle, conditions, streams_wanted).await?;
-            return Ok(self.rented(execution));
+            return self.execute_there(handle, conditions, streams_wanted).await;
         };
         // With conditions, it no longer returns all rows.
         if conditions.is_some()
             && returns_all(&handle.effective)
             && !self.pays(&handle.effective.table, &near.columns, Some(&near.table), false)
         {
-            let execution = self.remote.execute_prepared(&near.remote, conditions, streams_wanted).await?;
-            return Ok(self.rented(execution));
+            return self.execute_there(&near.remote, conditions, streams_wanted).await;
         }
         let run = self.caller.start(&near.bound, conditions, Shape::Batches)?;
         self.caller.admit(&run).await?;

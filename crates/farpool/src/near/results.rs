@@ -1,0 +1,231 @@
+//! Small results that are kept as long as the table version stands that they were computed of: a dashboard that is drawn again
+//! over data that has not changed costs the node nothing but being asked which version that is.
+//!
+//! Versions are numbered through for all tables of a node's process, so that a number is never that of other rows. Programs are
+//! compared whole. Where a program may have several results (which rows a LIMIT takes), the one that is kept is one of them.
+
+use arrow::array::RecordBatch;
+use farpool_memory::{Account, Reservation};
+use farpool_model::cast::u64_from;
+use farpool_model::{Program, Receipt, Result, TableInfo, TableName, Version, limits};
+use farpool_transfer::{BatchStream, Execution, Handle, ReceiptHandle};
+use futures::{StreamExt, stream};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The results that are kept of one pool.
+#[derive(Debug)]
+pub(super) struct Results {
+    account: Account,
+    bytes_max: usize,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    tables: HashMap<TableName, OfTable>,
+    /// Tables that are not encrypted in memory, as far as they were described.
+    plain: HashSet<TableName>,
+    bytes: usize,
+    uses: u64,
+}
+
+/// The results of one table, all of the version that was read last.
+#[derive(Debug)]
+struct OfTable {
+    at: At,
+    results: Vec<KeptResult>,
+}
+
+/// A node's process, and a version there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct At {
+    pub instance: u64,
+    pub version: Version,
+}
+
+#[derive(Debug)]
+struct KeptResult {
+    program: Program,
+    batches: Arc<Vec<RecordBatch>>,
+    /// What they took on the connection.
+    bytes_on_wire: u64,
+    used: u64,
+    held: Reservation,
+}
+
+/// A result while its rows come.
+struct Coming {
+    results: Arc<Results>,
+    at: At,
+    program: Program,
+    receipt: ReceiptHandle,
+    rows: Mutex<Rows>,
+}
+
+/// The rows so far; `None` once these are too many, or one of the streams was not read to its end.
+struct Rows {
+    batches: Option<Vec<RecordBatch>>,
+    bytes: usize,
+    streams_open: usize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Results {
+    /// Keeps up to `bytes_max`, reserved from `account`.
+    pub fn new(account: Account, bytes_max: usize) -> Arc<Self> {
+        Arc::new(Results { account, bytes_max, kept: Mutex::default() })
+    }
+
+    /// Learns whether anything may be kept of a table.
+    pub fn described(&self, info: &TableInfo) {
+        let mut kept = lock(&self.kept);
+        if info.encryption.is_some() {
+            kept.plain.remove(&info.name);
+            kept.forget(&info.name);
+        } else if kept.plain.len() < limits::NEAR_RENTS_MAX {
+            kept.plain.insert(info.name.clone());
+        }
+    }
+
+    /// Returns the result of a program, as one stream, if it is kept.
+    pub fn get(&self, at: At, handle: &Handle) -> Option<Execution> {
+        let (batches, bytes_saved) = {
+            let mut kept = lock(&self.kept);
+            kept.uses += 1;
+            let uses = kept.uses;
+            let result = kept.find(at, &handle.effective)?;
+            result.used = uses;
+            (Arc::clone(&result.batches), result.bytes_on_wire)
+        };
+        let receipt = ReceiptHandle::new();
+        receipt.set(Receipt {
+            rows_returned: batches.iter().map(|batch| u64_from(batch.num_rows())).sum(),
+            bytes_saved,
+            operators: handle.answers.clone(),
+            ..Receipt::default()
+        });
+        let rows: Vec<Result<RecordBatch>> = batches.iter().cloned().map(Ok).collect();
+        Some(Execution {
+            prepared: Arc::clone(handle.prepared()),
+            streams: vec![stream::iter(rows).boxed()],
+            receipt,
+        })
+    }
+
+    /// The same execution, whose result is kept if it is small.
+    pub fn keeping(self: &Arc<Self>, at: At, execution: Execution) -> Execution {
+        let program = execution.prepared.effective.clone();
+        if !lock(&self.kept).plain.contains(&program.table) {
+            return execution;
+        }
+        let streams_open = execution.streams.len();
+        let rows = Mutex::new(Rows { batches: Some(Vec::new()), bytes: 0, streams_open });
+        let receipt = execution.receipt.clone();
+        let coming = Arc::new(Coming { results: Arc::clone(self), at, program, receipt, rows });
+        let streams = execution.streams.into_iter().map(|rows| coming.watched(rows)).collect();
+        Execution { streams, ..execution }
+    }
+
+    fn add(&self, at: At, program: &Program, batches: Vec<RecordBatch>, bytes_on_wire: u64) {
+        let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
+        let bytes = bytes + limits::NEAR_RESULT_OVERHEAD_BYTES;
+        // Queries need the memory more.
+        if self.account.free() < limits::NEAR_RESULTS_PART * bytes {
+            return;
+        }
+        let Ok(held) = self.account.try_reserve(bytes) else { return };
+        let mut kept = lock(&self.kept);
+        kept.uses += 1;
+        let used = kept.uses;
+        let of_table =
+            kept.tables.entry(program.table.clone()).or_insert(OfTable { at, results: Vec::new() });
+        let mut gone = Vec::new();
+        if of_table.at != at {
+            gone = std::mem::take(&mut of_table.results);
+            of_table.at = at;
+        }
+        if of_table.results.iter().any(|known| known.program == *program) {
+            return;
+        }
+        let (program, batches) = (program.clone(), Arc::new(batches));
+        of_table.results.push(KeptResult { program, batches, bytes_on_wire, used, held });
+        kept.bytes = kept.bytes + bytes - gone.iter().map(|old| old.held.bytes()).sum::<usize>();
+        while kept.bytes > self.bytes_max || kept.results() > limits::NEAR_RESULTS_MAX {
+            kept.forget_oldest();
+        }
+    }
+}
+
+impl Kept {
+    fn find(&mut self, at: At, program: &Program) -> Option<&mut KeptResult> {
+        let of_table = self.tables.get_mut(&program.table).filter(|of_table| of_table.at == at)?;
+        of_table.results.iter_mut().find(|result| result.program == *program)
+    }
+
+    fn results(&self) -> usize {
+        self.tables.values().map(|of_table| of_table.results.len()).sum()
+    }
+
+    fn forget(&mut self, name: &TableName) {
+        if let Some(of_table) = self.tables.remove(name) {
+            self.bytes -= of_table.results.iter().map(|old| old.held.bytes()).sum::<usize>();
+        }
+    }
+
+    /// Forgets the result that was used longest ago.
+    fn forget_oldest(&mut self) {
+        let all = self.tables.iter().flat_map(|(name, of_table)| {
+            of_table.results.iter().enumerate().map(move |(at, result)| (result.used, name, at))
+        });
+        let Some((_, name, at)) = all.min_by_key(|(used, ..)| *used) else { return };
+        let name = name.clone();
+        let Some(of_table) = self.tables.get_mut(&name) else { return };
+        self.bytes -= of_table.results.swap_remove(at).held.bytes();
+        if of_table.results.is_empty() {
+            self.tables.remove(&name);
+        }
+    }
+}
+
+impl Coming {
+    /// The same rows, which are collected on their way.
+    fn watched(self: &Arc<Self>, rows: BatchStream) -> BatchStream {
+        let coming = Arc::clone(self);
+        let ended = {
+            let coming = Arc::clone(self);
+            stream::once(async move { coming.end() }).filter_map(|()| std::future::ready(None))
+        };
+        rows.inspect(move |batch| coming.add(batch)).chain(ended).boxed()
+    }
+
+    fn add(&self, batch: &Result<RecordBatch>) {
+        let mut rows = lock(&self.rows);
+        let Rows { batches, bytes, .. } = &mut *rows;
+        match (batch, batches.as_mut()) {
+            (Ok(batch), Some(all)) => {
+                *bytes += batch.get_array_memory_size();
+                all.push(batch.clone());
+            }
+            _ => *batches = None,
+        }
+        if *bytes > limits::NEAR_RESULT_BYTES_MAX {
+            *batches = None;
+        }
+    }
+
+    /// A stream has been read to its end.
+    fn end(&self) {
+        let batches = {
+            let mut rows = lock(&self.rows);
+            rows.streams_open -= 1;
+            if rows.streams_open == 0 { rows.batches.take() } else { None }
+        };
+        if let (Some(batches), Some(receipt)) = (batches, self.receipt.get()) {
+            self.results.add(self.at, &self.program, batches, receipt.bytes_on_wire);
+        }
+    }
+}

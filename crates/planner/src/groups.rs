@@ -1,0 +1,430 @@
+//! Which programs of a batch run as one ([`crate::union`]): groups of programs over one table whose needs overlap, under a
+//! limit of memory (pipeline groups, chapter 4).
+//!
+//! The objective is the predicted time of all programs, each group of which costs
+//!
+//! ```text
+//! (common conditions · rows + own conditions · (rows that meet those in common + rows of the group)
+//!     + finish · rows of the group)/workers + bytes of the result/link + keeping the result
+//! ```
+//!
+//! with the rates of [`crate::cost`]. A column that several return is counted once, and so is a condition that all have; a row
+//! that only some want is sent with the columns of all. The time until a first answer comes is left out: programs that are
+//! not grouped are under way at the same time. Of few programs the best partition is found by dynamic programming over their
+//! subsets. Of more, for which set partitioning is NP-hard, each joins the group that it makes cheapest, the most expensive
+//! first; then programs change places, and groups merge, while that pays.
+//!
+//! Invariant: no choice is predicted to cost more than all programs apart.
+
+mod numbers;
+mod search;
+
+use crate::cost::{Place, Rates, filter_s, grouping};
+use crate::estimate;
+use crate::union::{Union, are_alike, conditions, union};
+use farpool_model::{Expr, Output, Program, TableInfo};
+use numbers::{Bits, Numbers};
+
+/// Most different filters of a group: each is a column of the result, or a condition of aggregates, of all of its rows.
+const FILTERS_MAX: usize = 16;
+
+/// Most different filters of which it is estimated pair by pair how many rows meet both. Where there are more, they count as
+/// independent.
+const PAIRS_OF_MAX: usize = 32;
+
+/// How often a result that is kept whole is written and read, in times of decoding it.
+const KEEPING: f64 = 2.0;
+
+/// What is expected of programs: alone, or in a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Expected {
+    /// Time of processors and of the link, in nanoseconds.
+    pub ns: f64,
+    /// Bytes that leave the pool.
+    pub bytes: f64,
+    /// Bytes of the results in the engine's memory.
+    pub bytes_plain: f64,
+}
+
+/// Programs that run as one.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Their positions among those that were given.
+    pub members: Vec<usize>,
+    /// The program in their place.
+    pub union: Union,
+    /// What is expected of that.
+    pub together: Expected,
+    /// What is expected of each of them by itself, added up.
+    pub apart: Expected,
+}
+
+/// Returns the groups of two programs or more among `programs`, all of which the pool carries out exactly, over one version
+/// of the table `info`. The result of a group has no more than `bytes_max` in the engine's memory.
+pub fn groups(
+    programs: &[&Program],
+    info: &TableInfo,
+    place: Place,
+    rates: &Rates,
+    bytes_max: f64,
+) -> Vec<Group> {
+    let kinds = kinds(programs).into_iter().filter(|kind| kind.len() > 1);
+    kinds
+        .flat_map(|positions| {
+            let kind = Kind::new(positions, programs, info, place, rates, bytes_max);
+            kind.grouped().into_iter().filter_map(|group| kind.group(&group, programs)).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Puts the positions of programs together that are alike.
+fn kinds(programs: &[&Program]) -> Vec<Vec<usize>> {
+    let mut kinds: Vec<Vec<usize>> = Vec::new();
+    for (at, program) in programs.iter().enumerate() {
+        match kinds.iter_mut().find(|kind| are_alike(programs[kind[0]], program)) {
+            Some(kind) => kind.push(at),
+            None if are_alike(program, program) => kinds.push(vec![at]),
+            None => {}
+        }
+    }
+    kinds
+}
+
+/// Programs that are alike, as numbers.
+struct Kind {
+    members: Vec<Member>,
+    filters: Vec<Filter>,
+    conditions: Vec<Condition>,
+    columns: Vec<Column>,
+    /// The part of the rows that meets two filters, by `first * filters + second`; empty if that is not known.
+    both: Vec<f64>,
+    rows: f64,
+    is_grouped: bool,
+    has_keys: bool,
+    rates: Rates,
+    workers: f64,
+    ns_per_byte: f64,
+    bytes_max: f64,
+}
+
+struct Member {
+    /// Its position among those that were given.
+    position: usize,
+    filter: usize,
+    columns: Bits,
+    /// Whether its columns may be computed of rows of others: none of them fails on any row.
+    is_total: bool,
+}
+
+struct Filter {
+    conditions: Bits,
+    /// The part of the rows that meet it.
+    part: f64,
+    /// Seconds for a row.
+    seconds: f64,
+    is_total: bool,
+    /// Groups of the rows that meet it, and seconds of grouping one.
+    groups: f64,
+    finish_s: f64,
+}
+
+struct Condition {
+    part: f64,
+    seconds: f64,
+}
+
+/// A column of a result: bytes in the engine's memory and on the link.
+struct Column {
+    plain: f64,
+    packed: f64,
+}
+
+/// Some members that run as one.
+#[derive(Clone, Debug)]
+struct Joint {
+    members: Vec<usize>,
+    common: Bits,
+    columns: Bits,
+    /// The different filters.
+    filters: Vec<usize>,
+    groups: f64,
+    finish_s: f64,
+    is_total: bool,
+    expected: Expected,
+}
+
+impl Kind {
+    fn new(
+        positions: Vec<usize>,
+        programs: &[&Program],
+        info: &TableInfo,
+        place: Place,
+        rates: &Rates,
+        bytes_max: f64,
+    ) -> Self {
+        let keys = match positions.first().map(|at| &programs[*at].output) {
+            Some(Output::Aggregate { keys, .. }) => Some(keys.len()),
+            _ => None,
+        };
+        let mut kind = Kind {
+            members: Vec::with_capacity(positions.len()),
+            filters: Vec::new(),
+            conditions: Vec::new(),
+            columns: Vec::new(),
+            both: Vec::new(),
+            rows: info.rows as f64,
+            is_grouped: keys.is_some(),
+            has_keys: keys.is_some_and(|keys| keys > 0),
+            rates: *rates,
+            workers: place.workers.max(1) as f64,
+            ns_per_byte: place.link.map_or(0.0, |link| 1e9 / link.bytes_per_s.max(1.0)),
+            bytes_max,
+        };
+        let (mut filters, mut all, mut columns) = (Numbers::new(), Numbers::new(), Numbers::new());
+        for position in positions {
+            let program = programs[position];
+            let text = program.filter.as_ref().map_or_else(String::new, Expr::to_string);
+            let (filter, is_new) = filters.number(text, program.filter.as_ref());
+            if is_new {
+                let filter = kind.filter(program, info, &mut all);
+                kind.filters.push(filter);
+            }
+            let columns = kind.columns_of(program, filter, info, &mut columns);
+            // Arguments of aggregates are computed of the rows of their own filter only.
+            let is_total = match &program.output {
+                Output::Rows(rows) => rows.iter().all(|row| !row.expr.may_fail(&info.schema).unwrap_or(true)),
+                Output::Aggregate { .. } => true,
+            };
+            kind.members.push(Member { position, filter, columns, is_total });
+        }
+        if filters.all.len() <= PAIRS_OF_MAX {
+            kind.both = both(&filters.all, info);
+        }
+        kind
+    }
+
+    fn filter(&mut self, program: &Program, info: &TableInfo, all: &mut Numbers<Expr>) -> Filter {
+        let mut numbers = Vec::new();
+        let (mut seconds, mut is_total) = (0.0, true);
+        for condition in conditions(program) {
+            let own = filter_s(&condition, 1.0, &self.rates);
+            is_total &= !condition.may_fail(&info.schema).unwrap_or(true);
+            seconds += own;
+            let part = estimate::selectivity(&condition, info);
+            let (number, is_new) = all.number(condition.to_string(), condition);
+            if is_new {
+                self.conditions.push(Condition { part, seconds: own });
+            }
+            numbers.push(number);
+        }
+        let part = program.filter.as_ref().map_or(1.0, |filter| estimate::selectivity(filter, info));
+        let (groups, finish_s) = grouping(program, info, part * info.rows as f64, &self.rates);
+        Filter { conditions: Bits::of(numbers), part, seconds, is_total, groups, finish_s }
+    }
+
+    /// The columns of a program's result, without keys. An aggregate of the rows of one filter is another than that of
+    /// another's.
+    fn columns_of<'a>(
+        &mut self,
+        program: &'a Program,
+        filter: usize,
+        info: &TableInfo,
+        numbers: &mut Numbers<(Option<usize>, ColumnOf<'a>)>,
+    ) -> Bits {
+        let mut found = Vec::new();
+        let mut number = |text: String, thing, make: &dyn Fn() -> Column| {
+            let (number, is_new) = numbers.number(text, thing);
+            if is_new {
+                self.columns.push(make());
+            }
+            found.push(number);
+        };
+        match &program.output {
+            Output::Rows(columns) => {
+                for expr in columns.iter().map(|column| &column.expr) {
+                    let column = || Column {
+                        plain: estimate::width(expr, info),
+                        packed: estimate::packed_width(expr, info),
+                    };
+                    number(expr.to_string(), (None, ColumnOf::Rows(expr)), &column);
+                }
+            }
+            Output::Aggregate { aggregates, .. } => {
+                for aggregate in aggregates {
+                    let bytes = estimate::result_width(aggregate);
+                    let text = format!("{filter} {:?} {:?}", aggregate.function, aggregate.data_type);
+                    let inputs =
+                        aggregate.inputs().map(|input| input.to_string()).collect::<Vec<_>>().join(", ");
+                    let thing = (Some(filter), ColumnOf::Groups(aggregate));
+                    number(text + &inputs, thing, &|| Column { plain: bytes, packed: bytes });
+                }
+            }
+        }
+        Bits::of(found)
+    }
+
+    fn alone(&self, at: usize) -> Joint {
+        let member = &self.members[at];
+        let filter = &self.filters[member.filter];
+        let mut joint = Joint {
+            members: vec![at],
+            common: filter.conditions.clone(),
+            columns: member.columns.clone(),
+            filters: vec![member.filter],
+            groups: filter.groups,
+            finish_s: filter.finish_s,
+            is_total: member.is_total && filter.is_total,
+            expected: Expected::default(),
+        };
+        joint.expected = self.expected(&joint);
+        joint
+    }
+
+    /// Both as one; `None` where they may not be, or share nothing.
+    fn joined(&self, a: &Joint, b: &Joint) -> Option<Joint> {
+        let is_sharing = a.filters == b.filters || a.columns.meets(&b.columns) || a.common.meets(&b.common);
+        if !is_sharing || !self.may_join(a, b) {
+            return None;
+        }
+        let joint = self.join(a, b);
+        (joint.expected.bytes_plain <= self.bytes_max).then_some(joint)
+    }
+
+    /// Whether one program can do what both do: with different filters, nothing may fail on rows of the other.
+    fn may_join(&self, a: &Joint, b: &Joint) -> bool {
+        if a.filters == b.filters {
+            return true;
+        }
+        let others = b.filters.iter().filter(|filter| !a.filters.contains(filter)).count();
+        a.is_total && b.is_total && a.filters.len() + others <= FILTERS_MAX
+    }
+
+    fn join(&self, a: &Joint, b: &Joint) -> Joint {
+        let others = b.filters.iter().filter(|filter| !a.filters.contains(filter));
+        let mut joint = Joint {
+            members: a.members.iter().chain(&b.members).copied().collect(),
+            common: a.common.and(&b.common),
+            columns: a.columns.or(&b.columns),
+            filters: a.filters.iter().chain(others).copied().collect(),
+            groups: a.groups.max(b.groups),
+            finish_s: a.finish_s.max(b.finish_s),
+            is_total: a.is_total && b.is_total,
+            expected: Expected::default(),
+        };
+        joint.expected = self.expected(&joint);
+        joint
+    }
+
+    /// The objective, of one group.
+    fn expected(&self, joint: &Joint) -> Expected {
+        let filters = || joint.filters.iter().map(|filter| &self.filters[*filter]);
+        let conditions = || joint.common.numbers().map(|condition| &self.conditions[condition]);
+        let (common_s, product) =
+            conditions().fold((0.0, 1.0), |(seconds, part), c| (seconds + c.seconds, part * c.part));
+        let largest = filters().map(|filter| filter.part).fold(0.0, f64::max);
+        let part_common = match joint.filters.len() {
+            1 => largest,
+            _ => f64::max(product, largest),
+        };
+        let passed = self.rows * self.part_of_any(&joint.filters, part_common);
+        // What each filter demands besides, first to find the rows and then to tell whose they are.
+        let own_s: f64 = filters().map(|filter| (filter.seconds - common_s).max(0.0)).sum();
+        let is_open = filters().any(|filter| filter.conditions == joint.common);
+        let (first, again) = match joint.filters.len() {
+            1 => (0.0, 0.0),
+            _ if is_open => (0.0, passed),
+            _ => (self.rows * part_common, passed),
+        };
+        let filter_s = self.rows * common_s + (first + again) * own_s;
+        let columns = || joint.columns.numbers().map(|column| &self.columns[column]);
+        let (plain, packed) = columns().fold((0.0, 0.0), |(a, b), c| (a + c.plain, b + c.packed));
+        let marks = if joint.filters.len() > 1 { joint.filters.len() as f64 } else { 0.0 };
+        let (finish_s, out, mark_bytes) = match self.is_grouped {
+            true => {
+                let mark_bytes = if self.has_keys { 8.0 } else { 0.0 };
+                // Each filter has aggregates of its own.
+                (passed * joint.finish_s * joint.filters.len() as f64, joint.groups, mark_bytes)
+            }
+            false => (passed * plain / self.rates.decode_bytes, passed, 0.125),
+        };
+        let bytes_plain = out * (plain + marks * mark_bytes);
+        let bytes = out * (packed + marks * mark_bytes);
+        let kept =
+            if joint.members.len() > 1 { KEEPING * bytes_plain / self.rates.decode_bytes } else { 0.0 };
+        let ns = ((filter_s + finish_s) / self.workers + kept) * 1e9 + bytes * self.ns_per_byte;
+        Expected { ns, bytes, bytes_plain }
+    }
+
+    /// The part of the rows that meet any of some filters, which have conditions in common that `common` of the rows meet.
+    fn part_of_any(&self, filters: &[usize], common: f64) -> f64 {
+        let mut any: f64 = 0.0;
+        for (at, &filter) in filters.iter().enumerate() {
+            let part = self.filters[filter].part;
+            // At least those are counted already that meet both it and another.
+            let met = filters[..at].iter().map(|&other| self.part_of_both(filter, other, common));
+            any += (part - met.fold(0.0, f64::max)).max(0.0);
+        }
+        any.min(common)
+    }
+
+    fn part_of_both(&self, a: usize, b: usize, common: f64) -> f64 {
+        match self.both.get(a * self.filters.len() + b) {
+            Some(both) => *both,
+            None if common > 0.0 => self.filters[a].part * self.filters[b].part / common,
+            None => 0.0,
+        }
+    }
+
+    fn group(&self, joint: &Joint, programs: &[&Program]) -> Option<Group> {
+        let members: Vec<usize> = joint.members.iter().map(|member| self.members[*member].position).collect();
+        let apart = joint.members.iter().fold(Expected::default(), |sum, member| {
+            let own = self.alone(*member).expected;
+            Expected {
+                ns: sum.ns + own.ns,
+                bytes: sum.bytes + own.bytes,
+                bytes_plain: sum.bytes_plain + own.bytes_plain,
+            }
+        });
+        let all: Vec<&Program> = members.iter().map(|position| programs[*position]).collect();
+        Some(Group { union: union(&all)?, members, together: joint.expected, apart })
+    }
+}
+
+/// What a column of a result is made of.
+#[derive(Clone, Copy, Debug)]
+enum ColumnOf<'a> {
+    Rows(&'a Expr),
+    Groups(&'a farpool_model::Aggregate),
+}
+
+impl PartialEq for ColumnOf<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (ColumnOf::Rows(a), ColumnOf::Rows(b)) => a == b,
+            // Whatever their names.
+            (ColumnOf::Groups(a), ColumnOf::Groups(b)) => {
+                (a.function, &a.arguments, &a.filter, &a.data_type)
+                    == (b.function, &b.arguments, &b.filter, &b.data_type)
+            }
+            (ColumnOf::Rows(_) | ColumnOf::Groups(_), _) => false,
+        }
+    }
+}
+
+/// The part of the rows that meets each two of some filters.
+fn both(filters: &[Option<&Expr>], info: &TableInfo) -> Vec<f64> {
+    let count = filters.len();
+    let mut both = vec![0.0; count * count];
+    for a in 0..count {
+        for b in 0..a {
+            let meets = crate::split::conjunction(filters[a].into_iter().chain(filters[b]).cloned());
+            let part = meets.map_or(1.0, |meets| estimate::selectivity(&meets, info));
+            both[a * count + b] = part;
+            both[b * count + a] = part;
+        }
+    }
+    both
+}
+
+#[cfg(test)]
+mod tests;

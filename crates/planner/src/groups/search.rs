@@ -1,0 +1,145 @@
+//! The search for the groups that cost least.
+
+use super::{Joint, Kind};
+
+/// Most programs of which the best partition is found.
+const EXACT_MAX: usize = 8;
+/// Most groups and programs for which better places are looked for once all have one.
+const MOVED_MAX: usize = 64;
+const ROUNDS_MAX: usize = 4;
+
+impl Kind {
+    /// All members in groups, of one or more.
+    pub(super) fn grouped(&self) -> Vec<Joint> {
+        if self.members.len() <= EXACT_MAX { self.best() } else { self.searched() }
+    }
+
+    /// The groups that cost least.
+    fn best(&self) -> Vec<Joint> {
+        let count = 1_usize << self.members.len();
+        // By the set of members: what they cost as one, if they may be; and what they cost at best, with one group of that.
+        let mut joints: Vec<Option<Joint>> = vec![None; count];
+        let mut least = vec![(0.0, 0); count];
+        for set in 1..count {
+            let first = set.trailing_zeros() as usize;
+            let (single, rest) = (self.alone(first), set & (set - 1));
+            joints[set] = match (rest, &joints[rest]) {
+                (0, _) => Some(single),
+                (_, Some(others)) if self.may_join(&single, others) => Some(self.join(&single, others)),
+                _ => None,
+            };
+            let mut found = (f64::INFINITY, set);
+            // All subsets of the rest, each with the first member.
+            let mut others = rest;
+            loop {
+                let group = others | 1 << first;
+                let is_allowed = |joint: &&Joint| others == 0 || joint.expected.bytes_plain <= self.bytes_max;
+                if let Some(joint) = joints[group].as_ref().filter(is_allowed) {
+                    let ns = joint.expected.ns + least[set ^ group].0;
+                    // Smaller groups come later: in their favour where it makes no difference.
+                    if ns <= found.0 {
+                        found = (ns, group);
+                    }
+                }
+                if others == 0 {
+                    break;
+                }
+                others = (others - 1) & rest;
+            }
+            least[set] = found;
+        }
+        let (mut groups, mut left) = (Vec::new(), count - 1);
+        while left > 0 {
+            let group = least[left].1;
+            groups.extend(joints[group].take());
+            left ^= group;
+        }
+        groups
+    }
+
+    /// Groups that are good, and no worse than none.
+    pub(super) fn searched(&self) -> Vec<Joint> {
+        let mut singles: Vec<Joint> = (0..self.members.len()).map(|at| self.alone(at)).collect();
+        singles.sort_by(|a, b| b.expected.ns.total_cmp(&a.expected.ns));
+        let begun = |least: f64| {
+            let mut groups = Vec::new();
+            singles.iter().for_each(|single| self.put(&mut groups, single.clone(), least));
+            groups
+        };
+        if self.members.len() > MOVED_MAX {
+            return begun(0.0);
+        }
+        // Three may be worth what no two of them are: so it is begun with all apart, and with all together.
+        let [apart, together] = [0.0, f64::NEG_INFINITY].map(|least| {
+            let mut groups = begun(least);
+            self.improve(&mut groups);
+            groups
+        });
+        if total(&together) < total(&apart) { together } else { apart }
+    }
+
+    /// Has members change places, and groups merge, while that pays.
+    fn improve(&self, groups: &mut Vec<Joint>) {
+        for _ in 0..ROUNDS_MAX {
+            let moved = self.rearrange(groups);
+            if !self.merge(groups) && !moved {
+                break;
+            }
+        }
+    }
+
+    /// Adds a group to those that are there, to that one of them where this saves most, if it saves more than `least`.
+    fn put(&self, groups: &mut Vec<Joint>, new: Joint, least: f64) {
+        let best = groups.iter().enumerate().filter_map(|(at, group)| {
+            let joint = self.joined(group, &new)?;
+            let saved = group.expected.ns + new.expected.ns - joint.expected.ns;
+            (saved > least).then_some((saved, at, joint))
+        });
+        match best.max_by(|a, b| a.0.total_cmp(&b.0)) {
+            Some((_, at, joint)) => groups[at] = joint,
+            None => groups.push(new),
+        }
+    }
+
+    /// Merges groups while that pays; returns whether any was.
+    fn merge(&self, groups: &mut Vec<Joint>) -> bool {
+        let before = groups.len();
+        for _ in 0..before {
+            let count = groups.len();
+            if let Some(group) = groups.pop() {
+                self.put(groups, group, 0.0);
+            }
+            // Another one is the last now.
+            if groups.len() == count {
+                groups.rotate_right(1);
+            }
+        }
+        groups.len() < before
+    }
+
+    /// Has each member go to where it costs least; returns whether any went.
+    fn rearrange(&self, groups: &mut Vec<Joint>) -> bool {
+        let mut any = false;
+        for member in 0..self.members.len() {
+            let Some(at) = groups.iter().position(|group| group.members.contains(&member)) else { continue };
+            if groups[at].members.len() < 2 {
+                continue;
+            }
+            let others = groups[at].members.iter().filter(|other| **other != member);
+            let rest = others.map(|other| self.alone(*other));
+            let Some(Some(rest)) = rest.map(Some).reduce(|a, b| self.joined(&a?, &b?)) else { continue };
+            let mut moved = groups.clone();
+            moved[at] = rest;
+            self.put(&mut moved, self.alone(member), 0.0);
+            // Less by more than rounding.
+            if total(&moved) < total(groups) * (1.0 - 1e-9) {
+                (*groups, any) = (moved, true);
+            }
+        }
+        any
+    }
+}
+
+fn total(groups: &[Joint]) -> f64 {
+    groups.iter().map(|group| group.expected.ns).sum()
+}
