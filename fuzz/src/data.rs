@@ -34,7 +34,7 @@ const FORMAT: u32 = 1;
 pub fn data_directory(data: &[u8]) {
     let (device, directory) = build(data);
     // No room for further files of the log, which are large.
-    device.set_faults(Faults { fails_after: None, capacity: Some(16 << 20) });
+    device.set_faults(Faults { capacity: Some(16 << 20), ..Faults::default() });
     let checked = check_data(&*directory);
     let catalog = catalog();
     let opened = catalog.open(Arc::clone(&directory), 1);

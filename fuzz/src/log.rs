@@ -20,7 +20,7 @@ pub fn log_reader(data: &[u8]) {
         }
     }
     // No room for further files, which are large.
-    directory.set_faults(Faults { fails_after: None, capacity: Some(1 << 20) });
+    directory.set_faults(Faults { capacity: Some(1 << 20), ..Faults::default() });
     let open = || {
         let mut records = Vec::new();
         let mut keep = |_, record: &[u8]| {

@@ -102,7 +102,7 @@ fn rotation_is_done_or_is_not() {
         let device = SimulatedDirectory::new();
         write_sealed(&*with_keys(device.clone()), NAME, 1, TEXT).unwrap();
         let before = contents(&device, NAME);
-        device.set_faults(Faults { fails_after: Some(seed % 5), capacity: None });
+        device.set_faults(Faults { fails_after: Some(seed % 5), ..Faults::default() });
         let rotated = rotate_master_key(&*device, &master(1), &master(2));
         if seed % 3 > 0 {
             device.crash(seed);
@@ -124,7 +124,7 @@ fn rotation_is_done_or_is_not() {
 fn making_keys_is_done_or_is_not() {
     for seed in 0..100 {
         let device = SimulatedDirectory::new();
-        device.set_faults(Faults { fails_after: Some(seed % 4), capacity: None });
+        device.set_faults(Faults { fails_after: Some(seed % 4), ..Faults::default() });
         let _ = unlock(device.clone(), Some(&master(1)), Some(Tier::Standard));
         device.crash(seed);
         device.set_faults(Faults::default());

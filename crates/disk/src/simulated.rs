@@ -20,6 +20,8 @@ pub struct Faults {
     pub fails_after: Option<u64>,
     /// Bytes that all files may have together, reserved ones included.
     pub capacity: Option<u64>,
+    /// The number of reads until one fails with an input/output error; those behind it succeed again.
+    pub read_fails_after: Option<u64>,
 }
 
 /// See the file's comment. Clones of the `Arc` are the same directory.
@@ -46,8 +48,10 @@ struct Contents {
     /// As reads see it, and as it is on the device.
     bytes: Vec<u8>,
     durable: Vec<u8>,
-    /// Sectors that the next sync writes, by index. A sync that fails forgets them.
+    /// Sectors that the next sync writes, by index.
     dirty: BTreeSet<usize>,
+    /// Those of syncs that failed, which no other one writes.
+    lost: BTreeSet<usize>,
     bytes_read: usize,
 }
 
@@ -68,7 +72,7 @@ impl SimulatedDirectory {
         let mut state = self.state.lock();
         let State { files, names, durable_names, life, faults, .. } = &mut *state;
         *life += 1;
-        faults.fails_after = None;
+        (faults.fails_after, faults.read_fails_after) = (None, None);
         let mut kept = durable_names.clone();
         for name in names.keys().chain(durable_names.keys()) {
             if random.below(2) == 0 {
@@ -107,16 +111,25 @@ impl SimulatedDirectory {
 impl Contents {
     fn crash(&mut self, random: &mut Random) {
         let bytes = if random.below(2) == 0 { self.bytes.len() } else { self.durable.len() };
-        self.durable.resize(bytes, 0);
-        for sector in std::mem::take(&mut self.dirty) {
+        grow(&mut self.durable, bytes);
+        let dirty = std::mem::take(&mut self.dirty);
+        for sector in &dirty {
             let bytes = match random.below(4) {
                 0 => 0,
                 1 => random.below(SECTOR_BYTES as u64) as usize,
                 _ => SECTOR_BYTES,
             };
-            self.write_back(sector, bytes);
+            self.write_back(*sector, bytes);
         }
-        self.bytes.clone_from(&self.durable);
+        self.bytes.resize(self.durable.len(), 0);
+        // Elsewhere, reads show what the device has.
+        for sector in dirty.into_iter().chain(std::mem::take(&mut self.lost)) {
+            let start = sector * SECTOR_BYTES;
+            let end = (start + SECTOR_BYTES).min(self.bytes.len());
+            if start < end {
+                self.bytes[start..end].copy_from_slice(&self.durable[start..end]);
+            }
+        }
     }
 
     fn write(&mut self, bytes: &[u8], offset: usize) {
@@ -126,7 +139,7 @@ impl Contents {
     }
 
     fn sync(&mut self) {
-        self.durable.resize(self.bytes.len(), 0);
+        grow(&mut self.durable, self.bytes.len());
         std::mem::take(&mut self.dirty).into_iter().for_each(|sector| self.write_back(sector, SECTOR_BYTES));
     }
 
@@ -153,6 +166,13 @@ impl State {
         }
     }
 
+    /// Fails where a fault of a read is due.
+    fn read(&mut self) -> io::Result<()> {
+        let after = self.faults.read_fails_after.take();
+        self.faults.read_fails_after = after.and_then(|after| after.checked_sub(1));
+        if after == Some(0) { Err(io::Error::other("simulated failure of a read")) } else { Ok(()) }
+    }
+
     fn grow(&mut self, number: u64, bytes: usize) -> io::Result<()> {
         let used: usize = self.files.values().map(|file| file.bytes.len()).sum();
         let file = self.files.get_mut(&number).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
@@ -161,8 +181,16 @@ impl State {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let bytes = bytes.max(file.bytes.len());
-        file.bytes.resize(bytes, 0);
+        grow(&mut file.bytes, bytes);
         Ok(())
+    }
+}
+
+/// Makes a file longer. Space that is reserved for a new one takes no memory before it is written to.
+fn grow(file: &mut Vec<u8>, bytes: usize) {
+    match file.is_empty() {
+        true => *file = vec![0; bytes],
+        false => file.resize(bytes, 0),
     }
 }
 
@@ -244,6 +272,7 @@ impl File for SimulatedFile {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.with(|state| {
+            state.read()?;
             let contents = self.contents(state)?;
             let range = offset as usize..offset as usize + buffer.len();
             buffer.copy_from_slice(contents.bytes.get(range).ok_or(io::ErrorKind::UnexpectedEof)?);
@@ -272,7 +301,7 @@ impl File for SimulatedFile {
             let contents = self.contents(state)?;
             match &synced {
                 Ok(()) => contents.sync(),
-                Err(_) => contents.dirty.clear(),
+                Err(_) => contents.lost.append(&mut contents.dirty),
             }
             synced
         })

@@ -1,7 +1,11 @@
 //! The threads of a node that has a data directory: one writes the log, some read values that are not in memory, one does
-//! what else waits for the disk. Workers never do.
+//! what else waits for the disk. Workers never do. A simulation takes the place of these threads (`disk/stepped.rs`).
 
 #![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
+
+mod stepped;
+
+pub use stepped::SteppedDisk;
 
 use farpool_model::{Error, Result, limits};
 use farpool_store::Catalog;
@@ -21,6 +25,8 @@ pub(crate) struct DiskJobs {
     pub writes: Jobs,
     /// Done by several threads.
     pub reads: Jobs,
+    /// Whether there are no threads, and the jobs are done when a simulation says so.
+    pub is_stepped: bool,
 }
 
 /// Jobs, begun in turn.

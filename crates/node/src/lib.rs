@@ -35,6 +35,7 @@ mod turns;
 pub use access::{Access, TenantLimits};
 pub use backups::Backup;
 pub use caller::{Caller, Shape};
+pub use disk::SteppedDisk;
 pub use farpool_disk::{
     Codec, Directory, Dropped, KeySource, Keys, LocalDirectory, MasterKey, Packing, Tier, Wiping,
     compressing, node_key, rotate_master_key, unlock,

@@ -98,6 +98,9 @@ pub struct Environment {
     /// Number of lowest-priority threads that a node without workers starts for background work. 0 in a
     /// simulation, which does that work itself.
     pub background_threads: usize,
+    /// Whether the node starts threads for its data directory. A simulation does without, and takes their place
+    /// ([`crate::SteppedDisk`]).
+    pub disk_threads: bool,
     /// Hook that makes allocations in the pool fail, for simulations.
     pub failures: Option<Arc<dyn Failures>>,
 }
@@ -113,6 +116,7 @@ impl Environment {
             processors: std::thread::available_parallelism().map_or(1, NonZero::get),
             group_bytes: usize::MAX,
             background_threads: std::thread::available_parallelism().map_or(1, NonZero::get),
+            disk_threads: true,
             failures: None,
         }
     }
@@ -170,8 +174,8 @@ impl Node {
     /// # Errors
     /// As [`Node::start`].
     pub fn assemble(config: NodeConfig, environment: Environment) -> Result<Arc<Self>> {
-        let Environment { clock, hash_seed, instance, processors, group_bytes, background_threads, failures } =
-            environment;
+        let Environment { clock, hash_seed, instance, processors, group_bytes, .. } = environment;
+        let Environment { background_threads, disk_threads, failures, .. } = environment;
         // Without workers, threads of the owner do the work: as many as there are processors.
         let workers_expected = if config.workers > 0 { config.workers } else { processors };
         check_work(config.work.limit())?;
@@ -186,7 +190,8 @@ impl Node {
             .inspect_err(|_| scheduler.shutdown())?;
         let threads = (config.workers == 0 && background_threads > 0)
             .then(|| BackgroundThreads::new(scheduler.clone(), background_threads));
-        let jobs = config.data.is_some().then(|| Arc::new(DiskJobs::default()));
+        let new_jobs = || Arc::new(DiskJobs { is_stepped: !disk_threads, ..DiskJobs::default() });
+        let jobs = config.data.is_some().then(new_jobs);
         let shares = Arc::new(Shares::new(scheduler.clone(), threads, jobs.clone()));
         let catalog = Catalog::new(pool.clone(), Arc::new(ScopedThreads), shares.clone());
         let catalog = catalog.within(work.clone()).with_log_bytes(cast::u64_from(config.log_bytes));
@@ -199,6 +204,7 @@ impl Node {
                 shares.outcomes(tenant).restore(loads, &work.account(tenant), clock.now_ns());
             }
         }
+        let jobs = jobs.filter(|_| disk_threads);
         let disk = jobs.map(|jobs| DiskThreads::start(&catalog, &jobs)).transpose();
         let disk = disk.inspect_err(|_| scheduler.shutdown())?;
         catalog.warm_up();

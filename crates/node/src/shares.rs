@@ -9,7 +9,7 @@ use crate::outcomes::Outcomes;
 use crate::turns::Turns;
 use farpool_model::{Error, Result, TenantName, limits};
 use farpool_pipeline::{Passes, Region, Scheduler, TenantShare};
-use farpool_store::{Background, Chore};
+use farpool_store::{Background, Chore, after_a_moment};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -104,6 +104,11 @@ impl Shares {
             self.scheduler.set_weight(&share.time, limits.weight);
             share.programs.turns.set_at_once_max(at_once_max(&limits));
         }
+    }
+
+    /// Jobs for the disk, where the node has a data directory.
+    pub fn jobs(&self) -> Option<&Arc<DiskJobs>> {
+        self.jobs.as_ref()
     }
 
     /// The limits of a tenant.
@@ -214,6 +219,14 @@ impl Background for Shares {
         match &self.jobs {
             Some(jobs) => jobs.reads.submit(job),
             None => job(),
+        }
+    }
+
+    fn read_later(&self, job: Box<dyn FnOnce() + Send>) {
+        match &self.jobs {
+            // The simulation decides when.
+            Some(jobs) if jobs.is_stepped => jobs.reads.submit(job),
+            _ => self.read(after_a_moment(job)),
         }
     }
 }

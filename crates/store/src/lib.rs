@@ -14,5 +14,5 @@ pub mod source;
 pub use catalog::{
     Access, AccessKind, AccessTrace, Append, Awaited, AwaitedProfile, AwaitedStatistics, Background, Backup,
     Cache, Catalog, Chore, Claim, Helpers, Load, Loads, Made, Piece, PieceDone, PlaceOnDisk, Recorded,
-    Recovery, Stepped, adopt_backup, check_data, place_on_disk,
+    Recovery, Stepped, adopt_backup, after_a_moment, check_data, place_on_disk,
 };

@@ -98,6 +98,7 @@ impl Life {
             processors: 1,
             group_bytes: usize::MAX,
             background_threads: 0,
+            disk_threads: false,
             failures: None,
         };
         let node = Node::assemble(config, environment).map_err(|error| error.to_string())?;

@@ -565,9 +565,9 @@ impl World {
         let is_full = self.random.chance(60);
         let faults = match is_full {
             true => {
-                Faults { fails_after: None, capacity: Some(used + self.random.magnitude(1 << 20) as u64) }
+                Faults { capacity: Some(used + self.random.magnitude(1 << 20) as u64), ..Faults::default() }
             }
-            false => Faults { fails_after: Some(self.random.magnitude(12) as u64), capacity: None },
+            false => Faults { fails_after: Some(self.random.magnitude(12) as u64), ..Faults::default() },
         };
         self.is_faulty = true;
         self.directory.set_faults(faults);

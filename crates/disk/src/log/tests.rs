@@ -63,7 +63,7 @@ impl Model {
             80..84 => self.forget(random),
             84..86 => self.turn_over(),
             86..90 => {
-                self.directory.set_faults(Faults { fails_after: Some(random.below(6)), capacity: None });
+                self.directory.set_faults(Faults { fails_after: Some(random.below(6)), ..Faults::default() });
                 self.may_fail = true;
             }
             90..94 => self.close(),
@@ -250,7 +250,7 @@ fn a_torn_end_is_dropped_and_told() {
 fn a_full_disk_still_takes_what_frees_space() {
     let directory = SimulatedDirectory::new();
     let log = open(&directory, 0).unwrap().0;
-    directory.set_faults(Faults { fails_after: None, capacity: Some(FILE_BYTES + FILE_BYTES / 2) });
+    directory.set_faults(Faults { capacity: Some(FILE_BYTES + FILE_BYTES / 2), ..Faults::default() });
     let record = vec![1; 200];
     let full = loop {
         match log.append(&record, Urgency::Normal) {
@@ -276,7 +276,7 @@ fn nothing_is_acknowledged_after_a_sync_that_failed() {
     let (directory, log, records) = filled(1, false);
     let number = log.append(b"more", Urgency::Normal).unwrap();
     // The write passes, the sync does not.
-    directory.set_faults(Faults { fails_after: Some(1), capacity: None });
+    directory.set_faults(Faults { fails_after: Some(1), ..Faults::default() });
     let error = log.commit(number).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
     directory.set_faults(Faults::default());
@@ -398,7 +398,7 @@ fn no_batch_is_encrypted_twice_with_one_key() {
 fn a_removal_whose_sync_failed_is_done_again() {
     let (directory, log, records) = filled(7, false);
     let last = u64_from(records.len() - 1);
-    directory.set_faults(Faults { fails_after: Some(0), capacity: None });
+    directory.set_faults(Faults { fails_after: Some(0), ..Faults::default() });
     assert_eq!(log.forget_before(last).unwrap_err().kind, ErrorKind::Unavailable);
     directory.set_faults(Faults::default());
     log.forget_before(last).unwrap();

@@ -110,7 +110,7 @@ fn what_was_acknowledged_survives_losses_of_power_and_snapshots() {
         }
         // In some rounds the device fails after a while, so that the last ones are not acknowledged.
         if round % 3 == 1 {
-            directory.set_faults(Faults { fails_after: Some(10 + round), capacity: None });
+            directory.set_faults(Faults { fails_after: Some(10 + round), ..Faults::default() });
         }
         for step in 0..60 {
             let key = (round as usize * 7 + step * 3) % expected.len();
@@ -198,7 +198,7 @@ fn a_full_disk_refuses_changes_until_there_is_space() {
     let directory = SimulatedDirectory::new();
     let bench = Bench::open_within(&directory, 64 << 20, Sizes { file_bytes: 16 << 20, ..SMALL }).unwrap();
     assert!(bench.set("a", "1"));
-    directory.set_faults(Faults { fails_after: None, capacity: Some(17 << 20) });
+    directory.set_faults(Faults { capacity: Some(17 << 20), ..Faults::default() });
     let value = "v".repeat(200_000);
     let mut last = 0;
     for number in 1..200 {
@@ -232,7 +232,7 @@ fn a_failed_sync_ends_all_changes_and_acknowledges_none() {
     let directory = SimulatedDirectory::new();
     let bench = Bench::open(&directory);
     assert!(bench.set("a", "1"));
-    directory.set_faults(Faults { fails_after: Some(1), capacity: None });
+    directory.set_faults(Faults { fails_after: Some(1), ..Faults::default() });
     let (reply, is_durable) = bench.run("default", "SET a 2");
     assert!(reply == "+OK" && !is_durable);
     let (reply, _) = bench.run("default", "SET b 1");

@@ -3,8 +3,14 @@
 use super::merge::Merging;
 use super::tap::{Gathering, Stepped};
 use farpool_model::TenantName;
+use parking_lot::{Condvar, Mutex};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a job that finds no memory waits before it tries again: workers are done with what they work on after some
+/// milliseconds.
+const WAIT: Duration = Duration::from_millis(3);
 
 /// Runs background work on tables. Implemented by the host of the store.
 pub trait Background: fmt::Debug + Send + Sync {
@@ -24,6 +30,20 @@ pub trait Background: fmt::Debug + Send + Sync {
     fn read(&self, job: Box<dyn FnOnce() + Send>) {
         job();
     }
+
+    /// As [`Background::read`], after a moment in which memory may be freed: for a job that has found none.
+    fn read_later(&self, job: Box<dyn FnOnce() + Send>) {
+        self.read(after_a_moment(job));
+    }
+}
+
+/// The job, behind a moment in which its thread waits.
+pub fn after_a_moment(job: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Send> {
+    Box::new(move || {
+        let (moment, passed) = (Mutex::new(()), Condvar::new());
+        passed.wait_for(&mut moment.lock(), WAIT);
+        job();
+    })
 }
 
 /// Background work on one table.

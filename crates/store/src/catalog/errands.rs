@@ -135,16 +135,16 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// Tries to place it in a moment, and again until there is room, nobody wants it any more, or it has waited for long.
-    pub fn go_on(self) {
+    pub fn go_on(mut self) {
+        self.patience.count_wait();
         let background = self.background.clone();
-        background.read(Box::new(move || self.try_again()));
+        background.read_later(Box::new(move || self.try_again()));
     }
 
-    fn try_again(mut self) {
+    fn try_again(self) {
         if !self.errand.is_wanted() {
             return;
         }
-        self.patience.wait();
         match self.placement.run() {
             Ok(PieceDone(PieceOutcome::Crowded(_, error)))
                 if !self.errand.frees_memory() && !self.patience.is_left() =>

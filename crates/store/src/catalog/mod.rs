@@ -29,7 +29,7 @@ mod tap;
 mod views;
 
 pub use append::Append;
-pub use background::{Background, Chore};
+pub use background::{Background, Chore, after_a_moment};
 pub use claims::Claim;
 pub use durable::{
     Access, AccessKind, AccessTrace, Awaited, Backup, Cache, PlaceOnDisk, Recorded, Recovery, adopt_backup,
@@ -200,6 +200,15 @@ impl Catalog {
     /// `NotFound`, with the names of existing tables.
     pub fn get(&self, tenant: &TenantName, name: &TableName) -> Result<(Version, Arc<Table>)> {
         self.state.read().visible(tenant, name).map(|current| (current.version, current.table.clone()))
+    }
+
+    /// Returns the newest version of a table, which may not be durable yet: what changes are checked against, and readers do
+    /// not see.
+    ///
+    /// # Errors
+    /// `NotFound`, with the names of existing tables.
+    pub fn get_newest(&self, tenant: &TenantName, name: &TableName) -> Result<(Version, Arc<Table>)> {
+        self.newest(tenant, name).map(|current| (current.version, current.table))
     }
 
     /// Describes the current version of a table, with the spreads of its columns as far as they are known.

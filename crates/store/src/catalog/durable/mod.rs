@@ -217,6 +217,20 @@ impl Catalog {
         while durable.log.write_next() {}
     }
 
+    /// Writes the records that wait, as [`Catalog::write_log`] does when they come; returns whether there were any. For a
+    /// host without a thread for that.
+    pub fn write_records(&self) -> bool {
+        let Some(durable) = self.durable.get().filter(|_| self.records_waiting() > 0) else { return false };
+        // Those who wait for it are told what comes of it.
+        durable.log.commit(durable.log.next_record() - 1).is_ok()
+    }
+
+    /// Number of records that are not durable.
+    pub fn records_waiting(&self) -> u64 {
+        let durable = self.state.read().durable_records;
+        self.durable.get().map_or(0, |of| of.log.next_record().saturating_sub(durable))
+    }
+
     /// Makes everything durable and closes the data directory; changes are refused from then on. A checkpoint before it
     /// makes the next start faster.
     ///

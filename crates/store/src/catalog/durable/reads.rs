@@ -10,13 +10,10 @@ use farpool_columns::{Chunk, Reader, Source, encrypt_into_pool, read_into_pool};
 use farpool_memory::{Pool, Reclaim, Tenure};
 use farpool_model::cast::usize_saturating;
 use farpool_model::{Error, ErrorKind, Result, TenantName};
-use parking_lot::{Condvar, Mutex};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
-/// How long a read that finds no memory waits before it tries again, and how often: workers are done with what they work
-/// on after some milliseconds. Meanwhile it takes the time of one of a few threads, so that it gives up within a second.
-const WAIT: Duration = Duration::from_millis(3);
+/// How often somebody who finds no memory tries again. Each time takes a moment of one of a few threads, so that it gives up
+/// within a second of their time.
 const WAITS: u32 = 300;
 
 /// What reads the values of handles.
@@ -30,7 +27,8 @@ pub(super) struct Reads {
     awaited: Awaited,
 }
 
-/// How long somebody waits for memory who finds none.
+/// How often somebody who finds no memory has tried again.
+#[derive(Debug)]
 pub(crate) struct Patience {
     waits: u32,
 }
@@ -45,12 +43,17 @@ impl Patience {
         self.waits < WAITS
     }
 
-    /// Waits for a moment, in which memory may be freed. Only threads that wait for disks may.
-    pub fn wait(&mut self) {
+    /// Counts a wait.
+    pub fn count_wait(&mut self) {
         self.waits += 1;
-        let (moment, passed) = (Mutex::new(()), Condvar::new());
-        passed.wait_for(&mut moment.lock(), WAIT);
     }
+}
+
+/// A handle whose values are to be read.
+struct Wanted {
+    handle: Arc<Chunk>,
+    tenant: TenantName,
+    patience: Patience,
 }
 
 /// The source of the handles of one tenant.
@@ -93,19 +96,28 @@ impl Reads {
     }
 
     /// Reads the values of a handle for all who want them.
-    fn read(&self, handle: &Arc<Chunk>, tenant: &TenantName) {
-        let mut patience = Patience::new();
-        let values = loop {
-            if !self.awaited.is_wanted(handle) {
-                return;
+    fn read(&self, mut wanted: Wanted) {
+        let handle = &wanted.handle;
+        if !self.awaited.is_wanted(handle) {
+            return;
+        }
+        match handle.values().map_or_else(|| self.load(handle, &wanted.tenant), Ok) {
+            // What others work on is free in a moment. Meanwhile reads that have memory, or want less, go on.
+            Err(error) if error.kind == ErrorKind::OverLimit && wanted.patience.is_left() => {
+                wanted.patience.count_wait();
+                self.background.read_later(self.job(wanted));
             }
-            match handle.values().map_or_else(|| self.load(handle, tenant), Ok) {
-                // What others work on is free in a moment.
-                Err(error) if error.kind == ErrorKind::OverLimit && patience.is_left() => patience.wait(),
-                outcome => break outcome,
+            outcome => self.awaited.tell(handle, &outcome),
+        }
+    }
+
+    fn job(&self, wanted: Wanted) -> Box<dyn FnOnce() + Send> {
+        let this = self.this.clone();
+        Box::new(move || {
+            if let Some(reads) = this.upgrade() {
+                reads.read(wanted);
             }
-        };
-        self.awaited.tell(handle, &values);
+        })
     }
 
     fn record(&self, handle: &Chunk, kind: AccessKind) {
@@ -175,12 +187,8 @@ impl Source for OfTenant {
     fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>) {
         let pool_bytes = usize_saturating(self.reads.pool_bytes());
         for handle in self.reads.awaited.want(handles, reader, pool_bytes) {
-            let (reads, tenant) = (self.reads.this.clone(), self.tenant.clone());
-            self.reads.background.read(Box::new(move || {
-                if let Some(reads) = reads.upgrade() {
-                    reads.read(&handle, &tenant);
-                }
-            }));
+            let wanted = Wanted { handle, tenant: self.tenant.clone(), patience: Patience::new() };
+            self.reads.background.read(self.reads.job(wanted));
         }
     }
 }
