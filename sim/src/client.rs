@@ -6,7 +6,7 @@
 
 use crate::checks::{Checked, check_list, check_prepared, check_result, check_status, check_table};
 use crate::model::{Rows, Span};
-use crate::query::Query;
+use crate::query::{Queries, Query};
 use crate::random::Random;
 use crate::rows::{Cell, rows_of, schema};
 use crate::state::State;
@@ -106,8 +106,14 @@ impl Client {
     }
 
     /// Sends a random request.
-    pub fn ask(&mut self, random: &mut Random, table: String, step: u64) -> Checked<String> {
-        let (asked, request) = random_request(random, table)?;
+    pub fn ask(
+        &mut self,
+        random: &mut Random,
+        table: String,
+        queries: Queries,
+        step: u64,
+    ) -> Checked<String> {
+        let (asked, request) = random_request(random, table, queries)?;
         if self.is_leaving || self.open.len() >= 20 {
             return Ok("nothing, for it is busy".into());
         }
@@ -299,7 +305,7 @@ pub fn token_of(tenant: &str) -> String {
 }
 
 /// Makes a random request, and its kind.
-pub fn random_request(random: &mut Random, table: String) -> Checked<(Asked, Request)> {
+pub fn random_request(random: &mut Random, table: String, queries: Queries) -> Checked<(Asked, Request)> {
     let plan = |query: &Query| substrait::encode_program(&query.program(), &schema()).map_err(told);
     let name = TableName::new(&table).map_err(told)?;
     Ok(match random.below(20) {
@@ -307,12 +313,12 @@ pub fn random_request(random: &mut Random, table: String) -> Checked<(Asked, Req
         1 => (Asked::Table(table), Request::Table { name, known: None, or_view: false }),
         2 => (Asked::Status, Request::Status),
         3 => {
-            let query = Query::random(random, table);
+            let query = Query::random(random, table, queries);
             let plan = plan(&query)?;
             (Asked::Prepare(query), Request::Prepare { plan, schema: None })
         }
         _ => {
-            let query = Query::random(random, table);
+            let query = Query::random(random, table, queries);
             let plan = plan(&query)?;
             (Asked::Execute(query), Request::Execute { plan, schema: None, results: random.pick(&FORMS) })
         }

@@ -5,8 +5,9 @@
 //! leaks.
 
 use crate::client::{random_request, token_of};
+use crate::query::Queries;
 use crate::random::Random;
-use crate::rows::{batch, random_rows, schema};
+use crate::rows::{WORDS, batch, random_rows, schema};
 use bytes::{BufMut, BytesMut};
 use farpool_model::{LoadId, LoadMode, TableName};
 use farpool_wire::socket::Pipe;
@@ -62,9 +63,8 @@ impl Hostile {
     fn random_bytes(&mut self, random: &mut Random, table: String) -> Vec<u8> {
         let stream = self.some_stream(random);
         match random.below(13) {
-            0..4 => {
-                random_request(random, table).map_or_else(|_| Vec::new(), |(_, asked)| frames(stream, &asked))
-            }
+            0..4 => random_request(random, table, Queries::Any)
+                .map_or_else(|_| Vec::new(), |(_, asked)| frames(stream, &asked)),
             4..7 => random_load(random, stream, &table),
             7 => {
                 // The body of the frame may never be sent.
@@ -134,7 +134,7 @@ fn random_load(random: &mut Random, stream: u32, table: &str) -> Vec<u8> {
     let mut bytes = frames(stream, &begin);
     for _ in 0..random.magnitude(6) {
         let count = random.magnitude(2000);
-        bytes.extend(frames(stream, &Request::LoadBatch(batch(&random_rows(random, count)))));
+        bytes.extend(frames(stream, &Request::LoadBatch(batch(&random_rows(random, count, &WORDS)))));
     }
     if random.chance(60) {
         bytes.extend(frames(stream, &Request::LoadEnd));

@@ -4,6 +4,10 @@
 //! shares of its time and its memory for work at every step; and in the end nothing may be left in use.
 //! (FoundationDB, SIGMOD 2021, section 4; TigerBeetle's VOPR.)
 //!
+//! Some nodes have a data directory, on a disk whose work is done when the simulation says so (`world/disk.rs`): what is
+//! read and acknowledged must be durable, and be there after a start. Some of these have a pool that is smaller than a
+//! table which many clients scan at once, so that what one of them reads is offered to the others, and leaves memory.
+//!
 //! Some clients are the real ones of `farpool-transfer`, as engines use them; others speak the protocol frame
 //! by frame; and some violate it. Keys and values have a world of their own (`keys/mod.rs`), with a log on a disk
 //! that fails.
@@ -131,6 +135,9 @@ mod tests {
             "OverLimit",
             "its source failed",
             "hostile client",
+            "after a clean stop: true",
+            "after a clean stop: false",
+            "Scans",
             "keys were evicted",
             "OOM command not allowed",
             "MISCONF the log of keys",

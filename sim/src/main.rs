@@ -14,8 +14,9 @@ use std::time::Duration;
 /// One seed in this many is run twice, to check that both runs are the same.
 const TWICE_EVERY: u64 = 20;
 
-/// Real time after which a seed counts as hanging: hundreds of times the usual duration.
-const SEED_MAX: Duration = Duration::from_secs(if cfg!(debug_assertions) { 200 } else { 10 });
+/// Real time after which a seed counts as hanging: some ten times the longest, of scans on a machine that has other work,
+/// and hundreds of times the usual duration.
+const SEED_MAX: Duration = Duration::from_secs(if cfg!(debug_assertions) { 600 } else { 30 });
 
 /// Simulates a node and its clients, from seeds.
 #[derive(Parser)]

@@ -7,6 +7,9 @@
 //! version: which ones, and in which order, is derived from the rows that it has after those of the version
 //! before, each of which must belong to one of the appends.
 //!
+//! Where there is a data directory, a version is made before it is durable, and readers see it when it is: changes
+//! are checked against the one, and what is read and acknowledged against the other.
+//!
 //! Invariant: a request makes at most one change, however often its client has sent it. If only one set of
 //! requests can have made a version, they are taken to have made it, and explain no other version.
 
@@ -47,9 +50,13 @@ enum Origin {
     Either,
 }
 
+/// A version, or that there is no table.
 #[derive(Clone, Debug)]
 struct Change {
-    step: u64,
+    /// The event at which it was made.
+    made: u64,
+    /// The event from which readers see it.
+    seen: Option<u64>,
     state: Option<State>,
 }
 
@@ -134,7 +141,8 @@ impl Model {
         let changes = self.tables.get_mut(table).map(Vec::as_mut_slice).unwrap_or_default();
         // If one step publishes several versions, one for each append, only the last is observed.
         let is_it = |seen: Version| seen == version || (*mode == LoadMode::Append && seen > version);
-        let mut made = changes.iter_mut().filter_map(|change| change.state.as_mut());
+        let seen = changes.iter_mut().filter(|change| change.seen.is_some());
+        let mut made = seen.filter_map(|change| change.state.as_mut());
         let Some(state) = made.find(|state| is_it(state.version)) else {
             return Err(format!("{version} of {table}, which a load has made, was never seen"));
         };
@@ -158,7 +166,9 @@ impl Model {
         let Request { table, kind, .. } = &self.requests[id.0];
         let Kind::Rows(before, change) = kind else { return Err("no change of rows".into()) };
         let changes = self.tables.get(table).map(Vec::as_slice).unwrap_or_default();
-        let is_it = |change: &Change| change.state.as_ref().is_some_and(|state| state.version == version);
+        let is_it = |change: &Change| {
+            change.seen.is_some() && change.state.as_ref().is_some_and(|state| state.version == version)
+        };
         let Some(place) = changes.iter().position(is_it) else {
             return Err(format!("{version} of {table}, which a change has made, was never seen"));
         };
@@ -171,7 +181,8 @@ impl Model {
     }
 
     /// Records that at event `step` the newest version of a table has become `now`, with this number of rows,
-    /// or that the table has been dropped. `rows_from` reads the table's rows from an index on.
+    /// or that the table has been dropped. `rows_from` reads the table's rows from an index on, as far as they are in
+    /// memory.
     ///
     /// # Errors
     /// When no request of a client explains that.
@@ -180,9 +191,9 @@ impl Model {
         step: u64,
         table: &str,
         now: Option<(Version, u64)>,
-        rows_from: &dyn Fn(usize) -> Result<Vec<Row>, String>,
+        rows_from: &dyn Fn(usize) -> Result<Vec<Option<Row>>, String>,
     ) -> Result<(), String> {
-        let before = self.newest(table);
+        let before = self.latest(table);
         let state = match now {
             None => {
                 let dropped = |request: &Request| matches!(request.kind, Kind::Drop);
@@ -214,8 +225,36 @@ impl Model {
                 Some(State { version, rows, origin })
             }
         };
-        self.tables.entry(table.to_string()).or_default().push(Change { step, state });
+        let change = Change { made: step, seen: None, state };
+        self.tables.entry(table.to_string()).or_default().push(change);
         Ok(())
+    }
+
+    /// Records that at event `step` readers see `version` of a table, or that there is none.
+    ///
+    /// # Errors
+    /// When that was never made.
+    pub fn show(&mut self, step: u64, table: &str, version: Option<Version>) -> Result<(), String> {
+        if self.newest(table).map(|newest| newest.version) == version {
+            return Ok(());
+        }
+        let changes = self.tables.get_mut(table).map(Vec::as_mut_slice).unwrap_or_default();
+        let is_it = |change: &Change| change.state.as_ref().map(|state| state.version) == version;
+        let Some(place) = changes.iter().rposition(is_it).filter(|place| changes[*place].seen.is_none())
+        else {
+            return Err(format!("{version:?} of {table} is what readers see, which nobody has made"));
+        };
+        changes[..=place].iter_mut().for_each(|change| _ = change.seen.get_or_insert(step));
+        Ok(())
+    }
+
+    /// Forgets all versions that readers have no longer seen since a newer one: nobody may have a request about
+    /// these.
+    pub fn forget_old(&mut self) {
+        for changes in self.tables.values_mut() {
+            let newest = changes.iter().rposition(|change| change.seen.is_some());
+            changes.drain(..newest.unwrap_or_default());
+        }
     }
 
     /// Returns the candidates for the rows if one request other than an append has made them.
@@ -240,7 +279,7 @@ impl Model {
         table: &str,
         before: Option<&State>,
         count: u64,
-        rows_from: &dyn Fn(usize) -> Result<Vec<Row>, String>,
+        rows_from: &dyn Fn(usize) -> Result<Vec<Option<Row>>, String>,
     ) -> Result<Vec<Made>, String> {
         let pending = self.requests.iter().enumerate().filter(|(_, request)| request.may_change(table));
         let appends = |(place, request): (usize, &'_ Request)| Some((place, request.appends()?.clone()));
@@ -251,16 +290,25 @@ impl Model {
                 continue;
             }
             let behind = rows_from(base.len())?;
-            let rows: Rows = Arc::new(base.iter().chain(&behind).copied().collect());
-            let mut sets = Vec::new();
-            made_of(&behind, &pending, &mut Vec::new(), &mut sets);
-            results.extend(sets.into_iter().map(|by| Made { rows: rows.clone(), by }));
+            let mut ways = Ways { are_rows_known: behind.iter().all(Option::is_some), found: Vec::new() };
+            made_of(&behind, &pending, &mut Vec::new(), &mut ways);
+            results.extend(ways.found.into_iter().map(|by| {
+                let parts = by.iter().flat_map(|place| &pending[*place].1[..]);
+                let rows = Arc::new(base.iter().chain(parts).copied().collect());
+                Made { rows, by: by.iter().map(|place| pending[*place].0).collect() }
+            }));
         }
         Ok(results)
     }
 
-    /// Returns the newest version of a table.
+    /// Returns the newest version of a table that readers see.
     pub fn newest(&self, table: &str) -> Option<State> {
+        let changes = self.tables.get(table)?;
+        changes.iter().rfind(|change| change.seen.is_some())?.state.clone()
+    }
+
+    /// Returns the version of a table that was made last.
+    pub fn latest(&self, table: &str) -> Option<State> {
         self.tables.get(table)?.last()?.state.clone()
     }
 
@@ -273,28 +321,28 @@ impl Model {
     /// Returns the candidates for the rows of `version`, if it was the newest version of the table at some
     /// moment of `span`.
     pub fn rows_within(&self, table: &str, version: Version, span: Span) -> Option<Vec<Rows>> {
-        let states = self.states_within(table, span);
+        let states = self.states_within(table, span, |change| change.seen);
         states.into_iter().flatten().find(|state| state.version == version).map(|state| state.rows)
     }
 
     /// Whether the table did not exist at some moment of `span`.
     pub fn was_absent_within(&self, table: &str, span: Span) -> bool {
-        self.states_within(table, span).iter().any(Option::is_none)
+        self.made_within(table, span).iter().any(Option::is_none)
     }
 
     /// Whether the table existed at some moment of `span`.
     pub fn was_there_within(&self, table: &str, span: Span) -> bool {
-        self.states_within(table, span).iter().any(Option::is_some)
+        self.made_within(table, span).iter().any(Option::is_some)
     }
 
     /// Whether the table was at another version than `version` at some moment of `span`.
     pub fn had_other_version_within(&self, table: &str, version: Version, span: Span) -> bool {
-        self.states_within(table, span).iter().flatten().any(|state| state.version != version)
+        self.made_within(table, span).iter().flatten().any(|state| state.version != version)
     }
 
     /// Whether rows of `version` of the table may have been changed after it until the end of `span`.
     pub fn may_have_changed_since(&self, table: &str, version: Version, span: Span) -> bool {
-        let states = self.states_within(table, span);
+        let states = self.made_within(table, span);
         states.iter().flatten().any(|state| state.version > version && state.origin != Origin::Grown)
     }
 
@@ -313,12 +361,25 @@ impl Model {
         RequestId(self.requests.len() - 1)
     }
 
-    fn states_within(&self, table: &str, span: Span) -> Vec<Option<State>> {
+    /// The states of a table that a change, or a reader, may have found at some moment of `span`.
+    fn made_within(&self, table: &str, span: Span) -> Vec<Option<State>> {
+        self.states_within(table, span, |change| Some(change.made))
+    }
+
+    /// The states of a table between their `begin`, if they have one, and the moment at which readers see the next one.
+    fn states_within(
+        &self,
+        table: &str,
+        span: Span,
+        begin: impl Fn(&Change) -> Option<u64>,
+    ) -> Vec<Option<State>> {
         let changes = self.tables.get(table).map(Vec::as_slice).unwrap_or_default();
-        let before = [Change { step: 0, state: None }];
+        let before = [Change { made: 0, seen: Some(0), state: None }];
         let all: Vec<&Change> = before.iter().chain(changes).collect();
-        let ends = all.iter().skip(1).map(|next| next.step).chain([u64::MAX]);
-        let overlaps = |(change, end): &(&&Change, u64)| change.step <= span.last && *end >= span.first;
+        let ends = all.iter().skip(1).map(|next| next.seen.unwrap_or(u64::MAX)).chain([u64::MAX]);
+        let overlaps = |(change, end): &(&&Change, u64)| {
+            begin(change).is_some_and(|begin| begin <= span.last) && *end >= span.first
+        };
         all.iter().zip(ends).filter(overlaps).map(|(change, _)| change.state.clone()).collect()
     }
 }
@@ -370,31 +431,55 @@ fn changed(history: &[Change], version: Version, change: &RowChange) -> Vec<Rows
     made.collect()
 }
 
-/// Finds sets of `parts` that together make up `rows`, each part used once, in some order: all sets, or two
-/// if there are more. `taken` are the parts of preceding rows.
-fn made_of(rows: &[Row], parts: &[(usize, Rows)], taken: &mut Vec<usize>, sets: &mut Vec<Vec<usize>>) {
-    if rows.is_empty() {
-        let mut set = taken.clone();
-        set.sort_unstable();
-        if !sets.contains(&set) {
-            sets.push(set);
+/// Ways in which a number of rows may consist of the rows of appends.
+struct Ways {
+    /// Whether all rows are known, so that their order is.
+    are_rows_known: bool,
+    /// Indexes of the appends, in their order unless that makes no difference.
+    found: Vec<Vec<usize>>,
+}
+
+impl Ways {
+    fn add(&mut self, taken: &[usize]) {
+        let way = taken.to_vec();
+        let is_same = |other: &Vec<usize>| match self.are_rows_known {
+            true => other.len() == way.len() && other.iter().all(|place| way.contains(place)),
+            false => *other == way,
+        };
+        if !self.found.iter().any(is_same) {
+            self.found.push(way);
         }
-        return;
     }
-    for (place, part) in parts {
-        // Two sets are enough to know that none is certain.
-        if sets.len() > 1 {
+
+    /// Whether no more need to be found: of rows that are known, two ways are enough to know that none is certain.
+    fn are_enough(&self) -> bool {
+        self.are_rows_known && self.found.len() > 1
+    }
+}
+
+/// Finds the `parts` that together make up `rows`, each part used once, in some order. `taken` are the parts of
+/// preceding rows.
+fn made_of(rows: &[Option<Row>], parts: &[(usize, Rows)], taken: &mut Vec<usize>, ways: &mut Ways) {
+    if rows.is_empty() {
+        return ways.add(taken);
+    }
+    for (place, (_, part)) in parts.iter().enumerate() {
+        if ways.are_enough() {
             return;
         }
-        if part.is_empty() || taken.contains(place) {
+        if part.is_empty() || taken.contains(&place) || !begins_with(rows, part) {
             continue;
         }
-        if let Some(behind) = rows.strip_prefix(&part[..]) {
-            taken.push(*place);
-            made_of(behind, parts, taken, sets);
-            taken.pop();
-        }
+        taken.push(place);
+        made_of(&rows[part.len()..], parts, taken, ways);
+        taken.pop();
     }
+}
+
+/// Whether `rows`, as far as they are known, begin with `part`.
+fn begins_with(rows: &[Option<Row>], part: &[Row]) -> bool {
+    let is_same = |(row, part): (&Option<Row>, &Row)| row.is_none_or(|row| row == *part);
+    rows.len() >= part.len() && rows.iter().zip(part).all(is_same)
 }
 
 #[cfg(test)]
@@ -407,8 +492,19 @@ mod tests {
     }
 
     /// Reader for a version whose rows are not expected to be read.
-    fn unread(_: usize) -> Result<Vec<Row>, String> {
+    fn unread(_: usize) -> Result<Vec<Option<Row>>, String> {
         Err("read".to_string())
+    }
+
+    /// Makes a version that readers see at once.
+    fn observe(
+        model: &mut Model,
+        step: u64,
+        now: Option<(Version, u64)>,
+        rows_from: &dyn Fn(usize) -> Result<Vec<Option<Row>>, String>,
+    ) -> Result<(), String> {
+        model.observe(step, "t", now, rows_from)?;
+        model.show(step, "t", now.map(|(version, _)| version))
     }
 
     fn load(model: &mut Model, mode: LoadMode, rows: Rows) -> RequestId {
@@ -421,11 +517,11 @@ mod tests {
     fn a_version_counts_while_it_was_the_newest() {
         let mut model = Model::default();
         load(&mut model, LoadMode::Replace, rows(0..3));
-        model.observe(10, "t", Some((Version(1), 3)), &unread).unwrap();
+        observe(&mut model, 10, Some((Version(1), 3)), &unread).unwrap();
         load(&mut model, LoadMode::Replace, rows(0..3));
-        model.observe(20, "t", Some((Version(2), 3)), &unread).unwrap();
+        observe(&mut model, 20, Some((Version(2), 3)), &unread).unwrap();
         model.drop_begins(0, "t");
-        model.observe(30, "t", None, &unread).unwrap();
+        observe(&mut model, 30, None, &unread).unwrap();
         let found =
             |version, first, last| model.rows_within("t", Version(version), Span { first, last }).is_some();
         assert!(found(1, 12, 13) && found(1, 5, 11) && found(1, 15, 40));
@@ -440,17 +536,20 @@ mod tests {
     #[test]
     fn versions_that_nobody_has_made_are_found() {
         let mut model = Model::default();
-        assert!(model.observe(1, "t", Some((Version(1), 0)), &unread).is_err());
+        assert!(observe(&mut model, 1, Some((Version(1), 0)), &unread).is_err());
         let incomplete = model.load_begins(0, "t", LoadMode::Create);
-        assert!(model.observe(2, "t", Some((Version(1), 0)), &unread).is_err(), "its rows are not all there");
-        model.load_is_complete(incomplete, rows(0..2));
-        assert!(model.observe(3, "t", Some((Version(1), 1)), &unread).is_err(), "of another number");
-        model.observe(4, "t", Some((Version(1), 2)), &unread).unwrap();
         assert!(
-            model.observe(5, "t", Some((Version(2), 2)), &unread).is_err(),
+            observe(&mut model, 2, Some((Version(1), 0)), &unread).is_err(),
+            "its rows are not all there"
+        );
+        model.load_is_complete(incomplete, rows(0..2));
+        assert!(observe(&mut model, 3, Some((Version(1), 1)), &unread).is_err(), "of another number");
+        observe(&mut model, 4, Some((Version(1), 2)), &unread).unwrap();
+        assert!(
+            observe(&mut model, 5, Some((Version(2), 2)), &unread).is_err(),
             "Create of a table that is there"
         );
-        assert!(model.observe(6, "t", None, &unread).is_err(), "nobody has dropped it");
+        assert!(observe(&mut model, 6, None, &unread).is_err(), "nobody has dropped it");
     }
 
     #[test]
@@ -470,34 +569,38 @@ mod tests {
     fn a_request_makes_one_version_at_most() {
         let mut model = Model::default();
         load(&mut model, LoadMode::Create, rows(0..2));
-        model.observe(1, "t", Some((Version(1), 2)), &unread).unwrap();
+        observe(&mut model, 1, Some((Version(1), 2)), &unread).unwrap();
         load(&mut model, LoadMode::Append, rows(7..8));
-        let behind = |_: usize| Ok(vec![rows(7..8)[0]]);
-        model.observe(2, "t", Some((Version(2), 3)), &behind).unwrap();
-        assert!(model.observe(3, "t", Some((Version(3), 4)), &behind).is_err(), "appended twice");
+        let behind = |_: usize| Ok(vec![Some(rows(7..8)[0])]);
+        observe(&mut model, 2, Some((Version(2), 3)), &behind).unwrap();
+        assert!(observe(&mut model, 3, Some((Version(3), 4)), &behind).is_err(), "appended twice");
         // Of two equal appends, either may have made the version.
         load(&mut model, LoadMode::Append, rows(7..8));
         load(&mut model, LoadMode::Append, rows(7..8));
-        model.observe(4, "t", Some((Version(4), 4)), &behind).unwrap();
-        model.observe(5, "t", Some((Version(5), 5)), &behind).unwrap();
+        observe(&mut model, 4, Some((Version(4), 4)), &behind).unwrap();
+        observe(&mut model, 5, Some((Version(5), 5)), &behind).unwrap();
         load(&mut model, LoadMode::Replace, rows(0..1));
-        model.observe(6, "t", Some((Version(6), 1)), &|_| Ok(Vec::new())).unwrap();
-        assert!(model.observe(7, "t", Some((Version(7), 1)), &|_| Err("replaced twice".into())).is_err());
+        observe(&mut model, 6, Some((Version(6), 1)), &|_| Ok(Vec::new())).unwrap();
+        assert!(observe(&mut model, 7, Some((Version(7), 1)), &|_| Err("replaced twice".into())).is_err());
     }
 
     #[test]
     fn several_appends_may_make_a_version_in_any_order() {
         let mut model = Model::default();
         load(&mut model, LoadMode::Create, rows(0..2));
-        model.observe(1, "t", Some((Version(1), 2)), &unread).unwrap();
+        observe(&mut model, 1, Some((Version(1), 2)), &unread).unwrap();
         let one = load(&mut model, LoadMode::Append, rows(7..8));
         let other = load(&mut model, LoadMode::Append, rows(8..10));
         let last = load(&mut model, LoadMode::Append, rows(8..9));
         let behind = |ids: &[i64]| ids.iter().map(|id| rows(*id..id + 1)[0]).collect::<Vec<Row>>();
-        let wrong = |_: usize| Ok(behind(&[8, 7, 9]));
-        assert!(model.observe(2, "t", Some((Version(2), 5)), &wrong).is_err(), "rows of an append are apart");
-        let right = |from: usize| Ok(behind(&[8, 9, 7]).split_off(from - 2));
-        model.observe(2, "t", Some((Version(2), 5)), &right).unwrap();
+        let known = |ids: &[i64]| behind(ids).into_iter().map(Some).collect::<Vec<_>>();
+        let wrong = |_: usize| Ok(known(&[8, 7, 9]));
+        assert!(
+            observe(&mut model, 2, Some((Version(2), 5)), &wrong).is_err(),
+            "rows of an append are apart"
+        );
+        let right = |from: usize| Ok(known(&[8, 9, 7]).split_off(from - 2));
+        observe(&mut model, 2, Some((Version(2), 5)), &right).unwrap();
         assert_eq!(
             model.newest("t").unwrap().rows,
             [Arc::new([&rows(0..2)[..], &behind(&[8, 9, 7])].concat())]
@@ -505,5 +608,36 @@ mod tests {
         model.load_made(one, Version(2)).unwrap();
         model.load_made(other, Version(2)).unwrap();
         model.load_made(last, Version(1)).unwrap_err();
+    }
+    #[test]
+    fn rows_that_are_not_in_memory_may_be_those_of_any_append() {
+        let mut model = Model::default();
+        load(&mut model, LoadMode::Create, rows(0..2));
+        observe(&mut model, 1, Some((Version(1), 2)), &unread).unwrap();
+        let one = load(&mut model, LoadMode::Append, rows(7..9));
+        load(&mut model, LoadMode::Append, rows(3..5));
+        let absent = |_: usize| Ok(vec![None, None, Some(rows(8..9)[0]), None]);
+        assert!(observe(&mut model, 2, Some((Version(2), 6)), &absent).is_err(), "a known row is another");
+        let absent = |_: usize| Ok(vec![None; 2]);
+        observe(&mut model, 3, Some((Version(2), 4)), &absent).unwrap();
+        assert_eq!(model.newest("t").unwrap().rows.len(), 2);
+        model.load_made(one, Version(2)).unwrap();
+        assert_eq!(model.newest("t").unwrap().rows, [Arc::new([&rows(0..2)[..], &rows(7..9)].concat())]);
+    }
+
+    #[test]
+    fn what_is_not_durable_is_not_read_or_acknowledged() {
+        let mut model = Model::default();
+        let id = load(&mut model, LoadMode::Create, rows(0..2));
+        model.observe(5, "t", Some((Version(1), 2)), &unread).unwrap();
+        let span = Span { first: 6, last: 9 };
+        assert!(model.rows_within("t", Version(1), span).is_none() && model.newest("t").is_none());
+        assert!(model.was_there_within("t", span) && model.was_absent_within("t", span));
+        assert!(model.load_made(id, Version(1)).is_err(), "it is not durable");
+        assert!(model.show(8, "t", Some(Version(2))).is_err(), "nobody has made it");
+        model.show(8, "t", Some(Version(1))).unwrap();
+        model.load_made(id, Version(1)).unwrap();
+        assert!(model.rows_within("t", Version(1), span).is_some());
+        assert!(!model.was_absent_within("t", Span { first: 9, last: 9 }));
     }
 }

@@ -2,7 +2,7 @@
 //! model's answer are derived.
 
 use crate::random::Random;
-use crate::rows::{COLUMNS, Cell, Row, WORDS, schema};
+use crate::rows::{COLUMNS, Cell, Row, WORDS, long_words, random_large, schema};
 use arrow_schema::DataType;
 use farpool_model::{
     Aggregate, AggregateFunction, CompareOp, Expr, Literal, NamedExpr, Output, Program, SortKey, TableName,
@@ -44,11 +44,46 @@ enum Shape {
     Groups { keys: Vec<usize>, aggregates: bool },
 }
 
+/// What random queries are like.
+#[derive(Clone, Copy, Debug)]
+pub enum Queries {
+    /// Of all kinds.
+    Any,
+    /// Those of a dashboard over large tables: with a few filters, which derive from this number, and few rows in most
+    /// results.
+    Dashboard(u64),
+}
+
+/// Number of filters of a dashboard.
+const DASHBOARD_FILTERS: usize = 3;
+
+/// Most rows of most results of a dashboard that are not groups.
+const DASHBOARD_ROWS_MAX: usize = 5_000;
+
 impl Query {
     /// Makes a random query over `table`.
-    pub fn random(random: &mut Random, table: String) -> Self {
-        let filter = random.chance(70).then(|| Test::random(random, 2));
-        Query { table, filter, shape: Shape::random(random) }
+    pub fn random(random: &mut Random, table: String, queries: Queries) -> Self {
+        let filter = random.chance(70).then(|| match queries {
+            Queries::Any => Test::random(random, 2),
+            Queries::Dashboard(seed) => {
+                let which = random.below(DASHBOARD_FILTERS) as u64;
+                Test::random(&mut Random::new(seed.wrapping_add(which)), 2)
+            }
+        });
+        let mut shape = Shape::random(random);
+        if let Queries::Dashboard(_) = queries
+            && random.chance(95)
+        {
+            match &mut shape {
+                Shape::Rows(_, limit) => {
+                    limit.get_or_insert_with(|| random.magnitude(DASHBOARD_ROWS_MAX));
+                }
+                // Almost every row is in a group of its own by two keys.
+                Shape::Groups { keys, .. } => keys.truncate(1),
+                Shape::Top { .. } => {}
+            }
+        }
+        Query { table, filter, shape }
     }
 
     /// Adds a condition to the query, unless the query has a limit, where the condition would select other
@@ -78,20 +113,23 @@ impl Query {
     /// # Errors
     /// How they differ.
     pub fn check(&self, rows: &[Row], mut answer: Vec<Vec<Cell>>) -> Result<(), String> {
-        let passing: Vec<&Row> = rows.iter().filter(|row| self.passes(row)).collect();
+        let mut passing: Vec<&Row> = rows.iter().filter(|row| self.passes(row)).collect();
         answer.sort_unstable();
         match &self.shape {
             Shape::Rows(columns, limit) => {
-                let mut expected = project(&passing, columns);
-                expected.sort_unstable();
-                let count = limit.unwrap_or(usize::MAX).min(expected.len());
+                let count = limit.unwrap_or(usize::MAX).min(passing.len());
                 same_number(count, answer.len())?;
-                is_part(&answer, &expected)
+                are_of(&answer, &passing, columns)
             }
             Shape::Top { columns, descending, limit } => {
-                let mut expected = project(&passing, columns);
-                expected.sort_unstable_by(|a, b| first_comes_first(a, b, *descending));
-                check_top(&expected, *limit, &answer)
+                let key = |row: &&Row| row[columns[0]];
+                passing.sort_unstable_by(|a, b| first_comes_first(key(a), key(b), *descending));
+                // All that may be in the answer: the first, and those that tie with the last of them.
+                let last = passing.get(limit.saturating_sub(1)).map(key);
+                let first = passing.iter().position(|row| last == Some(key(row)));
+                let ties = passing[first.unwrap_or(0)..].iter().take_while(|row| last == Some(key(row)));
+                let end = first.map_or(passing.len(), |first| first + ties.count());
+                check_top(&project(&passing[..end], columns), *limit, &answer)
             }
             Shape::Groups { keys, aggregates } => {
                 let expected = groups(&passing, keys, *aggregates);
@@ -200,7 +238,8 @@ impl Test {
         let value = match column {
             0 => Cell::Int(random.below(3000) as i64),
             1 => Cell::Int(random.magnitude(400) as i64),
-            2 => Cell::Int(random.below(2_000_000) as i64 - 1_000_000),
+            2 => Cell::Int(random_large(random)),
+            _ if random.chance(30) => Cell::Text(random.pick(long_words())),
             _ => Cell::Text(random.pick(&WORDS)),
         };
         Test::Compare(column, random.pick(&OPERATORS), value)
@@ -235,12 +274,14 @@ impl Test {
 
 /// Evaluates AND if `decides` is false, OR if it is true, in three-valued logic.
 fn decided(tests: &[Test], row: &Row, decides: bool) -> Option<bool> {
-    let outcomes: Vec<Option<bool>> = tests.iter().map(|test| test.holds(row)).collect();
-    match outcomes.contains(&Some(decides)) {
-        true => Some(decides),
-        false if outcomes.contains(&None) => None,
-        false => Some(!decides),
+    let mut is_known = true;
+    for test in tests {
+        match test.holds(row) {
+            Some(holds) if holds == decides => return Some(decides),
+            holds => is_known &= holds.is_some(),
+        }
     }
+    is_known.then_some(!decides)
 }
 
 fn compares(op: CompareOp, order: Ordering) -> bool {
@@ -341,9 +382,9 @@ fn groups(rows: &[&Row], keys: &[usize], aggregates: bool) -> Vec<Vec<Cell>> {
     all
 }
 
-/// Compares the first cells; NULL comes first in ascending order, and last in descending order.
-fn first_comes_first(a: &[Cell], b: &[Cell], descending: bool) -> Ordering {
-    if descending { b[0].cmp(&a[0]) } else { a[0].cmp(&b[0]) }
+/// Compares sort keys; NULL comes first in ascending order, and last in descending order.
+fn first_comes_first(a: Cell, b: Cell, descending: bool) -> Ordering {
+    if descending { b.cmp(&a) } else { a.cmp(&b) }
 }
 
 /// Checks the first rows: of those that tie with the last, any may be in the answer; all before them must be.
@@ -368,6 +409,23 @@ fn check_top(expected: &[Vec<Cell>], limit: usize, answer: &[Vec<Cell>]) -> Resu
 
 fn same_number(expected: usize, found: usize) -> Result<(), String> {
     if expected == found { Ok(()) } else { Err(format!("{found} rows came, and {expected} were to come")) }
+}
+
+/// Checks that the sorted `answer` consists of these columns of some of `rows`, each taken once.
+fn are_of(answer: &[Vec<Cell>], rows: &[&Row], columns: &[usize]) -> Result<(), String> {
+    let same = answer.chunk_by(|one, other| one == other);
+    let mut lacking: Vec<(&[Cell], usize)> = same.map(|same| (&same[0][..], same.len())).collect();
+    for row in rows {
+        let projected = || columns.iter().map(|column| row[*column]);
+        let found = lacking.binary_search_by(|(cells, _)| cells.iter().copied().cmp(projected()));
+        if let Ok(place) = found {
+            lacking[place].1 = lacking[place].1.saturating_sub(1);
+        }
+    }
+    match lacking.iter().find(|(_, count)| *count > 0) {
+        Some((row, _)) => Err(format!("the row {row:?} came, which is not in the result, or not so often")),
+        None => Ok(()),
+    }
 }
 
 /// Checks that the sorted `part` is contained in the sorted `whole`, duplicates included.

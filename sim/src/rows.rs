@@ -6,7 +6,8 @@ use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use farpool_columns::{Chunk, RowGroup};
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, LazyLock};
 
 /// The strings in the tables. One is long, so that results with it exceed flow-control windows sooner.
 pub const WORDS: [&str; 6] = [
@@ -18,6 +19,15 @@ pub const WORDS: [&str; 6] = [
     "a word that takes more than a hundred bytes, so that the rows of a result with it overrun a window sooner",
 ];
 
+/// Number of other strings, of which tables larger than memory have many.
+const LONG_WORDS: usize = 16 << 10;
+
+/// Bytes of each of these.
+const LONG_WORD_BYTES: usize = 60;
+
+/// The absolute value of a large number is at most this; the sum of a million of them does not overflow.
+pub const LARGE_MAX: i64 = 1 << 42;
+
 /// The columns of every table: a key that never repeats within a load, a small number, a large one, a string.
 pub const COLUMNS: [&str; 4] = ["id", "small", "large", "word"];
 
@@ -28,7 +38,7 @@ pub enum Cell {
     Null,
     /// An integer.
     Int(i64),
-    /// One of [`WORDS`].
+    /// One of [`WORDS`] or of [`long_words`].
     Text(&'static str),
 }
 
@@ -44,18 +54,37 @@ pub fn schema() -> SchemaRef {
     Arc::new(Schema::new((0..COLUMNS.len()).map(field).collect::<Vec<_>>()))
 }
 
-/// Makes `count` random rows.
-pub fn random_rows(random: &mut Random, count: usize) -> Vec<Row> {
+/// Makes `count` random rows, whose strings are some of `words`.
+pub fn random_rows(random: &mut Random, count: usize, words: &[&'static str]) -> Vec<Row> {
     let start = random.below(1000) as i64;
     let distinct = 1 + random.magnitude(300);
     let row = |index: usize| {
         let small = Cell::Int(random.below(distinct) as i64);
-        let large = Cell::Int(random.below(2_000_000) as i64 - 1_000_000);
-        let word = Cell::Text(random.pick(&WORDS));
+        let large = Cell::Int(random_large(random));
+        let word = Cell::Text(random.pick(words));
         let mut some = |cell| if random.chance(10) { Cell::Null } else { cell };
         [Cell::Int(start + index as i64), some(small), some(large), some(word)]
     };
     (0..count).map(row).collect()
+}
+
+/// Makes a random number of the third column.
+pub fn random_large(random: &mut Random) -> i64 {
+    random.below(2 * LARGE_MAX as usize) as i64 - LARGE_MAX
+}
+
+/// Strings that take memory: no two have more in common than two of the same length must.
+pub fn long_words() -> &'static [&'static str] {
+    static WORDS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+        let mut random = Random::new(0);
+        let letter = |random: &mut Random| char::from(b'!' + random.below(94) as u8);
+        let word = |_| -> &'static str {
+            let letters: String = (0..LONG_WORD_BYTES).map(|_| letter(&mut random)).collect();
+            letters.leak()
+        };
+        (0..LONG_WORDS).map(word).collect()
+    });
+    &WORDS
 }
 
 /// Converts rows to a batch.
@@ -84,14 +113,15 @@ pub fn rows_of(batch: &RecordBatch) -> Result<Vec<Vec<Cell>>, String> {
     Ok((0..batch.num_rows()).map(|row| columns.iter().map(|cells| cells[row]).collect()).collect())
 }
 
-/// Reads the rows of a table from index `place` on directly from the node's row groups.
+/// Reads the rows of a table from index `place` on directly from the node's row groups, as far as their values are in
+/// memory.
 ///
 /// # Errors
 /// When there is a value that no table holds.
 pub fn rows_behind<'a>(
     groups: impl Iterator<Item = &'a Arc<RowGroup>>,
     place: usize,
-) -> Result<Vec<Row>, String> {
+) -> Result<Vec<Option<Row>>, String> {
     let (mut rows, mut skipped) = (Vec::new(), 0);
     for group in groups {
         let first = (place - skipped).min(group.rows);
@@ -99,11 +129,15 @@ pub fn rows_behind<'a>(
         if first == group.rows {
             continue;
         }
+        let Ok(filled) = group.with_values(0..group.chunks.len()) else {
+            rows.extend(std::iter::repeat_n(None, group.rows - first));
+            continue;
+        };
+        let chunks = &filled.as_ref().unwrap_or(group).chunks;
         let decode = |chunk: &Arc<Chunk>| chunk.decode(first..group.rows).map_err(|error| error.to_string());
-        let columns = group.chunks.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
+        let columns = chunks.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
         let batch = RecordBatch::try_new(schema(), columns).map_err(|error| error.to_string())?;
-        let cells = rows_of(&batch)?.into_iter();
-        rows.extend(cells.filter_map(|row| Row::try_from(row).ok()));
+        rows.extend(rows_of(&batch)?.into_iter().map(|row| Row::try_from(row).ok()));
     }
     Ok(rows)
 }
@@ -120,7 +154,8 @@ fn cells_of(column: &ArrayRef) -> Result<Vec<Cell>, String> {
 }
 
 fn text_cell(text: Option<&str>) -> Result<Cell, String> {
+    static LONG: LazyLock<HashSet<&'static str>> = LazyLock::new(|| long_words().iter().copied().collect());
     let Some(text) = text else { return Ok(Cell::Null) };
-    let known = WORDS.into_iter().find(|word| *word == text);
+    let known = WORDS.into_iter().find(|word| *word == text).or_else(|| LONG.get(text).copied());
     known.map(Cell::Text).ok_or_else(|| format!("the string {text:?}, which no table holds"))
 }

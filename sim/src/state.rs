@@ -10,6 +10,9 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::task::yield_now;
 
+/// What errors say whose cause is a read from the disk that failed.
+const READ_FAILS: &str = "simulated failure of a read";
+
 /// The shared state. It is locked only briefly: all tasks are on one thread.
 pub type Shared = Arc<Mutex<State>>;
 
@@ -50,6 +53,11 @@ pub struct Weather {
     pub is_short: bool,
     /// Whether time may jump so far that peers time out.
     pub is_slow: bool,
+    /// Whether reads from the disk may fail.
+    pub has_bad_reads: bool,
+    /// Whether the pool is so small that what is not in a segment yet, and what others work on, may leave no room for values
+    /// that are read.
+    pub is_crowded: bool,
 }
 
 impl State {
@@ -76,7 +84,11 @@ impl Weather {
     pub fn explains(&self, error: &Error) -> bool {
         let is_unread = error.message.contains("was not read for");
         match error.kind {
-            ErrorKind::OverLimit => self.is_short || self.is_slow && is_unread,
+            ErrorKind::OverLimit => {
+                let has_no_room = error.message.starts_with("the pool cannot give");
+                self.is_short || self.is_slow && is_unread || self.is_crowded && has_no_room
+            }
+            ErrorKind::Unavailable if error.message.contains(READ_FAILS) => self.has_bad_reads,
             ErrorKind::Unavailable => self.may_part(),
             _ => false,
         }

@@ -6,8 +6,9 @@ use crate::checks::Checked;
 use crate::model::RequestId;
 use crate::network::Cuts;
 use crate::random::Random;
-use crate::rows::{Row, batch, random_rows, schema};
+use crate::rows::{Row, WORDS, batch, long_words, random_rows, schema};
 use crate::state::{Shared, pause};
+use farpool_model::limits::LARGE_GROUP_ROWS;
 use farpool_model::{Error, ErrorKind, LoadMode, Result, TableInfo};
 use farpool_transfer::{BatchStream, Pool};
 use futures::stream;
@@ -22,6 +23,39 @@ const CUT_WITHIN: usize = 64;
 /// Error message of a source that fails.
 const SOURCE_FAILS: &str = "the source of the load fails";
 
+/// What loads bring.
+#[derive(Clone, Copy, Debug)]
+pub enum LoadSize {
+    /// A number of batches of up to so many rows.
+    Batches(usize),
+    /// As many rows as a row group must have for its values to leave memory, or a few more, with strings that take memory.
+    LargeGroup,
+}
+
+impl LoadSize {
+    /// The rows of each batch, the last first.
+    fn counts(self, random: &mut Random) -> Vec<usize> {
+        match self {
+            LoadSize::Batches(rows_max) => {
+                (0..random.magnitude(8)).map(|_| random.magnitude(rows_max)).collect()
+            }
+            LoadSize::LargeGroup => {
+                let batches = 1 + random.below(3);
+                let mut counts = vec![LARGE_GROUP_ROWS.div_ceil(batches); batches];
+                counts[0] += random.magnitude(2000);
+                counts
+            }
+        }
+    }
+
+    fn words(self) -> &'static [&'static str] {
+        match self {
+            LoadSize::Batches(_) => &WORDS,
+            LoadSize::LargeGroup => long_words(),
+        }
+    }
+}
+
 /// The source of a load's rows.
 struct Source {
     shared: Shared,
@@ -29,8 +63,9 @@ struct Source {
     tenant: usize,
     id: RequestId,
     random: Random,
-    rows_max: usize,
-    batches_left: usize,
+    words: &'static [&'static str],
+    /// The rows of the batches that are left, the last first.
+    counts: Vec<usize>,
     fails: bool,
     rows: Vec<Row>,
 }
@@ -38,7 +73,7 @@ struct Source {
 impl Source {
     /// Returns the next batch; once the last is taken, the load may be committed at any time.
     fn next(&mut self) -> Option<Result<arrow_array::RecordBatch>> {
-        if self.batches_left == 0 {
+        let Some(count) = self.counts.pop() else {
             let all = Arc::new(std::mem::take(&mut self.rows));
             let mut state = self.shared.lock();
             state.models[self.tenant].load_is_complete(self.id, all);
@@ -46,13 +81,11 @@ impl Source {
                 self.cuts.cut_at(state.log.step + self.random.magnitude(CUT_WITHIN) as u64);
             }
             return None;
-        }
-        self.batches_left -= 1;
-        if self.batches_left == 0 && self.fails {
+        };
+        if self.counts.is_empty() && self.fails {
             return Some(Err(Error::invalid(SOURCE_FAILS)));
         }
-        let count = self.random.magnitude(self.rows_max);
-        let rows = random_rows(&mut self.random, count);
+        let rows = random_rows(&mut self.random, count, self.words);
         let batch = batch(&rows);
         self.rows.extend(rows);
         Some(Ok(batch))
@@ -72,7 +105,7 @@ impl Engine {
         table: &str,
         mode: LoadMode,
         mut random: Random,
-        rows_max: usize,
+        size: LoadSize,
         first: u64,
     ) -> Checked<String> {
         let (id, mode) = {
@@ -84,12 +117,12 @@ impl Engine {
             (model.load_begins(step, table, mode), mode)
         };
         let (shared, tenant) = (self.shared.clone(), self.tenant);
-        let batches_left = random.magnitude(8);
-        let fails = batches_left > 0 && random.chance(10);
-        let hint = random.chance(20).then(|| random.magnitude(rows_max) as u64);
+        let counts = size.counts(&mut random);
+        let fails = !counts.is_empty() && random.chance(10);
+        let hint = random.chance(20).then(|| random.magnitude(1 + counts.iter().sum::<usize>()) as u64);
         let rows = Vec::new();
         let cuts = self.cuts.clone();
-        let source = Source { shared, cuts, tenant, id, random, rows_max, batches_left, fails, rows };
+        let source = Source { shared, cuts, tenant, id, random, words: size.words(), counts, fails, rows };
         let outcome = self.pool.load(&name(table), mode.into(), schema(), hint, source.into_stream()).await;
         let has_source_failed = |error: &Error| fails && error.message == SOURCE_FAILS;
         // After a failure of the source, the node may not know of it yet and still claim the table's name.
@@ -115,7 +148,8 @@ impl Engine {
         let mut told = Vec::new();
         for _ in 0..count {
             let random = Random::new(random.next());
-            told.push(self.load(table, LoadMode::Append, random, TRICKLE_ROWS_MAX, first).await?);
+            let size = LoadSize::Batches(TRICKLE_ROWS_MAX);
+            told.push(self.load(table, LoadMode::Append, random, size, first).await?);
         }
         Ok(told.join(", "))
     }

@@ -12,13 +12,14 @@ use crate::checks::{Checked, check_list, check_status, check_table};
 use crate::client::token_of;
 use crate::model::{RequestId, Span};
 use crate::network::{Cuts, Dialing, Network};
-use crate::query::{Change, Query};
+use crate::query::{Change, Queries, Query};
 use crate::random::Random;
 use crate::rows::COLUMNS;
 use crate::state::Shared;
 use farpool_model::{Compression, Error, ErrorKind, LoadMode, Result, ResultForm, TableName};
 use farpool_transfer::{ClientOptions, Pool, RemotePool};
 use farpool_wire::Socket;
+pub use loads::LoadSize;
 use parking_lot::Mutex;
 use queries::Held;
 use std::fmt;
@@ -81,10 +82,10 @@ pub enum Errand {
 
 impl Errand {
     /// Makes a random errand about `table`.
-    pub fn random(random: &mut Random, table: String) -> Self {
+    pub fn random(random: &mut Random, table: String, queries: Queries) -> Self {
         match random.below(40) {
-            0..12 => Errand::Execute(Query::random(random, table)),
-            12..16 => Errand::Prepare(Query::random(random, table)),
+            0..12 => Errand::Execute(Query::random(random, table, queries)),
+            12..16 => Errand::Prepare(Query::random(random, table, queries)),
             16..21 => Errand::Again,
             21 => Errand::Release,
             22 => Errand::Tables,
@@ -108,7 +109,22 @@ impl Errand {
         match random.below(10) {
             0..7 => Errand::Trickle(table),
             7 => Errand::Load(table, LoadMode::Create),
-            _ => Errand::random(random, table),
+            _ => Errand::random(random, table, Queries::Any),
+        }
+    }
+
+    /// Makes a random errand, mostly a scan of `table`, which is large.
+    pub fn random_scan(random: &mut Random, table: String, queries: Queries) -> Self {
+        match random.below(40) {
+            0..27 => Errand::Execute(Query::random(random, table, queries)),
+            27..29 => Errand::Load(table, LoadMode::Append),
+            29..31 => Errand::Change(Change::random(random, table)),
+            _ => match Errand::random(random, table.clone(), queries) {
+                // These take long over the network, or leave little to scan.
+                Errand::Load(..) => Errand::Load(table, LoadMode::Create),
+                Errand::Drop(_) if random.chance(70) => Errand::Table(table),
+                other => other,
+            },
         }
     }
 }
@@ -164,7 +180,7 @@ impl Engine {
     ///
     /// # Errors
     /// What the node, or its client, did wrong.
-    pub async fn run(&self, errand: Errand, mut random: Random, rows_max: usize) -> Checked {
+    pub async fn run(&self, errand: Errand, mut random: Random, size: LoadSize) -> Checked {
         let first = self.shared.lock().log.step;
         let told = match &errand {
             Errand::Execute(query) => self.execute(query, &mut random, first).await,
@@ -178,7 +194,7 @@ impl Engine {
             Errand::Table(table) => self.table(table, first).await,
             Errand::Statistics(table) => self.statistics(table, &mut random, first).await,
             Errand::Status => self.status(first).await,
-            Errand::Load(table, mode) => self.load(table, *mode, random, rows_max, first).await,
+            Errand::Load(table, mode) => self.load(table, *mode, random, size, first).await,
             Errand::Trickle(table) => self.trickle(table, &mut random, first).await,
             Errand::Change(change) => self.change(change, first).await,
             Errand::Drop(table) => self.drop_table(table, first).await,
@@ -190,6 +206,11 @@ impl Engine {
             .log
             .event(format!("engine {}: {errand:?} since event {first}: {told}", self.number));
         Ok(())
+    }
+
+    /// Index of the engine's tenant.
+    pub fn tenant(&self) -> usize {
+        self.tenant
     }
 
     async fn tables(&self, first: u64) -> Checked<String> {

@@ -5,20 +5,24 @@
 //! paused and advanced only by the simulation, and nothing waits for real time.
 
 mod accounts;
+mod disk;
 mod peers;
 mod watch;
 
 use crate::checks::Checked;
 use crate::client::{Client, token_of};
 use crate::clock::{BadLuck, SimClock};
-use crate::engine::Engine;
+use crate::engine::{Engine, LoadSize};
 use crate::fairness::Fairness;
 use crate::hostile::Hostile;
 use crate::log::Log;
 use crate::network::Network;
+use crate::query::Queries;
 use crate::random::Random;
 use crate::state::{Shared, State, Weather};
 use accounts::Patience;
+use disk::Disk;
+use farpool_disk::{Directory, SimulatedDirectory};
 use farpool_memory::{Failures, WorkMemory};
 use farpool_model::{TenantName, limits};
 use farpool_node::{Access, Caller, Environment, Node, NodeConfig, Right, TenantLimits, server};
@@ -47,12 +51,17 @@ const HOSTILES_MAX: usize = 2;
 /// Most appends of one errand in a world that focuses on appends.
 const APPENDS_MAX: usize = 60;
 
+/// Pages of the pool in a world of scans: some row groups of the table have room in it, and not all.
+const SCANNED_PAGES: [usize; 3] = [3, 4, 5];
+
 /// What clients mostly do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Focus {
     Everything,
     /// A thousand or more appends of a few rows each.
     Appends,
+    /// Many scans of a table that is larger than the pool, at the same time.
+    Scans,
 }
 
 /// The simulated world.
@@ -74,7 +83,12 @@ pub struct World {
     sockets: UnboundedSender<Arc<dyn Socket>>,
     serving: JoinHandle<farpool_model::Result<()>>,
     focus: Focus,
-    rows_max: usize,
+    queries: Queries,
+    loads: LoadSize,
+    /// The data directory, where there is one.
+    disk: Option<Disk>,
+    /// Least bytes that a pipe to a client holds.
+    pipe_bytes: usize,
     /// Most errands at once; with many of them, tenants compete for the node for long.
     errands_max: usize,
     programs: u64,
@@ -85,13 +99,29 @@ impl World {
     pub fn new(seed: u64) -> Checked<Self> {
         let mut random = Random::new(seed);
         let clock = Arc::new(SimClock::new(random.next()));
-        let focus = if random.chance(5) { Focus::Appends } else { Focus::Everything };
-        let has_little_memory = random.chance(20);
+        let focus = match random.below(100) {
+            0..5 => Focus::Appends,
+            // These take as long as some thirty others.
+            5..8 => Focus::Scans,
+            _ => Focus::Everything,
+        };
+        let are_scans = focus == Focus::Scans;
+        let has_disk = are_scans || random.chance(15);
+        let has_little_memory = are_scans || random.chance(20);
         let has_bad_luck = random.chance(if focus == Focus::Appends { 60 } else { 20 });
-        let is_tight = has_little_memory || has_bad_luck;
-        let weather = Weather { is_tight, is_short: random.chance(25), is_slow: random.chance(30) };
+        let weather = Weather {
+            is_tight: has_little_memory || has_bad_luck,
+            is_short: random.chance(25) && !are_scans,
+            is_slow: random.chance(30),
+            has_bad_reads: has_disk && random.chance(30),
+            is_crowded: are_scans,
+        };
         let work_bytes = limits::WORK_BYTES_MIN * if weather.is_short { 1 } else { 128 };
-        let memory_bytes = if has_little_memory { (2 + random.below(12)) << 20 } else { 512 << 20 };
+        let memory_bytes = match focus {
+            Focus::Scans => random.pick(&SCANNED_PAGES) * limits::PAGE_BYTES,
+            Focus::Everything | Focus::Appends if has_little_memory => (2 + random.below(12)) << 20,
+            Focus::Everything | Focus::Appends => 512 << 20,
+        };
         // With little memory for work, groups of many rows would leave in parts, which the clients here do
         // not merge.
         let rows_max = match random.chance(5) {
@@ -99,18 +129,26 @@ impl World {
             true => 150_000,
             false => 6_000,
         };
-        let errands_max = random.pick(&[4, 12, 48]);
+        let (queries, loads) = match focus {
+            Focus::Scans => (Queries::Dashboard(random.next()), LoadSize::LargeGroup),
+            Focus::Everything | Focus::Appends => (Queries::Any, LoadSize::Batches(rows_max)),
+        };
+        let errands_max = random.pick(if are_scans { &[4, 8, 12] } else { &[4, 12, 48] });
+        // Frames may be cut anywhere; very small pipes for large results would only be slow.
+        let pipe_bytes = if are_scans { 64 << 10 } else { rows_max / 100 };
         let percent = 1 + random.below(40);
         let luck = has_bad_luck.then(|| Arc::new(BadLuck::new(random.next(), percent)) as Arc<dyn Failures>);
-        let node = start_node(&mut random, clock.clone(), memory_bytes, work_bytes, luck)?;
+        let directory = has_disk.then(SimulatedDirectory::new);
+        let config = NodeConfig { memory_bytes, work: WorkMemory::new(work_bytes), ..NodeConfig::default() };
+        let node = start_node(&mut random, clock.clone(), config, directory.clone(), luck)?;
+        let disk = directory.and_then(|directory| Disk::of(directory, &node));
         let owners = TENANTS.iter().chain([&HOSTILE]).map(|name| Ok(node.owner(tenant(name)?)));
         let owners = owners.collect::<Checked<Vec<_>>>()?;
-        let (sockets, listener) = mpsc::unbounded_channel();
-        let serving = tokio::spawn(server::serve(node.clone(), listener, std::future::pending()));
+        let (sockets, serving) = serve(&node);
         let models = TENANTS.iter().map(|_| Default::default()).collect();
         let mut log = Log::new();
         log.event(format!(
-            "a pool of {memory_bytes} bytes, loads of up to {rows_max} rows, {weather:?}, {focus:?}"
+            "a pool of {memory_bytes} bytes, loads: {loads:?}, on disk: {has_disk}, {weather:?}, {focus:?}"
         ));
         let shared = Arc::new(Mutex::new(State { log, models, weather, is_ending: false }));
         let (clients, hostiles, engines, errands, network) = Default::default();
@@ -132,7 +170,10 @@ impl World {
             sockets,
             serving,
             focus,
-            rows_max,
+            queries,
+            loads,
+            disk,
+            pipe_bytes,
             errands_max,
             programs,
         })
@@ -148,6 +189,9 @@ impl World {
     /// # Errors
     /// The first violation that was found.
     pub async fn run(mut self) -> Checked {
+        if self.focus == Focus::Scans {
+            self.load_large_table().await?;
+        }
         let events = EVENTS.start + self.random.below(EVENTS.len());
         for _ in 0..events {
             let step = {
@@ -160,6 +204,7 @@ impl World {
                 self.shared.lock().log.event(format!("{cut} connections of an engine break behind a load"));
             }
             self.event().await?;
+            self.work_disk()?;
             let turns = self.random.magnitude(12);
             turns_of_others(turns).await;
             self.see_to_errands()?;
@@ -194,7 +239,8 @@ impl World {
             71..75 => self.misbehave(),
             75..77 => self.pass_time().await,
             _ => {
-                let steps = self.random.magnitude(20);
+                let most = if self.focus == Focus::Scans { 60 } else { 20 };
+                let steps = self.random.magnitude(most);
                 self.work(steps).map(drop)
             }
         }
@@ -204,8 +250,8 @@ impl World {
 fn start_node(
     random: &mut Random,
     clock: Arc<SimClock>,
-    memory_bytes: usize,
-    work_bytes: usize,
+    config: NodeConfig,
+    directory: Option<Arc<SimulatedDirectory>>,
     failures: Option<Arc<dyn Failures>>,
 ) -> Checked<Arc<Node>> {
     let mut access = Access::of_nobody();
@@ -214,8 +260,10 @@ fn start_node(
     }
     let limits = TenantLimits { weight: 1 + random.below(5) as u32, ..TenantLimits::default() };
     let access = access.with_limits(tenant(TENANTS[0])?, limits);
-    let work = WorkMemory::new(work_bytes);
-    let config = NodeConfig { memory_bytes, work, workers: 0, access, ..NodeConfig::default() };
+    let data = directory.map(|directory| directory as Arc<dyn Directory>);
+    // Sometimes there is a checkpoint behind every few loads.
+    let log_bytes = if random.chance(50) { 64 << 10 } else { limits::LOG_BYTES_DEFAULT };
+    let config = NodeConfig { workers: 0, access, data, log_bytes, ..config };
     let hash_seed = random.next();
     let processors = 1 + random.below(4);
     let environment = Environment {
@@ -225,9 +273,16 @@ fn start_node(
         processors,
         failures,
         background_threads: 0,
+        disk_threads: false,
         ..Environment::of_system()
     };
     Node::assemble(config, environment).map_err(|error| error.to_string())
+}
+
+/// Where a client brings its end of a connection, and the node's server.
+fn serve(node: &Arc<Node>) -> (UnboundedSender<Arc<dyn Socket>>, JoinHandle<farpool_model::Result<()>>) {
+    let (sockets, listener) = mpsc::unbounded_channel();
+    (sockets, tokio::spawn(server::serve(node.clone(), listener, std::future::pending())))
 }
 
 fn tenant(name: &str) -> Checked<TenantName> {

@@ -3,7 +3,7 @@
 use super::{APPENDS_MAX, CLIENTS_MAX, ENGINES_MAX, Focus, HOSTILE, HOSTILES_MAX, TABLES, TENANTS, World};
 use crate::checks::Checked;
 use crate::client::Client;
-use crate::engine::{Engines, Errand};
+use crate::engine::{Engine, Engines, Errand};
 use crate::hostile::Hostile;
 use crate::random::Random;
 use farpool_wire::socket::{Pipe, pipe};
@@ -13,8 +13,7 @@ use std::time::Duration;
 impl World {
     /// Makes a new connection: returns the client's end, and passes the other end to the node.
     pub(super) fn connect(&mut self, who: &str) -> Checked<Pipe> {
-        // Frames may be cut anywhere; very small pipes for large results would only be slow.
-        let bytes_max = self.rows_max / 100 + self.random.magnitude(256 << 10);
+        let bytes_max = self.pipe_bytes + self.random.magnitude(256 << 10);
         let (ours, theirs) = pipe(bytes_max);
         self.peers_seen += 1;
         let event = format!("{who} {} connects through {bytes_max} bytes", self.peers_seen);
@@ -25,7 +24,7 @@ impl World {
 
     pub(super) fn connect_client(&mut self) -> Checked {
         if self.clients.len() < CLIENTS_MAX {
-            let tenant = self.random.below(TENANTS.len());
+            let tenant = self.some_tenant();
             let socket = self.connect(&format!("client of {}", TENANTS[tenant]))?;
             self.clients.push(Client::new(self.peers_seen, tenant, TENANTS[tenant].to_string(), socket)?);
         }
@@ -48,8 +47,7 @@ impl World {
             return Ok(());
         }
         self.peers_seen += 1;
-        let (number, tenant, form) =
-            (self.peers_seen, self.random.below(TENANTS.len()), self.random.below(5));
+        let (number, tenant, form) = (self.peers_seen, self.some_tenant(), self.random.below(5));
         self.shared.lock().log.event(format!("engine {number} of {} connects", TENANTS[tenant]));
         let (network, sockets, shared) = (self.network.clone(), self.sockets.clone(), self.shared.clone());
         let appends_max = if self.focus == Focus::Appends { APPENDS_MAX } else { 12 };
@@ -60,9 +58,9 @@ impl World {
     }
 
     pub(super) fn ask(&mut self) -> Checked {
-        let table = self.random.pick(&TABLES).to_string();
+        let (table, queries) = (self.some_table(), self.queries);
         self.some_client(|client, random, step| {
-            let told = client.ask(random, table, step)?;
+            let told = client.ask(random, table, queries, step)?;
             Ok(Some(format!("client {} asks for {told}", client.number)))
         })
     }
@@ -94,17 +92,23 @@ impl World {
             return Ok(());
         }
         let engine = self.engines[self.random.below(self.engines.len())].clone();
-        let table = self.random.pick(&TABLES).to_string();
+        let (table, queries) = (self.some_table(), self.queries);
         let errand = match self.focus {
             Focus::Appends => Errand::random_append(&mut self.random, table),
-            Focus::Everything => Errand::random(&mut self.random, table),
+            Focus::Everything => Errand::random(&mut self.random, table, queries),
+            Focus::Scans => Errand::random_scan(&mut self.random, table, queries),
         };
+        self.send_on(engine, errand);
+        Ok(())
+    }
+
+    /// Has an engine run an errand.
+    pub(super) fn send_on(&mut self, engine: Arc<Engine>, errand: Errand) {
         let told = format!("engine {} is to do {errand:?}", engine.number);
         self.shared.lock().log.event(told.clone());
-        let (random, rows_max) = (Random::new(self.random.next()), self.rows_max);
-        let doing = async move { engine.run(errand, random, rows_max).await.map(|()| None) };
+        let (random, loads) = (Random::new(self.random.next()), self.loads);
+        let doing = async move { engine.run(errand, random, loads).await.map(|()| None) };
         self.errands.push((told, tokio::spawn(doing)));
-        Ok(())
     }
 
     /// Aborts a random errand, wherever it is.
@@ -118,7 +122,8 @@ impl World {
     }
 
     pub(super) fn pass_bytes(&mut self) -> Checked {
-        let (times, most) = (1 + self.random.below(4), 1 + self.random.magnitude(1 << 20));
+        let times_max = if self.focus == Focus::Scans { 16 } else { 4 };
+        let (times, most) = (1 + self.random.below(times_max), 1 + self.random.magnitude(1 << 20));
         let mut state = self.shared.lock();
         (0..times).for_each(|_| self.network.pass_some(&mut self.random, most, &mut state.log));
         Ok(())
@@ -139,7 +144,7 @@ impl World {
             return Ok(());
         }
         let index = self.random.below(self.hostiles.len());
-        let table = self.random.pick(&TABLES).to_string();
+        let table = self.some_table();
         let most = self.random.magnitude(1 << 20);
         let hostile = &mut self.hostiles[index];
         match self.random.below(10) {
@@ -166,6 +171,18 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// A random table; mostly the large one, where there is one.
+    fn some_table(&mut self) -> String {
+        let is_large = self.focus == Focus::Scans && self.random.chance(85);
+        (if is_large { TABLES[0] } else { self.random.pick(&TABLES) }).to_string()
+    }
+
+    /// The index of a random tenant; mostly of the one with the large table, where there is one.
+    fn some_tenant(&mut self) -> usize {
+        let is_large = self.focus == Focus::Scans && self.random.chance(85);
+        if is_large { 0 } else { self.random.below(TENANTS.len()) }
     }
 
     pub(super) fn some_client(

@@ -1,11 +1,13 @@
 //! Runs the node's work, and checks the node at every step, at every event and in the end.
 
+use super::disk::Disk;
 use super::{TABLES, TENANTS, World, turns_of_others};
 use crate::checks::Checked;
 use crate::client::Client;
 use crate::rows::{rows_behind, schema};
+use farpool_columns::Table;
 use farpool_model::limits::LOAD_OUTCOME_MS;
-use farpool_model::{LoadMode, TableName};
+use farpool_model::{LoadMode, TableName, Version};
 use farpool_node::Made;
 use farpool_pipeline::{Attempt, Class};
 use futures::FutureExt;
@@ -40,24 +42,39 @@ impl World {
         Ok(steps > 0)
     }
 
-    /// Records which tables have changed: a step changes at most one.
+    /// Records which tables have changed: a step changes at most one. Where there is a data directory, readers may see
+    /// that later.
     pub(super) fn observe(&self) -> Checked {
         let mut state = self.shared.lock();
         let step = state.log.step;
         for (tenant, owner) in self.owners[..TENANTS.len()].iter().enumerate() {
             for table in TABLES {
                 let name = TableName::new(table).map_err(|error| error.to_string())?;
-                let source = owner.source(&name).ok();
-                let now = source.as_ref().map(|(version, table)| (*version, table.rows));
-                let known = state.models[tenant].newest(table).map(|known| known.version);
+                let visible = owner.source(&name).ok();
+                let newest = match &self.disk {
+                    Some(disk) => disk.stepped.newest(owner.tenant(), &name),
+                    None => visible.clone(),
+                };
+                let now = newest.as_ref().map(|(version, table)| (*version, table.rows));
+                let known = state.models[tenant].latest(table).map(|known| known.version);
                 if now.map(|(version, _)| version) != known {
                     state.log.event(format!("{table} of {} is now {now:?}", TENANTS[tenant]));
-                    let rows_from = |place: usize| match &source {
+                    let rows_from = |place: usize| match &newest {
                         Some((_, table)) => rows_behind(table.row_groups.iter(), place),
                         None => Ok(Vec::new()),
                     };
                     state.models[tenant].observe(step, table, now, &rows_from)?;
+                    let version = |of: &(Version, Arc<Table>)| of.0;
+                    let seen = visible.as_ref().map(version);
+                    let is_new = seen != state.models[tenant].newest(table).map(|seen| seen.version);
+                    // Where the step has written the log, nothing waits.
+                    let waits = |disk: &Disk| disk.stepped.records_waiting() > 0;
+                    if is_new && seen == newest.as_ref().map(version) && self.disk.as_ref().is_some_and(waits)
+                    {
+                        return Err(format!("readers see {now:?} of {table} before it is durable"));
+                    }
                 }
+                state.models[tenant].show(step, table, visible.map(|(version, _)| version))?;
             }
         }
         Ok(())
@@ -112,6 +129,7 @@ impl World {
 
     pub(super) fn round(&mut self) -> Checked<bool> {
         let mut moved = self.work(1000)?;
+        moved |= self.end_disk_work()?;
         let mut state = self.shared.lock();
         moved |= self.network.pass_all(&mut state.log);
         for client in &mut self.clients {
@@ -138,9 +156,11 @@ impl World {
             // Profiling pauses for a while after rows have come in.
             self.clock.jump(1 << 30);
             self.work(1000)?;
+            self.end_disk_work()?;
             self.check_accounts()?;
         }
         self.check_programs()?;
+        self.restart()?;
         for (tenant, owner) in self.owners.iter().enumerate() {
             for table in owner.tables().map_err(|error| error.to_string())? {
                 let mut state = self.shared.lock();
@@ -156,6 +176,7 @@ impl World {
         for _ in 0..QUIET_ROUNDS {
             self.clock.jump(1 << 30);
             self.work(1000)?;
+            self.end_disk_work()?;
         }
         // Lets the remembered outcomes of loads expire.
         self.clock.jump(LOAD_OUTCOME_MS * 1_000_001);
