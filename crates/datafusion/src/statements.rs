@@ -30,28 +30,29 @@ pub fn split_statements(text: &str) -> Result<Vec<Statement>> {
     let tokens = Tokenizer::new(&Grammar, text)
         .tokenize_with_location()
         .map_err(|e| untokenized(e.message, e.location, text))?;
-    let offsets = Offsets::new(text);
+    let mut walk = Walk::new(text);
     let mut statements = Vec::new();
-    let (mut start, mut begun, mut semicolon) = (Location { line: 1, column: 1 }, false, false);
-    let mut cut = |start: Location, end: usize| {
-        let from = offsets.of(start);
-        let text = text.get(from..end).unwrap_or_default().trim_end().to_string();
-        statements.push(Statement { text, line: start.line });
+    // The offset and the line where a statement has begun.
+    let mut begun: Option<(usize, u64)> = None;
+    let mut cut = |(start, line): (usize, u64), end: usize| {
+        let text = text.get(start..end).unwrap_or_default().trim_end().to_string();
+        statements.push(Statement { text, line });
     };
     for token in tokens {
         match token.token {
             Token::SemiColon => {
-                if begun {
-                    cut(start, offsets.of(token.span.start));
+                if let Some(start) = begun.take() {
+                    cut(start, walk.to(token.span.start));
                 }
-                (begun, semicolon) = (false, true);
             }
             Token::Whitespace(_) | Token::EOF => {}
-            _ if !begun => (start, begun, semicolon) = (token.span.start, true, false),
+            _ if begun.is_none() => {
+                begun = Some((walk.to(token.span.start), token.span.start.line));
+            }
             _ => {}
         }
     }
-    if begun && !semicolon {
+    if let Some(start) = begun {
         cut(start, text.len());
     }
     Ok(statements)
@@ -63,6 +64,31 @@ fn untokenized(message: String, at: Location, text: &str) -> Error {
         at.line, at.column
     ));
     crate::error::in_statement(datafusion::error::DataFusionError::SQL(Box::new(parser), None), text, 1)
+}
+
+/// Converts lines and columns to byte offsets as [`Offsets`] does, in one walk over the text: each place must come
+/// behind the one before. A text of a megabyte in one line takes a walk and not one for each of its statements.
+pub(crate) struct Walk<'a> {
+    rest: std::str::CharIndices<'a>,
+    at: Location,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Walk { rest: text.char_indices(), at: Location { line: 1, column: 1 } }
+    }
+
+    /// Returns the byte offset of a place.
+    pub(crate) fn to(&mut self, place: Location) -> usize {
+        while (self.at.line, self.at.column) < (place.line, place.column) {
+            match self.rest.next() {
+                Some((_, '\n')) => self.at = Location { line: self.at.line + 1, column: 1 },
+                Some(_) => self.at.column += 1,
+                None => break,
+            }
+        }
+        self.rest.offset()
+    }
 }
 
 /// Converts lines and columns, which sqlparser counts in characters, to byte offsets.

@@ -4,7 +4,7 @@
 //! Invariant: a file that is missing, damaged or implausible causes no error: built-in numbers are used instead, and only
 //! the choice of what is pushed down, and the time that a transfer takes, can differ.
 
-use crate::{Error, Rates, Result, Transfer, processors};
+use crate::{Error, Rates, Result, Transfer, processors, user_folder};
 use farpool_transfer::{PoolUrl, RemotePool};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -90,9 +90,7 @@ pub async fn transfer_over(url: &PoolUrl, pool: &RemotePool) -> Result<Transfer>
 
 /// Path of the file with the rates of this machine: in the user's cache folder.
 pub fn calibration_file() -> Option<PathBuf> {
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
-    Some(caches.join("farpool").join("calibration.json"))
+    Some(user_folder("XDG_CACHE_HOME", ".cache")?.join("calibration.json"))
 }
 
 /// Returns the rates of this machine, or the built-in ones; a file that cannot be used is logged as a

@@ -41,6 +41,7 @@ mod cloud_absent;
 mod copy;
 mod embedded;
 mod files;
+mod json;
 mod machine;
 mod morsels;
 mod near;
@@ -58,8 +59,8 @@ pub use calibration::{
 pub use copy::{CopyFiles, textual};
 pub use embedded::EmbeddedPool;
 pub use farpool_datafusion::{
-    Batch, CopyTarget, FileAccess, FileOpener, FileWriter, PoolTable, Query, Rates, Session, SessionOptions,
-    Statement, split_statements,
+    Batch, CopyTarget, FileAccess, FileOpener, FileWriter, Piece, PieceKind, PoolTable, Query, Rates,
+    Session, SessionOptions, Statement, is_whole_sql, split_statements, sql_pieces,
 };
 pub use farpool_memory::WorkMemory;
 pub use farpool_model as model;
@@ -73,7 +74,8 @@ pub use farpool_transfer::{
     BatchStream, ClientOptions, ClientTls, Execution, Pool, PoolUrl, Proof, PublicKey, RemotePool, TokenKey,
 };
 pub use files::{FileLoad, StreamLoad, held_columns, load_files, stream_blocking};
-pub use machine::{memory_bytes_default, processors, work_bytes_default};
+pub use json::{json_float, json_writer};
+pub use machine::{memory_bytes, memory_bytes_default, processors, user_folder, work_bytes_default};
 pub use near::{NearPool, Nearness, Transfer};
 pub use profile::{Profiling, TableProfile, column_positions, profile_table};
 pub use query_files::QueryFiles;

@@ -1,6 +1,7 @@
-//! Memory and processors that this process may use on this machine.
+//! Memory and processors that this process may use on this machine, and the user's folders.
 
 use farpool_model::cast;
+use std::path::PathBuf;
 
 /// Default size of a pool: half of the memory of the machine, or of the container.
 pub fn memory_bytes_default() -> usize {
@@ -13,10 +14,22 @@ pub fn work_bytes_default() -> usize {
     (bytes() / 4).max(WORK_LEAST)
 }
 
-/// Bytes of memory of the machine, or of the container.
-fn bytes() -> usize {
+/// Bytes of memory of the machine, or of the container; `None` where the system does not tell.
+pub fn memory_bytes() -> Option<usize> {
     let bytes = [machine_bytes(), container_bytes()].into_iter().flatten().min();
-    bytes.map_or(MEMORY_UNKNOWN, cast::usize_saturating)
+    bytes.map(cast::usize_saturating)
+}
+
+fn bytes() -> usize {
+    memory_bytes().unwrap_or(MEMORY_UNKNOWN)
+}
+
+/// Returns the folder of farpool's files of one kind, by the XDG Base Directory Specification: below the folder that
+/// `variable` names, or below `under_home` of the home folder. It may not be there yet.
+pub fn user_folder(variable: &str, under_home: &str) -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let folder = folder(variable).or_else(|| Some(folder("HOME")?.join(under_home)))?;
+    Some(folder.join("farpool"))
 }
 
 /// Number of processors that this process may use; 1 where the system does not tell.

@@ -1,9 +1,9 @@
 //! Converts nested columns (lists, structs and maps), which pools do not hold, to text: the JSON of their
 //! values.
 
+use crate::json::json_writer;
 use arrow::array::{Array, ArrayRef, RecordBatch, StringViewBuilder};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use arrow::json::WriterBuilder;
 use arrow::json::writer::LineDelimited;
 use farpool_model::{Error, Result, sql_name};
 use farpool_store::source::{Task, Tasks};
@@ -47,7 +47,7 @@ fn text(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     };
     let alone = Arc::new(Schema::new(vec![field.clone().with_name("v")]));
     let batch = RecordBatch::try_new(alone, vec![column.clone()]).map_err(failed)?;
-    let mut writer = WriterBuilder::new().with_explicit_nulls(true).build::<_, LineDelimited>(Vec::new());
+    let mut writer = json_writer().build::<_, LineDelimited>(Vec::new());
     writer.write(&batch).map_err(failed)?;
     let bytes = writer.into_inner();
     let mut texts = StringViewBuilder::with_capacity(column.len());

@@ -15,6 +15,7 @@ fn help_and_version_are_there_for_every_command() {
     let help = farpool(&["--help"]).ok();
     for command in [
         "demo",
+        "shell",
         "sql",
         "serve",
         "load",
@@ -28,6 +29,9 @@ fn help_and_version_are_there_for_every_command() {
         "cancel",
         "token",
         "calibrate",
+        "completions",
+        "man",
+        "help",
     ] {
         assert!(help.contains(command), "{command} is missing in:\n{help}");
         let own = farpool(&[command, "--help"]).ok();
@@ -87,6 +91,11 @@ fn long_results_come_whole_in_every_format() {
     assert_eq!(rows("table"), 30_002);
     assert_eq!(rows("csv"), 30_001);
     assert_eq!(rows("json"), 30_000);
+    assert_eq!(rows("ndjson"), 30_000);
+    assert_eq!(rows("tsv"), 30_001);
+    assert_eq!(rows("box"), 30_004);
+    assert_eq!(rows("markdown"), 30_002);
+    assert_eq!(rows("line"), 59_999);
 }
 
 #[test]
@@ -126,14 +135,117 @@ fn csv_has_a_header_even_without_rows() {
 fn json_is_an_object_on_a_line_for_each_row() {
     let sql =
         "select 1 as a, 'x\ny' as b, NULL as c, date '2024-02-29' as d, cast(1.50 as decimal(9,2)) as e";
-    let out = farpool(&["sql", "--format", "json", "-c", sql]).ok();
+    let out = farpool(&["sql", "--format", "ndjson", "-c", sql]).ok();
     assert_eq!(out.lines().count(), 1);
     let row: Value = serde_json::from_str(&out).unwrap();
+    let array: Value = serde_json::from_str(&farpool(&["sql", "--format", "json", "-c", sql]).ok()).unwrap();
+    assert_eq!(array, json!([row]));
+    let none = farpool(&["sql", "--format", "json", "-c", "select 1 as a where false"]).ok();
+    assert_eq!(none, "[]\n");
     assert_eq!(row["a"], json!(1));
     assert_eq!(row["b"], json!("x\ny"));
     assert_eq!(row["c"], Value::Null);
     assert!(row.as_object().unwrap().contains_key("c"), "NULL is null, not left out");
     assert_eq!(row["d"], json!("2024-02-29"));
+}
+
+#[test]
+fn floats_that_json_has_no_number_for_are_texts() {
+    let floats = "'nan'::double as a, 'inf'::double as b, [1.5, '-inf'::double] as c, null::double as d";
+    let out = farpool(&["sql", "--format", "ndjson", "-c", &format!("select {floats}")]).ok();
+    let expected = json!({ "a": "NaN", "b": "Infinity", "c": [1.5, "-Infinity"], "d": null });
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap(), expected);
+}
+
+#[test]
+fn results_are_fitted_where_that_is_asked_for() {
+    let sql = "select value as n, repeat('ab', 50) as text, count(*) over () from generate_series(1, 1000)";
+    let done = farpool(&["sql", "--max-rows", "4", "--max-width", "40", "-c", sql]);
+    assert!(done.stderr.contains("(1,000 rows, 4 shown, "), "{}", done.stderr);
+    let out = done.ok();
+    assert!(out.contains("abababa…bababab") && out.contains("⋮"), "{out}");
+    assert!(out.lines().all(|line| line.chars().count() <= 40), "{out}");
+    assert_eq!(out.lines().count(), 7);
+}
+
+#[test]
+fn the_command_line_is_completed_and_has_manual_pages() {
+    for (shell, sign) in
+        [("bash", "complete -F"), ("zsh", "#compdef farpool"), ("fish", "complete -c farpool")]
+    {
+        let script = farpool(&["completions", shell]).ok();
+        assert!(
+            script.contains(sign) && script.contains("rotate-key") && script.contains("max-width"),
+            "{script}"
+        );
+    }
+    farpool(&["completions", "tcl"]).fails(2, &["tcl", "bash"]);
+    let page = farpool(&["man"]).ok();
+    assert!(page.contains(".TH farpool 1") && page.contains("farpool\\-sql(1)"), "{page}");
+    assert!(farpool(&["man", "sql"]).ok().contains(".TH farpool-sql 1"));
+    farpool(&["man", "nothing"]).fails(2, &["no command nothing", "the commands are demo, shell, sql"]);
+    let folder = folder();
+    let pages = folder.path().join("man1");
+    farpool(&["man", "--dir", text(&pages)]).ok();
+    for name in ["farpool.1", "farpool-shell.1", "farpool-rotate-key.1"] {
+        assert!(pages.join(name).is_file(), "{name}");
+    }
+    assert!(farpool(&["help", "sql"]).ok().contains("--max-width"));
+    farpool(&["help", "--help"]).ok();
+}
+
+#[test]
+fn a_node_does_not_promise_memory_that_the_machine_does_not_have() {
+    for flag in ["--memory", "--work-memory"] {
+        farpool(&["serve", "--listen", "127.0.0.1:0", flag, "100TiB"])
+            .fails(2, &[&format!("{flag} 100.0 TiB is more than"), "this machine has"]);
+    }
+}
+
+/// Options come before variables, and these before the configuration file; its token is for its pool only.
+#[test]
+fn the_pool_and_the_token_are_named_in_one_order() {
+    let folder = folder();
+    let tokens = Tokens::new(folder.path());
+    let (ann, bob) = (tokens.add("ann", "write"), tokens.add("bob", "write"));
+    let one = Server::start(&["--access", text(&tokens.path)]);
+    let other = Server::start(&["--access", text(&tokens.path)]);
+    let open = Server::start(&[]);
+    let run = |config: &str, variables: &[(&str, &str)], args: &[&str]| {
+        let place = folder.path().join("farpool");
+        std::fs::create_dir_all(&place).unwrap();
+        std::fs::write(place.join("config.toml"), config).unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(place.join("config.toml"), private).unwrap();
+        let mut command = program(args);
+        command.env("XDG_CONFIG_HOME", folder.path()).envs(variables.iter().copied());
+        Running::start(command).wait()
+    };
+    let of = |server: &Server| server.url.strip_prefix("farpool://").unwrap().to_string();
+    let url = |done: Done| done.ok().lines().next().unwrap_or_default().to_string();
+    let named = format!("pool = \"{}\"\ntoken = \"{ann}\"\n", one.url);
+    let status =
+        |variables: &[(&str, &str)], args: &[&str]| run(&named, variables, &[&["status"], args].concat());
+    assert!(url(status(&[], &[])).contains(&of(&one)));
+    assert!(url(status(&[("FARPOOL_POOL", &open.url)], &[])).contains(&of(&open)));
+    assert!(url(status(&[("FARPOOL_POOL", &one.url)], &["--pool", &open.url])).contains(&of(&open)));
+    status(&[], &["--pool", &other.url]).fails(3, &["token"]);
+    status(&[("FARPOOL_TOKEN", &bob)], &["--pool", &other.url]).ok();
+    let sql = |variables: &[(&str, &str)], args: &[&str]| {
+        let command = ["sql", "--format", "csv", "-c"];
+        run(&named, variables, &[&command, args].concat())
+    };
+    sql(&[], &["create table t as select 1 as a"]).ok();
+    assert_eq!(sql(&[], &["select a from t"]).ok(), "a\n1\n");
+    sql(&[("FARPOOL_TOKEN", &bob)], &["select a from t"]).fails(1, &["no table t"]);
+    sql(&[], &["select a from t", "--token", &bob]).fails(1, &["no table t"]);
+    sql(&[], &["select a from t", "--local"]).fails(1, &["no table t"]);
+    let gone = ("FARPOOL_POOL", "farpool://127.0.0.1:1");
+    sql(&[gone], &["select 1"]).fails(3, &["127.0.0.1:1", "the variable FARPOOL_POOL names this node"]);
+    sql(&[("FARPOOL_POOL", "http://x")], &["select 1"])
+        .fails(2, &["the variable FARPOOL_POOL", "not the address"]);
+    run("pool = \"farpool://127.0.0.1:1\"", &[], &["status"]).fails(3, &["config.toml names this node"]);
+    run("pol = 1", &[], &["status"]).fails(2, &["config.toml: line 1", "unknown field `pol`"]);
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod overflow;
 mod profile;
 mod queries;
 mod random;
+mod shell;
 mod slt;
 mod statistics;
 mod support;

@@ -688,7 +688,27 @@ pub const KV_CUTS_MAX: usize = 64;
 /// Keys that a program over a space of keys looks up; one that names more reads the whole space.
 pub const KV_LOOKUPS_MAX: usize = 1000;
 
+/// Bytes of the configuration file of the program: a thousand times what its settings take.
+pub const CONFIG_FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// Entries of the shell's history; the oldest go first.
+pub const HISTORY_ENTRIES_MAX: usize = 2000;
+
+/// Bytes of an entry of the shell's history: larger ones were pasted or generated, and are not kept.
+pub const HISTORY_ENTRY_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes of a file with the shell's history that is read: twice as many as all entries have, for those that are escaped.
+pub const HISTORY_FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes of a result that the shell takes from a node for its pager, before the first row is shown. Whoever reads slowly
+/// keeps it in the shell's memory, and not at the node; larger results are cut.
+pub const PAGED_BYTES_MAX: usize = 256 << 20;
+
+/// Scripts that read scripts, at most so deep.
+pub const SCRIPT_DEPTH_MAX: usize = 16;
+
 const _: () = assert!(4 * LOG_RECORD_BYTES_MAX <= LOG_FILE_BYTES);
+const _: () = assert!(2 * HISTORY_ENTRIES_MAX * HISTORY_ENTRY_BYTES_MAX < 64 << 20);
 const _: () = assert!(4 * KV_RECORD_BYTES_MAX <= LOG_RECORD_BYTES_MAX);
 const _: () = assert!(ROW_GROUP_ROWS.is_multiple_of(BATCH_ROWS));
 const _: () = assert!(SMALL_APPEND_ROWS < LARGE_GROUP_ROWS && LARGE_GROUP_ROWS < ROW_GROUP_ROWS);

@@ -46,5 +46,8 @@ pub fn json(literal: &Literal) -> Value {
 
 /// Converts a float to a JSON number, or to its text if JSON cannot represent it.
 pub fn float(value: f64) -> Value {
-    serde_json::Number::from_f64(value).map_or_else(|| value.to_string().into(), Value::Number)
+    match farpool::json_float(value) {
+        Some(text) => text.into(),
+        None => value.into(),
+    }
 }

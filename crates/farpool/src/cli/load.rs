@@ -244,13 +244,16 @@ fn summary(info: &TableInfo, rows_read: u64, time: Duration) -> String {
         false => format!(", {} in all", size::counted(info.rows, "row")),
     };
     format!(
-        "{}: {} in {}{total}; {} plain, {} encoded, {} smaller{}\n",
+        "{}: {} in {}{total}; {} plain, {} encoded, {}{}\n",
         info.name,
         size::counted(rows_read, "row"),
         size::duration(time),
         size::bytes(info.bytes_plain),
         size::bytes(info.bytes_encoded),
-        size::factor(info.bytes_plain, info.bytes_encoded),
+        match info.bytes_encoded > info.bytes_plain {
+            true => format!("{} larger", size::factor(info.bytes_encoded, info.bytes_plain)),
+            false => format!("{} smaller", size::factor(info.bytes_plain, info.bytes_encoded)),
+        },
         info.encryption.map_or_else(String::new, |tier| format!("; encrypted in memory: {tier}")),
     )
 }

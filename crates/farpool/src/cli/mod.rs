@@ -8,15 +8,21 @@ mod backup;
 mod calibrate;
 mod cancel;
 mod check;
+mod completions;
+mod config;
 mod demo;
+mod display_args;
 mod drop;
 mod export;
+mod help;
 mod key_args;
 mod literals;
 mod load;
+mod man;
 mod node_key;
 mod output;
 mod pool_args;
+mod printing;
 mod profile;
 mod progress;
 mod queries;
@@ -24,6 +30,8 @@ mod read_args;
 mod restore;
 mod rotate_key;
 mod serve;
+mod session_args;
+mod shell;
 mod signals;
 mod size;
 mod sql;
@@ -41,6 +49,7 @@ use stop::{Outcome, Stop};
 
 const EXAMPLES: &str = "\
 Examples:
+  farpool                                                 type SQL at a prompt
   farpool demo                                            see what it does, on data of its own
   farpool sql -c \"select count(*) from 'trips.parquet'\"   query a file, no server needed
   farpool serve --memory 8GiB                             run a memory node
@@ -50,21 +59,26 @@ Examples:
 
 'farpool help COMMAND' tells more about each command.
 
+The pool is that of --pool, or of the variable FARPOOL_POOL, or of the configuration file
+(~/.config/farpool/config.toml), in this order; the token that of --token-file, FARPOOL_TOKEN, or the file.
+
 Exit status: 0; 1 if the query or the data is at fault; 2 if the command line is;
 3 if the pool cannot be reached or failed; 130 after Ctrl-C.";
 
 /// A compressed memory pool that runs the first operators of a query next to the data.
 #[derive(Parser, Debug)]
 #[command(name = "farpool", version, after_help = EXAMPLES, propagate_version = true)]
-#[command(arg_required_else_help = true, max_term_width = 100)]
+#[command(disable_help_subcommand = true, max_term_width = 100)]
 struct Cli {
+    /// The shell, if there is none
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Subcommand, Debug)]
 enum Command {
     Demo(demo::Args),
+    Shell(shell::Args),
     Sql(sql::Args),
     Serve(serve::Args),
     Load(load::Args),
@@ -82,14 +96,25 @@ enum Command {
     Token(token::Args),
     NodeKey(node_key::Args),
     Calibrate(calibrate::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+    Help(help::Args),
 }
 
 /// Parses the command line, runs the command and returns the exit status.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     start_log();
-    let outcome = match cli.command {
+    let command = match cli.command {
+        Some(command) => command,
+        None => match shell::Args::alone() {
+            Ok(args) => Command::Shell(args),
+            Err(error) => error.exit(),
+        },
+    };
+    let outcome = match command {
         Command::Demo(args) => demo::run(args),
+        Command::Shell(args) => shell::run(args),
         Command::Sql(args) => sql::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Load(args) => load::run(args),
@@ -107,6 +132,9 @@ pub fn main() -> ExitCode {
         Command::Token(args) => token::run(args),
         Command::NodeKey(args) => node_key::run(args),
         Command::Calibrate(args) => calibrate::run(args),
+        Command::Completions(args) => completions::run(args),
+        Command::Man(args) => man::run(args),
+        Command::Help(args) => help::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -134,7 +162,18 @@ where
     W: Future<Output = Outcome> + Send + 'static,
 {
     let runtime = runtime()?;
-    let outcome = runtime.block_on(async {
+    let outcome = interruptible(&runtime, work);
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    outcome
+}
+
+/// Runs `work` on a thread of the runtime to its end, or until Ctrl-C.
+fn interruptible<W, T>(runtime: &tokio::runtime::Runtime, work: W) -> Outcome<T>
+where
+    W: Future<Output = Outcome<T>> + Send + 'static,
+    T: Send + 'static,
+{
+    runtime.block_on(async {
         // Spawned on another thread, so that a write that blocks on a full pipe does not keep Ctrl-C from
         // being seen.
         let mut work = tokio::spawn(work);
@@ -147,9 +186,7 @@ where
                 Err(Stop::Interrupted)
             }
         }
-    });
-    runtime.shutdown_timeout(Duration::from_millis(200));
-    outcome
+    })
 }
 
 fn defect(error: &tokio::task::JoinError) -> farpool::Error {

@@ -1,5 +1,6 @@
 //! The arguments that tell a command which pool to connect to.
 
+use super::config::Config;
 use super::stop::{Outcome, Stop, file_error};
 use clap::Args;
 use farpool::model::limits;
@@ -14,10 +15,55 @@ use std::sync::Arc;
 /// The environment variable that holds the token, so that it need not be on a command line.
 const TOKEN_VARIABLE: &str = "FARPOOL_TOKEN";
 
+/// The environment variable that names the pool.
+const POOL_VARIABLE: &str = "FARPOOL_POOL";
+
+/// The pool of commands that no pool is named for.
+const POOL_DEFAULT: &str = "farpool://127.0.0.1:9797";
+
+/// A pool, and where it is named.
+#[derive(Clone, Debug)]
+pub struct NamedPool {
+    pub url: PoolUrl,
+    /// What to look at if there is no such pool; `None` if it is on the command line, or built in.
+    place: Option<String>,
+}
+
+impl NamedPool {
+    /// Returns the pool that is named on the command line (`option`), by the environment or by the configuration file,
+    /// in this order.
+    pub fn find(option: Option<&PoolUrl>, config: &Config) -> Outcome<Option<Self>> {
+        if let Some(url) = option {
+            return Ok(Some(NamedPool { url: url.clone(), place: None }));
+        }
+        if let Some(text) = std::env::var_os(POOL_VARIABLE).filter(|text| !text.is_empty()) {
+            let place = format!("the variable {POOL_VARIABLE}");
+            let url: Result<PoolUrl, Error> = text.to_string_lossy().parse();
+            let url = url.map_err(|error| Stop::Usage(error.at(&place)))?;
+            return Ok(Some(NamedPool { url, place: Some(place) }));
+        }
+        let place = Some(config.path.display().to_string());
+        Ok(config.pool.clone().map(|url| NamedPool { url, place }))
+    }
+
+    /// Connects to the pool.
+    pub async fn connect(&self, options: ClientOptions) -> Outcome<RemotePool> {
+        let connected = RemotePool::connect(&self.url, options).await;
+        Ok(connected.map_err(|error| match &self.place {
+            Some(place) => {
+                let advice = error.advice.clone().map_or_else(String::new, |advice| format!("{advice}\n"));
+                error.advise(format!("{advice}{place} names this node"))
+            }
+            None => error,
+        })?)
+    }
+}
+
 /// The pool that a command connects to.
 #[derive(Args, Clone, Debug)]
 pub struct PoolArgs {
-    /// The memory node [default: farpool://127.0.0.1:9797]
+    /// The memory node [default: what the variable FARPOOL_POOL or the configuration file names, or
+    /// farpool://127.0.0.1:9797]
     #[arg(long, value_name = "URL")]
     pub pool: Option<PoolUrl>,
 
@@ -28,7 +74,8 @@ pub struct PoolArgs {
 /// How the client and the pool authenticate each other.
 #[derive(Args, Clone, Debug)]
 pub struct ClientArgs {
-    /// Read the token that the node asks for from this file [default: the environment variable FARPOOL_TOKEN]
+    /// Read the token that the node asks for from this file [default: what the environment variable FARPOOL_TOKEN or the
+    /// configuration file has]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
@@ -110,10 +157,12 @@ fn public_key(given: &str) -> Outcome<PublicKey> {
 
 impl ClientArgs {
     /// Returns the options for a client of the node at `url`: its token and the authorities that it trusts.
-    pub fn options(&self, url: &PoolUrl) -> Outcome<ClientOptions> {
-        let token = self.token()?;
-        let tls = self.tls_ca.as_deref().map(read_authorities).transpose()?;
-        if tls.is_some() && !url.is_encrypted() {
+    pub fn options(&self, url: &PoolUrl, config: &Config) -> Outcome<ClientOptions> {
+        let of_config = PoolConfig::of(config, url);
+        let token = self.token(&of_config)?;
+        let tls_ca = self.tls_ca.as_deref().or(of_config.tls_ca.filter(|_| url.is_encrypted()));
+        let tls = tls_ca.map(read_authorities).transpose()?;
+        if self.tls_ca.is_some() && !url.is_encrypted() {
             return Err(Stop::usage(
                 format!("--tls-ca says whose certificates count, and {url} has none"),
                 "write farpools:// for a node that has a certificate, or leave --tls-ca away",
@@ -122,13 +171,47 @@ impl ClientArgs {
         Ok(ClientOptions { token, tls, ..ClientOptions::default() })
     }
 
-    /// Returns the token from the file, the command line or the environment.
-    fn token(&self) -> Outcome<Option<String>> {
+    /// Returns the token from the command line, the environment or the configuration file, in this order.
+    fn token(&self, config: &PoolConfig<'_>) -> Outcome<Option<String>> {
         if let Some(path) = &self.token_file {
             return read_token(path).map(Some);
         }
-        let given = self.token.clone().or_else(|| std::env::var(TOKEN_VARIABLE).ok());
-        Ok(given.filter(|token| !token.is_empty()))
+        let given = |text: Option<String>| text.filter(|token| !token.is_empty());
+        let variable = || given(std::env::var(TOKEN_VARIABLE).ok());
+        if let Some(token) = given(self.token.clone()).or_else(variable) {
+            return Ok(Some(token));
+        }
+        match (config.token, config.token_file) {
+            (Some(token), _) => Ok(given(Some(token.to_string()))),
+            (None, Some(path)) => read_token(path).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// What the configuration file says about one pool: nothing about pools that it does not name, so that a token gets to
+/// no other node.
+#[derive(Default)]
+struct PoolConfig<'a> {
+    token: Option<&'a str>,
+    token_file: Option<&'a Path>,
+    tls_ca: Option<&'a Path>,
+}
+
+impl<'a> PoolConfig<'a> {
+    fn of(config: &'a Config, url: &PoolUrl) -> Self {
+        let is_named = match &config.pool {
+            Some(named) => named == url,
+            None => url.to_string() == POOL_DEFAULT,
+        };
+        match is_named {
+            true => PoolConfig {
+                token: config.token.as_deref(),
+                token_file: config.token_file.as_deref(),
+                tls_ca: config.tls_ca.as_deref(),
+            },
+            false => PoolConfig::default(),
+        }
     }
 }
 
@@ -157,21 +240,26 @@ fn read_authorities(path: &Path) -> Outcome<ClientTls> {
 }
 
 impl PoolArgs {
-    /// Returns the URL of the pool.
-    pub fn url(&self) -> String {
-        self.pool.as_ref().map_or_else(|| "farpool://127.0.0.1:9797".to_string(), ToString::to_string)
+    /// Returns the pool and the options for a client of it.
+    fn client(&self) -> Outcome<(NamedPool, ClientOptions)> {
+        let config = Config::read()?;
+        let pool = match NamedPool::find(self.pool.as_ref(), &config)? {
+            Some(pool) => pool,
+            None => NamedPool { url: POOL_DEFAULT.parse()?, place: None },
+        };
+        let options = self.client.options(&pool.url, &config)?;
+        Ok((pool, options))
     }
 
     /// Connects to the node.
     pub async fn connect_remote(&self) -> Outcome<RemotePool> {
-        let url: PoolUrl = self.url().parse()?;
-        Ok(RemotePool::connect(&url, self.client.options(&url)?).await?)
+        let (pool, options) = self.client()?;
+        pool.connect(options).await
     }
 
     /// Connects to the pool.
     pub async fn connect(&self) -> Outcome<Arc<dyn Pool>> {
-        let url = self.url();
-        let options = self.client.options(&url.parse()?)?;
-        Ok(farpool::connect_for(&url, options, ResultForm::default()).await?)
+        let (pool, options) = self.client()?;
+        Ok(Arc::new(pool.connect(options).await?.with_results(ResultForm::default())))
     }
 }

@@ -155,6 +155,9 @@ impl From<When> for Fsync {
 
 /// Serves until SIGINT or SIGTERM.
 pub fn run(args: Args) -> Outcome {
+    for (flag, bytes) in [("--memory", args.memory), ("--work-memory", args.work_memory)] {
+        refuse_more_than_there_is(flag, bytes)?;
+    }
     let (access_file, access) = match &args.access {
         Some(path) => {
             let (file, access) = Followed::open(vec![path.clone()], |paths| Access::read(&paths[0]))?;
@@ -235,6 +238,20 @@ pub fn run(args: Args) -> Outcome {
     // Dropping the runtime would wait for its blocking threads without a limit.
     runtime.shutdown_background();
     outcome
+}
+
+/// Refuses a size that this machine, or this container, does not have: the node would be killed when it is used.
+fn refuse_more_than_there_is(flag: &str, bytes: Option<usize>) -> Outcome {
+    match (bytes, farpool::memory_bytes()) {
+        (Some(bytes), Some(most)) if bytes > most => {
+            let [bytes, most] = [bytes, most].map(|bytes| size::bytes(farpool::model::cast::u64_from(bytes)));
+            Err(Stop::usage(
+                format!("{flag} {bytes} is more than the {most} that this machine has"),
+                "give less, or leave it away; with --data-dir, tables may be larger than the memory",
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Opens the files of the certificate and the key, if both are set, and reads the TLS configuration from

@@ -129,7 +129,7 @@ fn columns(table: &TableInfo) -> String {
             field.name().clone(),
             sql_name(field.data_type()),
             size::count(column.null_count),
-            column.distinct_count.map_or("-".to_string(), size::count),
+            distinct(column.distinct_count, column.distinct_estimate),
             value(&column.min),
             value(&column.max),
             size::bytes(column.bytes_encoded),
@@ -148,6 +148,15 @@ fn columns(table: &TableInfo) -> String {
         None => title,
     };
     title + &grid.to_string()
+}
+
+/// Shows how many distinct values there are, or about how many.
+fn distinct(exact: Option<u64>, estimate: Option<u64>) -> String {
+    match (exact, estimate) {
+        (Some(count), _) => size::count(count),
+        (None, Some(estimate)) => format!("~{}", size::count(estimate)),
+        (None, None) => "-".to_string(),
+    }
 }
 
 /// Shortens a value: long strings would push the other columns off the screen.
@@ -176,6 +185,7 @@ fn table_json(table: &TableInfo) -> Value {
             "type": sql_name(field.data_type()),
             "null_count": column.null_count,
             "distinct_count": column.distinct_count,
+            "distinct_estimate": column.distinct_estimate,
             "min": column.min.as_ref().map(literals::json),
             "max": column.max.as_ref().map(literals::json),
             "bytes_encoded": column.bytes_encoded,

@@ -4,7 +4,18 @@
 //! Formats for programs (CSV, JSON, Arrow) output every text unchanged.
 
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+use terminal_size::{Height, Width, terminal_size_of};
+
+/// The size of a terminal that does not tell it.
+const SIZE_UNKNOWN: (usize, usize) = (80, 24);
+
+/// Returns the columns and rows of the terminal that standard output is; `None` if it is none.
+pub fn size() -> Option<(usize, usize)> {
+    let out = io::stdout();
+    let of_system = |(width, height): (Width, Height)| (width.0.into(), height.0.into());
+    out.is_terminal().then(|| terminal_size_of(out).map_or(SIZE_UNKNOWN, of_system))
+}
 
 /// Escapes the text, line breaks too, so that it stays on one line.
 pub fn printable(text: &str) -> Cow<'_, str> {

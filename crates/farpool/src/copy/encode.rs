@@ -7,6 +7,7 @@
 use super::csv::{self, Form};
 use super::format::{Format, Settings};
 use super::textual;
+use crate::json::json_writer;
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
@@ -92,7 +93,7 @@ impl Encoder {
                 Encoded::Bytes(bytes)
             }
             Encoder::Json { is_array: true } => {
-                let mut writer = json().build::<_, JsonArray>(Vec::new());
+                let mut writer = json_writer().build::<_, JsonArray>(Vec::new());
                 batches.iter().try_for_each(|batch| writer.write(batch)).map_err(|error| failed(&error))?;
                 writer.finish().map_err(|error| failed(&error))?;
                 // Removes the brackets around the array.
@@ -100,7 +101,7 @@ impl Encoder {
                 Encoded::Bytes(bytes.get(1..bytes.len() - 1).unwrap_or_default().to_vec())
             }
             Encoder::Json { is_array: false } => {
-                let mut writer = json().build::<_, LineDelimited>(Vec::new());
+                let mut writer = json_writer().build::<_, LineDelimited>(Vec::new());
                 batches.iter().try_for_each(|batch| writer.write(batch)).map_err(|error| failed(&error))?;
                 Encoded::Bytes(writer.into_inner())
             }
@@ -135,10 +136,6 @@ fn columns(
 pub(super) fn bytes_of(batch: &RecordBatch) -> usize {
     let bytes = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or(0));
     bytes.fold(0, usize::saturating_add)
-}
-
-fn json() -> arrow::json::WriterBuilder {
-    arrow::json::WriterBuilder::new().with_explicit_nulls(true)
 }
 
 pub(super) fn stopped(error: ParquetError) -> Error {

@@ -3,6 +3,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test may guard against hanging, with a clock and threads")]
 
+pub mod terminal;
+
 use arrow::array::{
     ArrayRef, Date32Array, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringArray,
 };
@@ -55,7 +57,11 @@ impl Done {
 pub fn program(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_farpool"));
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.env_remove("FARPOOL_TOKEN").env_remove("FARPOOL_LOG");
+    for name in ["FARPOOL_POOL", "FARPOOL_TOKEN", "FARPOOL_LOG", "XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
+        command.env_remove(name);
+    }
+    // No settings of whoever runs the tests.
+    command.env("HOME", "/nonexistent");
     command
 }
 

@@ -3,6 +3,7 @@
 //! A table of random numbers is made at the node, and read with each size of a request and number of requests that are under
 //! way at a time. The smallest that are about as fast as the fastest are kept: what is under way takes memory.
 
+use super::super::config::Config;
 use super::super::output::TextFormat;
 use super::super::pool_args::ClientArgs;
 use super::super::progress::{Progress, Unit};
@@ -32,7 +33,7 @@ const AS_GOOD: f64 = 0.95;
 
 pub fn run(url: PoolUrl, client: ClientArgs, format: TextFormat) -> Outcome {
     super::super::run_until_interrupted(async move {
-        let options = client.options(&url)?;
+        let options = client.options(&url, &Config::read()?)?;
         let link = measure(&url, options).await?;
         match farpool::link_file() {
             Some(path) => {

@@ -1,24 +1,17 @@
 //! A text table with a header; each column is as wide as its widest cell.
 
+use super::layout::{Slot, Wish, slots};
+pub use super::style::Align;
+use super::style::{Drawn, Style};
 use crate::cli::terminal::printable;
 use std::fmt;
 use unicode_width::UnicodeWidthStr;
-
-/// Alignment of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
-    /// For texts.
-    Left,
-    /// For numbers.
-    Right,
-}
 
 /// A text table.
 #[derive(Debug)]
 pub struct Grid {
     header: Vec<String>,
     aligns: Vec<Align>,
-    widths: Vec<usize>,
     rows: Vec<Vec<String>>,
 }
 
@@ -28,7 +21,6 @@ impl Grid {
         Grid {
             header: columns.iter().map(|(name, _)| printable(name).into_owned()).collect(),
             aligns: columns.iter().map(|(_, align)| *align).collect(),
-            widths: columns.iter().map(|(name, _)| printable(name).width()).collect(),
             rows: Vec::new(),
         }
     }
@@ -36,52 +28,47 @@ impl Grid {
     /// Adds a row, which has as many cells as there are columns.
     pub fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.header.len(), "a cell for each column");
-        let cells: Vec<String> = cells.iter().map(|cell| printable(cell).into_owned()).collect();
-        for (width, cell) in self.widths.iter_mut().zip(&cells) {
-            *width = (*width).max(cell.width());
-        }
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|cell| printable(cell).into_owned()).collect());
     }
+}
 
-    /// Rows added since the last [`Grid::take_rows`].
-    pub fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// Renders the header and the line below it.
-    pub fn head(&self) -> String {
-        let rules: Vec<String> = self.widths.iter().map(|width| "─".repeat(*width)).collect();
-        self.line(&self.header, " │ ") + &self.line(&rules, "─┼─")
-    }
-
-    /// Renders the rows so far and removes them; the widths of the columns stay.
-    pub fn take_rows(&mut self) -> String {
-        let rows = std::mem::take(&mut self.rows);
-        rows.iter().map(|row| self.line(row, " │ ")).collect()
-    }
-
-    fn line(&self, cells: &[String], between: &str) -> String {
-        let mut line = String::new();
-        for (i, cell) in cells.iter().enumerate() {
-            if i > 0 {
-                line.push_str(between);
-            }
-            let padding = " ".repeat(self.widths[i].saturating_sub(cell.width()));
-            match self.aligns[i] {
-                Align::Left => line.extend([cell.as_str(), &padding]),
-                Align::Right => line.extend([padding.as_str(), cell]),
+impl Grid {
+    /// Returns the table in at most `width` characters, if that can be: cells of the columns that `is_text` tells are
+    /// shortened by `cut`, and columns in the middle left out if that is not enough.
+    pub fn fitted(&self, width: usize, is_text: &[bool], cut: fn(&str, usize) -> String) -> String {
+        let slots = slots(&self.wishes(is_text), Some(width), Style::BETWEEN);
+        let mut shortened = self.rows.clone();
+        let mut header = self.header.clone();
+        for slot in &slots {
+            let Some(column) = slot.column else { continue };
+            for row in std::iter::once(&mut header).chain(&mut shortened) {
+                row[column] = cut(&row[column], slot.width);
             }
         }
-        line.truncate(line.trim_end_matches(' ').len());
-        line.push('\n');
-        line
+        self.drawn(slots, &header, &shortened)
+    }
+
+    fn wishes(&self, is_text: &[bool]) -> Vec<Wish> {
+        let values = |column: usize| self.rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
+        let wish = |(column, name): (usize, &String)| Wish {
+            header: name.width(),
+            values: values(column),
+            is_text: is_text.get(column).is_some_and(|is_text| *is_text),
+        };
+        self.header.iter().enumerate().map(wish).collect()
+    }
+
+    fn drawn(&self, slots: Vec<Slot>, header: &[String], rows: &[Vec<String>]) -> String {
+        let aligns = self.aligns.clone();
+        let drawn = Drawn { style: Style::Lines, slots, aligns, cuts: false, is_narrow: false };
+        rows.iter().fold(drawn.head(header), |text, row| text + &drawn.row(row))
     }
 }
 
 impl fmt::Display for Grid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.head())?;
-        self.rows.iter().try_for_each(|row| f.write_str(&self.line(row, " │ ")))
+        let slots = slots(&self.wishes(&[]), None, Style::BETWEEN);
+        f.write_str(&self.drawn(slots, &self.header, &self.rows))
     }
 }
 
@@ -102,6 +89,6 @@ mod tests {
     fn control_characters_are_shown_not_obeyed() {
         let mut grid = Grid::new(&[("a", Align::Left)]);
         grid.row(vec!["x\n\u{1b}[2Jy".into()]);
-        assert_eq!(grid.take_rows(), "x\\n\\u{1b}[2Jy\n");
+        assert_eq!(grid.to_string().lines().last(), Some("x\\n\\u{1b}[2Jy"));
     }
 }

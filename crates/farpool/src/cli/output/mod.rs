@@ -1,27 +1,80 @@
 //! Prints results on standard output in the requested format, batch by batch as they arrive.
 
 pub mod grid;
+mod kept;
+pub mod layout;
+mod lines;
 mod rows;
+mod style;
 mod table;
 
 use super::stop::{Outcome, Stop};
 use super::terminal::printable_lines;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use arrow::json::writer::LineDelimited;
 use clap::ValueEnum;
-use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use style::Style;
+use table::{PlanWriter, TableWriter};
 
 /// How the rows of a query are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Aligned columns for people
+    /// Aligned columns
     Table,
+    /// Aligned columns within lines
+    Box,
+    /// A table of Markdown
+    Markdown,
+    /// A line for each value
+    Line,
     /// Comma-separated values with a header; NULL is empty
     Csv,
-    /// One JSON object on a line for each row
+    /// The same with tabs
+    Tsv,
+    /// One array of JSON with an object for each row
     Json,
+    /// One JSON object on a line for each row
+    Ndjson,
     /// An Arrow IPC stream for each statement
     Arrow,
+}
+
+impl Format {
+    /// Whether the format is for people, who also want to know how many rows there are.
+    pub fn is_for_people(self) -> bool {
+        match self {
+            Format::Table | Format::Box | Format::Markdown | Format::Line => true,
+            Format::Csv | Format::Tsv | Format::Json | Format::Ndjson | Format::Arrow => false,
+        }
+    }
+
+    /// The name of the format on a command line.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
+    }
+}
+
+/// How much of a result is shown by formats that need not show all of it: `Table`, `Box` and `Line`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fit {
+    /// Most rows; all if `None`.
+    pub rows: Option<usize>,
+    /// Most characters of a line; any number if `None`.
+    pub width: Option<usize>,
+}
+
+/// What of a result was not shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Rows that were shown, if not all were.
+    pub rows_shown: Option<usize>,
+    /// Columns that were shown, if not all were.
+    pub columns_shown: Option<usize>,
+    /// Whether something that was shown was cut.
+    pub is_cut: bool,
 }
 
 /// How lists and states are printed.
@@ -54,26 +107,68 @@ pub fn print_exactly(text: &str) -> Outcome {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Stop::output)
 }
 
-/// Standard output, buffered.
-pub type Out = BufWriter<Stdout>;
+/// Where rows are printed, buffered.
+pub type Out = BufWriter<Box<dyn Write + Send>>;
 
 /// Prints the rows of one statement.
 pub trait RowWriter: Send {
     /// Prints a batch, or keeps it until the widths of the columns are known.
     fn write(&mut self, batch: &RecordBatch) -> Outcome;
 
-    /// Prints the batches that were kept, and the end of the output if the format has one.
-    fn finish(self: Box<Self>) -> Outcome;
+    /// Prints what was kept, and the end of the output if the format has one.
+    fn finish(self: Box<Self>) -> Outcome<LeftOut>;
 }
 
-/// Makes a writer for rows of `schema`. `first` says that nothing has been printed yet.
-pub fn writer(format: Format, schema: &SchemaRef, first: bool) -> Outcome<Box<dyn RowWriter>> {
-    let out = BufWriter::with_capacity(64 << 10, io::stdout());
+/// Standard output.
+pub fn stdout() -> Out {
+    BufWriter::with_capacity(64 << 10, Box::new(io::stdout()))
+}
+
+/// An output in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+impl Buffer {
+    /// Returns an output that writes to this buffer.
+    pub fn out(&self) -> Out {
+        BufWriter::new(Box::new(self.clone()))
+    }
+
+    /// Returns what was written, and forgets it.
+    pub fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Write for Buffer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Makes a writer of rows of `schema` to `out`. `first` says that nothing has been printed there yet.
+pub fn writer(
+    format: Format,
+    fit: Fit,
+    out: Out,
+    schema: &SchemaRef,
+    first: bool,
+) -> Outcome<Box<dyn RowWriter>> {
+    let table = |style, out, fit| TableWriter::new(out, style, fit, schema, first);
     Ok(match format {
-        Format::Table if table::PlanWriter::takes(schema) => Box::new(table::PlanWriter::new(out)),
-        Format::Table => Box::new(table::TableWriter::new(out, schema, first)?),
-        Format::Csv => Box::new(rows::CsvWriter::new(out, schema, first)?),
-        Format::Json => Box::new(rows::JsonWriter::new(out, schema)),
+        Format::Table | Format::Box if PlanWriter::takes(schema) => Box::new(PlanWriter::new(out)),
+        Format::Table => Box::new(table(Style::Lines, out, fit)?),
+        Format::Box => Box::new(table(Style::Boxed, out, fit)?),
+        Format::Markdown => Box::new(table(Style::Markdown, out, Fit::default())?),
+        Format::Line => Box::new(lines::LineWriter::new(out, fit, schema, first)),
+        Format::Csv => Box::new(rows::CsvWriter::new(out, b',', schema, first)?),
+        Format::Tsv => Box::new(rows::CsvWriter::new(out, b'\t', schema, first)?),
+        Format::Json => Box::new(rows::JsonWriter::<rows::LinesOfArray>::new(out, schema)),
+        Format::Ndjson => Box::new(rows::JsonWriter::<LineDelimited>::new(out, schema)),
         Format::Arrow => Box::new(rows::ArrowWriter::new(out, schema)?),
     })
 }

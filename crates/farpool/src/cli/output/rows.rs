@@ -3,19 +3,20 @@
 //! Strings are written as plain `Utf8` and binaries as plain `Binary`, which every reader knows; view arrays
 //! only serve to share memory with the pool.
 
-use super::{Out, RowWriter, stop};
+use super::{LeftOut, Out, RowWriter, stop};
 use crate::cli::stop::{Outcome, Stop};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::cast;
 use arrow::csv;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
-use arrow::json::{WriterBuilder, writer::LineDelimited};
+use arrow::json::writer::JsonFormat;
 use std::collections::HashSet;
 use std::io::Write;
 use std::sync::Arc;
 
-/// Writes comma-separated values.
+/// Writes values separated by commas or tabs.
 pub struct CsvWriter {
     writer: csv::Writer<Out>,
     schema: SchemaRef,
@@ -24,11 +25,12 @@ pub struct CsvWriter {
 
 impl CsvWriter {
     /// Makes a writer to `out`. Results of several statements are separated by an empty line.
-    pub fn new(mut out: Out, schema: &SchemaRef, first: bool) -> Outcome<Self> {
+    pub fn new(mut out: Out, delimiter: u8, schema: &SchemaRef, first: bool) -> Outcome<Self> {
         if !first {
             writeln!(out).map_err(Stop::output)?;
         }
-        Ok(CsvWriter { writer: csv::WriterBuilder::new().build(out), schema: schema.clone(), any: false })
+        let writer = csv::WriterBuilder::new().with_delimiter(delimiter).build(out);
+        Ok(CsvWriter { writer, schema: schema.clone(), any: false })
     }
 }
 
@@ -38,27 +40,45 @@ impl RowWriter for CsvWriter {
         self.writer.write(&farpool::textual(batch)?).map_err(stop)
     }
 
-    fn finish(mut self: Box<Self>) -> Outcome {
+    fn finish(mut self: Box<Self>) -> Outcome<LeftOut> {
         if !self.any {
             // The writer prints the header with the first batch.
             let empty = farpool::textual(&RecordBatch::new_empty(self.schema.clone()))?;
             self.writer.write(&empty).map_err(stop)?;
         }
-        self.writer.into_inner().flush().map_err(Stop::output)
+        self.writer.into_inner().flush().map_err(Stop::output)?;
+        Ok(LeftOut::default())
     }
 }
 
-/// Writes a JSON object on a line for each row; NULL is `null`.
-pub struct JsonWriter {
-    writer: arrow::json::Writer<Out, LineDelimited>,
+/// Writes a JSON object for each row: on a line of its own, or all in one array.
+pub struct JsonWriter<F: JsonFormat> {
+    writer: arrow::json::Writer<Out, F>,
     schema: SchemaRef,
 }
 
-impl JsonWriter {
+impl<F: JsonFormat> JsonWriter<F> {
     /// Writes to `out`.
     pub fn new(out: Out, schema: &SchemaRef) -> Self {
-        let writer = WriterBuilder::new().with_explicit_nulls(true).build(out);
-        JsonWriter { writer, schema: with_keys(schema) }
+        JsonWriter { writer: farpool::json_writer().build(out), schema: with_keys(schema) }
+    }
+}
+
+/// An array with an object on each line.
+#[derive(Debug, Default)]
+pub struct LinesOfArray;
+
+impl JsonFormat for LinesOfArray {
+    fn start_stream<W: Write>(&self, out: &mut W) -> Result<(), ArrowError> {
+        Ok(out.write_all(b"[")?)
+    }
+
+    fn start_row<W: Write>(&self, out: &mut W, is_first: bool) -> Result<(), ArrowError> {
+        Ok(out.write_all(if is_first { b"" } else { b",\n" })?)
+    }
+
+    fn end_stream<W: Write>(&self, out: &mut W) -> Result<(), ArrowError> {
+        Ok(out.write_all(b"]\n")?)
     }
 }
 
@@ -77,16 +97,17 @@ fn with_keys(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-impl RowWriter for JsonWriter {
+impl<F: JsonFormat + Send> RowWriter for JsonWriter<F> {
     fn write(&mut self, batch: &RecordBatch) -> Outcome {
         let columns = batch.columns().to_vec();
         let batch = RecordBatch::try_new(self.schema.clone(), columns).map_err(stop)?;
         self.writer.write(&batch).map_err(stop)
     }
 
-    fn finish(mut self: Box<Self>) -> Outcome {
+    fn finish(mut self: Box<Self>) -> Outcome<LeftOut> {
         self.writer.finish().map_err(stop)?;
-        self.writer.into_inner().flush().map_err(Stop::output)
+        self.writer.into_inner().flush().map_err(Stop::output)?;
+        Ok(LeftOut::default())
     }
 }
 
@@ -115,9 +136,10 @@ impl RowWriter for ArrowWriter {
         self.writer.write(&plain).map_err(stop)
     }
 
-    fn finish(mut self: Box<Self>) -> Outcome {
+    fn finish(mut self: Box<Self>) -> Outcome<LeftOut> {
         self.writer.finish().map_err(stop)?;
-        self.writer.get_mut().flush().map_err(Stop::output)
+        self.writer.get_mut().flush().map_err(Stop::output)?;
+        Ok(LeftOut::default())
     }
 }
 

@@ -1,4 +1,4 @@
-//! A profile for a terminal 100 characters wide: a line for each column, then the strongest correlations.
+//! A profile for a terminal: a line for each column, then the strongest correlations.
 
 use super::super::output::grid::{Align, Grid};
 use super::super::size;
@@ -12,8 +12,14 @@ const PAIRS: usize = 8;
 /// Least absolute coefficient that is listed.
 const STRONG: f64 = 0.3;
 
-/// Characters for the histogram, or for the most frequent value and its share.
-const SHAPE: usize = 12;
+/// Characters of a line where there is no terminal.
+const WIDTH: usize = 100;
+
+/// Most characters of a value.
+const VALUE: usize = 40;
+
+/// Characters for the histogram; the most frequent value and its share have more where there is room.
+const SHAPE: usize = 10;
 
 /// Characters for the heights of a histogram's bars.
 const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -22,7 +28,10 @@ const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'
 pub fn render(report: &Report) -> String {
     let columns = size::counted(report.columns.len() as u64, "column");
     let mut out = format!("{}: {}, {columns}\n", report.name, size::counted(report.rows, "row"));
-    out += &grid(report).to_string();
+    let width = crate::cli::terminal::size().map_or(WIDTH, |(columns, _)| columns);
+    // Texts, and bounds that may be texts.
+    let is_text = [true, true, false, false, true, false, true, true];
+    out += &grid(report).fitted(width, &is_text, text::cut);
     if let Some(correlation) = &report.correlation {
         out += &strongest(correlation);
     }
@@ -46,16 +55,16 @@ fn grid(report: &Report) -> Grid {
     for column in &report.columns {
         let distinct = column.distinct.as_ref();
         grid.row(vec![
-            text::cut(&column.name, 16),
-            text::cut(&column.data_type, 8),
+            text::cut(&column.name, VALUE),
+            text::cut(&column.data_type, VALUE),
             text::percent(column.nulls, report.rows),
             distinct.map_or("–".into(), |d| {
                 format!("{}{}", if d.low == d.high { "" } else { "~" }, text::short(d.value))
             }),
-            text::cut(&text::value(&column.min), 10),
-            column.mean.map_or_else(String::new, |mean| text::cut(&text::float(mean), 9)),
-            text::cut(&text::value(&column.max), 10),
-            text::cut(&shape(column, report.rows), SHAPE),
+            text::cut(&text::value(&column.min), VALUE),
+            column.mean.map_or_else(String::new, text::float),
+            text::cut(&text::value(&column.max), VALUE),
+            shape(column, report.rows),
         ]);
     }
     grid
@@ -68,7 +77,7 @@ fn shape(column: &Column, rows: u64) -> String {
     }
     let Some(top) = column.top.first() else { return String::new() };
     let share = text::percent(top.count, rows);
-    format!("{} {share}", text::cut(&text::value(&top.value), SHAPE - 1 - share.len()))
+    format!("{share} {}", text::cut(&text::value(&top.value), VALUE))
 }
 
 fn spread(bins: &[Bin]) -> String {

@@ -62,7 +62,7 @@ pub fn short(count: u64) -> String {
             let digits = if scaled < 9.995 { 2 } else { usize::from(scaled < 99.95) };
             format!("{scaled:.digits$}{name}")
         }
-        None => count.to_string(),
+        None => size::count(count),
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
         }
         for (count, expected) in [
             (0, "0"),
-            (9_994, "9994"),
+            (9_994, "9,994"),
             (12_345, "12.3k"),
             (999_600, "1.00M"),
             (1_500_000, "1.50M"),

@@ -2,26 +2,22 @@
 //! sign.
 
 use super::super::report::Correlation;
-use super::super::text;
-use super::escape;
+use super::{cut_to, escape, width_of};
 use std::fmt::Write;
 
 /// Largest number of columns for which the cells show the values.
 const VALUES_MAX: usize = 14;
 
-/// Most characters of a label.
-const LABEL: usize = 18;
-
-/// Approximate width of a label's character in pixels.
-const CHARACTER: f64 = 6.6;
+/// Most pixels of a label.
+const LABEL: f64 = 124.0;
 
 /// Renders the heat map as an SVG element.
 pub fn map(correlation: &Correlation) -> String {
     let count = correlation.columns.len();
     let cell = if count <= VALUES_MAX { 42.0 } else { (900.0 / count as f64).clamp(14.0, 30.0) };
-    let labels: Vec<String> = correlation.columns.iter().map(|name| text::cut(name, LABEL)).collect();
-    let longest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0) as f64;
-    let margin = longest * CHARACTER + 10.0;
+    let labels: Vec<String> = correlation.columns.iter().map(|name| cut_to(name, LABEL)).collect();
+    let longest = labels.iter().map(|label| width_of(label)).fold(0.0, f64::max);
+    let margin = longest + 10.0;
     // Labels above the columns are rotated by 45 degrees.
     let above = margin * 0.75 + 4.0;
     let size = cell * count as f64;

@@ -13,8 +13,8 @@ use super::report::{Column, Distinct, Quantile, Report, Source};
 use super::text;
 use std::fmt::Write;
 
-/// Most characters of a fact that shares a line with another one.
-const FACT: usize = 12;
+/// Pixels that a fact has, its name and its value, which shares a line with another one in the narrowest card.
+const FACT: f64 = 130.0;
 
 const STYLE: &str = include_str!("style.css");
 
@@ -64,7 +64,7 @@ fn tiles(report: &Report) -> String {
     let columns = if report.columns.len() == 1 { "column" } else { "columns" };
     [
         tile(&size::count(report.rows), rows),
-        tile(&report.columns.len().to_string(), columns),
+        tile(&size::count(report.columns.len() as u64), columns),
         tile(&escape(&text::percent(nulls, cells)), "NULL"),
         tile(source, ""),
     ]
@@ -124,7 +124,9 @@ fn card(page: &mut String, place: usize, column: &Column, rows: u64) {
 fn facts(column: &Column, rows: u64) -> String {
     let mut out = String::new();
     let mut fact = |name: &str, value: String| {
-        let long = if visible(&value) > FACT { " class=\"long\"" } else { "" };
+        // The name is 13 pixels high and the value 14, with 10 between them.
+        let needed = (13.0 * width_of(name) + 14.0 * width_of(&visible(&value))) / SIZE + 10.0;
+        let long = if needed > FACT { " class=\"long\"" } else { "" };
         let _ = write!(out, "<div{long}><dt>{name}</dt><dd>{value}</dd></div>");
     };
     let value = |value| escape(&text::cut(&text::value(value), 40));
@@ -150,10 +152,41 @@ fn facts(column: &Column, rows: u64) -> String {
     out
 }
 
-/// Number of characters outside of tags.
-fn visible(markup: &str) -> usize {
-    let texts = markup.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
-    texts.map(|text| text.chars().count()).sum()
+/// What of the markup is outside of tags.
+fn visible(markup: &str) -> String {
+    markup.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text)).collect()
+}
+
+/// Height in pixels of the text that [`width_of`] measures.
+const SIZE: f64 = 12.0;
+
+/// Returns how many pixels a text of 12 pixels takes, as a page cannot measure it: those of the wider of the usual fonts.
+fn width_of(text: &str) -> f64 {
+    text.chars().map(width_of_character).sum()
+}
+
+fn width_of_character(c: char) -> f64 {
+    use unicode_width::UnicodeWidthChar;
+    match c {
+        'M' | 'W' | 'm' | 'w' | '@' | '%' | '…' | '≈' => 11.0,
+        'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '|' | '!' | '\'' | ' ' => 4.0,
+        'f' | 'r' | 't' | '-' | '(' | ')' | '[' | ']' | '/' => 5.5,
+        c if c.is_uppercase() => 9.0,
+        c => 7.2 * c.width().unwrap_or(1) as f64,
+    }
+}
+
+/// Cuts the text so that it takes at most `pixels`.
+fn cut_to(text: &str, pixels: f64) -> String {
+    if width_of(text) <= pixels {
+        return text.to_string();
+    }
+    let mut used = width_of_character('…');
+    let fits = |c: &char| {
+        used += width_of_character(*c);
+        used <= pixels
+    };
+    text.chars().take_while(fits).collect::<String>() + "…"
 }
 
 fn distinct(distinct: &Distinct, shown: &str) -> String {

@@ -2,7 +2,7 @@
 
 use super::super::report::{Bin, Column, Frequent};
 use super::super::{super::size, text};
-use super::escape;
+use super::{cut_to, escape};
 use std::fmt::Write;
 
 /// Width of a card's pictures in SVG units.
@@ -72,6 +72,7 @@ pub fn shares(top: &[Frequent]) -> String {
 /// Renders a bar for each frequent value, as long as its share of the most frequent value's count.
 pub fn top(top: &[Frequent], rows: u64) -> String {
     const LINE: f64 = 20.0;
+    // What a label has; the inner `svg` cuts off what a wider font has beyond.
     const LABEL: f64 = 124.0;
     const NUMBERS: f64 = 92.0;
     let most = top.iter().map(|value| value.count).max().unwrap_or(0).max(1) as f64;
@@ -87,7 +88,7 @@ pub fn top(top: &[Frequent], rows: u64) -> String {
         let _ = write!(
             out,
             "<g><title>{}: {about}{} ({} to {}), {}</title>\
-             <text x=\"0\" y=\"{:.0}\">{}</text>\
+             <svg width=\"{LABEL}\" height=\"{height}\"><text x=\"0\" y=\"{:.0}\">{}</text></svg>\
              <rect class=\"bar\" x=\"{LABEL}\" y=\"{:.0}\" width=\"{long:.1}\" height=\"12\"/>\
              <text class=\"end\" x=\"{WIDTH}\" y=\"{:.0}\">{about}{}</text></g>",
             escape(&text::cut(&name, 200)),
@@ -96,7 +97,7 @@ pub fn top(top: &[Frequent], rows: u64) -> String {
             size::count(value.high),
             escape(&text::percent(value.count, rows)),
             y + 14.0,
-            escape(&text::cut(&name, 18)),
+            escape(&cut_to(&name, LABEL - 6.0)),
             y + 4.0,
             y + 14.0,
             size::count(value.count),

@@ -83,3 +83,27 @@ fn an_empty_table_has_a_page() {
     empty.columns[0].histogram.clear();
     assert_well_formed(&render(&empty));
 }
+
+#[test]
+fn labels_fit_their_place_and_dates_stay_whole() {
+    for name in [
+        "DALLAS/FORT WORTH INTERNATIONAL",
+        "SOUTHWEST AIRLINES",
+        "wwwwwwwwwwwwwwwwwwwwwwww",
+        "東京都千代田区霞が関一丁目",
+    ] {
+        let label = cut_to(name, 118.0);
+        assert!(label.ends_with('…') && width_of(&label) <= 118.0, "{label}");
+    }
+    assert_eq!(cut_to("Seattle Tacoma", 118.0), "Seattle Tacoma");
+    let mut report = report(1);
+    let quartile =
+        || Quantile { value: json!("1994-05-02"), low: json!("1"), high: json!("2"), confidence: 0.95 };
+    report.columns[0].quantiles = Some(Quantiles { p25: quartile(), p50: quartile(), p75: quartile() });
+    let page = render(&report);
+    assert!(
+        page.contains("<div class=\"long\"><dt>lower quartile</dt>"),
+        "beside a long name there is no room"
+    );
+    assert!(page.contains("<div><dt>NULL</dt>"));
+}

@@ -1,0 +1,148 @@
+//! Text of SQL as pieces, for whoever shows or completes it while it is written: by the same tokens as those of
+//! statements that run, and with what is not finished yet.
+
+use crate::dialect::Grammar;
+use crate::statements::Walk;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer, Whitespace};
+use std::ops::Range;
+
+/// A piece of a text, without white space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// What it is.
+    pub kind: PieceKind,
+    /// Its bytes in the text.
+    pub range: Range<usize>,
+}
+
+/// What a piece is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PieceKind {
+    /// A keyword or a name without quotes.
+    Word,
+    /// A name in double quotes.
+    QuotedName,
+    /// A text in single quotes or between dollars.
+    Text,
+    /// A number.
+    Number,
+    /// A comment.
+    Comment,
+    /// What separates statements.
+    Semicolon,
+    /// An operator, a bracket or other punctuation.
+    Sign,
+    /// A text, quoted name or comment whose end is missing: it reaches to the end.
+    Open,
+}
+
+/// Returns the pieces of `text`, in their order.
+pub fn sql_pieces(text: &str) -> Vec<Piece> {
+    let mut tokens = Vec::new();
+    // With an error, the tokens before it are there.
+    let is_whole = Tokenizer::new(&Grammar, text).tokenize_with_location_into_buf(&mut tokens).is_ok();
+    let mut walk = Walk::new(text);
+    let mut pieces = Vec::with_capacity(tokens.len());
+    let mut end = 0;
+    for found in tokens {
+        let start = walk.to(found.span.start);
+        end = walk.to(found.span.end);
+        pieces.extend(kind(&found.token).map(|kind| Piece { kind, range: start..end }));
+    }
+    if !is_whole {
+        pieces.push(Piece { kind: PieceKind::Open, range: end..text.len() });
+    }
+    pieces
+}
+
+/// Whether the text ends with a semicolon that ends a statement, but for comments behind it, or has no statement.
+pub fn is_whole_sql(text: &str) -> bool {
+    let mut pieces = sql_pieces(text).into_iter().rev().filter(|piece| piece.kind != PieceKind::Comment);
+    pieces.next().is_none_or(|last| last.kind == PieceKind::Semicolon)
+}
+
+fn kind(token: &Token) -> Option<PieceKind> {
+    Some(match token {
+        Token::EOF | Token::Whitespace(Whitespace::Space | Whitespace::Newline | Whitespace::Tab) => {
+            return None;
+        }
+        Token::Whitespace(Whitespace::SingleLineComment { .. } | Whitespace::MultiLineComment(_)) => {
+            PieceKind::Comment
+        }
+        Token::Word(word) if word.quote_style.is_none() => PieceKind::Word,
+        Token::Word(_) | Token::DoubleQuotedString(_) => PieceKind::QuotedName,
+        Token::Number(..) => PieceKind::Number,
+        Token::SemiColon => PieceKind::Semicolon,
+        Token::SingleQuotedString(_)
+        | Token::TripleSingleQuotedString(_)
+        | Token::TripleDoubleQuotedString(_)
+        | Token::DollarQuotedString(_)
+        | Token::SingleQuotedByteStringLiteral(_)
+        | Token::DoubleQuotedByteStringLiteral(_)
+        | Token::TripleSingleQuotedByteStringLiteral(_)
+        | Token::TripleDoubleQuotedByteStringLiteral(_)
+        | Token::SingleQuotedRawStringLiteral(_)
+        | Token::DoubleQuotedRawStringLiteral(_)
+        | Token::TripleSingleQuotedRawStringLiteral(_)
+        | Token::TripleDoubleQuotedRawStringLiteral(_)
+        | Token::NationalStringLiteral(_)
+        | Token::QuoteDelimitedStringLiteral(_)
+        | Token::NationalQuoteDelimitedStringLiteral(_)
+        | Token::EscapedStringLiteral(_)
+        | Token::UnicodeStringLiteral(_)
+        | Token::HexStringLiteral(_) => PieceKind::Text,
+        _ => PieceKind::Sign,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::split_statements;
+
+    fn shown(text: &str) -> Vec<(PieceKind, &str)> {
+        sql_pieces(text).into_iter().map(|piece| (piece.kind, &text[piece.range])).collect()
+    }
+
+    #[test]
+    fn pieces_are_the_tokens_of_statements() {
+        use PieceKind::{Comment, Number, Open, QuotedName, Semicolon, Sign, Text, Word};
+        let text = "select \"a b\", 1.5 -- ü\n from 'ä;'; /* x */";
+        let expected = [
+            (Word, "select"),
+            (QuotedName, "\"a b\""),
+            (Sign, ","),
+            (Number, "1.5"),
+            (Comment, "-- ü\n"),
+            (Word, "from"),
+            (Text, "'ä;'"),
+            (Semicolon, ";"),
+            (Comment, "/* x */"),
+        ];
+        assert_eq!(shown(text), expected);
+        assert_eq!(shown("select 'a; b"), [(Word, "select"), (Open, "'a; b")]);
+        assert_eq!(shown("x \"y"), [(Word, "x"), (Open, "\"y")]);
+        assert_eq!(shown("1 /* x"), [(Number, "1"), (Open, "/* x")]);
+        assert_eq!(shown(""), []);
+    }
+
+    #[test]
+    fn a_text_is_whole_behind_its_last_semicolon() {
+        for whole in ["", " ", "-- nothing", "select 1;", "select ';'; -- done", "a; b;\n/* c */ "] {
+            assert!(is_whole_sql(whole), "{whole}");
+        }
+        for part in ["select 1", "select ';", "a; b", "a; /* b", "select 1 -- ;", "$$ ;"] {
+            assert!(!is_whole_sql(part), "{part}");
+        }
+    }
+
+    /// A line of a megabyte is cut in one walk over it, as fast as if it had line breaks.
+    #[test]
+    fn a_long_line_has_all_its_statements() {
+        let text = "select 'ü';".repeat(100_000);
+        let statements = split_statements(&text).unwrap();
+        assert_eq!(statements.len(), 100_000);
+        assert!(statements.iter().all(|statement| statement.text == "select 'ü'" && statement.line == 1));
+        assert_eq!(sql_pieces(&text).len(), 300_000);
+    }
+}

@@ -1,0 +1,42 @@
+//! The arguments that say how results are printed.
+
+use super::output::{Fit, Format};
+use super::terminal;
+
+/// Rows of a result that are shown on a terminal.
+pub const ROWS_DEFAULT: usize = 40;
+
+/// How results are printed
+#[derive(clap::Args, Clone, Debug)]
+pub struct DisplayArgs {
+    /// How to print the rows [default: table]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub format: Option<Format>,
+
+    /// Rows of a result that the formats table, box and line show, half of them from its end; 0 for all
+    /// [default: 40 on a terminal, all elsewhere]
+    #[arg(long, value_name = "ROWS")]
+    pub max_rows: Option<usize>,
+
+    /// Characters of a line that the formats table and box show; 0 for any number [default: what the terminal has,
+    /// any number elsewhere]
+    #[arg(long, value_name = "CHARACTERS")]
+    pub max_width: Option<usize>,
+}
+
+impl DisplayArgs {
+    /// The format.
+    pub fn format(&self) -> Format {
+        self.format.unwrap_or(Format::Table)
+    }
+
+    /// Returns how much of a result is shown, on a terminal of the present size or elsewhere.
+    pub fn fit(&self) -> Fit {
+        let screen = terminal::size();
+        let given = |given: Option<usize>| given.map(|most| Some(most).filter(|most| *most > 0));
+        Fit {
+            rows: given(self.max_rows).unwrap_or(screen.map(|_| ROWS_DEFAULT)),
+            width: given(self.max_width).unwrap_or(screen.map(|(columns, _)| columns)),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The arguments of commands that run SQL, and the session that they open.
+
+use super::config::Config;
+use super::key_args::{CompressionArgs, EncryptionArgs};
+use super::pool_args::{ClientArgs, NamedPool, SealArgs};
+use super::read_args::ReadArgs;
+use super::size;
+use super::stop::{Outcome, Stop};
+use farpool::model::limits;
+use farpool::{
+    ClientOptions, EmbeddedPool, NearPool, Nearness, Pool, PoolUrl, QueryFiles, ResultForm, Session,
+    SessionOptions, WorkMemory,
+};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The part of the memory for work that columns take which statements share.
+const CACHE_PART: usize = 4;
+
+/// Where statements run, and with what.
+#[derive(clap::Args, Debug)]
+pub struct SessionArgs {
+    /// Query the tables of this memory node [default: what the variable FARPOOL_POOL or the configuration file names]
+    #[arg(long, value_name = "URL")]
+    pool: Option<PoolUrl>,
+
+    /// Do everything in this process, whatever the environment and the configuration file say
+    #[arg(long, conflicts_with = "pool")]
+    local: bool,
+
+    #[command(flatten)]
+    client: ClientArgs,
+
+    #[command(flatten)]
+    seal: SealArgs,
+
+    /// Fetch columns as they are and do everything here, for comparison
+    #[arg(long)]
+    no_pushdown: bool,
+
+    /// How rows come from the node: auto (packed where the network is slower than packing), plain, packed, or
+    /// plain with buffers compressed by lz4 or zstd
+    #[arg(long, value_name = "FORM", default_value_t)]
+    results: ResultForm,
+
+    /// Keep columns of the node's tables in so much memory, and work on them here: those that statements return as they
+    /// are, and others once what came of them is as much as they take; 0 for none [default: none, and with --together a
+    /// quarter of --work-memory]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, conflicts_with_all = ["local", "data_dir"])]
+    cache: Option<usize>,
+
+    /// End a statement that takes longer, such as 500ms, 30s or 5min; the node ends it by itself, too
+    #[arg(long, value_name = "TIME", value_parser = size::parse_duration)]
+    timeout: Option<Duration>,
+
+    /// Keep the tables and views that statements make in this directory; those that are there can be queried
+    #[arg(long, value_name = "DIR", conflicts_with = "pool")]
+    data_dir: Option<PathBuf>,
+
+    #[command(flatten)]
+    encryption: EncryptionArgs,
+
+    #[command(flatten)]
+    compression: CompressionArgs,
+
+    /// Memory for files that are queried; tables that are made without --pool may take as much again
+    /// [default: half of what the machine has]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    memory: Option<usize>,
+
+    /// Memory for joins, sorts, groups and whatever else is not a file; joins, sorts and groups that do not fit
+    /// go to temporary files, which are encrypted [default: a quarter of what the machine has, no more than --memory]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    work_memory: Option<usize>,
+
+    #[command(flatten)]
+    pub read: ReadArgs,
+}
+
+/// A session, and what it works on.
+pub struct Opened {
+    pub session: Session,
+    /// The files that statements name.
+    pub files: Arc<QueryFiles>,
+    /// The pool whose tables statements name without a qualifier.
+    pub pool: Arc<dyn Pool>,
+    /// The node, if the pool is one elsewhere.
+    pub node: Option<PoolUrl>,
+}
+
+impl SessionArgs {
+    /// Opens the session. `shares` says whether what statements read alike is kept for all of them.
+    pub async fn open(&self, config: &Config, shares: bool) -> Outcome<Opened> {
+        let node = match self.local || self.data_dir.is_some() {
+            true => None,
+            false => NamedPool::find(self.pool.as_ref(), config)?,
+        };
+        let work = WorkMemory::new(self.work_bytes());
+        let mut options = SessionOptions {
+            pushdown: !self.no_pushdown,
+            rates: farpool::calibrated_rates(),
+            work: Some(work.clone()),
+            timeout: self.timeout,
+            ..SessionOptions::default()
+        };
+        if node.is_none() {
+            options.advice_without_tables =
+                "name a file, as in FROM 'trips.parquet', or give a node with --pool";
+        }
+        let session = Session::new(options);
+        let memory_bytes = self.memory.unwrap_or_else(farpool::memory_bytes_default);
+        let pool = match &node {
+            Some(node) => self.connect(node, config, shares, &work).await?,
+            None => {
+                self.refuse_without_node()?;
+                self.own_pool(memory_bytes, &work)?
+            }
+        };
+        session.register_pool("farpool", pool.clone()).await?;
+        let files = QueryFiles::new(memory_bytes).with_work_memory(work).with_options(self.read.options()?);
+        let files = files.on_load(|label, load| Box::new(super::load::watch(label, load)));
+        let files = Arc::new(files);
+        session.set_file_opener(files.clone());
+        session.set_file_writer(Arc::new(farpool::CopyFiles));
+        Ok(Opened { session, files, pool, node: node.map(|node| node.url) })
+    }
+
+    /// Refuses options that mean nothing where no node is asked.
+    fn refuse_without_node(&self) -> Outcome {
+        if self.cache.is_some() {
+            return Err(Stop::usage(
+                "--cache keeps columns of a node's tables, and there is no node",
+                "name the node with --pool, or leave --cache away",
+            ));
+        }
+        self.seal.refuse_without_pool()
+    }
+
+    async fn connect(
+        &self,
+        node: &NamedPool,
+        config: &Config,
+        shares: bool,
+        work: &Arc<WorkMemory>,
+    ) -> Outcome<Arc<dyn Pool>> {
+        let options = self.client.options(&node.url, config)?;
+        let sealed = self.seal.proof(&node.url, options.token.as_deref())?;
+        let options = ClientOptions { timeout: self.timeout, sealed, ..options };
+        let remote = node.connect(options).await?.with_results(self.results);
+        // What is read once needs no memory for a second time.
+        let shared = shares.then(|| (work.limit() / CACHE_PART).max(limits::NEAR_BYTES_MIN));
+        let Some(bytes) = self.cache.or(shared).filter(|bytes| *bytes > 0) else {
+            return Ok(Arc::new(remote));
+        };
+        let transfer = farpool::transfer_over(&node.url, &remote).await?;
+        let near = NearPool::open(Arc::new(remote), bytes, work.clone(), Nearness::Auto)?;
+        near.set_transfer(transfer);
+        Ok(near)
+    }
+
+    /// Opens the pool of this process, which holds the tables that statements create.
+    fn own_pool(&self, memory_bytes: usize, work: &Arc<WorkMemory>) -> Outcome<Arc<dyn Pool>> {
+        let Some(path) = &self.data_dir else {
+            return Ok(EmbeddedPool::open_within(memory_bytes, work.clone())?);
+        };
+        let (key, tier) = self.encryption.load()?;
+        let key = key.as_ref().map(|key| (key, tier));
+        let packing = self.compression.get();
+        Ok(EmbeddedPool::open_durable_with(memory_bytes, work.clone(), path, key, packing)?)
+    }
+
+    /// Returns the limit of the work memory. A limit for the memory of files also limits the default for work
+    /// memory.
+    fn work_bytes(&self) -> usize {
+        self.work_memory.unwrap_or_else(|| {
+            let most = self.memory.unwrap_or(usize::MAX).max(limits::WORK_BYTES_MIN);
+            farpool::work_bytes_default().min(most)
+        })
+    }
+}

@@ -1,0 +1,59 @@
+//! Shows a result in a pager, a program that whoever reads may leave at any time.
+//!
+//! The result was taken from the node before: a pager that waits keeps memory of the shell, and nothing else.
+
+use crate::cli::stop::{Outcome, Stop};
+use farpool::Error;
+use std::io::{self, BufWriter, Write};
+use std::process::{Child, Command, Stdio};
+
+/// What is shown where there is nothing else, as by git: it leaves the screen alone, ends by itself if all of it fits,
+/// and scrolls to the side.
+const USUAL: &str = "less";
+const LESS: &str = "FRSX";
+
+/// Returns the command of the usual pager.
+pub fn usual() -> String {
+    let named = |name| std::env::var(name).ok().filter(|program| !program.trim().is_empty());
+    named("FARPOOL_PAGER").or_else(|| named("PAGER")).unwrap_or_else(|| USUAL.to_string())
+}
+
+/// Has `write` write to the pager `program`, a command of the system's shell, and waits until it is left.
+pub fn show(program: &str, write: impl FnOnce(BufWriter<Box<dyn Write + Send>>) -> Outcome) -> Outcome {
+    let failed = |error: io::Error| {
+        Stop::from(
+            Error::invalid(format!("cannot start the pager {program}: {error}"))
+                .advise("choose another one with .pager PROGRAM, or none with .pager off"),
+        )
+    };
+    let mut command = Command::new("sh");
+    command.args(["-c", program]).stdin(Stdio::piped());
+    if std::env::var_os("LESS").is_none() {
+        command.env("LESS", LESS);
+    }
+    let mut pager = Running(command.spawn().map_err(failed)?);
+    let Some(input) = pager.0.stdin.take() else {
+        return Err(failed(io::Error::other("it has no input")));
+    };
+    let written = write(BufWriter::with_capacity(64 << 10, Box::new(input)));
+    let status = pager.0.wait().map_err(failed)?;
+    match written {
+        // Whoever reads has seen enough.
+        Ok(()) | Err(Stop::OutputClosed) if status.code() == Some(127) => {
+            Err(failed(io::Error::other("there is no such program")))
+        }
+        Ok(()) | Err(Stop::OutputClosed) => Ok(()),
+        Err(stop) => Err(stop),
+    }
+}
+
+/// A pager, which is ended with the shell if it comes to that.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended already unless writing to it panicked.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
