@@ -14,17 +14,21 @@ use crate::tpch::{data, loading, measure::compare};
 use crate::{machine, places, text};
 use anyhow::{Context, Result};
 use arrow::array::RecordBatch;
-use farpool::{Pool, Receipt, Session, WorkMemory};
+use farpool::{ErrorKind, Pool, Query, Receipt, Session, WorkMemory};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// The program that is compared with.
 pub const RIVAL: &str = "DuckDB";
+
+/// How often a statement is asked again that a node refuses for want of memory or turns, and after which time.
+const AGAIN_MAX: usize = 200;
+const AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// How much of the data is in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -81,6 +85,8 @@ pub struct SideResult {
     pub cpu_s: f64,
     /// Bytes that the node read from its data directory.
     pub bytes_read: u64,
+    /// How often a statement was refused and asked again, in all runs. That is a part of its time.
+    pub refused: usize,
     /// Every time of the shortest query, of all runs.
     pub shortest_ms: Vec<f64>,
 }
@@ -104,6 +110,7 @@ impl SideResult {
             seconds: of(|mixed| mixed.seconds),
             cpu_s: of(|mixed| mixed.cpu_s),
             bytes_read: of(|mixed| mixed.bytes_read as f64) as u64,
+            refused: mixes.iter().map(|mixed| mixed.refused).sum(),
             shortest_ms: each.filter(|(query, _)| **query == shortest).map(|(_, ms)| *ms).collect(),
         }
     }
@@ -163,6 +170,12 @@ pub async fn run(clients: &Clients, threads: usize, notes: &mut Vec<String>) -> 
             }
             for (side, mixes) in sides.iter().zip(&mixes).filter(|(_, mixes)| !mixes.is_empty()) {
                 let result = SideResult::of(side.name(), held, count, &order, mixes, clients.shortest);
+                if result.refused > 0 {
+                    let SideResult { side, refused, .. } = &result;
+                    notes.push(format!(
+                        "{side}, {count} clients: {refused} times, a statement was refused and asked again"
+                    ));
+                }
                 sides_results.push(result);
             }
         }
@@ -269,6 +282,7 @@ struct Mixed {
     seconds: f64,
     cpu_s: f64,
     bytes_read: u64,
+    refused: usize,
     /// Of each statement, in their order.
     each_ms: Vec<f64>,
 }
@@ -287,7 +301,7 @@ impl Side {
             Side::Rival(rival) => {
                 let Mix { ms, cpu_s, each } = rival.run_mix(statements, clients)?;
                 let (each_ms, answers) = each.into_iter().unzip();
-                Ok((Mixed { seconds: ms / 1e3, cpu_s, bytes_read: 0, each_ms }, answers))
+                Ok((Mixed { seconds: ms / 1e3, cpu_s, bytes_read: 0, refused: 0, each_ms }, answers))
             }
             Side::Farpool { node, way, threads, .. } => {
                 let sessions = sessions(node, *way, *threads, clients).await?;
@@ -297,10 +311,11 @@ impl Side {
                 let seconds = start.elapsed().as_secs_f64();
                 let cpu_s = machine::cpu_seconds().unwrap_or(f64::NAN) - cpu;
                 let bytes_read = ran.iter().map(|ran| ran.receipt.bytes_from_disk).sum();
+                let refused = ran.iter().map(|ran| ran.refused).sum();
                 let each_ms = ran.iter().map(|ran| ran.ms).collect();
                 let answers = ran.into_iter().map(|ran| Answer::from_batches(ran.columns, &ran.rows));
                 let answers = answers.collect::<Result<_, _>>().map_err(anyhow::Error::msg)?;
-                Ok((Mixed { seconds, cpu_s, bytes_read, each_ms }, answers))
+                Ok((Mixed { seconds, cpu_s, bytes_read, refused, each_ms }, answers))
             }
         }
     }
@@ -323,6 +338,7 @@ async fn sessions(node: &DurableNode, way: Way, threads: usize, clients: usize) 
 /// A statement that has run. Its rows become an answer when no client is at work any more.
 struct Ran {
     ms: f64,
+    refused: usize,
     columns: Vec<String>,
     rows: Vec<RecordBatch>,
     receipt: Receipt,
@@ -350,11 +366,29 @@ async fn go_through(sessions: Vec<Arc<Session>>, statements: Vec<String>) -> Res
     Ok(ran.into_values().collect())
 }
 
+/// Runs a statement, again where the node says that it is too busy now.
 async fn ask(session: &Session, text: &str) -> Result<Ran> {
-    let start = Instant::now();
-    let query = session.sql(text).await?;
-    let rows = query.collect().await?;
+    let (start, mut refused) = (Instant::now(), 0);
+    let (query, rows) = loop {
+        match ask_once(session, text).await {
+            Err(error) if is_for_now(error.kind) && refused < AGAIN_MAX => {
+                refused += 1;
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
+            outcome => break outcome?,
+        }
+    };
     let ms = start.elapsed().as_secs_f64() * 1e3;
     let columns = query.schema().fields().iter().map(|field| field.name().clone()).collect();
-    Ok(Ran { ms, columns, rows, receipt: query.receipt() })
+    Ok(Ran { ms, refused, columns, rows, receipt: query.receipt() })
+}
+
+async fn ask_once(session: &Session, text: &str) -> farpool::Result<(Query, Vec<RecordBatch>)> {
+    let query = session.sql(text).await?;
+    let rows = query.collect().await?;
+    Ok((query, rows))
+}
+
+fn is_for_now(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::OverLimit | ErrorKind::Busy)
 }

@@ -8,9 +8,6 @@ use farpool::{ClientOptions, EmbeddedPool, RemotePool, WorkMemory};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Memory of a node for what is no table.
-const WORK_BYTES: usize = 2 << 30;
-
 /// Bytes of a pool that has room for everything.
 pub const ROOM_BYTES: usize = 4 << 30;
 
@@ -25,7 +22,7 @@ impl DurableNode {
     pub fn open(folder: &Path, pool_bytes: usize, shares: bool, threads: usize) -> Result<DurableNode> {
         let node = Node::start(NodeConfig {
             memory_bytes: pool_bytes,
-            work: WorkMemory::new(WORK_BYTES),
+            work: WorkMemory::new(farpool::work_bytes_default()),
             workers: threads,
             data: Some(unlock(LocalDirectory::open(folder)?, None, None)?),
             share_scans: shares,
