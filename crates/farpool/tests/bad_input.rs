@@ -180,7 +180,8 @@ fn command_lines_that_make_no_sense_end_with_2() {
     farpool(&["load", "--append", "--replace", "t", "f"]).fails(2, &["--append", "--replace"]);
     farpool(&["demo", "--scale", "0"]).fails(2, &["scale"]);
     farpool(&["demo", "--scale", "nan"]).fails(2, &["scale"]);
-    assert_eq!(farpool(&[]).status, Some(2));
+    // Without a terminal it is a script, which is empty.
+    farpool(&[]).fails(1, &["no SQL statement", "farpool sql --help"]);
 }
 
 #[test]

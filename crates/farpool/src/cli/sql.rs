@@ -146,10 +146,9 @@ fn statements(texts: &[String]) -> Outcome<Vec<Statement>> {
 
 /// The error for a script without statements.
 pub fn no_statement() -> Stop {
-    Stop::Failed(
-        Error::invalid("there is no SQL statement to run")
-            .advise("give one with -c \"select …\", in a file with -f, or on standard input"),
-    )
+    Stop::Failed(Error::invalid("there is no SQL statement to run").advise(
+        "give one with -c \"select …\", in a file with -f, or on standard input (farpool sql --help)",
+    ))
 }
 
 /// The file for the receipt, opened before anything runs so that a bad path does not cost a query.

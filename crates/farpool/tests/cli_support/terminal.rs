@@ -68,6 +68,9 @@ impl Terminal {
     /// Types a line and Enter, on a screen that is empty, and waits until it shows `expected` and a new prompt.
     #[track_caller]
     pub fn run(&self, line: &str, expected: &str) -> String {
+        self.until_screen(&format!("a prompt before {line}"), |screen| {
+            screen.trim_end().ends_with("farpool>")
+        });
         self.press("\x0c");
         self.until_screen(&format!("an empty screen before {line}"), |screen| screen.trim() == "farpool>");
         self.press(&format!("{line}\r"));
