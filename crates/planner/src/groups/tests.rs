@@ -229,7 +229,6 @@ fn what_may_fail_is_not_computed_for_others() {
     assert_eq!(members(&grouped(&all, &info(1_000_000), 1e9)), [[1, 2]]);
 }
 
-/// Not a test of speed, but of what many programs give; `cargo test … -- --nocapture` tells how long it takes.
 #[test]
 fn a_thousand_programs_are_grouped() {
     let many = |distinct: usize| -> Vec<Program> {
@@ -245,9 +244,7 @@ fn a_thousand_programs_are_grouped() {
     for distinct in [10, 100, 1000] {
         let programs = many(distinct);
         let info = info(1_000_000);
-        let start = std::time::Instant::now();
         let found = grouped(&programs, &info, 1e9);
-        println!("{distinct} filters: {} groups, {:?}", found.len(), start.elapsed());
         let (together, apart) = found.iter().fold((0.0, 0.0), |(together, apart), group| {
             (together + group.together.ns, apart + group.apart.ns)
         });
