@@ -220,7 +220,7 @@ impl Relation {
 fn relations(line: &str, pieces: &[Piece], place: usize) -> Vec<Relation> {
     let is_end = |piece: &&Piece| piece.kind == PieceKind::Semicolon;
     let before = |piece: &&Piece| piece.range.end <= place;
-    let begin = pieces.iter().filter(is_end).filter(before).next_back().map_or(0, |piece| piece.range.end);
+    let begin = pieces.iter().filter(is_end).rfind(before).map_or(0, |piece| piece.range.end);
     let end = pieces.iter().filter(is_end).find(|piece| piece.range.end > place);
     let end = end.map_or(line.len(), |piece| piece.range.start);
     let of_statement = |piece: &&Piece| piece.range.start >= begin && piece.range.end <= end;
