@@ -12,7 +12,7 @@ fn home() -> tempfile::TempDir {
 #[test]
 fn statements_are_typed_completed_and_cancelled() {
     let home = home();
-    let server = Server::with_table("trips", &trips_parquet(home.path(), "t.parquet", 1000));
+    let server = Server::with_table("trips", &trips_parquet(home.path(), "t.parquet", 3000));
     let shell = Terminal::shell(home.path(), &["--pool", &server.url], &[]);
     shell.press("sel\t");
     shell.until("farpool> select");
@@ -30,9 +30,6 @@ fn statements_are_typed_completed_and_cancelled() {
     let endless =
         "select count(*) from trips a, trips b, trips c, trips d where a.fare + b.fare + c.fare = d.fare;";
     shell.press(&format!("\x0c{endless}\r"));
-    until("the query at the node", || {
-        server.status()["programs_running"] != json!(0) || shell.screen().contains("= d.fare;\n")
-    });
     // A key that comes before the statement has begun is lost.
     until("the end of the statement", || {
         shell.press("\x03");
