@@ -65,6 +65,14 @@ impl Terminal {
         (&*self.pty).write_all(text.as_bytes()).unwrap();
     }
 
+    /// Interrupts a statement that takes long, once it has begun: a key that comes before is lost.
+    #[track_caller]
+    pub fn interrupt(&self) {
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        self.press("\x03");
+        self.until("interrupted");
+    }
+
     /// Types a line and Enter, on a screen that is empty, and waits until it shows `expected` and a new prompt.
     #[track_caller]
     pub fn run(&self, line: &str, expected: &str) -> String {
