@@ -27,10 +27,15 @@ use std::rc::Rc;
 const PROMPT: &str = "farpool> ";
 const PROMPT_BEHIND: &str = "      -> ";
 
-/// Bytes of a text that is edited as one: each character draws all of it again, for its colours, and so does each line.
-/// What goes on behind that is a text of its own, so that a terminal that types what was pasted, a megabyte perhaps, does
-/// not take time with the square of its length.
+/// Bytes of a text that is edited as one: each line draws all of it again. What goes on behind that is a text of its own,
+/// so that a terminal that types what was pasted, a megabyte perhaps, does not take time with the square of its length.
 const BYTES_EDITED: usize = 4 << 10;
+
+/// Bytes of each text behind the first.
+const BYTES_EDITED_BEHIND: usize = 1 << 10;
+
+/// Bytes up to which each character draws the whole text again, for its colours; then only lines do.
+const BYTES_REDRAWN: usize = 1 << 10;
 
 /// What was typed.
 pub enum Typed {
@@ -224,14 +229,15 @@ impl Highlighter for Assistant {
     }
 
     fn highlight_char(&self, line: &str, _place: usize, kind: CmdKind) -> bool {
-        kind == CmdKind::Other && line.len() <= BYTES_EDITED
+        kind == CmdKind::Other && self.before.is_empty() && line.len() <= BYTES_REDRAWN
     }
 }
 
 impl Validator for Assistant {
     fn validate(&self, typed: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         let text = typed.input();
-        let is_long = text.len() > BYTES_EDITED;
+        let most = if self.before.is_empty() { BYTES_EDITED } else { BYTES_EDITED_BEHIND };
+        let is_long = text.len() > most;
         let is_whole = || match self.before.as_str() {
             "" => script::is_whole(text),
             // Most lines of a long text cannot end it, so that it need not be looked at again.
