@@ -178,11 +178,16 @@ impl Share {
             task.map(|ended| ended.ok().and_then(Result::ok).flatten()).boxed().shared()
         });
         let Some(kept) = result.clone().await else { return Ok(None) };
-        let mut parts: Vec<Vec<Result<RecordBatch>>> = (0..streams).map(|_| Vec::new()).collect();
+        let mut parts: Vec<Vec<RecordBatch>> = (0..streams).map(|_| Vec::new()).collect();
         for (at, batch) in kept.batches().iter().enumerate() {
-            parts[at % streams].push(Ok(self.own(batch)?));
+            parts[at % streams].push(batch.clone());
         }
-        Ok(Some(parts.into_iter().map(|part| stream::iter(part).boxed()).collect()))
+        // Rows are picked out when they are taken: all of them, for each program, would be memory that nobody counts.
+        let picked = |part| {
+            let share = self.clone();
+            stream::iter(part).map(move |batch| share.own(&batch)).boxed()
+        };
+        Ok(Some(parts.into_iter().map(picked).collect()))
     }
 
     /// This program's columns and rows of a batch.

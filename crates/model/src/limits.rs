@@ -441,7 +441,8 @@ pub const NEAR_RESULTS_MAX: usize = 1024;
 /// Bytes that are counted for a result beside its rows.
 pub const NEAR_RESULT_OVERHEAD_BYTES: usize = 4 << 10;
 
-/// One part in this many is what results take of the memory that a client gives to columns, in addition to that.
+/// One part in this many is what results take: of the memory that a client gives to columns, in addition to that, and of its
+/// memory for work at most.
 pub const NEAR_RESULTS_PART: usize = 16;
 
 /// Tables of which a client counts what programs have returned, before it begins anew.

@@ -118,11 +118,13 @@ impl NearPool {
             let message = format!("{} of memory for columns are too few", size_text(bytes_max as u64));
             return Err(Error::invalid(message).advise(format!("give them {least} or more (--cache)")));
         }
+        // In addition to the columns; of the memory that queries need, not more either.
+        let results_max = bytes_max.min(work.limit()) / limits::NEAR_RESULTS_PART;
         let node =
             Node::start(NodeConfig { memory_bytes: limits::PAGE_BYTES, work, ..NodeConfig::default() })?;
         let caller = node.owner(TenantName::default());
         Ok(Arc::new(NearPool {
-            results: Results::new(caller.account().clone(), bytes_max / limits::NEAR_RESULTS_PART),
+            results: Results::new(caller.account().clone(), results_max),
             caller,
             chunks: Chunks::new(remote.clone(), bytes_max)?,
             remote,
@@ -167,7 +169,8 @@ impl NearPool {
     /// Where results of a program are kept; `None` if they are not.
     fn at(&self, handle: &Handle) -> Option<At> {
         let instance = self.chunks.remote().instance(handle).ok().filter(|instance| *instance != 0)?;
-        Some(At { instance, version: handle.version })
+        // Keys are read at another moment each time.
+        (!handle.version.is_moment()).then_some(At { instance, version: handle.version })
     }
 
     /// Runs a program at the node, unless its result is kept.

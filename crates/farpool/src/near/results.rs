@@ -144,6 +144,10 @@ impl Results {
         let of_table =
             kept.tables.entry(program.table.clone()).or_insert(OfTable { at, results: Vec::new() });
         let mut gone = Vec::new();
+        // A statement that has taken long may have read an older version.
+        if of_table.at.instance == at.instance && at.version < of_table.at.version {
+            return;
+        }
         if of_table.at != at {
             gone = std::mem::take(&mut of_table.results);
             of_table.at = at;
