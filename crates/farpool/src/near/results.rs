@@ -233,3 +233,85 @@ impl Coming {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::Int64Array;
+    use farpool_memory::WorkMemory;
+    use farpool_model::{NamedExpr, Output, TenantName};
+
+    const KIB: usize = 1 << 10;
+
+    fn results(work_bytes: usize, bytes_max: usize) -> Arc<Results> {
+        Results::new(WorkMemory::new(work_bytes).account(&TenantName::default()), bytes_max)
+    }
+
+    fn rows(count: usize) -> RecordBatch {
+        let column = Arc::new(Int64Array::from_iter_values(0..count as i64)) as _;
+        RecordBatch::try_from_iter([("x", column)]).unwrap()
+    }
+
+    /// Programs that differ.
+    fn program(number: u64) -> Program {
+        let schema = rows(1).schema();
+        let table = TableName::new("t").unwrap();
+        let columns = vec![NamedExpr::column(&schema, 0)];
+        let output = Output::Rows(columns);
+        Program { table, version: None, filter: None, output, order: Vec::new(), limit: Some(number) }
+    }
+
+    fn at(version: u64) -> At {
+        At { instance: 7, version: Version(version) }
+    }
+
+    fn has(results: &Results, at: At, number: u64) -> bool {
+        lock(&results.kept).find(at, &program(number)).is_some()
+    }
+
+    #[test]
+    fn results_are_those_of_the_newest_version_that_was_read() {
+        let results = results(1 << 30, 1 << 20);
+        results.add(at(5), &program(1), vec![rows(10)], 100);
+        assert!(has(&results, at(5), 1) && !has(&results, at(6), 1) && !has(&results, at(5), 2));
+        results.add(at(6), &program(2), vec![rows(10)], 100);
+        assert!(has(&results, at(6), 2) && !has(&results, at(5), 1));
+        results.add(at(5), &program(1), vec![rows(10)], 100);
+        assert!(has(&results, at(6), 2) && !has(&results, at(5), 1), "an older one takes no place");
+        // Another process of the node counts anew.
+        let other = At { instance: 8, version: Version(1) };
+        results.add(other, &program(3), vec![rows(10)], 100);
+        assert!(has(&results, other, 3) && !has(&results, at(6), 2));
+        assert_eq!(lock(&results.kept).results(), 1);
+    }
+
+    #[test]
+    fn what_was_used_longest_ago_leaves_and_memory_is_given_back() {
+        let results = results(1 << 30, 100 * KIB);
+        for number in 0..50 {
+            results.add(at(1), &program(number), vec![rows(2 * KIB)], 100);
+            // The first is used again and again.
+            let mut kept = lock(&results.kept);
+            kept.uses += 1;
+            let uses = kept.uses;
+            kept.find(at(1), &program(0)).unwrap().used = uses;
+        }
+        let kept = lock(&results.kept).bytes;
+        assert!(kept <= 100 * KIB && kept > 60 * KIB, "{kept}");
+        assert!(has(&results, at(1), 0) && has(&results, at(1), 49) && !has(&results, at(1), 1));
+        let free = results.account.free();
+        lock(&results.kept).forget(&program(0).table);
+        assert_eq!((lock(&results.kept).bytes, results.account.free()), (0, free + kept));
+    }
+
+    #[test]
+    fn queries_need_the_memory_more() {
+        let results = results(400 * KIB, 1 << 20);
+        let taken = results.account.try_reserve(200 * KIB).unwrap();
+        results.add(at(1), &program(1), vec![rows(2 * KIB)], 100);
+        assert!(!has(&results, at(1), 1));
+        drop(taken);
+        results.add(at(1), &program(1), vec![rows(2 * KIB)], 100);
+        assert!(has(&results, at(1), 1));
+    }
+}
