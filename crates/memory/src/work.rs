@@ -321,6 +321,11 @@ impl Account {
         self.memory.free(&self.memory.state.lock(), &self.tenant)
     }
 
+    /// Returns the most bytes that one reservation may ever have.
+    pub fn largest(&self) -> usize {
+        self.memory.largest(&self.memory.state.lock(), &self.tenant)
+    }
+
     /// Whether a reservation waits for memory that this tenant holds or could release. Waiters of other
     /// tenants that exceed their own tenant's limit do not count.
     pub fn is_short(&self) -> bool {

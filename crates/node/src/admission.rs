@@ -2,7 +2,7 @@
 //! program whose groups may leave in parts takes less if there is less; others wait for enough memory, up to
 //! a time limit.
 
-use farpool_memory::Account;
+use farpool_memory::{Account, Reservation};
 use farpool_model::{Error, Result, limits};
 use farpool_pipeline::{Need, Run};
 use std::time::Duration;
@@ -11,39 +11,46 @@ use tokio::time::timeout;
 /// Divisor of the memory for work: the fraction that the threads of one program may take.
 const THREADS_PART: usize = 4;
 
+/// Divisor of the memory for work: the part that the plans of programs that wait may take together. If they took all of it,
+/// none could begin.
+pub(crate) const WAITING_PART: usize = 8;
+
 /// The longest time that a program, or a client that sends, waits for memory.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(limits::WORK_WAIT_MS_MAX);
 
-/// Reserves what `run` needs if it is available now, and limits the run to it; false if it has to wait.
+/// Reserves what `run` needs beyond `held` if it is available now, and limits the run to it; false, and `held`
+/// is as it was, if it has to wait.
 ///
 /// # Errors
 /// The reason why the run was stopped, if it was.
-pub(crate) fn admit_now(account: &Account, run: &Run) -> Result<bool> {
-    let sizes = std::iter::successors(Some(need(account, run)?), |need| need.smaller());
+pub(crate) fn admit_now(run: &Run, held: &mut Reservation) -> Result<bool> {
+    let sizes = std::iter::successors(Some(need(held.account(), run)?), |need| need.smaller());
     for need in sizes {
-        if let Ok(reservation) = account.try_reserve(need.bytes()) {
-            run.keep_to(need, reservation);
+        if held.try_grow(need.bytes().saturating_sub(held.bytes())).is_ok() {
+            run.keep_to(need, held.split(usize::MAX));
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// Reserves what `run` needs, and waits for it up to [`limits::WORK_WAIT_MS_MAX`].
+/// Reserves what `run` needs beyond `held`, and waits for it up to [`limits::WORK_WAIT_MS_MAX`].
 ///
 /// # Errors
 /// `OverLimit`, with sizes, when memory is short even for the least that the run can do with.
-pub(crate) async fn admit(account: &Account, run: &Run) -> Result<()> {
-    if admit_now(account, run)? {
+pub(crate) async fn admit(run: &Run, mut held: Reservation) -> Result<()> {
+    if admit_now(run, &mut held)? {
         return Ok(());
     }
-    let need = need(account, run)?;
+    let account = held.account().clone();
+    let need = need(&account, run)?;
     let least = std::iter::successors(Some(need), |need| need.smaller()).last().unwrap_or(need);
-    let reservation = match timeout(PATIENCE, account.reserve(least.bytes())).await {
-        Ok(reservation) => reservation?,
-        Err(_) => return Err(waited(account, least.bytes())),
-    };
-    run.keep_to(least, reservation);
+    let more = least.bytes().saturating_sub(held.bytes());
+    match timeout(PATIENCE, account.reserve(more)).await {
+        Ok(reservation) => held.join(reservation?),
+        Err(_) => return Err(waited(&account, more)),
+    }
+    run.keep_to(least, held);
     Ok(())
 }
 

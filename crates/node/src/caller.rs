@@ -275,15 +275,6 @@ impl Caller {
         run
     }
 
-    /// Reserves the memory that `run` needs if it is available now; false if [`Caller::admit`] has to wait
-    /// for it.
-    ///
-    /// # Errors
-    /// The reason why the run was stopped, if it was.
-    pub(crate) fn admit_now(&self, run: &Run) -> Result<bool> {
-        admission::admit_now(&self.account, run)
-    }
-
     /// Reserves the memory that `run` needs, waiting for other work to end if need be. Must be called before
     /// the run's first step.
     ///
@@ -291,7 +282,12 @@ impl Caller {
     /// `OverLimit`, with sizes, after [`farpool_model::limits::WORK_WAIT_MS_MAX`], or at once when so much
     /// can never be reserved.
     pub async fn admit(&self, run: &Run) -> Result<()> {
-        admission::admit(&self.account, run).await
+        admission::admit(run, self.account.empty()).await
+    }
+
+    /// The account for plans of programs of the caller that wait.
+    pub(crate) fn places(&self) -> Account {
+        self.node.places(&self.tenant)
     }
 
     /// The limits of the caller's tenant.

@@ -5,6 +5,7 @@
 //! its last owner drops it.
 
 use crate::access::{Access, Grant};
+use crate::admission::WAITING_PART;
 use crate::background::BackgroundThreads;
 use crate::caller::Caller;
 use crate::clock::SystemClock;
@@ -126,6 +127,8 @@ impl Environment {
 pub struct Node {
     pool: Arc<Pool>,
     work: Arc<WorkMemory>,
+    /// The part of it for the plans of programs that wait.
+    places: Arc<WorkMemory>,
     catalog: Arc<Catalog>,
     scheduler: Arc<Scheduler>,
     workers: Mutex<Vec<JoinHandle<()>>>,
@@ -219,6 +222,7 @@ impl Node {
             keyspaces,
             keys_found,
             pool,
+            places: WorkMemory::new(work.limit() / WAITING_PART),
             work,
             scheduler,
             workers: Mutex::new(workers),
@@ -254,6 +258,8 @@ impl Node {
             self.pool.set_quota(tenant, limits.pool_bytes_max);
             self.catalog.set_disk_quota(tenant, limits.disk_bytes_max);
             self.work.set_tenant_limit(tenant, limits.work_bytes_max);
+            let places = limits.work_bytes_max.map(|bytes| bytes / WAITING_PART);
+            self.places.set_tenant_limit(tenant, places);
             self.shares.set_limits(tenant, limits);
         }
         self.access.send_replace(Arc::new(access));
@@ -315,6 +321,11 @@ impl Node {
     /// The account of `tenant` in that budget.
     pub(crate) fn account(&self, tenant: &TenantName) -> Account {
         self.work.account(tenant)
+    }
+
+    /// The account of `tenant` in what the plans of programs that wait may take.
+    pub(crate) fn places(&self, tenant: &TenantName) -> Account {
+        self.places.account(tenant)
     }
 
     /// The scheduler that divides the node's threads among all work. The owner of a node without workers uses

@@ -162,6 +162,28 @@ async fn a_large_plan_waits_for_memory_to_be_decoded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn programs_wait_where_there_is_no_memory_even_for_themselves() {
+    let server = Server::working_within(WORK).await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 100).await.unwrap();
+    let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
+    let handle = pool.prepare(&one_of_many(), &schema).await.unwrap();
+    let before = server.node.work().usage().bytes_used;
+    let held = leave(&server, 0);
+    let run = || async { collect(pool.execute_prepared(&handle, None, 1).await?).await };
+    let waiting = futures::future::join_all((0..20).map(|_| run()));
+    tokio::pin!(waiting);
+    let early = timeout(Duration::from_millis(300), &mut waiting).await;
+    assert!(early.is_err(), "they wait: {:?}", early.unwrap().into_iter().find_map(Result::err));
+    assert!(server.node.work().is_short());
+    drop(held);
+    for rows in timeout(PATIENCE, waiting).await.expect("they run") {
+        assert_eq!(integers(&rows.unwrap(), 0), (0..34).map(|id| 3 * id).collect::<Vec<i64>>());
+    }
+    eventually("all is given back", || server.node.work().usage().bytes_used < before + (1 << 20)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_plan_that_nobody_wants_any_more_does_not_wait() {
     let server = Server::working_within(WORK).await;
     let pool = server.connect().await;

@@ -5,13 +5,13 @@
 
 use super::connection::{Asked, Connection};
 use super::load::{ended_by_asking, made};
+use super::plans::PlanMemory;
 use super::programs::{Starting, Wanted};
 use super::queries::Listed;
 use crate::Caller;
 use crate::outcomes::{Begun, Recording};
 use arrow_array::RecordBatch;
 use farpool_columns::RowGroup;
-use farpool_memory::Reservation;
 use farpool_model::{ErrorKind, LoadId, LoadOutcome, Receipt, Result, TableInfo};
 use farpool_pipeline::{BoundProgram, Run, Sink};
 use farpool_store::Made;
@@ -44,13 +44,15 @@ pub(super) struct ChangeSink {
 }
 
 impl ChangeRequest {
-    /// Starts the change, or answers with the outcome of an earlier one with the same id. `held` is the
-    /// memory of the request.
+    /// Starts the change, or answers with the outcome of an earlier one with the same id.
     ///
     /// # Errors
     /// Mistakes in the change; those of [`Starting::begin`].
-    pub fn begin(self, caller: &Caller, id: LoadId, asked: &Asked, held: &mut Reservation) -> Result<()> {
+    pub fn begin(self, caller: &Caller, id: LoadId, asked: &Asked, memory: &mut PlanMemory) -> Result<()> {
         let run = caller.start_change(&self.program)?;
+        // What may have to wait and to begin anew does so before it is recorded.
+        let held = memory.keep(run.need()?.program)?;
+        memory.find_place(held.bytes(), &caller.places())?;
         // Needs nothing more from its client, so a request for the outcome waits for its end rather than
         // ending it.
         let recording = match caller.record_load(id, Box::new(|| {}))? {
@@ -62,7 +64,7 @@ impl ChangeRequest {
         };
         let (connection, stream) = (self.connection.clone(), self.stream);
         let wanted = Wanted::Change(Change { request: self, caller: caller.clone(), id, recording });
-        Starting { connection, stream, run, wanted }.begin(caller, asked, held)
+        Starting { connection, stream, run, wanted }.begin(caller, asked, memory, held)
     }
 
     /// Answers with the outcome of the first change with the same id.

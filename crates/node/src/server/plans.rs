@@ -4,9 +4,13 @@
 //! A small plan counts as part of a thread's working memory. A large one reserves in steps; if a step cannot
 //! be reserved, what was decoded is dropped, and the request waits for more than the step needs, up to a
 //! total time limit.
+//!
+//! A program that has to wait before it begins keeps its plan, and a place for it. Those together are a part
+//! of the memory for work, or what waits could take so much that nothing begins; where there is no place, the
+//! plan is dropped, too.
 
 use crate::admission::{PATIENCE, waited};
-use farpool_memory::Reservation;
+use farpool_memory::{Account, Reservation};
 use farpool_model::Result;
 use std::cell::{Cell, RefCell};
 use tokio::time::{Instant, timeout_at};
@@ -25,17 +29,29 @@ const AHEAD_PART: usize = 4;
 pub(super) struct PlanMemory {
     message_bytes: usize,
     held: RefCell<Reservation>,
-    /// Bytes that could not be reserved.
-    lacked: Cell<Option<usize>>,
+    /// The place of the program while it waits.
+    place: Option<Reservation>,
+    /// What could not be reserved.
+    lacked: Cell<Option<Lacked>>,
     /// The end of the time for all waits, set by the first.
     deadline: Option<Instant>,
+}
+
+/// Bytes that a request waits for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Lacked {
+    /// For its plan.
+    Plan(usize),
+    /// For a place of its program.
+    Place(usize),
 }
 
 impl PlanMemory {
     /// Creates the memory of a request; `held` is that of its message.
     pub fn new(held: Reservation) -> Self {
         let message_bytes = held.bytes();
-        PlanMemory { message_bytes, held: RefCell::new(held), lacked: Cell::new(None), deadline: None }
+        let held = RefCell::new(held);
+        PlanMemory { message_bytes, held, place: None, lacked: Cell::new(None), deadline: None }
     }
 
     /// Makes sure that a plan may take `bytes`.
@@ -49,49 +65,69 @@ impl PlanMemory {
         if more == 0 {
             return Ok(());
         }
-        held.try_grow(more).inspect_err(|_| self.lacked.set(Some(wanted)))
+        held.try_grow(more).inspect_err(|_| self.lacked.set(Some(Lacked::Plan(wanted))))
     }
 
-    /// Returns a reservation of `bytes`, into which that of the plan is moved.
+    /// Returns a reservation of `bytes` for what the plan became, into which that of the plan is moved.
     ///
     /// # Errors
     /// `OverLimit`, with sizes, when so much is not available now.
     pub fn keep(&mut self, bytes: usize) -> Result<Reservation> {
         let held = self.held.get_mut();
-        let of_plan = held.bytes() - self.message_bytes;
-        let mut kept = held.split(of_plan.min(bytes));
-        kept.try_grow(bytes - kept.bytes())?;
+        let more = (self.message_bytes + bytes).saturating_sub(held.bytes());
+        held.try_grow(more).inspect_err(|_| self.lacked.set(Some(Lacked::Plan(bytes))))?;
+        let mut kept = held.split(held.bytes() - self.message_bytes);
+        kept.set(bytes);
         Ok(kept)
     }
 
-    /// Returns the reservation without that of the plan, once the plan was dropped or its result has a
-    /// reservation of its own.
-    pub fn without_plan(&mut self) -> &mut Reservation {
-        let held = self.held.get_mut();
-        held.set(self.message_bytes);
-        held
+    /// Sees to it that the program may wait, with a plan of `bytes`. `places` are those of the tenant.
+    ///
+    /// # Errors
+    /// `OverLimit`, with sizes, when there is no place now.
+    pub fn find_place(&mut self, bytes: usize, places: &Account) -> Result<()> {
+        if self.place.is_none() {
+            // A larger one waits until it is alone.
+            let bytes = bytes.min(places.largest());
+            let place = places.try_reserve(bytes);
+            self.place = Some(place.inspect_err(|_| self.lacked.set(Some(Lacked::Place(bytes))))?);
+        }
+        Ok(())
     }
 
-    /// If the plan lacked memory, gives back what it had and returns how many bytes to wait for before it is
+    /// Returns the place of the program, which it keeps as long as it waits.
+    pub fn take_place(&mut self) -> Option<Reservation> {
+        self.place.take()
+    }
+
+    /// If the request lacked memory, gives back what its plan had and returns what to wait for before it is
     /// decoded again.
-    pub fn wait_wanted(&mut self) -> Option<usize> {
+    pub fn wait_wanted(&mut self) -> Option<Lacked> {
         let lacked = self.lacked.take()?;
         let limit = self.held.get_mut().account().memory().limit();
-        self.without_plan();
-        Some(lacked.max((2 * lacked).min(limit / AHEAD_PART)))
+        self.held.get_mut().set(self.message_bytes);
+        Some(match lacked {
+            Lacked::Plan(bytes) => Lacked::Plan(bytes.max((2 * bytes).min(limit / AHEAD_PART))),
+            Lacked::Place(bytes) => Lacked::Place(bytes),
+        })
     }
 
-    /// Waits for `bytes`, but no longer than requests wait for memory in total.
+    /// Waits for what lacked, but no longer than requests wait for memory in total. `places` are those of the
+    /// tenant.
     ///
     /// # Errors
     /// `OverLimit`, with sizes, after that, or at once when so much can never be reserved.
-    pub async fn wait(&mut self, bytes: usize) -> Result<()> {
+    pub async fn wait(&mut self, lacked: Lacked, places: &Account) -> Result<()> {
         let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
-        let held = self.held.get_mut();
-        let account = held.account().clone();
-        match timeout_at(deadline, account.reserve(bytes)).await {
-            Ok(memory) => held.join(memory?),
-            Err(_) => return Err(waited(&account, bytes)),
+        let (account, bytes) = match lacked {
+            Lacked::Plan(bytes) => (self.held.get_mut().account().clone(), bytes),
+            Lacked::Place(bytes) => (places.clone(), bytes),
+        };
+        let reserved = timeout_at(deadline, account.reserve(bytes)).await;
+        let reserved = reserved.map_err(|_| waited(&account, bytes))??;
+        match lacked {
+            Lacked::Plan(_) => self.held.get_mut().join(reserved),
+            Lacked::Place(_) => self.place = Some(reserved),
         }
         Ok(())
     }
@@ -125,7 +161,27 @@ mod tests {
         // The kept reservation includes that of the plan.
         let kept = memory.keep(STEP_BYTES + 7).unwrap();
         assert_eq!((kept.bytes(), account.free()), (STEP_BYTES + 7, LIMIT - MESSAGE - STEP_BYTES - 7));
-        assert_eq!((memory.without_plan().bytes(), memory.wait_wanted()), (MESSAGE, None));
+        assert_eq!((memory.held.get_mut().bytes(), memory.wait_wanted()), (MESSAGE, None));
+        // A program smaller than its plan gives the rest back.
+        drop(kept);
+        memory.hold(IN_HAND_BYTES + STEP_BYTES).unwrap();
+        let kept = memory.keep(7).unwrap();
+        assert_eq!((kept.bytes(), account.free()), (7, LIMIT - MESSAGE - 7));
+    }
+
+    #[tokio::test]
+    async fn a_program_that_cannot_be_kept_waits_for_all_that_it_takes() {
+        let (account, mut memory) = memory();
+        let others = account.try_reserve(LIMIT - MESSAGE - (1 << 20)).unwrap();
+        memory.hold(IN_HAND_BYTES + STEP_BYTES).unwrap();
+        assert!(memory.keep(3 << 20).is_err());
+        let Some(Lacked::Plan(bytes)) = memory.wait_wanted() else { panic!() };
+        assert_eq!((bytes, account.free()), (LIMIT / AHEAD_PART, 1 << 20));
+        drop(others);
+        memory.wait(Lacked::Plan(bytes), &account).await.unwrap();
+        memory.hold(IN_HAND_BYTES).unwrap();
+        let kept = memory.keep(3 << 20).unwrap();
+        assert_eq!((kept.bytes(), account.free()), (3 << 20, LIMIT - MESSAGE - (3 << 20)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -134,17 +190,17 @@ mod tests {
         let others = account.try_reserve(LIMIT - MESSAGE - (1 << 20)).unwrap();
         memory.hold(1 << 20).unwrap();
         assert!(memory.hold(3 << 19).is_err());
-        let bytes = memory.wait_wanted().unwrap();
+        let Some(Lacked::Plan(bytes)) = memory.wait_wanted() else { panic!() };
         assert_eq!((bytes, account.free()), (2 * ((3 << 19) - IN_HAND_BYTES), 1 << 20));
         let begun = Instant::now();
-        let error = memory.wait(bytes).await.unwrap_err();
+        let error = memory.wait(Lacked::Plan(bytes), &account).await.unwrap_err();
         assert!(error.message.contains("2.5 MiB"), "{error:?}");
         assert_eq!(begun.elapsed(), PATIENCE);
         // The time limit is for all waits together.
-        assert!(memory.wait(bytes).await.is_err());
+        assert!(memory.wait(Lacked::Plan(bytes), &account).await.is_err());
         assert_eq!(begun.elapsed(), PATIENCE);
         drop(others);
-        memory.wait(bytes).await.unwrap();
+        memory.wait(Lacked::Plan(bytes), &account).await.unwrap();
         memory.hold(2 << 20).unwrap();
         assert_eq!(account.free(), LIMIT - MESSAGE - bytes);
     }
@@ -153,9 +209,26 @@ mod tests {
     fn nobody_waits_for_more_than_there_is() {
         let (account, mut memory) = memory();
         assert!(memory.hold(2 * LIMIT).is_err());
-        assert!(memory.wait_wanted().unwrap() > LIMIT);
+        assert!(matches!(memory.wait_wanted(), Some(Lacked::Plan(bytes)) if bytes > LIMIT));
         let _others = account.try_reserve(LIMIT / 2).unwrap();
         assert!(memory.hold(LIMIT * 3 / 4).is_err());
-        assert_eq!(memory.wait_wanted().unwrap(), LIMIT * 3 / 4 - IN_HAND_BYTES);
+        assert_eq!(memory.wait_wanted(), Some(Lacked::Plan(LIMIT * 3 / 4 - IN_HAND_BYTES)));
+    }
+
+    #[tokio::test]
+    async fn programs_wait_at_places_of_their_own() {
+        let (_account, mut memory) = memory();
+        let places = WorkMemory::new(1 << 20).account(&TenantName::default());
+        memory.find_place(700 << 10, &places).unwrap();
+        memory.find_place(700 << 10, &places).unwrap();
+        assert_eq!(places.free(), 324 << 10, "one place for each");
+        let first = memory.take_place();
+        // What is larger than all places takes all of them.
+        assert!(memory.find_place(5 << 20, &places).is_err());
+        assert_eq!(memory.wait_wanted(), Some(Lacked::Place(1 << 20)));
+        drop(first);
+        memory.wait(Lacked::Place(1 << 20), &places).await.unwrap();
+        memory.find_place(5 << 20, &places).unwrap();
+        assert_eq!((places.free(), memory.take_place().unwrap().bytes()), (0, 1 << 20));
     }
 }

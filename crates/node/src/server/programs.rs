@@ -3,10 +3,11 @@
 
 use super::changes::{Change, ChangeSink};
 use super::connection::{Asked, Connection, Work};
+use super::plans::PlanMemory;
 use super::queries::{Listed, Query};
 use super::sink::StreamSink;
 use crate::Caller;
-use crate::admission::cannot_wait;
+use crate::admission::{self, cannot_wait};
 use crate::turns::Turn;
 use farpool_memory::Reservation;
 use farpool_model::{QueryState, Result, ResultForm, limits};
@@ -38,32 +39,36 @@ pub(super) enum Wanted {
 
 impl Starting {
     /// Starts the run at once if its turn and memory are available, else as soon as they are; its sink ends
-    /// the stream. `held` is the memory of the request.
+    /// the stream. `held` is the memory of the program, of the request's `memory`.
     ///
     /// # Errors
-    /// `Busy` when too many programs of the tenant wait; `OverLimit` when there is no memory even for the
-    /// program to wait.
-    pub fn begin(self, caller: &Caller, asked: &Asked, held: &mut Reservation) -> Result<()> {
+    /// `Busy` when too many programs of the tenant wait; `OverLimit` when there is no place to wait.
+    pub fn begin(
+        self,
+        caller: &Caller,
+        asked: &Asked,
+        memory: &mut PlanMemory,
+        mut held: Reservation,
+    ) -> Result<()> {
         let queries = caller.node().queries();
         let listed = queries.add(Query::new(&self.connection, self.stream, &self.run));
         let come = Arc::new(Notify::new());
         let notify = come.clone();
         let turn = caller.line_up(Box::new(move || notify.notify_one()))?;
-        if turn.has_come() && caller.admit_now(&self.run)? {
+        if turn.has_come() && admission::admit_now(&self.run, &mut held)? {
             return self.submit(caller, turn, listed);
         }
-        // A waiting program holds memory for its plan.
-        held.try_grow(self.run.need()?.program)?;
-        let held = held.split(held.bytes());
+        memory.find_place(held.bytes(), &caller.places())?;
+        let place = memory.take_place();
         let (caller, gone) = (caller.clone(), asked.gone.clone());
         let runtime = self.connection.runtime.clone().ok_or_else(cannot_wait)?;
         runtime.spawn(async move {
             let admitted = tokio::select! {
                 biased;
                 () = gone.notified() => return,
-                admitted = admit(&caller, &self.run, &turn, &come, &listed) => admitted,
+                admitted = admit(&caller, &self.run, held, &turn, &come, &listed) => admitted,
             };
-            drop(held);
+            drop(place);
             let (connection, stream) = (self.connection.clone(), self.stream);
             if let Err(error) = admitted.and_then(|()| self.submit(&caller, turn, listed)) {
                 connection.fail(stream, error);
@@ -99,7 +104,14 @@ impl Starting {
 }
 
 /// Waits for the turn of a program, then for its memory.
-async fn admit(caller: &Caller, run: &Run, turn: &Turn, come: &Notify, listed: &Listed) -> Result<()> {
+async fn admit(
+    caller: &Caller,
+    run: &Run,
+    held: Reservation,
+    turn: &Turn,
+    come: &Notify,
+    listed: &Listed,
+) -> Result<()> {
     let waiting = async {
         while !turn.has_come() {
             come.notified().await;
@@ -107,5 +119,5 @@ async fn admit(caller: &Caller, run: &Run, turn: &Turn, come: &Notify, listed: &
     };
     timeout(PATIENCE, waiting).await.map_err(|_| caller.turn_did_not_come())?;
     listed.set_state(QueryState::WaitingForMemory);
-    caller.admit(run).await
+    admission::admit(run, held).await
 }

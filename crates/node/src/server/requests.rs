@@ -6,7 +6,7 @@
 use super::backups;
 use super::changes::ChangeRequest;
 use super::connection::{Asked, Connection, Work};
-use super::plans::PlanMemory;
+use super::plans::{Lacked, PlanMemory};
 use super::programs::{Starting, Wanted};
 use crate::admission::cannot_wait;
 use crate::{Caller, Shape};
@@ -16,7 +16,7 @@ use farpool_memory::Reservation;
 use farpool_model::{
     Error, Expr, Prepared, Program, Relation, Result, ResultForm, SchemaFingerprint, TableName, Version,
 };
-use farpool_pipeline::BoundProgram;
+use farpool_pipeline::{BoundProgram, Run};
 use farpool_store::{AwaitedStatistics, Made};
 use farpool_wire::sealed::{Digest, NodeProof, SealedRequest, Sealer};
 use farpool_wire::{FrameKind, Message, Outgoing, Request, Response, substrait};
@@ -34,7 +34,7 @@ enum Outcome {
     /// The statistics have to be computed first.
     Statistics(Box<AwaitedStatistics>),
     /// Memory for the plan is short: try again once so many bytes are available.
-    Waits(Box<Looked>, usize),
+    Waits(Box<Looked>, Lacked),
 }
 
 /// A request for a worker to carry out.
@@ -81,7 +81,7 @@ impl Looked {
             }),
             Ok(Outcome::Started) => {}
             Ok(Outcome::Statistics(statistics)) => tell_statistics(to, asker, stream, *statistics),
-            Ok(Outcome::Waits(request, bytes)) => request.wait_for(bytes),
+            Ok(Outcome::Waits(request, lacked)) => request.wait_for(lacked),
             Err(error) => to.fail(stream, error),
         });
     }
@@ -92,22 +92,22 @@ impl Looked {
         }
         let outcome = carry_out(caller, &self.connection, &self.message, &self.asked, &mut self.memory);
         match self.memory.wait_wanted() {
-            Some(bytes) => Ok(Outcome::Waits(Box::new(self), bytes)),
+            Some(lacked) => Ok(Outcome::Waits(Box::new(self), lacked)),
             None => outcome,
         }
     }
 
-    /// Submits the request again once `bytes` are available for its plan, unless the client has cancelled it
+    /// Submits the request again once the memory that lacked is available, unless the client has cancelled it
     /// by then.
-    fn wait_for(mut self, bytes: usize) {
+    fn wait_for(mut self, lacked: Lacked) {
         let (connection, stream) = (self.connection.clone(), self.message.stream);
         let Some(runtime) = &connection.runtime else { return connection.fail(stream, cannot_wait()) };
-        let gone = self.asked.gone.clone();
+        let (gone, places) = (self.asked.gone.clone(), connection.caller.places());
         runtime.spawn(async move {
             let reserved = tokio::select! {
                 biased;
                 () = gone.notified() => return,
-                reserved = self.memory.wait(bytes) => reserved,
+                reserved = self.memory.wait(lacked, &places) => reserved,
             };
             match reserved {
                 Ok(()) => self.look(),
@@ -168,11 +168,11 @@ fn carry_out(
     asked: &Asked,
     memory: &mut PlanMemory,
 ) -> Result<Outcome> {
-    let begin = |run, answer, results, memory: &mut PlanMemory| {
+    let begin = |run: Arc<Run>, answer, results, memory: &mut PlanMemory| {
         let (connection, stream) = (connection.clone(), message.stream);
         let wanted = Wanted::Rows { answer, results };
-        // The run reserves memory for the program itself.
-        Starting { connection, stream, run, wanted }.begin(caller, asked, memory.without_plan())
+        let held = memory.keep(run.need()?.program)?;
+        Starting { connection, stream, run, wanted }.begin(caller, asked, memory, held)
     };
     let response = match Request::decode(message, None)? {
         Request::Prepare { plan, schema } => {
@@ -242,7 +242,7 @@ fn carry_out(
             let program = kept(connection, message.stream, handle)?;
             let change =
                 ChangeRequest { connection: connection.clone(), stream: message.stream, program, rows };
-            change.begin(caller, id, asked, memory.without_plan())?;
+            change.begin(caller, id, asked, memory)?;
             return Ok(Outcome::Started);
         }
         Request::Drop { table, tenant } => {
