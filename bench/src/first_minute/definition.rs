@@ -1,5 +1,6 @@
 //! The suite as data: `bench/definitions/first-minute.toml`, which explains the fields.
 
+use super::frames::FramesDefinition;
 use serde::{Deserialize, Serialize};
 
 /// The suite.
@@ -12,6 +13,7 @@ pub struct Definition {
     pub files: Vec<FileDefinition>,
     pub cases: Vec<Case>,
     pub written: Written,
+    pub frames: FramesDefinition,
 }
 
 /// What `--quick` changes.
@@ -20,6 +22,8 @@ pub struct Definition {
 pub struct Quick {
     runs: usize,
     scale: f64,
+    /// Divisor of the rows and statements of the part about Python.
+    frames_part: u64,
 }
 
 /// A file that is queried.
@@ -64,6 +68,10 @@ impl Definition {
     /// Applies the settings of `--quick`, with one file of each format.
     pub fn shrink_to_quick(&mut self) {
         self.runs = self.quick.runs;
+        self.frames.runs = self.quick.runs;
+        for count in [&mut self.frames.numbers, &mut self.frames.strings, &mut self.frames.loops] {
+            *count /= self.quick.frames_part;
+        }
         let mut seen = Vec::new();
         self.files.retain(|file| {
             let is_new = !seen.contains(&file.format);

@@ -3,6 +3,7 @@
 
 use super::data;
 use super::definition::{Case, Definition, FileDefinition};
+use super::frames::{self, FrameResult};
 use super::side::{Request, Side, Times};
 use crate::answers::{Answer, difference};
 use crate::machine::{self, Machine};
@@ -22,6 +23,7 @@ pub struct Results {
     pub rivals: Vec<RivalResult>,
     pub files: Vec<FileResult>,
     pub cases: Vec<CaseResult>,
+    pub frames: Vec<FrameResult>,
     pub notes: Vec<String>,
 }
 
@@ -89,6 +91,7 @@ pub fn run(definition: &Definition) -> Result<Results> {
         rivals,
         files: Vec::new(),
         cases: Vec::new(),
+        frames: Vec::new(),
         notes: Vec::new(),
     };
     let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
@@ -97,6 +100,9 @@ pub fn run(definition: &Definition) -> Result<Results> {
         run.case(case, None, false)?;
     }
     for file in &definition.files {
+        if !definition.cases.iter().any(|case| case.takes(file)) {
+            continue;
+        }
         let path = data::file(file)?;
         let bytes = path.metadata()?.len();
         run.results.files.push(FileResult { name: file.name.clone(), bytes });
@@ -105,6 +111,10 @@ pub fn run(definition: &Definition) -> Result<Results> {
                 run.case(case, Some((file, &path)), is_cold)?;
             }
         }
+    }
+    match frames::interpreters(&definition.frames) {
+        Ok(interpreters) => run.results.frames = frames::run(&definition.frames, &interpreters)?,
+        Err(error) => run.results.notes.push(format!("without data frames: {error:#}")),
     }
     text::progress("");
     Ok(run.results)

@@ -1,8 +1,9 @@
 //! The suite `first-minute`: the time of a statement over a file from the start of a process to its exit,
-//! compared with DuckDB and Polars, whose processes are Python's.
+//! compared with DuckDB and Polars, whose processes are Python's; and the Python package beside DuckDB's ([`frames`]).
 
 mod data;
 mod definition;
+mod frames;
 mod measure;
 mod report;
 mod side;
@@ -19,6 +20,9 @@ pub struct Options {
     /// Only these cases.
     #[arg(long, value_delimiter = ',')]
     cases: Option<Vec<String>>,
+    /// Only the Python package.
+    #[arg(long)]
+    python: bool,
     /// Only files whose names have this in them.
     #[arg(long)]
     files: Option<String>,
@@ -35,6 +39,9 @@ pub fn run(options: &Options) -> Result<()> {
     }
     if let Some(part) = &options.files {
         definition.files.retain(|file| file.name.contains(part));
+    }
+    if options.python {
+        definition.cases.clear();
     }
     definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
     let results = measure::run(&definition)?;

@@ -1,5 +1,6 @@
 //! Formats the results as a table.
 
+use super::frames;
 use super::measure::{CaseResult, Results, SideResult};
 use crate::text;
 
@@ -35,7 +36,18 @@ pub fn text(results: &Results) -> String {
         rivals.join(", "),
         files.join(", "),
         text::table(header, rows)
-    )
+    ) + &frames_text(results)
+}
+
+fn frames_text(results: &Results) -> String {
+    match results.frames.as_slice() {
+        [] => String::new(),
+        frames => format!(
+            "\nThe Python package beside DuckDB's: whole tables as data frames, and statements one after the other; medians, ms.\n\
+             \"Rust\" is the library in the process of the benchmark.\n\n{}\n",
+            frames::text(frames)
+        ),
+    }
 }
 
 fn names(sides: &[SideResult]) -> Vec<&str> {
