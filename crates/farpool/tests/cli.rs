@@ -328,6 +328,30 @@ fn calibration_is_kept_with_the_machine() {
     assert_eq!(done.ok(), "a\n1\n");
 }
 
+#[cfg(target_os = "linux")]
+#[expect(clippy::disallowed_methods, reason = "a service manager has a socket")]
+#[test]
+fn a_service_manager_hears_that_the_node_is_ready_and_that_it_stops() {
+    let folder = folder();
+    let path = folder.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let next = || {
+        let mut bytes = [0; 512];
+        let length = socket.recv(&mut bytes).unwrap();
+        String::from_utf8(bytes[..length].to_vec()).unwrap()
+    };
+    let server = Server::start_with(&[], &[("NOTIFY_SOCKET", &path)]);
+    assert_eq!(next(), format!("READY=1\nSTATUS={}", server.ready_line.trim_end()));
+    assert_eq!(server.stop("TERM"), (Some(0), "stopped\n".into()));
+    assert_eq!(next(), "STOPPING=1\nSTATUS=stopping");
+
+    let server = Server::start_with(&[], &[("NOTIFY_SOCKET", &folder.path().join("nobody"))]);
+    server.run(&["tables"]).ok();
+    let (status, said) = server.stop("TERM");
+    assert_eq!(status, Some(0));
+    assert!(said.contains("warning: cannot tell the service manager at "), "{said}");
+}
+
 #[test]
 fn a_node_takes_tables_answers_and_drops_them() {
     let folder = folder();

@@ -30,6 +30,7 @@ mod read_args;
 mod restore;
 mod rotate_key;
 mod serve;
+mod service_manager;
 mod session_args;
 mod shell;
 mod signals;

@@ -1,6 +1,7 @@
 //! `farpool serve`: runs a memory node until it is told to stop.
 
 use super::key_args::{CompressionArgs, EncryptionArgs};
+use super::service_manager;
 use super::signals::{first_signal, hangups};
 use super::size;
 use super::stop::{Outcome, Stop, reason};
@@ -28,7 +29,7 @@ Examples:
   farpool serve --listen 0.0.0.0:9797 --memory 64GiB --access access.toml \
     --tls-cert node7.pem --tls-key node7.key
 
-When it is ready it prints one line on standard output:
+When it is ready it prints one line on standard output, and tells systemd where that has started it:
   listening on farpool://127.0.0.1:9797, memory 4.0 GiB and 2.0 GiB for work, huge pages: transparent
 Ctrl-C or SIGTERM ends it, after at most a few seconds for what is under way; a second one ends it at
 once. What it holds lives in memory only, and must fit it, or with --data-dir on disk too: whatever was
@@ -185,7 +186,7 @@ pub fn run(args: Args) -> Outcome {
         trace: None,
         share_scans: true,
     };
-    let stop = first_signal()?;
+    let stop = first_signal()?.map(|()| service_manager::stopping());
     let runtime = super::runtime()?;
     let outcome = runtime.block_on(async {
         let (listener, address) = listen("--listen", &args.listen, &args).await?;
@@ -343,7 +344,7 @@ fn cannot_listen(address: &str, error: &io::Error) -> Error {
     }
 }
 
-/// Says that the node is ready, in one line: who waits for it may read no more.
+/// Says that the node is ready, in one line (who waits for it may read no more), and tells the service manager.
 fn announce(node: &Node, scheme: &str, address: SocketAddr, resp: Option<SocketAddr>) -> Outcome {
     let status = node.status();
     let tls = if scheme == "farpools" { "s" } else { "" };
@@ -355,5 +356,7 @@ fn announce(node: &Node, scheme: &str, address: SocketAddr, resp: Option<SocketA
         status.huge_pages
     );
     let mut out = io::stdout().lock();
-    out.write_all(line.as_bytes()).and_then(|()| out.flush()).map_err(Stop::output)
+    out.write_all(line.as_bytes()).and_then(|()| out.flush()).map_err(Stop::output)?;
+    service_manager::ready(&line);
+    Ok(())
 }

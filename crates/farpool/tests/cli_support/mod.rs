@@ -57,7 +57,9 @@ impl Done {
 pub fn program(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_farpool"));
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    for name in ["FARPOOL_POOL", "FARPOOL_TOKEN", "FARPOOL_LOG", "XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
+    for name in
+        ["FARPOOL_POOL", "FARPOOL_TOKEN", "FARPOOL_LOG", "NOTIFY_SOCKET", "XDG_CONFIG_HOME", "XDG_STATE_HOME"]
+    {
         command.env_remove(name);
     }
     // No settings of whoever runs the tests.
@@ -176,6 +178,11 @@ pub struct Server {
 
 impl Server {
     pub fn start(extra: &[&str]) -> Server {
+        Server::start_with(extra, &[])
+    }
+
+    /// Starts a node with additional variables of the environment.
+    pub fn start_with(extra: &[&str], environment: &[(&str, &Path)]) -> Server {
         let mut args = vec!["serve"];
         if !extra.contains(&"--listen") {
             args.extend(["--listen", "127.0.0.1:0"]);
@@ -184,7 +191,7 @@ impl Server {
             args.extend(["--memory", "256MiB"]);
         }
         args.extend(extra);
-        let mut child = program(&args).spawn().unwrap();
+        let mut child = program(&args).envs(environment.iter().copied()).spawn().unwrap();
         let said = Arc::new(Mutex::new(String::new()));
         let stderr = child.stderr.take().map(|stderr| keep_lines(stderr, said.clone()));
         let mut ready_line = String::new();
