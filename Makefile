@@ -7,12 +7,13 @@ CARGO ?= cargo
 # The program stands where cargo puts it: CARGO_TARGET_DIR is honoured.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo test check bench needs
+.PHONY: help demo test check bench dist needs
 
 help:
 	@echo 'make demo    build farpool and run its demonstration'
 	@echo 'make test    everything CI runs: checks, lints, tests, documentation, quick benchmarks'
 	@echo 'make check   the same without benchmarks (cargo xtask check)'
+	@echo 'make dist    packages for machines without Rust, in dist/, each tried in an empty root file system'
 	@echo 'make bench   the benchmark suites at full size (takes many minutes; "cargo xtask rivals" first)'
 	@echo
 	@echo 'The program is built as $(TARGET)/release/farpool.'
@@ -38,6 +39,9 @@ test: check
 
 check: needs
 	$(CARGO) xtask check
+
+dist: needs
+	$(CARGO) xtask dist
 
 bench: needs
 	$(CARGO) xtask bench tpch

@@ -50,9 +50,13 @@ pub fn build_program(name: &str, beside: &[&str]) -> Result<PathBuf> {
     let programs = [name].into_iter().chain(beside.iter().copied());
     let selected: Vec<&str> = programs.flat_map(|program| ["--bin", program]).collect();
     run(["build", "--quiet"].into_iter().chain(WORKSPACE).chain(selected))?;
+    Ok(target_folder()?.join("release").join(name))
+}
+
+/// Returns the folder that cargo builds into.
+pub fn target_folder() -> Result<PathBuf> {
     let metadata = cargo_metadata::MetadataCommand::new().current_dir(root()).no_deps().exec();
-    let target = metadata.context("cannot find cargo's target folder")?.target_directory;
-    Ok(target.join("release").join(name).into())
+    Ok(metadata.context("cannot find cargo's target folder")?.target_directory.into())
 }
 
 /// Runs cargo with `arguments` and additional environment variables.

@@ -3,7 +3,7 @@
 //! Warnings are fatal in CI (when the variable CI is set) and only printed otherwise.
 
 use crate::cargo::{self, WORKSPACE};
-use crate::redis_tests::Options;
+use crate::{dist, redis_tests};
 use anyhow::Result;
 
 /// Runs every step; stops at the first that fails.
@@ -14,7 +14,8 @@ pub fn run() -> Result<()> {
     // The doc tests follow the other tests in the same command, so that nothing is built twice.
     step("tests", || cargo::run(["test"].into_iter().chain(WORKSPACE)))?;
     step("SQLite's logic tests", crate::logic_tests::run)?;
-    step("Redis' tests", || crate::redis_tests::run(&Options::default()))?;
+    step("Redis' tests", || crate::redis_tests::run(&redis_tests::Options::default()))?;
+    step("packages", || dist::run(&dist::Options::of_check()))?;
     step("simulation", simulation)?;
     step("lints", lints)?;
     step("documentation", documentation)?;

@@ -1,5 +1,5 @@
 //! The project's own commands, the same by hand and in CI: `cargo xtask` with `check`, `bench`, `simulate`,
-//! `rivals`, `sanitize`, `emulate`, `logic-tests`, `redis-tests`, `timings` or `edges`.
+//! `rivals`, `sanitize`, `emulate`, `logic-tests`, `redis-tests`, `dist`, `timings` or `edges`.
 //!
 //! Invariant: everything is built with the one profile and the one set of features ([`cargo::WORKSPACE`]), so
 //! that checks, tests and benchmarks share build results. This crate does not depend on the project's
@@ -10,6 +10,7 @@
 mod built;
 mod cargo;
 mod check;
+mod dist;
 #[path = "../../crates/farpool/tests/edges.rs"]
 mod edges;
 mod emulate;
@@ -60,6 +61,8 @@ enum Command {
     LogicTests,
     /// Run Redis' own tests, and real clients of Redis, against a node.
     RedisTests(redis_tests::Options),
+    /// Make packages for machines without Rust, and run each in an empty root file system.
+    Dist(dist::Options),
     /// Build the program from nothing and print what each part of it costs.
     Timings,
     /// Only the rules of the tree: edges between crates, ARCHITECTURE.md, headers of files.
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Command::Emulate => emulate::run(),
         Command::LogicTests => logic_tests::run(),
         Command::RedisTests(options) => redis_tests::run(&options),
+        Command::Dist(options) => dist::run(&options),
         Command::Timings => timings::run(),
         Command::Edges => rules_of_the_tree(),
     };

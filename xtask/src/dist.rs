@@ -1,0 +1,161 @@
+//! `cargo xtask dist`: the program as packages for machines without Rust, and the proof that they work.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `farpool-VERSION-ARCH-linux.tar.gz` | the program, manual pages, completions, the service, documentation |
+//! | `farpool_VERSION_ARCH.deb` | the same for Debian and Ubuntu |
+//! | `farpool-VERSION-ARCH-container.tar.gz`, `Containerfile` | the root of a container, and how to build its image |
+//! | wheels | the Python package, where the tree has it |
+//! | `SHA256SUMS` | the digests of all |
+//!
+//! Invariant: the program is linked statically, so that a package is the same for all distributions and needs nothing
+//! of the system but its kernel, `/dev/random` and `/dev/urandom` and, for some things, files in `/proc`, `/sys` and `/etc`. The same
+//! tree, compiler and time (`SOURCE_DATE_EPOCH`, or that of the last commit) give the same packages.
+
+mod archives;
+mod contents;
+mod debian;
+mod licences;
+mod program;
+mod proof;
+mod root;
+mod version;
+
+use crate::{cargo, programs};
+use anyhow::{Context, Result, bail, ensure};
+use program::Program;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Options of the command.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Package this program, which must be linked statically, in place of one that is built from the tree.
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Only see that packages can be made and work: they are hardly compressed, without wheels, and lie in
+    /// target/dist-check.
+    #[arg(long)]
+    check: bool,
+}
+
+/// What all parts of the command have in common.
+struct Release {
+    /// The version without a `v`, such as 0.1.0.
+    version: String,
+    /// The folder that the packages are put into.
+    folder: PathBuf,
+    /// A folder for what they are made of.
+    scratch: PathBuf,
+    /// The one time of all files, in seconds since 1970.
+    time: String,
+    /// Whether to compress little.
+    is_check: bool,
+}
+
+/// Makes the packages, installs each into an empty root and runs it there.
+///
+/// # Errors
+/// When a tool is missing, the versions of program, crate and changelog differ, or a package does not work.
+pub fn run(options: &Options) -> Result<()> {
+    ensure!(cfg!(target_os = "linux"), "packages are made on Linux, for Linux");
+    programs::install(&["tar", "gzip", "strip", "sha256sum"], &["tar", "gzip", "binutils", "coreutils"])?;
+    programs::install(&["dpkg-deb"], &["dpkg"])?;
+    let release = Release::prepare(options.check)?;
+    let built = match &options.program {
+        Some(program) => program.clone(),
+        None => program::build()?,
+    };
+    let program = Program::strip(&built, &release.scratch.join("farpool"))?;
+    let contents = contents::gather(&release, &program)?;
+    let packages = archives::make(&release, &program, &contents)?;
+    let package = debian::make(&release, &program, &contents)?;
+    if !options.check {
+        wheels(&release.folder)?;
+    }
+    archives::write_sums(&release.folder)?;
+    println!("made in {}:", release.folder.display());
+    archives::list(&release.folder)?;
+    proof::run(&release, &packages, &package)?;
+    fs::remove_dir_all(&release.scratch)
+        .with_context(|| format!("cannot remove {}", release.scratch.display()))
+}
+
+impl Options {
+    /// Those of `cargo xtask check`.
+    pub fn of_check() -> Options {
+        Options { program: None, check: true }
+    }
+}
+
+impl Release {
+    fn prepare(is_check: bool) -> Result<Release> {
+        let root = cargo::root();
+        let version = version::agreed(&root)?;
+        let target = cargo::target_folder()?;
+        let folder = if is_check { target.join("dist-check") } else { root.join("dist") };
+        let scratch = target.join("dist-scratch");
+        for folder in [&folder, &scratch] {
+            if folder.exists() {
+                fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+            }
+            fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        }
+        Ok(Release { version, folder, scratch, time: version::time(&root)?, is_check })
+    }
+}
+
+/// Builds the wheels of the Python package with `make wheel`, which leaves them in `target/wheels`, and copies them
+/// beside the other packages. Does nothing where the tree has no such package.
+fn wheels(folder: &Path) -> Result<()> {
+    let root = cargo::root();
+    if !root.join("bindings/python/pyproject.toml").exists() {
+        return Ok(());
+    }
+    let advice = "see what it says above; the other packages are made";
+    programs::run_in(&root, "make", ["wheel"], advice)?;
+    let built = cargo::target_folder()?.join("wheels");
+    let entries =
+        fs::read_dir(&built).with_context(|| format!("`make wheel` made no {}", built.display()))?;
+    let mut count = 0;
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "whl") {
+            copy(&path, &folder.join(path.file_name().unwrap_or_default()))?;
+            count += 1;
+        }
+    }
+    if count == 0 {
+        bail!("`make wheel` left no wheel in {}", built.display());
+    }
+    Ok(())
+}
+
+/// Copies a file, and creates the folder that it goes to.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    create_parent(to)?;
+    fs::copy(from, to)
+        .map(drop)
+        .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))
+}
+
+/// Reads a file.
+fn read_bytes(file: &Path) -> Result<Vec<u8>> {
+    fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// Reads a file of text.
+fn read(file: &Path) -> Result<String> {
+    fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// Writes a file, and creates the folder that it lies in.
+fn write(to: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
+    create_parent(to)?;
+    fs::write(to, bytes).with_context(|| format!("cannot write {}", to.display()))
+}
+
+fn create_parent(file: &Path) -> Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
+}

@@ -1,0 +1,171 @@
+//! An empty root file system, in which programs run with nothing of this machine but its kernel.
+
+use crate::programs;
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+/// Devices that programs need, with their minor numbers. Once the first can be read, the bytes of the second are random.
+const DEVICES: [(&str, &str); 2] = [("dev/random", "8"), ("dev/urandom", "9")];
+
+/// Runs a program in the root `$1` without being root: in a user namespace, with the devices of this machine.
+const AS_USER: &str = r#"root=$1; shift
+for device in dev/random dev/urandom; do mount --bind "/$device" "$root/$device" || exit; done
+exec chroot "$root" "$@""#;
+
+/// A folder that programs take for the root.
+pub struct Root {
+    pub folder: PathBuf,
+    /// Whether this process may use a folder as a root by itself.
+    is_privileged: bool,
+}
+
+/// Whose program it is.
+#[derive(Clone, Copy)]
+pub enum User<'a> {
+    Root,
+    /// A number, with a group of the same number.
+    Other(&'a str),
+}
+
+impl Root {
+    /// Makes a folder with nothing in it but what every container has: random bytes, `/tmp` and names of hosts.
+    ///
+    /// # Errors
+    /// When this process may not run programs there.
+    pub fn make(folder: PathBuf) -> Result<Root> {
+        for name in ["dev", "etc", "tmp"] {
+            let path = folder.join(name);
+            fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        }
+        super::write(&folder.join("etc/hosts"), "127.0.0.1 localhost node7\n")?;
+        let user = Command::new("id").arg("-u").output().context("cannot start id")?;
+        let is_privileged = user.stdout == b"0\n";
+        for (name, number) in DEVICES {
+            let device = folder.join(name);
+            if is_privileged {
+                let arguments = ["-m", "666", &*device.to_string_lossy(), "c", "1", number];
+                let advice = "this sandbox lets nobody make devices, so that packages cannot be tried here";
+                programs::run("mknod", arguments, advice)?;
+            } else {
+                super::write(&device, "")?;
+            }
+        }
+        programs::run("chmod", ["1777", &folder.join("tmp").to_string_lossy()], "is the folder yours?")?;
+        Ok(Root { folder, is_privileged })
+    }
+
+    /// Whether this process is root.
+    pub fn is_privileged(&self) -> bool {
+        self.is_privileged
+    }
+
+    /// Returns a command that runs a program of the root. Other users than root are taken only where that can be done.
+    pub fn command(&self, user: User, program: &str, arguments: &[&str]) -> Command {
+        let mut command = if self.is_privileged {
+            let mut command = Command::new("chroot");
+            if let User::Other(number) = user {
+                command.arg(format!("--userspec={number}:{number}"));
+            }
+            command
+        } else {
+            let mut command = Command::new("unshare");
+            command.args(["--map-root-user", "--mount", "sh", "-c", AS_USER, "sh"]);
+            command
+        };
+        command.arg(&self.folder).arg(program).args(arguments).env_clear();
+        // What chroot, unshare and mount are found by.
+        command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command to its end and returns what it printed.
+    ///
+    /// # Errors
+    /// When it fails; the message has what it said.
+    pub fn output(command: &mut Command) -> Result<String> {
+        let shown = format!("{command:?}");
+        let output = command.output().with_context(|| {
+            format!("cannot start {shown}: chroot (coreutils) or unshare and mount (util-linux) are needed")
+        })?;
+        let Output { status, stdout, stderr } = output;
+        let stderr = String::from_utf8_lossy(&stderr);
+        let advice = match (stderr.starts_with("chroot:"), stderr.starts_with("unshare:")) {
+            (true, _) => "\nthis sandbox does not let root use a folder as the root; run it elsewhere",
+            (_, true) => "\nthis system has no namespaces for users; run it as root",
+            _ => "",
+        };
+        ensure!(status.success(), "{shown} failed ({status})\n{}{advice}", stderr.trim_end());
+        Ok(String::from_utf8_lossy(&stdout).into_owned())
+    }
+}
+
+/// A node in a root; dropping it ends its process.
+pub struct Node {
+    child: Child,
+    stderr: Option<ChildStderr>,
+    /// Where it listens, `HOST:PORT`.
+    pub address: String,
+}
+
+impl Node {
+    /// Starts a node and waits until it listens.
+    pub fn start(command: &mut Command) -> Result<Node> {
+        let shown = format!("{command:?}");
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let stdout = child.stdout.take().context("the node has no output")?;
+        let stderr = child.stderr.take();
+        let mut node = Node { child, stderr, address: String::new() };
+        let mut ready = String::new();
+        BufReader::new(stdout).read_line(&mut ready)?;
+        let address = ready.split_once("farpool://").and_then(|(_, rest)| rest.split(',').next());
+        match address {
+            Some(address) => node.address = address.to_string(),
+            None => {
+                // What it says ends with it; it may have ended already.
+                let _ = node.child.kill();
+                bail!("{shown} is not ready:\n{}", node.said())
+            }
+        }
+        Ok(node)
+    }
+
+    /// Asks the node to stop, as a service manager does.
+    ///
+    /// # Errors
+    /// When it ends otherwise than it should.
+    pub fn stop(mut self) -> Result<()> {
+        programs::run("kill", ["-TERM", &self.child.id().to_string()], "the node is gone")?;
+        let status = self.child.wait()?;
+        let said = self.said();
+        ensure!(status.success() && said.ends_with("stopped\n"), "the node ended badly ({status}):\n{said}");
+        Ok(())
+    }
+
+    /// What it has said on standard error; waits for its end.
+    fn said(&mut self) -> String {
+        let mut bytes = Vec::new();
+        if let Some(mut stderr) = self.stderr.take() {
+            // What was read until an error is told.
+            let _ = stderr.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Unpacks an archive into a folder, as root with the owners that it has.
+pub fn unpack(archive: &Path, folder: &Path) -> Result<()> {
+    let (archive, folder) = (archive.to_string_lossy(), folder.to_string_lossy());
+    programs::run("tar", ["--numeric-owner", "-xzf", &archive, "-C", &folder], "install the package tar")
+}
