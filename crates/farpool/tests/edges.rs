@@ -1,6 +1,7 @@
 //! Checks the rules of the tree: dependencies between crates, which crates may name DataFusion, the contents
 //! of `ARCHITECTURE.md`, and the header comment of every source file; in the files beside this one, where
-//! unsafe code and limits may be, that decoders are fuzzed and that dependencies are used.
+//! unsafe code and limits may be, that decoders are fuzzed, that dependencies are used, and that their features are the
+//! same for the program and the workspace.
 //! `cargo xtask check` runs the same functions before anything is built.
 //!
 //! Invariant: [`EDGES`] is the only list of the edges between crates. A crate may use the crates that it
@@ -10,6 +11,8 @@
 mod decoders;
 #[path = "edges/dependencies.rs"]
 mod dependencies;
+#[path = "edges/features.rs"]
+mod features;
 #[path = "edges/limits.rs"]
 mod limits;
 #[path = "edges/source.rs"]
@@ -61,6 +64,7 @@ pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     wrong.extend(architecture_violations(root, &metadata)?);
     wrong.extend(header_violations(root)?);
     wrong.extend(dependencies::violations(root, &metadata)?);
+    wrong.extend(features::violations(root)?);
     wrong.extend(unsafe_code::violations(root, &metadata)?);
     wrong.extend(limits::violations(root)?);
     wrong.extend(decoders::violations(root)?);

@@ -1,0 +1,43 @@
+//! Dependencies have the same features whatever is selected: the program alone, as `cargo xtask dist` and
+//! `cargo install` do, the workspace, or the workspace with its tests, which bring dependencies of their own. What one
+//! of them needs stands in `[workspace.dependencies]`; otherwise cargo builds DataFusion once for each.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+/// Stands between a package and its features.
+const WITH: &str = " with ";
+
+/// Returns dependencies of the program that have other features in the workspace with its tests, a line each.
+pub fn violations(root: &Path) -> Result<Vec<String>, String> {
+    let alone = dependencies(root, &["--package", "farpool", "--edges", "no-dev"])?;
+    let all = dependencies(root, &["--workspace"])?;
+    let told = |dependency: &String| {
+        let (package, features) = dependency.split_once(WITH)?;
+        let others = all.iter().filter_map(|other| other.split_once(WITH));
+        let others: Vec<&str> = others.filter(|(other, _)| *other == package).map(|(_, f)| f).collect();
+        Some(format!(
+            "{package} has the features {features} in the program alone and {} in the workspace: list all in \
+             [workspace.dependencies]",
+            others.join(" or ")
+        ))
+    };
+    Ok(alone.difference(&all).filter_map(told).collect())
+}
+
+/// Returns names, versions and features of the packages that a selection is built of.
+fn dependencies(root: &Path, selection: &[&str]) -> Result<BTreeSet<String>, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["tree", "--locked", "--prefix", "none", "--format", &format!("{{p}}{WITH}{{f}}")]);
+    let output =
+        command.args(selection).current_dir(root).output().map_err(|e| format!("cargo tree: {e}"))?;
+    if !output.status.success() {
+        return Err(format!("cargo tree: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    let lines = String::from_utf8_lossy(&output.stdout);
+    // A star marks what is told again; packages with a folder are our own.
+    let lines = lines.lines().map(|line| line.trim_end_matches(" (*)"));
+    Ok(lines.filter(|line| !line.contains(" (/")).map(str::to_string).collect())
+}
