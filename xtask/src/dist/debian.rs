@@ -22,13 +22,20 @@ pub fn make(release: &Release, program: &Program, contents: &Contents) -> Result
     copy_tree(&contents.prefix, &usr)?;
     rename(&usr.join(ZSH), &usr.join(ZSH_DEBIAN))?;
     let documentation = usr.join(DOCUMENTATION);
-    rename(&documentation.join("LICENSE"), &documentation.join("copyright"))?;
+    // Debian has the text of the licence, and asks for a note with a name of its own.
+    fs::remove_file(documentation.join("LICENSE")).context("the contents have no LICENSE")?;
+    let packaging = cargo::root().join("packaging/debian");
+    copy(&packaging.join("copyright"), &documentation.join("copyright"))?;
     rename(&documentation.join("farpool.default"), &root.join("etc/default/farpool"))?;
     fs::create_dir_all(root.join("etc/farpool"))?;
-    control(release, program, &root)?;
+    control(release, program, &packaging, &root)?;
     set_modes(&root)?;
     for script in SCRIPTS {
-        programs::run("chmod", ["755", &root.join("DEBIAN").join(script).to_string_lossy()], "")?;
+        programs::run(
+            "chmod",
+            ["755", &root.join("DEBIAN").join(script).to_string_lossy()],
+            "is the folder yours?",
+        )?;
     }
     set_times(release, &root)?;
     let name = format!("farpool_{}_{}.deb", release.version, program.architecture.debian());
@@ -38,8 +45,7 @@ pub fn make(release: &Release, program: &Program, contents: &Contents) -> Result
 }
 
 /// Writes what dpkg has to know of the package.
-fn control(release: &Release, program: &Program, root: &Path) -> Result<()> {
-    let packaging = cargo::root().join("packaging/debian");
+fn control(release: &Release, program: &Program, packaging: &Path, root: &Path) -> Result<()> {
     let folder = root.join("DEBIAN");
     let control = read(&packaging.join("control"))?
         .replace("@VERSION@", &release.version)
