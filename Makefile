@@ -7,10 +7,15 @@ CARGO ?= cargo
 # The program stands where cargo puts it: CARGO_TARGET_DIR is honoured.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo test check bench dist needs
+# The virtual environment of `make python`.
+VENV ?= .venv
+
+.PHONY: help demo python wheel test check bench dist needs
 
 help:
 	@echo 'make demo    build farpool and run its demonstration'
+	@echo 'make python  build the Python package and install it into the virtual environment $(VENV)'
+	@echo 'make wheel   build the Python package: $(TARGET)/wheels/farpool-*.whl'
 	@echo 'make test    everything CI runs: checks, lints, tests, documentation, quick benchmarks'
 	@echo 'make check   the same without benchmarks (cargo xtask check)'
 	@echo 'make dist    packages for machines without Rust, in dist/, each tried in an empty root file system'
@@ -21,6 +26,13 @@ help:
 demo: needs
 	$(CARGO) build --release --locked --workspace --bin farpool
 	$(TARGET)/release/farpool demo
+
+python: needs
+	$(CARGO) xtask python-install $(VENV)
+
+# For all versions of Python from 3.10 on, on this kind of machine.
+wheel: needs
+	$(CARGO) xtask python-wheel
 
 test: check
 	$(CARGO) xtask bench tpch --quick

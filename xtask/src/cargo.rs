@@ -35,8 +35,20 @@ pub fn run<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<()> {
 /// Builds a program of the tree and runs it with `arguments`. The programs `beside` it, which it starts, are
 /// built with it.
 pub fn run_program(name: &str, beside: &[&str], arguments: &[String]) -> Result<()> {
+    run_program_with(name, beside, arguments, &[])
+}
+
+/// As [`run_program`], with additional environment variables.
+pub fn run_program_with(
+    name: &str,
+    beside: &[&str],
+    arguments: &[String],
+    environment: &[(&str, &Path)],
+) -> Result<()> {
     let program = build_program(name, beside)?;
-    let status = Command::new(&program).args(arguments).current_dir(root()).status();
+    let mut command = Command::new(&program);
+    command.args(arguments).current_dir(root()).envs(environment.iter().copied());
+    let status = command.status();
     let status = status.with_context(|| format!("cannot start {}", program.display()))?;
     if !status.success() {
         bail!("`{name} {}` failed ({status})", arguments.join(" "));

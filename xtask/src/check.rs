@@ -16,6 +16,7 @@ pub fn run() -> Result<()> {
     step("SQLite's logic tests", crate::logic_tests::run)?;
     step("Redis' tests", || crate::redis_tests::run(&redis_tests::Options::default()))?;
     step("packages", || dist::run(&dist::Options::of_check()))?;
+    step("tests of the Python package", || crate::python::test(&[]))?;
     step("simulation", simulation)?;
     step("lints", lints)?;
     step("documentation", documentation)?;

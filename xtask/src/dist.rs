@@ -5,7 +5,7 @@
 //! | `farpool-VERSION-ARCH-linux.tar.gz` | the program, manual pages, completions, the service, documentation |
 //! | `farpool_VERSION_ARCH.deb` | the same for Debian and Ubuntu |
 //! | `farpool-VERSION-ARCH-container.tar.gz`, `Containerfile` | the root of a container, and how to build its image |
-//! | wheels | the Python package, where the tree has it |
+//! | `farpool-VERSION-cp310-abi3-PLATFORM.whl` | the Python package |
 //! | `SHA256SUMS` | the digests of all |
 //!
 //! Invariant: the program is linked statically, so that a package is the same for all distributions and needs nothing
@@ -21,8 +21,8 @@ mod proof;
 mod root;
 mod version;
 
-use crate::{cargo, programs};
-use anyhow::{Context, Result, bail, ensure};
+use crate::{cargo, programs, python};
+use anyhow::{Context, Result, ensure};
 use program::Program;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,8 @@ pub fn run(options: &Options) -> Result<()> {
     let packages = archives::make(&release, &program, &contents)?;
     let package = debian::make(&release, &program, &contents)?;
     if !options.check {
-        wheels(&release.folder)?;
+        let wheel = python::wheel()?;
+        copy(&wheel, &release.folder.join(wheel.file_name().unwrap_or_default()))?;
     }
     archives::write_sums(&release.folder)?;
     println!("made in {}:", release.folder.display());
@@ -103,32 +104,6 @@ impl Release {
         }
         Ok(Release { version, folder, scratch, time: version::time(&root)?, is_check })
     }
-}
-
-/// Builds the wheels of the Python package with `make wheel`, which leaves them in `target/wheels`, and copies them
-/// beside the other packages. Does nothing where the tree has no such package.
-fn wheels(folder: &Path) -> Result<()> {
-    let root = cargo::root();
-    if !root.join("bindings/python/pyproject.toml").exists() {
-        return Ok(());
-    }
-    let advice = "see what it says above; the other packages are made";
-    programs::run_in(&root, "make", ["wheel"], advice)?;
-    let built = cargo::target_folder()?.join("wheels");
-    let entries =
-        fs::read_dir(&built).with_context(|| format!("`make wheel` made no {}", built.display()))?;
-    let mut count = 0;
-    for entry in entries {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "whl") {
-            copy(&path, &folder.join(path.file_name().unwrap_or_default()))?;
-            count += 1;
-        }
-    }
-    if count == 0 {
-        bail!("`make wheel` left no wheel in {}", built.display());
-    }
-    Ok(())
 }
 
 /// Copies a file, and creates the folder that it goes to.

@@ -1,5 +1,6 @@
 //! The project's own commands, the same by hand and in CI: `cargo xtask` with `check`, `bench`, `simulate`,
-//! `rivals`, `sanitize`, `emulate`, `logic-tests`, `redis-tests`, `dist`, `timings` or `edges`.
+//! `rivals`, `sanitize`, `emulate`, `logic-tests`, `redis-tests`, `dist`, `timings`, `edges`, or one about the Python package:
+//! `python-wheel`, `python-install`, `python-tests`.
 //!
 //! Invariant: everything is built with the one profile and the one set of features ([`cargo::WORKSPACE`]), so
 //! that checks, tests and benchmarks share build results. This crate does not depend on the project's
@@ -16,6 +17,7 @@ mod edges;
 mod emulate;
 mod logic_tests;
 mod programs;
+mod python;
 mod redis_tests;
 mod rivals;
 mod sanitize;
@@ -63,6 +65,19 @@ enum Command {
     RedisTests(redis_tests::Options),
     /// Make packages for machines without Rust, and run each in an empty root file system.
     Dist(dist::Options),
+    /// Build the Python package, a wheel.
+    PythonWheel,
+    /// Build the Python package and install it into a virtual environment, which is made if it is not there.
+    PythonInstall {
+        /// The environment's folder.
+        folder: std::path::PathBuf,
+    },
+    /// Run the tests of the Python package.
+    PythonTests {
+        /// Arguments for pytest.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Build the program from nothing and print what each part of it costs.
     Timings,
     /// Only the rules of the tree: edges between crates, ARCHITECTURE.md, headers of files.
@@ -72,7 +87,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Check => check::run(),
-        Command::Bench { arguments } => cargo::run_program("farpool-bench", &["farpool"], &arguments),
+        Command::Bench { arguments } => bench(&arguments),
         Command::Simulate { arguments } => cargo::run_program("farpool-sim", &[], &arguments),
         Command::Rivals => rivals::install(),
         Command::Sanitize => sanitize::run(),
@@ -80,6 +95,9 @@ fn main() -> ExitCode {
         Command::LogicTests => logic_tests::run(),
         Command::RedisTests(options) => redis_tests::run(&options),
         Command::Dist(options) => dist::run(&options),
+        Command::PythonWheel => python::wheel().map(|wheel| println!("{}", wheel.display())),
+        Command::PythonInstall { folder } => python::install(&folder),
+        Command::PythonTests { arguments } => python::test(&arguments),
         Command::Timings => timings::run(),
         Command::Edges => rules_of_the_tree(),
     };
@@ -90,6 +108,18 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs a suite, with what it needs besides the program.
+fn bench(arguments: &[String]) -> Result<()> {
+    let needs_python = arguments.first().is_some_and(|suite| suite == "first-minute");
+    let python = needs_python.then(python::for_tests).transpose();
+    let python = python.unwrap_or_else(|error| {
+        eprintln!("without the Python package: {error:#}");
+        None
+    });
+    let environment = python.as_deref().map(|python| ("FARPOOL_PYTHON", python));
+    cargo::run_program_with("farpool-bench", &["farpool"], arguments, environment.as_slice())
 }
 
 /// Prints every broken rule.

@@ -1,6 +1,7 @@
 //! External programs: checks that they are installed, installs and runs them.
 
 use anyhow::{Context, Result, bail};
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -56,4 +57,23 @@ pub fn run_in<'a>(
         bail!("{program} failed: {otherwise}");
     }
     Ok(())
+}
+
+/// Whether a folder was filled with what is wanted; others are removed.
+pub fn is_installed(folder: &Path, wanted: &str) -> bool {
+    let is_same = fs::read_to_string(folder.join("installed")).is_ok_and(|had| had == wanted);
+    if !is_same {
+        // It may not be there.
+        let _ = fs::remove_dir_all(folder);
+    }
+    is_same
+}
+
+/// Notes what a folder was filled with.
+///
+/// # Errors
+/// When the folder cannot be written to.
+pub fn installed(folder: &Path, wanted: &str) -> Result<()> {
+    fs::write(folder.join("installed"), wanted)
+        .with_context(|| format!("cannot write to {}", folder.display()))
 }

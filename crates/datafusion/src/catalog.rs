@@ -10,18 +10,21 @@ use crate::copy::FileWriter;
 use crate::dialect;
 use crate::error;
 use crate::file::{FileOpener, FileTable};
+use crate::session::{HOME, SCHEMA};
+use crate::statements::GivenTable;
 use crate::table::PoolTable;
 use crate::views::{self, Reader};
+use arrow_array::RecordBatch;
 use async_trait::async_trait;
 use datafusion::catalog::{
-    CatalogProvider, CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList, SchemaProvider,
-    TableProvider,
+    CatalogProvider, CatalogProviderList, MemTable, MemoryCatalogProvider, MemoryCatalogProviderList,
+    SchemaProvider, TableProvider,
 };
 use datafusion::common::internal_err;
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::TableType;
-use farpool_model::{ErrorKind, Relation, TableName, View};
+use farpool_model::{ErrorKind, Relation, TableName, View, limits};
 use farpool_planner::joins::sizes::Sketches;
 use farpool_transfer::{LinkMeter, Pool};
 use parking_lot::RwLock;
@@ -189,6 +192,77 @@ pub(crate) fn listed(catalogs: &dyn CatalogProviderList) -> Result<Arc<dyn Catal
         list.register_catalog(name, Arc::new(copy));
     }
     Ok(Arc::new(list))
+}
+
+/// The names of one statement: tables that it was given, then those of the session and its pools.
+#[derive(Debug)]
+struct Given {
+    tables: BTreeMap<String, Arc<dyn TableProvider>>,
+    home: Arc<Home>,
+}
+
+#[async_trait]
+impl SchemaProvider for Given {
+    fn table_names(&self) -> Vec<String> {
+        self.tables.keys().cloned().chain(self.home.table_names()).collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        match self.tables.get(name) {
+            Some(table) => Ok(Some(Arc::clone(table))),
+            None => self.home.table(name).await,
+        }
+    }
+
+    fn register_table(
+        &self,
+        name: String,
+        table: Arc<dyn TableProvider>,
+    ) -> Result<Option<Arc<dyn TableProvider>>> {
+        self.home.register_table(name, table)
+    }
+
+    fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        self.home.deregister_table(name)
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.tables.contains_key(name) || self.home.table_exist(name)
+    }
+}
+
+/// Returns `catalogs` for one statement, which can name `tables` without a qualifier.
+pub(crate) fn with_tables(
+    catalogs: &dyn CatalogProviderList,
+    home: &Arc<Home>,
+    tables: &[GivenTable],
+) -> Result<Arc<dyn CatalogProviderList>> {
+    let list = MemoryCatalogProviderList::new();
+    for name in catalogs.catalog_names() {
+        if let Some(catalog) = catalogs.catalog(&name) {
+            list.register_catalog(name, catalog);
+        }
+    }
+    let provider = |table: &GivenTable| -> Result<(String, Arc<dyn TableProvider>)> {
+        let rows = MemTable::try_new(Arc::clone(&table.schema), dealt(&table.batches))?;
+        Ok((table.name.clone(), Arc::new(rows)))
+    };
+    let tables = tables.iter().map(provider).collect::<Result<_>>()?;
+    let catalog = MemoryCatalogProvider::new();
+    catalog.register_schema(SCHEMA, Arc::new(Given { tables, home: Arc::clone(home) }))?;
+    list.register_catalog(HOME.to_string(), Arc::new(catalog));
+    Ok(Arc::new(list))
+}
+
+/// Cuts batches into those that an engine works on at once, so that it can deal them out: a data frame often is one batch.
+fn dealt(batches: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
+    let cut = |batch: &RecordBatch| {
+        let rows = batch.num_rows();
+        let starts = (0..rows).step_by(limits::BATCH_ROWS);
+        let slices = starts.map(|start| batch.slice(start, limits::BATCH_ROWS.min(rows - start)));
+        slices.collect::<Vec<_>>()
+    };
+    vec![batches.iter().flat_map(cut).collect()]
 }
 
 /// The catalog for names without a qualifier.

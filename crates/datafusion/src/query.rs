@@ -14,6 +14,7 @@ use crate::statements::Statement;
 use crate::window::Window;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use datafusion::datasource::sink::DataSinkExec;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::displayable;
 use datafusion::prelude::SessionContext;
@@ -322,6 +323,15 @@ impl Query {
     /// The schema of the result.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// Whether the statement changes something when it runs, in place of reading. One that inserts rows has done so once
+    /// its own rows, their number, have been taken.
+    pub fn is_command(&self) -> bool {
+        match self.state.planned() {
+            Planned::Command(_) => true,
+            Planned::Rows(rows) => rows.operators().is::<DataSinkExec>(),
+        }
     }
 
     /// Runs the statement. Dropping the stream cancels the programs at the pool.

@@ -12,6 +12,7 @@ use crate::error;
 use crate::file::{self, FileOpener};
 use crate::memory::EngineMemory;
 use crate::one_zero::{OneZero, OneZeroOfConstants};
+use crate::parameters::Parameters;
 use crate::pins::{Pins, Versions};
 use crate::plan::PoolPlanner;
 use crate::query::{Command, Planned, Query};
@@ -218,7 +219,7 @@ impl Session {
         versions: Option<&Arc<Versions>>,
     ) -> Result<Planned> {
         let pins = Arc::new(Pins::at(versions));
-        let planned = self.plan(&statement.text, &pins).await;
+        let planned = self.plan(statement, &pins).await;
         // Cached descriptions of tables may be outdated. A pool that prepared a program has told whether they
         // are.
         let is_told = |planned: &Planned| planned.asks_a_pool() || pins.are_described_anew();
@@ -240,7 +241,7 @@ impl Session {
         versions: Option<&Arc<Versions>>,
     ) -> Result<Planned> {
         self.home.forget();
-        let planned = self.plan(&statement.text, &Arc::new(Pins::of_last_attempt(versions))).await;
+        let planned = self.plan(statement, &Arc::new(Pins::of_last_attempt(versions))).await;
         self.explained(planned, statement).await
     }
 
@@ -259,13 +260,42 @@ impl Session {
         }
     }
 
-    async fn plan(&self, text: &str, pins: &Arc<Pins>) -> Result<Planned, DataFusionError> {
+    /// Returns the names, written without a qualifier, that a statement reads and that are neither tables nor views of the
+    /// session and its pools, nor files: whoever has rows by these names can give them to it
+    /// ([`Statement::with_table`]). None for a statement that cannot be parsed, which planning reports.
+    ///
+    /// # Errors
+    /// Those of a pool that cannot be asked.
+    pub async fn unknown_names(&self, statement: &Statement) -> Result<Vec<String>> {
+        let state = self.context.state();
+        let summarized = summarize::summarized(&statement.text);
+        let text = summarized.as_deref().unwrap_or(&statement.text);
+        let Ok(parsed) = dialect::parse(&state, text) else { return Ok(Vec::new()) };
+        let Ok(references) = state.resolve_table_references(&parsed.statement) else { return Ok(Vec::new()) };
+        let mut unknown: Vec<String> = Vec::new();
+        for reference in references.iter().filter(|reference| reference.schema().is_none()) {
+            let name = reference.table();
+            if !self.home.is_own(name) && self.home.find(name).await?.is_none() {
+                unknown.push(name.to_string());
+            }
+        }
+        unknown.dedup();
+        Ok(unknown)
+    }
+
+    async fn plan(&self, statement: &Statement, pins: &Arc<Pins>) -> Result<Planned, DataFusionError> {
+        let Statement { text, parameters, tables, .. } = statement;
         let mut state = self.context.state();
         state.config_mut().set_extension(Arc::clone(pins));
+        if !tables.is_empty() {
+            let catalogs = catalog::with_tables(&**state.catalog_list(), &self.home, tables)?;
+            state.register_catalog_list(catalogs);
+        }
         if let Some(query) = summarize::summarized(text) {
             let parsed = dialect::parse(&state, &query)?.statement;
             let plan = dialect::plan(&state, parsed).await?;
-            let statement = summarize::statement(&query, plan.schema().as_arrow());
+            let text = summarize::statement(&query, plan.schema().as_arrow());
+            let statement = Statement { text, ..statement.clone() };
             return Box::pin(self.plan(&statement, pins)).await;
         }
         let dialect::Parsed { statement: mut parsed, headers } = dialect::parse(&state, text)?;
@@ -289,12 +319,12 @@ impl Session {
         {
             let (target, query) = copy::taken_apart(copy)?;
             writer.check(&target).map_err(error::wrap)?;
-            return match self.statement_planned(state, query, &Headers::default()).await? {
+            return match self.statement_planned(state, query, &Headers::default(), parameters).await? {
                 Planned::Rows(rows) => Ok(Planned::Command(Command::Copy(Copy::new(writer, target, rows)))),
                 Planned::Command(_) => internal_err!("COPY of a command"),
             };
         }
-        self.statement_planned(state, parsed, &headers).await
+        self.statement_planned(state, parsed, &headers, parameters).await
     }
 
     async fn statement_planned(
@@ -302,13 +332,14 @@ impl Session {
         mut state: SessionState,
         parsed: DfStatement,
         headers: &Headers,
+        parameters: &Parameters,
     ) -> Result<Planned, DataFusionError> {
         let references = state.resolve_table_references(&parsed)?;
         if references.iter().any(|r| r.schema() == Some("information_schema")) {
             self.home.all_names().await.map_err(error::wrap)?;
             state.register_catalog_list(catalog::listed(&**state.catalog_list())?);
         }
-        let plan = dialect::plan(&state, parsed).await?;
+        let plan = parameters.fill_in(dialect::plan(&state, parsed).await?)?;
         if let LogicalPlan::DescribeTable(table) = &plan {
             let columns = described(&headers.over(&table.schema))?;
             return Rows::plan(&state, &columns).await.map(Planned::Rows);

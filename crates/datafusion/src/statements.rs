@@ -1,24 +1,56 @@
-//! Splits text into statements.
+//! A statement with what it is given beside its text, and the splitting of text into statements.
 //!
 //! Invariant: statements keep their text as it was written; semicolons in strings, quoted names, comments and
 //! dollar-quoted text do not separate statements.
 
 use crate::dialect::Grammar;
+use crate::parameters::Parameters;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
 use farpool_model::{Error, Result};
 
-/// One statement and its position.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One statement, its position, and what it is given beside its text.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
     /// The text as it was written, without the semicolon.
     pub text: String,
     /// The line, from 1, on which the statement begins in the text that it was split from.
     pub line: u64,
+    pub(crate) parameters: Parameters,
+    pub(crate) tables: Vec<GivenTable>,
+}
+
+/// Rows that a statement can name like a table.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct GivenTable {
+    pub name: String,
+    pub schema: SchemaRef,
+    pub batches: Vec<RecordBatch>,
 }
 
 impl From<&str> for Statement {
     fn from(text: &str) -> Self {
-        Statement { text: text.to_string(), line: 1 }
+        Statement::new(text.to_string(), 1)
+    }
+}
+
+impl Statement {
+    fn new(text: String, line: u64) -> Self {
+        Statement { text, line, parameters: Parameters::default(), tables: Vec::new() }
+    }
+
+    /// Gives the statement's parameters their values.
+    #[must_use]
+    pub fn with_parameters(self, parameters: Parameters) -> Self {
+        Statement { parameters, ..self }
+    }
+
+    /// Lets the statement name `batches` of this schema like a table, before tables of pools that have the same name.
+    #[must_use]
+    pub fn with_table(mut self, name: &str, schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
+        self.tables.push(GivenTable { name: name.to_string(), schema, batches });
+        self
     }
 }
 
@@ -36,7 +68,7 @@ pub fn split_statements(text: &str) -> Result<Vec<Statement>> {
     let mut begun: Option<(usize, u64)> = None;
     let mut cut = |(start, line): (usize, u64), end: usize| {
         let text = text.get(start..end).unwrap_or_default().trim_end().to_string();
-        statements.push(Statement { text, line });
+        statements.push(Statement::new(text, line));
     };
     for token in tokens {
         match token.token {

@@ -176,7 +176,7 @@ fn counted(batches: Batches, rows_read: Arc<AtomicU64>) -> impl Iterator<Item = 
     })
 }
 
-/// A stream of CSV, JSON or Arrow IPC data that is about to be loaded.
+/// A stream of CSV, JSON or Arrow data that is about to be loaded.
 pub struct StreamLoad {
     stream: source::Stream,
     columns: Option<Vec<usize>>,
@@ -191,6 +191,16 @@ impl StreamLoad {
     pub fn open(name: &str, from: impl Read + Send + 'static, options: &ReadOptions) -> Result<Self> {
         let stream = source::open_stream(name, from, options)?;
         Ok(StreamLoad { stream, columns: None, rows_read: Arc::default() })
+    }
+
+    /// Takes rows that are Arrow batches of this schema already.
+    pub fn of_batches(
+        schema: SchemaRef,
+        batches: impl Iterator<Item = Result<RecordBatch>> + Send + 'static,
+    ) -> Self {
+        let task: Task = Box::new(move || Box::new(batches));
+        let stream = source::Stream { schema, tasks: Box::new(std::iter::once(task)) };
+        StreamLoad { stream, columns: None, rows_read: Arc::default() }
     }
 
     /// The columns of the stream.

@@ -39,17 +39,21 @@ mod cloud;
 #[expect(dead_code, reason = "used without the feature")]
 mod cloud_absent;
 mod copy;
+mod described;
 mod embedded;
 mod files;
 mod json;
+pub mod literals;
 mod machine;
 mod morsels;
 mod near;
 mod nested;
+mod opened;
 mod ordered;
 mod profile;
 mod query_files;
 mod scan;
+pub mod size;
 mod stdin;
 
 pub use calibration::{
@@ -57,10 +61,11 @@ pub use calibration::{
     transfer_over,
 };
 pub use copy::{CopyFiles, textual};
+pub use described::table_json;
 pub use embedded::EmbeddedPool;
 pub use farpool_datafusion::{
-    Batch, CopyTarget, FileAccess, FileOpener, FileWriter, Piece, PieceKind, PoolTable, Query, Rates,
-    Session, SessionOptions, Statement, is_whole_sql, split_statements, sql_pieces,
+    Batch, CopyTarget, FileAccess, FileOpener, FileWriter, Parameters, Piece, PieceKind, PoolTable, Query,
+    Rates, Session, SessionOptions, Statement, is_whole_sql, split_statements, sql_pieces,
 };
 pub use farpool_memory::WorkMemory;
 pub use farpool_model as model;
@@ -77,6 +82,7 @@ pub use files::{FileLoad, StreamLoad, held_columns, load_files, stream_blocking}
 pub use json::{json_float, json_writer};
 pub use machine::{memory_bytes, memory_bytes_default, processors, user_folder, work_bytes_default};
 pub use near::{NearPool, Nearness, Transfer};
+pub use opened::{connect_near, open_session};
 pub use profile::{Profiling, TableProfile, column_positions, profile_table};
 pub use query_files::QueryFiles;
 

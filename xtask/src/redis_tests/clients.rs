@@ -6,7 +6,8 @@
 
 use super::server::Server;
 use crate::cargo;
-use crate::programs;
+use crate::programs::{self, installed, is_installed};
+use crate::python;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,22 +83,7 @@ fn cli(server: &Server) -> Result<()> {
 /// Returns the interpreter of a virtual environment that has the packages.
 fn python() -> Result<PathBuf> {
     let folder = cargo::cache("redis-clients")?.join("python");
-    let python = folder.join("bin/python");
-    let wanted = PYTHON_PACKAGES.join(" ");
-    if is_installed(&folder, &wanted) {
-        return Ok(python);
-    }
-    // Debian's Python has no `ensurepip` without the package python3-venv.
-    let tried = Command::new("python3").args(["-m", "ensurepip", "--version"]).output();
-    if !tried.is_ok_and(|done| done.status.success()) {
-        programs::install_packages(&["python3", "python3-venv"])?;
-    }
-    programs::run("python3", ["-m", "venv", &folder.to_string_lossy()], "is Python's module venv there?")?;
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-    let program = python.to_string_lossy();
-    programs::run(&program, pip.into_iter().chain(PYTHON_PACKAGES), "is the package index reachable?")?;
-    installed(&folder, &wanted)?;
-    Ok(python)
+    python::environment(&folder, &PYTHON_PACKAGES.map(String::from))
 }
 
 /// Returns the folder with the libraries that `pom.xml` names.
@@ -143,21 +129,6 @@ fn go(name: &str) -> Result<PathBuf> {
     let otherwise = "is the module proxy reachable? Go 1.19 is needed";
     programs::run_in(&scripts().join("go"), "go", build, otherwise)?;
     Ok(built)
-}
-
-/// Whether a folder was filled with what is wanted; others are removed.
-fn is_installed(folder: &Path, wanted: &str) -> bool {
-    let is_same = fs::read_to_string(folder.join("installed")).is_ok_and(|had| had == wanted);
-    if !is_same {
-        // It may not be there.
-        let _ = fs::remove_dir_all(folder);
-    }
-    is_same
-}
-
-fn installed(folder: &Path, wanted: &str) -> Result<()> {
-    fs::write(folder.join("installed"), wanted)
-        .with_context(|| format!("cannot write to {}", folder.display()))
 }
 
 /// Runs a client, which prints a line about what it did.

@@ -24,6 +24,7 @@ mod json;
 mod numbers;
 mod order_all;
 mod ordinals;
+mod parameters;
 mod patterns;
 mod pivot;
 mod powers;
@@ -179,6 +180,7 @@ fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bo
         }
         Statement::Explain(_) => {}
     }
+    parameters::number(statement)?;
     let functions = Functions { state, copied: 0 };
     visit(statement, &mut Rules { text, lowers, functions })
 }

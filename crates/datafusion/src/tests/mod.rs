@@ -12,6 +12,7 @@ mod joins;
 mod merged;
 mod others;
 mod overflow;
+mod parameters;
 mod pushed;
 mod zones;
 

@@ -8,8 +8,7 @@ use super::size;
 use super::stop::{Outcome, Stop};
 use farpool::model::limits;
 use farpool::{
-    ClientOptions, EmbeddedPool, NearPool, Nearness, Pool, PoolUrl, QueryFiles, ResultForm, Session,
-    SessionOptions, WorkMemory,
+    ClientOptions, EmbeddedPool, Pool, PoolUrl, QueryFiles, ResultForm, Session, SessionOptions, WorkMemory,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -108,7 +107,6 @@ impl SessionArgs {
             options.advice_without_tables =
                 "name a file, as in FROM 'trips.parquet', or give a node with --pool";
         }
-        let session = Session::new(options);
         let memory_bytes = self.memory.unwrap_or_else(farpool::memory_bytes_default);
         let pool = match &node {
             Some(node) => self.connect(node, config, shares, &work).await?,
@@ -117,12 +115,10 @@ impl SessionArgs {
                 self.own_pool(memory_bytes, &work)?
             }
         };
-        session.register_pool("farpool", pool.clone()).await?;
         let files = QueryFiles::new(memory_bytes).with_work_memory(work).with_options(self.read.options()?);
         let files = files.on_load(|label, load| Box::new(super::load::watch(label, load)));
         let files = Arc::new(files);
-        session.set_file_opener(files.clone());
-        session.set_file_writer(Arc::new(farpool::CopyFiles));
+        let session = farpool::open_session(options, pool.clone(), files.clone()).await?;
         Ok(Opened { session, files, pool, node: node.map(|node| node.url) })
     }
 
@@ -153,10 +149,7 @@ impl SessionArgs {
         let Some(bytes) = self.cache.or(shared).filter(|bytes| *bytes > 0) else {
             return Ok(Arc::new(remote));
         };
-        let transfer = farpool::transfer_over(&node.url, &remote).await?;
-        let near = NearPool::open(Arc::new(remote), bytes, work.clone(), Nearness::Auto)?;
-        near.set_transfer(transfer);
-        Ok(near)
+        Ok(farpool::connect_near(&node.url, remote, bytes, work.clone()).await?)
     }
 
     /// Opens the pool of this process, which holds the tables that statements create.

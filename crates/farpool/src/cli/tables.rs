@@ -8,8 +8,8 @@ use super::size;
 use super::stop::Outcome;
 use super::terminal::printable_lines;
 use farpool::model::{Listing, Relation, View, sql_name};
-use farpool::{TableInfo, TableName, TenantName, Tier};
-use serde_json::{Value, json};
+use farpool::{TableInfo, TableName, TenantName};
+use serde_json::json;
 
 /// List the tables and views of a memory node, or the columns of a table or the query of a view
 #[derive(clap::Args, Debug)]
@@ -170,36 +170,9 @@ fn shortened(literal: &farpool::model::Literal) -> String {
 }
 
 fn as_json(tables: &[TableInfo]) -> String {
-    tables.iter().map(|table| format!("{}\n", table_json(table))).collect()
+    tables.iter().map(|table| format!("{}\n", farpool::table_json(table))).collect()
 }
 
 fn views_as_json(views: &[TableName]) -> String {
     views.iter().map(|name| format!("{}\n", json!({ "name": name, "view": true }))).collect()
-}
-
-fn table_json(table: &TableInfo) -> Value {
-    let fields = table.schema.fields().iter().zip(&table.columns);
-    let columns = fields.map(|(field, column)| {
-        json!({
-            "name": field.name(),
-            "type": sql_name(field.data_type()),
-            "null_count": column.null_count,
-            "distinct_count": column.distinct_count,
-            "distinct_estimate": column.distinct_estimate,
-            "min": column.min.as_ref().map(literals::json),
-            "max": column.max.as_ref().map(literals::json),
-            "bytes_encoded": column.bytes_encoded,
-        })
-    });
-    json!({
-        "name": table.name,
-        "version": table.version,
-        "rows": table.rows,
-        "bytes_plain": table.bytes_plain,
-        "bytes_encoded": table.bytes_encoded,
-        "encryption": table.encryption.map(Tier::name),
-        "bytes_resident": table.bytes_resident,
-        "pinned": table.is_pinned,
-        "columns": columns.collect::<Vec<_>>(),
-    })
 }

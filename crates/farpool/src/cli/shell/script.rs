@@ -5,7 +5,7 @@ use farpool::{PieceKind, Statement, is_whole_sql, split_statements, sql_pieces};
 use std::ops::Range;
 
 /// What a script has one after the other.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     /// A statement of SQL.
     Statement(Statement),
@@ -79,7 +79,7 @@ mod tests {
 
     fn shown(text: &str) -> Vec<String> {
         let show = |item| match item {
-            Item::Statement(Statement { text, line }) => format!("{line}: {text}"),
+            Item::Statement(Statement { text, line, .. }) => format!("{line}: {text}"),
             Item::Command(line) => line,
         };
         items(text).unwrap().into_iter().map(show).collect()

@@ -1,7 +1,7 @@
 //! Formats and parses sizes, counts and durations for people.
 
-use farpool::{Error, Result};
 pub use farpool_memory::parse_size as parse;
+use farpool_model::{Error, Result};
 use std::time::Duration;
 
 /// Units of time with their length in seconds; a suffix comes after the longer ones that end with it.
@@ -9,6 +9,9 @@ const TIME_UNITS: [(&str, f64); 7] =
     [("ms", 1e-3), ("min", 60.0), ("sec", 1.0), ("hours", 3600.0), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
 
 /// Reads a duration such as `500ms`, `30s`, `1.5 min` or `2h`.
+///
+/// # Errors
+/// `Invalid` for anything else, and for less than a millisecond.
 pub fn parse_duration(text: &str) -> Result<Duration> {
     let refused = |why: &str| {
         Err(Error::invalid(format!("{text:?} is not a time: {why}")).advise("write 500ms, 30s, 5min or 2h"))

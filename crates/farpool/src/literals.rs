@@ -4,7 +4,7 @@ use arrow::array::{ArrayRef, Int32Array, Int64Array};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use arrow::util::display::array_value_to_string;
-use farpool::model::{Literal, Value as Held};
+use farpool_model::{Literal, Value as Held};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub fn json(literal: &Literal) -> Value {
 
 /// Converts a float to a JSON number, or to its text if JSON cannot represent it.
 pub fn float(value: f64) -> Value {
-    match farpool::json_float(value) {
+    match crate::json_float(value) {
         Some(text) => text.into(),
         None => value.into(),
     }

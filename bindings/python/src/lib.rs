@@ -1,0 +1,40 @@
+//! The extension module `farpool._farpool`: pools, statements and rows for the Python package around it
+//! (`bindings/python/python/farpool`), which has what users see.
+//!
+//! Invariant: a thread of Python waits for the pool without the interpreter's lock, and only in [`runtime::wait`], which
+//! sees Ctrl-C and the exit of the interpreter.
+
+#![expect(clippy::disallowed_methods, reason = "waits for signals by the clock")]
+
+mod arrow_stream;
+mod batch;
+mod errors;
+mod load;
+mod parameters;
+mod pool;
+mod process;
+mod query;
+mod runtime;
+mod statements;
+mod values;
+
+/// As in the program: buffers of results are used again, not given back to the system.
+#[global_allocator]
+static ALLOCATOR: farpool::node::Wiping<mimalloc::MiMalloc> = farpool::node::Wiping(mimalloc::MiMalloc);
+
+#[pyo3::pymodule]
+mod _farpool {
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "the name that Python packages have")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+    #[pymodule_export]
+    use crate::batch::NativeBatch;
+    #[pymodule_export]
+    use crate::pool::NativePool;
+    #[pymodule_export]
+    use crate::query::{NativeBatches, NativeQuery, NativeRows};
+    #[pymodule_export]
+    use crate::runtime::{forked, leave};
+    #[pymodule_export]
+    use crate::statements::split;
+}

@@ -1,0 +1,109 @@
+//! Loads of tables, and how far they are.
+
+use crate::runtime;
+use arrow::array::{RecordBatch, RecordBatchReader};
+use arrow::datatypes::Schema;
+use arrow::error::ArrowError;
+use arrow::ffi_stream::ArrowArrayStreamReader;
+use farpool::{Error, FileLoad, LoadOptions, Pool, ReadOptions, StreamLoad, TableInfo, TableName};
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// What is loaded, and how.
+pub struct Load {
+    pub name: TableName,
+    pub columns: Option<Vec<String>>,
+    pub nested_as_json: bool,
+    pub options: LoadOptions,
+}
+
+/// The description of the table as JSON, the rows that were read, and a note for the caller.
+pub type Loaded = (String, u64, Option<String>);
+
+/// How far a load is, once it has begun.
+#[derive(Clone, Default)]
+pub struct Progress(Arc<OnceLock<Counters>>);
+
+struct Counters {
+    /// Bytes of the files; 0 where there are none.
+    bytes: u64,
+    bytes_read: Arc<AtomicU64>,
+    rows_read: Arc<AtomicU64>,
+}
+
+impl Progress {
+    fn begin(&self, bytes: u64, bytes_read: Arc<AtomicU64>, rows_read: Arc<AtomicU64>) {
+        // A load begins once.
+        let _ = self.0.set(Counters { bytes, bytes_read, rows_read });
+    }
+
+    /// Calls `tell` with the bytes read, all bytes and the rows read.
+    pub fn tell(&self, tell: &Bound<'_, PyAny>) -> PyResult<()> {
+        let Some(Counters { bytes, bytes_read, rows_read }) = self.0.get() else { return Ok(()) };
+        let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        tell.call1((now(bytes_read), *bytes, now(rows_read))).map(drop)
+    }
+
+    fn rows_read(&self) -> u64 {
+        self.0.get().map_or(0, |counters| counters.rows_read.load(Ordering::Relaxed))
+    }
+}
+
+impl Load {
+    /// Loads files.
+    pub async fn files(
+        self,
+        pool: &dyn Pool,
+        files: Vec<String>,
+        options: ReadOptions,
+        progress: &Progress,
+    ) -> farpool::Result<Loaded> {
+        let load = runtime::blocking(move || FileLoad::open_with(&files, &options)).await?;
+        let load = if self.nested_as_json { load.nested_as_json() } else { load };
+        let (columns, note) = self.chosen(load.schema())?;
+        let load = match columns {
+            Some(columns) => load.select(columns),
+            None => load,
+        };
+        progress.begin(load.bytes(), load.bytes_read(), load.rows_read());
+        let info = load.run(pool, &self.name, self.options).await?;
+        Ok(loaded(&info, progress, note))
+    }
+
+    /// Loads the rows of a stream.
+    pub async fn rows(
+        self,
+        pool: &dyn Pool,
+        rows: ArrowArrayStreamReader,
+        progress: &Progress,
+    ) -> farpool::Result<Loaded> {
+        let schema = rows.schema();
+        let load = StreamLoad::of_batches(schema, rows.map(read));
+        let load = if self.nested_as_json { load.nested_as_json() } else { load };
+        let (columns, note) = self.chosen(load.schema())?;
+        let load = match columns {
+            Some(columns) => load.select(columns),
+            None => load,
+        };
+        progress.begin(0, Arc::default(), load.rows_read());
+        let info = load.run(pool, &self.name, self.options).await?;
+        Ok(loaded(&info, progress, note))
+    }
+
+    /// Returns the positions of the columns to load, unless that is all of them, and a note about others.
+    fn chosen(&self, schema: &Schema) -> farpool::Result<(Option<Vec<usize>>, Option<String>)> {
+        let Some(names) = &self.columns else { return farpool::held_columns(schema) };
+        let mut columns = farpool::column_positions(schema, Some(names))?;
+        columns.sort_unstable();
+        Ok((Some(columns), None))
+    }
+}
+
+fn read(batch: Result<RecordBatch, ArrowError>) -> farpool::Result<RecordBatch> {
+    batch.map_err(|error| Error::invalid(format!("the rows could not be read: {error}")))
+}
+
+fn loaded(info: &TableInfo, progress: &Progress, note: Option<String>) -> Loaded {
+    (farpool::table_json(info).to_string(), progress.rows_read(), note)
+}

@@ -1,0 +1,185 @@
+//! A planned statement, its rows on their way, and batches of rows that are there.
+
+use crate::arrow_stream::{self, Reader};
+use crate::errors;
+use crate::process::Owned;
+use crate::{runtime, values};
+use arrow::array::{RecordBatch, RecordBatchIterator};
+use arrow::datatypes::SchemaRef;
+use farpool::model::{cast, sql_name};
+use farpool::{BatchStream, Error, Query};
+use futures::TryStreamExt;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A planned statement.
+#[pyclass(frozen, name = "Query", module = "farpool._farpool")]
+pub struct NativeQuery {
+    schema: SchemaRef,
+    query: Owned<Arc<Query>>,
+}
+
+impl NativeQuery {
+    pub fn new(query: Query) -> Self {
+        NativeQuery { schema: query.schema().clone(), query: Owned::new(Arc::new(query)) }
+    }
+
+    fn query(&self, py: Python<'_>) -> PyResult<&Arc<Query>> {
+        let query = errors::checked(py, self.query.get())?;
+        query.ok_or_else(|| errors::raised(py, &Error::internal("a statement is gone")))
+    }
+}
+
+#[pymethods]
+impl NativeQuery {
+    /// Whether the statement changes something, in place of returning rows.
+    fn is_command(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.query(py)?.is_command())
+    }
+
+    /// The columns: names, and types as SQL has them.
+    fn columns(&self) -> Vec<(String, String)> {
+        columns(&self.schema)
+    }
+
+    fn explain(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.query(py)?.explain())
+    }
+
+    /// Compares estimates and what came of them, of what has run.
+    fn outcome(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.query(py)?.outcome())
+    }
+
+    /// What the runs that have ended cost, as JSON.
+    fn receipt(&self, py: Python<'_>) -> PyResult<String> {
+        let receipt = serde_json::to_string(&self.query(py)?.receipt());
+        receipt.map_err(|error| errors::raised(py, &Error::internal(error.to_string())))
+    }
+
+    /// Starts the statement; one that changes something has ended then.
+    fn execute(&self, py: Python<'_>) -> PyResult<NativeRows> {
+        let query = self.query(py)?.clone();
+        let started = runtime::wait(py, async move { query.execute().await })?;
+        Ok(NativeRows { schema: self.schema.clone(), batches: Mutex::new(Owned::new(started)) })
+    }
+
+    /// The columns as no rows of them, which hold nothing of the pool.
+    fn schema(&self) -> NativeBatches {
+        NativeBatches { schema: self.schema.clone(), batches: Vec::new() }
+    }
+}
+
+/// The rows of a statement that runs.
+#[pyclass(frozen, name = "Rows", module = "farpool._farpool")]
+pub struct NativeRows {
+    schema: SchemaRef,
+    batches: Mutex<Owned<BatchStream>>,
+}
+
+impl NativeRows {
+    fn take(&self, py: Python<'_>) -> PyResult<BatchStream> {
+        let taken = self.batches.lock().unwrap_or_else(PoisonError::into_inner).take();
+        errors::checked(py, taken)?
+            .ok_or_else(|| errors::raised(py, &Error::invalid("these rows were taken by somebody else")))
+    }
+}
+
+#[pymethods]
+impl NativeRows {
+    /// Takes the next rows: batches until there are `rows_min` rows, or all. Says whether more may follow.
+    fn next(&self, py: Python<'_>, rows_min: Option<usize>) -> PyResult<(NativeBatches, bool)> {
+        let mut stream = self.take(py)?;
+        let (batches, rest) = runtime::wait(py, async move {
+            let (mut batches, mut rows) = (Vec::new(), 0);
+            while rows_min.is_none_or(|min| rows < min) {
+                let Some(batch) = stream.try_next().await? else { return Ok((batches, None)) };
+                rows += batch.num_rows();
+                batches.push(batch);
+            }
+            Ok((batches, Some(stream)))
+        })?;
+        let has_more = rest.is_some();
+        let rest = rest.unwrap_or_else(|| Box::pin(futures::stream::empty()));
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).put(rest);
+        Ok((NativeBatches { schema: self.schema.clone(), batches }, has_more))
+    }
+
+    /// Ends the statement.
+    fn cancel(&self, py: Python<'_>) -> PyResult<()> {
+        self.take(py).map(drop)
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        // Whoever asks for other types casts by himself, as the interface says.
+        drop(requested_schema);
+        let reader = Reader::new(self.schema.clone(), self.take(py)?);
+        arrow_stream::exported(py, Box::new(reader))
+    }
+}
+
+/// Rows in memory.
+#[pyclass(frozen, name = "Batches", module = "farpool._farpool")]
+pub struct NativeBatches {
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+}
+
+#[pymethods]
+impl NativeBatches {
+    fn __len__(&self) -> usize {
+        self.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+
+    /// Bytes of memory that the rows take.
+    fn nbytes(&self) -> u64 {
+        cast::u64_from(self.batches.iter().map(RecordBatch::get_array_memory_size).sum())
+    }
+
+    /// Rows from `start` on, `count` or to the end, as tuples.
+    #[pyo3(signature = (start=0, count=None))]
+    fn rows<'py>(
+        &self,
+        py: Python<'py>,
+        start: usize,
+        count: Option<usize>,
+    ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let (mut skip, mut left) = (start, count.unwrap_or(usize::MAX));
+        let mut rows = Vec::new();
+        for batch in &self.batches {
+            let begin = skip.min(batch.num_rows());
+            let length = left.min(batch.num_rows() - begin);
+            skip -= begin;
+            left -= length;
+            if length > 0 {
+                rows.extend(values::rows(py, &batch.slice(begin, length))?);
+            }
+        }
+        Ok(rows)
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        drop(requested_schema);
+        let batches = self.batches.clone().into_iter().map(Ok);
+        arrow_stream::exported(py, Box::new(RecordBatchIterator::new(batches, self.schema.clone())))
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        arrow_stream::exported_schema(py, &self.schema)
+    }
+}
+
+fn columns(schema: &SchemaRef) -> Vec<(String, String)> {
+    schema.fields().iter().map(|field| (field.name().clone(), sql_name(field.data_type()))).collect()
+}

@@ -1,0 +1,202 @@
+//! The threads that work for the module, and how a thread of Python waits for them: without the interpreter's lock, with an
+//! eye on signals, and not beyond the exit of the interpreter.
+//!
+//! Invariant: when [`leave`] has returned, no thread of Python that waited here still needs the interpreter. CPython ends
+//! threads that ask for its lock while it exits, in the middle of Rust code, which aborts the process.
+
+use crate::errors;
+use farpool::{Error, ErrorKind};
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
+use tokio::task::JoinHandle;
+
+/// How often a thread that waits looks for signals: Ctrl-C is seen at once by people.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long a cancelled request may take to tell the node, which would otherwise notice when the connection closes.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+/// How long the exit of the interpreter waits for threads that wait.
+const EXIT: Duration = Duration::from_secs(2);
+
+/// The runtime of a process. It is never dropped: in a fork, that would wait for threads that are not there.
+static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
+
+static IS_LEAVING: AtomicBool = AtomicBool::new(false);
+
+/// Threads between giving the interpreter's lock away and having it again.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the runtime of this process, which starts with the first request.
+///
+/// # Errors
+/// When the system does not provide threads.
+pub fn handle() -> farpool::Result<Handle> {
+    let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    if let Some((of, runtime)) = *runtime
+        && of == process
+    {
+        return Ok(runtime.handle().clone());
+    }
+    let started = Builder::new_multi_thread().enable_all().thread_name("farpool").build();
+    let started = started.map_err(|error| Error::over_limit(format!("cannot start threads: {error}")))?;
+    let started: &'static Runtime = Box::leak(Box::new(started));
+    *runtime = Some((process, started));
+    Ok(started.handle().clone())
+}
+
+/// Enters the runtime, if there is one, for what is dropped.
+pub fn entered() -> Option<Entered> {
+    let runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let (_, runtime) = (*runtime).filter(|(process, _)| *process == std::process::id())?;
+    Some(runtime.enter())
+}
+
+/// As long as it is there, the thread is within the runtime.
+pub type Entered = EnterGuard<'static>;
+
+/// Runs `work` on the runtime and waits for it.
+///
+/// # Errors
+/// The error of `work`, the exception of a signal handler (`KeyboardInterrupt`), which cancels `work`, or an error when the
+/// interpreter exits.
+pub fn wait<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl Future<Output = farpool::Result<T>> + Send + 'static,
+) -> PyResult<T> {
+    wait_telling(py, work, |_| Ok(()))
+}
+
+/// As [`wait`], and calls `tell` now and then meanwhile.
+///
+/// # Errors
+/// As those of [`wait`], and those of `tell`, which cancel `work`, too.
+pub fn wait_telling<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl Future<Output = farpool::Result<T>> + Send + 'static,
+    mut tell: impl FnMut(Python<'_>) -> PyResult<()>,
+) -> PyResult<T> {
+    let handle = errors::checked(py, handle())?;
+    let (sender, mut receiver) = sync_channel(1);
+    let task = handle.spawn(async move {
+        // Nobody receives it when the wait has been given up.
+        let _ = sender.send(work.await);
+    });
+    loop {
+        let received;
+        (received, receiver) = without_lock(py, move || (receiver.recv_timeout(LOOK), receiver));
+        match received {
+            Ok(outcome) => return errors::checked(py, outcome),
+            Err(RecvTimeoutError::Disconnected) => return Err(errors::raised(py, &defect())),
+            Err(RecvTimeoutError::Timeout) => {
+                if let Err(stopped) = looked(py).and_then(|()| tell(py)) {
+                    give_up(py, &task, receiver);
+                    return Err(stopped);
+                }
+            }
+        }
+    }
+}
+
+/// Runs `work`, which takes a while, on the thread that calls.
+pub fn without_lock<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
+    WAITING.fetch_add(1, Ordering::SeqCst);
+    let done = py.detach(work);
+    WAITING.fetch_sub(1, Ordering::SeqCst);
+    done
+}
+
+/// Runs `work`, which blocks, on a thread for such work.
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> farpool::Result<T> + Send + 'static,
+) -> farpool::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(defect()))
+}
+
+/// Waits for `work` on a thread that may or may not have the interpreter's lock.
+///
+/// # Errors
+/// As those of [`wait`], as errors of the library.
+pub fn wait_anywhere<T: Send + 'static>(
+    work: impl Future<Output = farpool::Result<T>> + Send + 'static,
+) -> farpool::Result<T> {
+    let handle = handle()?;
+    let (sender, receiver) = sync_channel(1);
+    let task = handle.spawn(async move {
+        // Nobody receives it when the wait has been given up.
+        let _ = sender.send(work.await);
+    });
+    loop {
+        match receiver.recv_timeout(LOOK) {
+            Ok(outcome) => return outcome,
+            Err(RecvTimeoutError::Disconnected) => return Err(defect()),
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some(stopped) = interrupted() {
+                    task.abort();
+                    return Err(stopped);
+                }
+            }
+        }
+    }
+}
+
+/// Returns the error for a signal, or the exit of the interpreter, that ends a wait. Arrow's interface has texts for errors
+/// only, so that `KeyboardInterrupt` does not pass through it: it becomes the error of whoever reads the stream.
+fn interrupted() -> Option<Error> {
+    if IS_LEAVING.load(Ordering::SeqCst) {
+        return Some(left());
+    }
+    WAITING.fetch_add(1, Ordering::SeqCst);
+    let raised = Python::try_attach(|py| Some(py.check_signals().err()?.to_string()));
+    WAITING.fetch_sub(1, Ordering::SeqCst);
+    let raised = raised.unwrap_or_else(|| Some("the interpreter exits".to_string()))?;
+    Some(Error::new(ErrorKind::Cancelled, format!("the statement was cancelled: {raised}")))
+}
+
+fn looked(py: Python<'_>) -> PyResult<()> {
+    match IS_LEAVING.load(Ordering::SeqCst) {
+        true => Err(errors::raised(py, &left())),
+        false => py.check_signals(),
+    }
+}
+
+/// Cancels a task, and waits for it a little. Its sender goes with it. A timer of the runtime would not do: a task that
+/// computes keeps the threads that look after timers.
+fn give_up<T: Send>(py: Python<'_>, task: &JoinHandle<()>, receiver: Receiver<T>) {
+    task.abort();
+    // It ended, or the connection will.
+    let _ = without_lock(py, move || receiver.recv_timeout(FAREWELL).is_ok());
+}
+
+fn left() -> Error {
+    Error::new(ErrorKind::Cancelled, "the interpreter exits")
+}
+
+fn defect() -> Error {
+    Error::internal("a request did not finish")
+        .advise("this is a defect in farpool: please report what led to it")
+}
+
+/// Ends the waits of all threads; called once when the interpreter begins to exit.
+#[pyfunction]
+pub fn leave(py: Python<'_>) {
+    IS_LEAVING.store(true, Ordering::SeqCst);
+    py.detach(|| {
+        let start = Instant::now();
+        while WAITING.load(Ordering::SeqCst) > 0 && start.elapsed() < EXIT {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+}
+
+/// Forgets the threads of the parent; called in each fork.
+#[pyfunction]
+pub fn forked() {
+    IS_LEAVING.store(false, Ordering::SeqCst);
+    WAITING.store(0, Ordering::SeqCst);
+}

@@ -1,0 +1,55 @@
+//! `?` is a parameter, as in JDBC and Python's DB-API: the first is `$1`, the second `$2`, in the order of the text.
+
+use super::{refusal, visit};
+use datafusion::common::Result;
+use datafusion::error::DataFusionError;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{Value, ValueWithSpan, VisitorMut};
+use datafusion::sql::sqlparser::tokenizer::Location;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+/// Numbers the parameters of a statement that have no number.
+pub(super) fn number(statement: &mut Statement) -> Result<()> {
+    // A visitor does not follow the order of the text: LIMIT comes before WHERE.
+    let mut places = Places::default();
+    visit(statement, &mut places)?;
+    if places.0.is_empty() {
+        return Ok(());
+    }
+    let starts = places.0.into_iter().zip(1..).map(|(start, number)| (start, format!("${number}")));
+    visit(statement, &mut Numbers(starts.collect()))
+}
+
+/// Where parameters without a number stand.
+#[derive(Default)]
+struct Places(std::collections::BTreeSet<Location>);
+
+impl VisitorMut for Places {
+    type Break = DataFusionError;
+
+    fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<DataFusionError> {
+        if matches!(&value.value, Value::Placeholder(name) if name == "?") {
+            self.0.insert(value.span.start);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+struct Numbers(BTreeMap<Location, String>);
+
+impl VisitorMut for Numbers {
+    type Break = DataFusionError;
+
+    fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<DataFusionError> {
+        let Value::Placeholder(name) = &mut value.value else { return ControlFlow::Continue(()) };
+        match (name.as_str(), self.0.get(&value.span.start)) {
+            ("?", Some(number)) => name.clone_from(number),
+            _ => {
+                let what = format!("the statement has parameters of two kinds: ? and {name}");
+                return ControlFlow::Break(refusal(&what, "write all of them as ?, or all as $1, $2, …"));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
