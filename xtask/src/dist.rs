@@ -20,6 +20,7 @@ mod program;
 mod proof;
 mod root;
 mod version;
+mod wheel;
 
 use crate::{cargo, programs, python};
 use anyhow::{Context, Result, ensure};
@@ -70,14 +71,13 @@ pub fn run(options: &Options) -> Result<()> {
     let contents = contents::gather(&release, &program)?;
     let packages = archives::make(&release, &program, &contents)?;
     let package = debian::make(&release, &program, &contents)?;
-    if !options.check {
-        let wheel = python::wheel()?;
-        copy(&wheel, &release.folder.join(wheel.file_name().unwrap_or_default()))?;
-    }
+    let wheel = if options.check { None } else { Some(wheel_in(&release.folder)?) };
     archives::write_sums(&release.folder)?;
     println!("made in {}:", release.folder.display());
     archives::list(&release.folder)?;
     proof::run(&release, &packages, &package)?;
+    wheel.map(|wheel| wheel::works(&release, &wheel)).transpose()?;
+    println!("every package runs in an empty root");
     fs::remove_dir_all(&release.scratch)
         .with_context(|| format!("cannot remove {}", release.scratch.display()))
 }
@@ -104,6 +104,14 @@ impl Release {
         }
         Ok(Release { version, folder, scratch, time: version::time(&root)?, is_check })
     }
+}
+
+/// Builds the wheel into `folder`.
+fn wheel_in(folder: &Path) -> Result<PathBuf> {
+    let built = python::wheel()?;
+    let wheel = folder.join(built.file_name().unwrap_or_default());
+    copy(&built, &wheel)?;
+    Ok(wheel)
 }
 
 /// Copies a file, and creates the folder that it goes to.

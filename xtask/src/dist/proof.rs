@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A table, a question, and its answer.
-const CSV: &str = "city,fare\nOslo,12.5\nBergen,30.25\nOslo,7.25\n";
+pub const CSV: &str = "city,fare\nOslo,12.5\nBergen,30.25\nOslo,7.25\n";
 const SQL: &str = "select city, sum(fare) as fare from trips group by city order by city";
 const ANSWER: &str = "city,fare\nBergen,30.25\nOslo,19.75\n";
 
@@ -42,11 +42,11 @@ pub fn run(release: &Release, archives: &Archives, deb: &Path) -> Result<()> {
     container(release, archives)?;
     say("Debian package", deb);
     debian(release, deb)?;
-    println!("every package runs in an empty root");
     Ok(())
 }
 
-fn say(kind: &str, file: &Path) {
+/// Says what is tried.
+pub fn say(kind: &str, file: &Path) {
     println!("trying the {kind} {}", file.file_name().unwrap_or_default().display());
 }
 
