@@ -52,6 +52,7 @@ mod opened;
 mod ordered;
 mod profile;
 mod query_files;
+pub mod report;
 mod scan;
 pub mod size;
 mod stdin;

@@ -1,9 +1,6 @@
 //! `farpool profile`: shows statistics of the columns of a file, a stream or a table, computed in one pass.
 
-mod html;
-mod report;
 mod terminal;
-mod text;
 
 use super::output::{print_exactly, print_text};
 use super::pool_args::PoolArgs;
@@ -11,8 +8,8 @@ use super::progress::{Progress, Unit};
 use super::read_args::ReadArgs;
 use super::stop::Outcome;
 use super::terminal::printable;
+use farpool::report::{Report, Source};
 use farpool::{Error, FileLoad, Profiling, TableName};
-use report::{Report, Source};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -84,7 +81,7 @@ pub fn run(args: Args) -> Outcome {
         match args.format {
             Format::Table => print_text(&terminal::render(&report)),
             Format::Json => print_exactly(&report.to_json()),
-            Format::Html => print_exactly(&html::render(&report)),
+            Format::Html => print_exactly(&report.to_html()),
         }
     })
 }

@@ -2,8 +2,7 @@
 
 use super::super::output::grid::{Align, Grid};
 use super::super::size;
-use super::report::{Bin, Column, Correlation, Report};
-use super::text;
+use farpool::report::{Bin, Column, Correlation, Report, text};
 use std::fmt::Write;
 
 /// Most pairs of columns that are listed.

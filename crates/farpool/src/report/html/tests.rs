@@ -2,7 +2,7 @@
 //! the page in a browser where there is one.
 
 use super::*;
-use crate::cli::profile::report::{Bin, Correlation, Frequent, Quantile, Quantiles};
+use crate::report::{Bin, Correlation, Frequent, Quantile, Quantiles};
 use serde_json::{Value, json};
 
 const NASTY: &str = "<script>alert(\"1\")</script>&'\u{202e}\n";

@@ -1,6 +1,6 @@
 //! Formats values, numbers and types for people.
 
-use super::super::size;
+use crate::size;
 use arrow::datatypes::DataType;
 use serde_json::Value;
 

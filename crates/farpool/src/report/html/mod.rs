@@ -8,9 +8,8 @@ mod svg;
 #[cfg(test)]
 mod tests;
 
-use super::super::size;
-use super::report::{Column, Distinct, Quantile, Report, Source};
-use super::text;
+use super::{Column, Distinct, Quantile, Report, Source, text};
+use crate::size;
 use std::fmt::Write;
 
 /// Pixels that a fact has, its name and its value, which shares a line with another one in the narrowest card.

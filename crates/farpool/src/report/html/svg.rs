@@ -1,8 +1,8 @@
 //! SVG pictures of one column: its histogram, large and small, and its frequent values.
 
-use super::super::report::{Bin, Column, Frequent};
-use super::super::{super::size, text};
+use super::super::{Bin, Column, Frequent, text};
 use super::{cut_to, escape};
+use crate::size;
 use std::fmt::Write;
 
 /// Width of a card's pictures in SVG units.

@@ -1,7 +1,7 @@
 //! The correlation matrix as a heat map: stronger correlations have more colour, in the same hue for either
 //! sign.
 
-use super::super::report::Correlation;
+use super::super::Correlation;
 use super::{cut_to, escape, width_of};
 use std::fmt::Write;
 

@@ -1,12 +1,13 @@
 //! The contents of a profile, column by column: the data behind every output format. As JSON its keys are
 //! stable.
 
-use super::super::literals::{float, json};
-use super::text;
+mod html;
+pub mod text;
+
+use crate::literals::{float, json};
 use arrow::datatypes::{DataType, TimeUnit};
-use farpool::TableInfo;
-use farpool::model::{Literal, Value as Held};
-use farpool::statistics::{self, ColumnMoments, Estimate, Form, Histogram, Profile, Sketch};
+use farpool_model::{Literal, TableInfo, Value as Held};
+use farpool_statistics::{self as statistics, ColumnMoments, Estimate, Form, Histogram, Profile, Sketch};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -20,17 +21,24 @@ const TOP: usize = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
+    /// Files.
     File,
+    /// A stream, such as standard input.
     Stream,
+    /// A table of a pool.
     Pool,
 }
 
 /// The profile of a table.
 #[derive(Debug, Serialize)]
 pub struct Report {
+    /// The name of the file or table.
     pub name: String,
+    /// Where the rows come from.
     pub source: Source,
+    /// Number of rows.
     pub rows: u64,
+    /// The columns that were asked for, in their order.
     pub columns: Vec<Column>,
     /// `None` with fewer than two numeric columns.
     pub correlation: Option<Correlation>,
@@ -39,15 +47,24 @@ pub struct Report {
 /// Statistics of one column. A value that is unknown, or has no meaning for the column's type, is `None`.
 #[derive(Debug, Serialize)]
 pub struct Column {
+    /// The name.
     pub name: String,
+    /// A short name of the type.
     #[serde(rename = "type")]
     pub data_type: String,
+    /// Number of NULLs.
     pub nulls: u64,
+    /// The least value.
     pub min: Value,
+    /// The greatest value.
     pub max: Value,
+    /// The sum.
     pub sum: Option<f64>,
+    /// The mean.
     pub mean: Option<f64>,
+    /// The standard deviation of the sample.
     pub stddev: Option<f64>,
+    /// Number of distinct values, NULL not counted.
     pub distinct: Option<Distinct>,
     /// Sum of the squares of the frequencies of all values.
     pub second_moment: Option<Range>,
@@ -55,68 +72,96 @@ pub struct Column {
     pub skew: Option<f64>,
     /// Whether the counts of the frequent values are nearly exact.
     pub counts_trusted: Option<bool>,
+    /// The most frequent values, the most frequent first.
     pub top: Vec<Frequent>,
+    /// The quartiles.
     pub quantiles: Option<Quantiles>,
+    /// The histogram, in the order of the values.
     pub histogram: Vec<Bin>,
 }
 
 /// Estimated number of distinct values.
 #[derive(Debug, Serialize)]
 pub struct Distinct {
+    /// The estimate.
     pub value: u64,
+    /// The lower bound.
     pub low: u64,
+    /// The upper bound.
     pub high: u64,
+    /// The probability that the truth lies within the bounds.
     pub confidence: f64,
+    /// Whether the number is exact.
     pub exact: bool,
 }
 
 /// An estimate with its bounds.
 #[derive(Debug, Serialize)]
 pub struct Range {
+    /// The estimate.
     pub value: f64,
+    /// The lower bound.
     pub low: f64,
+    /// The upper bound, if there is one.
     pub high: Option<f64>,
+    /// The probability that the truth lies within the bounds.
     pub confidence: f64,
 }
 
 /// A frequent value.
 #[derive(Debug, Serialize)]
 pub struct Frequent {
+    /// The value.
     pub value: Value,
+    /// The estimated number of its rows.
     pub count: u64,
+    /// The lower bound of that.
     pub low: u64,
+    /// The upper bound of that.
     pub high: u64,
 }
 
 /// Values at or below which a quarter, half and three quarters of the column's values lie.
 #[derive(Debug, Serialize)]
 pub struct Quantiles {
+    /// The lower quartile.
     pub p25: Quantile,
+    /// The median.
     pub p50: Quantile,
+    /// The upper quartile.
     pub p75: Quantile,
 }
 
 /// An estimated quantile, one of the column's values, and bounds of the true quantile at this confidence.
 #[derive(Debug, Serialize)]
 pub struct Quantile {
+    /// The estimate.
     pub value: Value,
+    /// The lower bound.
     pub low: Value,
+    /// The upper bound.
     pub high: Value,
+    /// The probability that the truth lies within the bounds.
     pub confidence: f64,
 }
 
 /// A bin of a histogram: the number of values from `low` to below `high`.
 #[derive(Debug, Serialize)]
 pub struct Bin {
+    /// The least value that it takes.
     pub low: Value,
+    /// The value above all that it takes.
     pub high: Value,
+    /// Number of values.
     pub count: u64,
 }
 
 /// Pearson's coefficients of all pairs of columns; `None` for pairs with a constant column.
 #[derive(Debug, Serialize)]
 pub struct Correlation {
+    /// The names of the columns.
     pub columns: Vec<String>,
+    /// A row for each column, with a coefficient for each.
     pub matrix: Vec<Vec<Option<f64>>>,
 }
 
@@ -148,6 +193,11 @@ impl Report {
             columns: columns.collect(),
             correlation: profile.moments().and_then(|moments| Correlation::new(profile, moments, positions)),
         }
+    }
+
+    /// Returns the report as one HTML page that needs nothing else.
+    pub fn to_html(&self) -> String {
+        html::render(self)
     }
 
     /// Returns the report as one JSON object on several lines.
@@ -220,7 +270,7 @@ fn top(found: Vec<(Literal, Estimate)>, distinct: Option<&Distinct>) -> Vec<Freq
 fn bins(histogram: &Histogram, data_type: &DataType) -> Vec<Bin> {
     let edge = |value: f64| number(value, data_type);
     let bin =
-        |bin: farpool::statistics::Bin| Bin { low: edge(bin.low), high: edge(bin.high), count: bin.count };
+        |bin: farpool_statistics::Bin| Bin { low: edge(bin.low), high: edge(bin.high), count: bin.count };
     histogram.bins(BINS).into_iter().map(bin).collect()
 }
 
