@@ -5,10 +5,13 @@
 
 use crate::error;
 use arrow_array::ArrayRef;
-use datafusion::common::{ParamValues, Result, ScalarValue};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::common::{DFSchema, ParamValues, Result, ScalarValue};
+use datafusion::logical_expr::expr_rewriter::coerce_plan_expr_for_schema;
+use datafusion::logical_expr::{DmlStatement, LogicalPlan, WriteOp};
+use datafusion::sql::sqlparser::ast::Value;
 use farpool_model::Error;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// Values of the parameters of a statement; each array has one row.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,27 +26,44 @@ pub enum Parameters {
 }
 
 impl Parameters {
-    /// Returns the plan with values in the place of its parameters.
+    /// Returns the plan with values in the place of its parameters. Those in `used` have been written into the statement
+    /// before it was planned.
     ///
     /// # Errors
     /// `Invalid` where a parameter has no value, or a value no parameter.
-    pub(crate) fn fill_in(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+    pub(crate) fn fill_in(&self, plan: LogicalPlan, used: &BTreeSet<String>) -> Result<LogicalPlan> {
         // What PREPARE has are parameters of EXECUTE.
         if matches!((&plan, self), (LogicalPlan::Statement(_), Parameters::None)) {
             return Ok(plan);
         }
-        let mut wanted: Vec<String> = plan.get_parameter_names()?.into_iter().collect();
-        wanted.sort_unstable();
+        let in_plan = plan.get_parameter_names()?;
+        let wanted: BTreeSet<String> = in_plan.iter().chain(used).cloned().collect();
         self.check(&wanted).map_err(error::wrap)?;
-        if wanted.is_empty() {
+        if in_plan.is_empty() {
             return Ok(plan);
         }
-        plan.with_param_values(self.values()?)
+        with_types_of_columns(plan.with_param_values(self.values()?)?)
     }
 
-    fn check(&self, wanted: &[String]) -> farpool_model::Result<()> {
+    /// Returns the value of a parameter as SQL has it, for where a constant must stand; `None` where there is no value,
+    /// or one of another type than numbers, texts and booleans.
+    pub(crate) fn constant(&self, name: &str) -> Option<Value> {
+        let values = self.names().into_iter().zip(self.arrays());
+        let (_, array) = values.into_iter().find(|(known, _)| known == name)?;
+        Some(match ScalarValue::try_from_array(array, 0).ok()? {
+            ScalarValue::Null => Value::Null,
+            ScalarValue::Boolean(Some(value)) => Value::Boolean(value),
+            ScalarValue::Utf8(Some(text)) => Value::SingleQuotedString(text),
+            number @ (ScalarValue::Int64(Some(_)) | ScalarValue::Float64(Some(_))) => {
+                Value::Number(number.to_string(), false)
+            }
+            _ => return None,
+        })
+    }
+
+    fn check(&self, wanted: &BTreeSet<String>) -> farpool_model::Result<()> {
         let given = self.names();
-        if let Some(missing) = wanted.iter().find(|name| !given.contains(name)) {
+        if let Some(missing) = wanted.iter().find(|name| !given.contains(*name)) {
             let told = match given.as_slice() {
                 [] => "none is given".to_string(),
                 given => format!("given: {}", given.join(", ")),
@@ -52,7 +72,7 @@ impl Parameters {
                 "give each parameter a value: a list for $1, $2, … and ?, names and values for $name",
             ));
         }
-        if let Some(extra) = given.iter().find(|name| !wanted.contains(name)) {
+        if let Some(extra) = given.iter().find(|name| !wanted.contains(*name)) {
             return Err(Error::invalid(format!("there is a value for {extra}, and no such parameter"))
                 .advise(
                     "write parameters without quotes around them, and leave out values that are not needed",
@@ -70,6 +90,14 @@ impl Parameters {
         }
     }
 
+    fn arrays(&self) -> Vec<&ArrayRef> {
+        match self {
+            Parameters::None => Vec::new(),
+            Parameters::Numbered(values) => values.iter().collect(),
+            Parameters::Named(values) => values.iter().map(|(_, value)| value).collect(),
+        }
+    }
+
     fn values(&self) -> Result<ParamValues> {
         let value = |array: &ArrayRef| ScalarValue::try_from_array(array, 0);
         Ok(match self {
@@ -81,4 +109,16 @@ impl Parameters {
             }
         })
     }
+}
+
+/// Converts what INSERT and UPDATE write to the types of the table's columns, as the engine does with constants, whose types
+/// it knows when it plans the statement.
+fn with_types_of_columns(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let LogicalPlan::Dml(dml) = plan else { return Ok(plan) };
+    if !matches!(dml.op, WriteOp::Insert(_) | WriteOp::Update) {
+        return Ok(LogicalPlan::Dml(dml));
+    }
+    let wanted = DFSchema::try_from(dml.target.schema())?;
+    let input = coerce_plan_expr_for_schema(Arc::unwrap_or_clone(dml.input), &wanted)?;
+    Ok(LogicalPlan::Dml(DmlStatement { input: Arc::new(input), ..dml }))
 }

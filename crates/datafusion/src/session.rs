@@ -330,7 +330,7 @@ impl Session {
     async fn statement_planned(
         &self,
         mut state: SessionState,
-        parsed: DfStatement,
+        mut parsed: DfStatement,
         headers: &Headers,
         parameters: &Parameters,
     ) -> Result<Planned, DataFusionError> {
@@ -339,7 +339,8 @@ impl Session {
             self.home.all_names().await.map_err(error::wrap)?;
             state.register_catalog_list(catalog::listed(&**state.catalog_list())?);
         }
-        let plan = parameters.fill_in(dialect::plan(&state, parsed).await?)?;
+        let used = dialect::fill_in_arguments(&mut parsed, parameters)?;
+        let plan = parameters.fill_in(dialect::plan(&state, parsed).await?, &used)?;
         if let LogicalPlan::DescribeTable(table) = &plan {
             let columns = described(&headers.over(&table.schema))?;
             return Rows::plan(&state, &columns).await.map(Planned::Rows);

@@ -44,6 +44,7 @@ mod zones;
 pub(crate) use copy::{STDOUT, without_prefix};
 pub(crate) use grammar::Grammar;
 pub(crate) use headers::Headers;
+pub(crate) use parameters::fill_in_arguments;
 pub(crate) use readers::{files, is_call};
 
 use crate::error;

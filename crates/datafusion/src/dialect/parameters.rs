@@ -1,12 +1,15 @@
 //! `?` is a parameter, as in JDBC and Python's DB-API: the first is `$1`, the second `$2`, in the order of the text.
+//! Parameters that are arguments of functions in FROM are filled in before the statement is planned, since the engine makes
+//! the tables of these then.
 
 use super::{refusal, visit};
+use crate::parameters::Parameters;
 use datafusion::common::Result;
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Value, ValueWithSpan, VisitorMut};
+use datafusion::sql::sqlparser::ast::{TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::tokenizer::Location;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 /// Numbers the parameters of a statement that have no number.
@@ -23,7 +26,7 @@ pub(super) fn number(statement: &mut Statement) -> Result<()> {
 
 /// Where parameters without a number stand.
 #[derive(Default)]
-struct Places(std::collections::BTreeSet<Location>);
+struct Places(BTreeSet<Location>);
 
 impl VisitorMut for Places {
     type Break = DataFusionError;
@@ -49,6 +52,55 @@ impl VisitorMut for Numbers {
                 let what = format!("the statement has parameters of two kinds: ? and {name}");
                 return ControlFlow::Break(refusal(&what, "write all of them as ?, or all as $1, $2, …"));
             }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Writes values of parameters where they are arguments of functions in FROM; returns the names of these parameters.
+pub(crate) fn fill_in_arguments(
+    statement: &mut Statement,
+    parameters: &Parameters,
+) -> Result<BTreeSet<String>> {
+    let mut arguments = Arguments { parameters, filled_in: BTreeSet::new() };
+    if *parameters != Parameters::None {
+        visit(statement, &mut arguments)?;
+    }
+    Ok(arguments.filled_in)
+}
+
+struct Arguments<'a> {
+    parameters: &'a Parameters,
+    filled_in: BTreeSet<String>,
+}
+
+impl VisitorMut for Arguments<'_> {
+    type Break = DataFusionError;
+
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<DataFusionError> {
+        let mut constants = Constants { parameters: self.parameters, filled_in: &mut self.filled_in };
+        match table {
+            TableFactor::Table { args: Some(arguments), .. } => arguments.args.visit(&mut constants),
+            TableFactor::Function { args, .. } => args.visit(&mut constants),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+struct Constants<'a> {
+    parameters: &'a Parameters,
+    filled_in: &'a mut BTreeSet<String>,
+}
+
+impl VisitorMut for Constants<'_> {
+    type Break = DataFusionError;
+
+    fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<DataFusionError> {
+        if let Value::Placeholder(name) = &value.value
+            && let Some(constant) = self.parameters.constant(name)
+        {
+            self.filled_in.insert(name.clone());
+            value.value = constant;
         }
         ControlFlow::Continue(())
     }

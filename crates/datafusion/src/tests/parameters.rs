@@ -2,7 +2,7 @@
 
 use super::{Fake, filled, rows, rows_of_dim, session, shown};
 use crate::{Parameters, Session, Statement};
-use arrow_array::{ArrayRef, Int64Array, NullArray, StringArray};
+use arrow_array::{ArrayRef, Int64Array, NullArray, StringArray, TimestampMicrosecondArray};
 use farpool_model::{Error, Result};
 use std::sync::Arc;
 
@@ -49,6 +49,34 @@ async fn values_stand_for_parameters() {
         "SELECT upper('a'), '?', NULL FROM (SELECT 1) AS u",
     )
     .await;
+}
+
+#[tokio::test]
+async fn functions_in_from_have_parameters() {
+    same(
+        "SELECT n + ? FROM generate_series(?, ?) AS g(n) WHERE n <> ? ORDER BY n",
+        vec![number(1), number(-2), number(3), number(0)],
+        "SELECT n + 1 FROM generate_series(-2, 3) AS g(n) WHERE n <> 0 ORDER BY n",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn written_values_get_the_types_of_columns() {
+    let pool = filled(Fake::default()).await;
+    let session = session(&pool, true).await;
+    rows(&session, "CREATE TABLE m AS SELECT timestamp '2024-01-01' AS t, 1::smallint AS k").await.unwrap();
+    let moment: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![86_400_000_000]));
+    let values = Parameters::Numbered(vec![moment, number(7)]);
+    given(&session, "INSERT INTO m VALUES (?, ?)", values.clone()).await.unwrap();
+    given(&session, "INSERT INTO m (t, k) SELECT ?, ?", values).await.unwrap();
+    let day = "1970-01-02T00:00:00|7";
+    assert_eq!(rows(&session, "SELECT * FROM m WHERE k = 7").await.unwrap(), [day, day]);
+    // What the pool does with a constant, it does with a value.
+    let update = "EXPLAIN UPDATE dim SET name = ? WHERE k = ?";
+    let values = Parameters::Numbered(vec![text("x"), number(3)]);
+    let told = given(&session, update, values).await.unwrap();
+    assert_eq!(told, rows(&session, "EXPLAIN UPDATE dim SET name = 'x' WHERE k = 3").await.unwrap());
 }
 
 #[tokio::test]
