@@ -12,6 +12,7 @@ use arrow::array::RecordBatchReader;
 use arrow::error::ArrowError;
 use farpool::model::{OptionValue, limits};
 use farpool::node::{KeySource, MasterKey, Node, Packing};
+use farpool::report::{Report, Source};
 use farpool::{
     ClientOptions, ClientTls, EmbeddedPool, Error, LoadMode, LoadOptions, Pool, PoolUrl, Proof, PublicKey,
     QueryFiles, ReadOptions, RemotePool, Residency, Session, SessionOptions, Statement, TableName, Tier,
@@ -21,6 +22,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyString, PyTuple};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -270,6 +272,29 @@ impl NativePool {
                 )
             }
         }
+    }
+
+    /// The profile of a table, as JSON and as a page. `tell` is called as by a load, with the rows that were looked at.
+    fn profile(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        columns: Option<Vec<String>>,
+        tell: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<(String, String)> {
+        let (pool, name) = (self.opened(py)?.pool, checked(py, TableName::new(name))?);
+        let rows = Arc::new(AtomicU64::new(0));
+        let profiled = rows.clone();
+        let work = async move {
+            let found = farpool::profile_table(&*pool, &name, columns.as_deref(), &profiled).await?;
+            let (columns, info) = (Some(found.columns.as_slice()), Some(&found.info));
+            let report = Report::new(name.as_str(), Source::Pool, &found.profile, columns, info);
+            Ok((report.to_json(), report.to_html()))
+        };
+        runtime::wait_telling(py, work, |_| {
+            let rows = rows.load(Ordering::Relaxed);
+            tell.as_ref().map_or(Ok(()), |tell| tell.call1((0, 0, rows)).map(drop))
+        })
     }
 
     /// The tables and views, as JSON: an array of two arrays.

@@ -208,7 +208,7 @@ fn instants<'py>(py: Python<'py>, array: &dyn Array, zone: &str) -> PyResult<Val
             return Ok(value);
         }
         let arguments = PyDict::new(py);
-        arguments.set_item("tzinfo", utc.clone())?;
+        arguments.set_item("tzinfo", utc)?;
         let value = value.call_method("replace", (), Some(&arguments))?;
         match &zone {
             Some(zone) => value.call_method1("astimezone", (zone,)),

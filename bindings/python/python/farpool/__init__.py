@@ -37,7 +37,7 @@ from ._errors import (
     UnavailableError,
     Warning,
 )
-from ._pool import Pool, Table, close_all
+from ._pool import Pool, Profile, Table, close_all
 from ._result import Result
 
 __version__ = _farpool.__version__
@@ -59,6 +59,7 @@ __all__ = [
     "NotSupportedError",
     "OperationalError",
     "Pool",
+    "Profile",
     "ProgrammingError",
     "Result",
     "Table",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import pathlib
@@ -9,12 +10,18 @@ import sys
 import warnings
 import weakref
 from types import FrameType, TracebackType
-from typing import Any, Iterable, Iterator, Mapping, Sequence, Union
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Sequence, Union
 
 from . import _farpool, _frames
 from ._errors import InterfaceError, ProgrammingError, Warning
 from ._progress import Progress
 from ._result import Result
+
+if TYPE_CHECKING:
+    import polars
+
+    from ._dataset import Dataset
+    from ._space import Space
 
 #: A file, or several: paths, patterns, folders and URLs.
 Files = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
@@ -200,6 +207,55 @@ class Pool:
         statement = f"COPY {rows} TO '{target}'" + (f" ({given})" if given else "")
         return self._sql(statement, None, sys._getframe(1)).fetchall()[0][0]
 
+    def profile(self, table: str, columns: Sequence[str] | None = None, *, progress: bool | None = None) -> "Profile":
+        """What the columns of a table hold: distinct and frequent values, quartiles, histograms, correlations.
+
+        >>> import farpool
+        >>> p = farpool.open(memory="64MiB")
+        >>> _ = p.sql("create table t as select n, n % 3 as g from generate_series(1, 9) s(n)")
+        >>> p.profile("t")["columns"][1]["distinct"]["value"]
+        3
+        """
+        with Progress(f"profiling {table}", progress) as bar:
+            tell = bar if bar.is_shown else None
+            described, page = self._native.profile(table, None if columns is None else list(columns), tell)
+        return Profile(json.loads(described), page)
+
+    def dataset(self, table: str) -> "Dataset":
+        """The table as a dataset of pyarrow, for DuckDB, Polars and whatever else scans these: columns and filters run at
+        the pool, and filters are applied once more by Arrow (:mod:`farpool._dataset`).
+
+        >>> import farpool, pyarrow.dataset as ds
+        >>> p = farpool.open(memory="64MiB")
+        >>> _ = p.sql("create table t as select n, n % 3 as g from generate_series(1, 9) s(n)")
+        >>> p.dataset("t").count_rows(filter=ds.field("g") == 2)
+        3
+        """
+        from ._dataset import Dataset
+
+        return Dataset(self, table)
+
+    def scan(self, table: str) -> "polars.LazyFrame":
+        """The table as a lazy frame of Polars: columns and filters run at the pool, and filters are applied once more by
+        Polars.
+
+        >>> import farpool, polars as pl
+        >>> p = farpool.open(memory="64MiB")
+        >>> _ = p.sql("create table t as select n, n % 3 as g from generate_series(1, 9) s(n)")
+        >>> p.scan("t").filter(pl.col("g") == 2).select("n").collect()["n"].to_list()
+        [2, 5, 8]
+        """
+        from ._lazy import scan
+
+        return scan(self, table)
+
+    def space(self, name: str) -> "Space":
+        """A space of keys and values of the node as a dictionary: ``p.space("carts")["carts:7"] = "…"``. Clients of the Redis
+        protocol make spaces and share them (docs/redis.md)."""
+        from ._space import Space
+
+        return Space(self, name)
+
     def status(self) -> dict[str, Any]:
         """What the pool says of itself: its memory, and what is under way."""
         return json.loads(self._native.status())
@@ -268,6 +324,36 @@ class Table(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"<farpool.Table {self.name}: {self.rows:,} rows, {', '.join(self.columns)}>"
+
+
+class Profile(Mapping[str, Any]):
+    """What the columns of a table hold: ``name``, ``rows``, ``columns`` and ``correlation``, with the keys that
+    ``farpool profile --format json`` has. In a notebook it is a page."""
+
+    def __init__(self, described: dict[str, Any], page: str) -> None:
+        self._described = described
+        #: The page as HTML that needs nothing else.
+        self.html = page
+
+    def __getitem__(self, key: str) -> Any:
+        return self._described[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._described)
+
+    def __len__(self) -> int:
+        return len(self._described)
+
+    def __repr__(self) -> str:
+        columns = (f"{column['name']} {column['type']}" for column in self["columns"])
+        return f"<farpool.Profile {self['name']}: {self['rows']:,} rows, {', '.join(columns)}>"
+
+    def _repr_html_(self) -> str:
+        # A page of its own within the notebook: its styles stay there.
+        return (
+            f'<iframe srcdoc="{html.escape(self.html)}" style="width:100%;height:36em;border:0" '
+            'sandbox="allow-same-origin"></iframe>'
+        )
 
 
 def _files(source: Any) -> list[str] | None:

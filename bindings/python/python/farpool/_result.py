@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-#: Rows that iteration takes from the pool at once.
+#: Most rows of a first batch behind which it is looked whether there are more.
 _TAKEN = 8192
 
 
@@ -47,7 +47,8 @@ class Result:
         self._cursor: _Cursor | None = None
         # The receipt of the last run is that of the statement that was run.
         self._run: Query | None = None
-        if self._query.is_command():
+        self._is_command = self._query.is_command()
+        if self._is_command:
             self._collect()
 
     def _release(self) -> None:
@@ -57,6 +58,11 @@ class Result:
             self._plan = _closed
 
     # What the result is.
+
+    @property
+    def is_command(self) -> bool:
+        """Whether the statement has changed something, in place of reading."""
+        return self._is_command
 
     @property
     def columns(self) -> list[str]:
@@ -228,13 +234,11 @@ class Result:
                 if has_more and len(first) <= _TAKEN:
                     # The end comes after the last batch.
                     rest, has_more = rows.next(1)
-                    if not has_more and not len(rest):
-                        self._all = first
-                if not has_more and self._all is None:
-                    self._all = first
-                if self._all is None:
+                    has_more = has_more or len(rest) > 0
+                if has_more:
                     rows.cancel()
                     return first.rows(0, count), True
+                self._all = first
             return self._all.rows(0, count), len(self._all) > count
 
     def _taking(self) -> "_Cursor":

@@ -1,0 +1,218 @@
+"""The dialect of SQLAlchemy: ``sqlalchemy.create_engine("farpool://node7:9797")``, or ``"farpool://"`` for a pool in this
+process (one for all connections of the engine).
+
+The user's part of the URL is not used; the password is the token. What stands behind ``?`` are options of
+:func:`farpool.connect`, or of :func:`farpool.open`. ``create_engine("farpool://", connect_args={"pool": p})`` uses a pool that is open.
+
+Tables are read and written; there are no transactions, constraints and sequences (see :mod:`farpool.dbapi`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sqlalchemy import exc, pool, types
+from sqlalchemy.engine import URL, default, reflection
+from sqlalchemy.sql import compiler
+
+from . import dbapi as farpool_dbapi
+from ._conditions import quoted
+
+#: SQLAlchemy's names for types of SQL.
+_TYPES: dict[str, Any] = {
+    "BOOLEAN": types.BOOLEAN,
+    "TINYINT": types.SMALLINT,
+    "SMALLINT": types.SMALLINT,
+    "INTEGER": types.INTEGER,
+    "BIGINT": types.BIGINT,
+    "UTINYINT": types.SMALLINT,
+    "USMALLINT": types.INTEGER,
+    "UINTEGER": types.BIGINT,
+    "UBIGINT": types.NUMERIC,
+    "FLOAT": types.REAL,
+    "DOUBLE": types.DOUBLE,
+    "VARCHAR": types.VARCHAR,
+    "BLOB": types.LargeBinary,
+    "DATE": types.DATE,
+    "TIME": types.TIME,
+    "TIMESTAMP": types.TIMESTAMP,
+    "TIMESTAMP WITH TIME ZONE": types.TIMESTAMP,
+    "INTERVAL": types.Interval,
+}
+
+
+class FarpoolTypes(compiler.GenericTypeCompiler):
+    """Names of types where a pool has others than the standard."""
+
+    def visit_TEXT(self, type_: Any, **options: Any) -> str:
+        return "VARCHAR"
+
+    def visit_VARCHAR(self, type_: Any, **options: Any) -> str:
+        # Texts have no limit.
+        return "VARCHAR"
+
+    visit_CHAR = visit_NVARCHAR = visit_NCHAR = visit_CLOB = visit_uuid = visit_JSON = visit_VARCHAR
+
+    def visit_BLOB(self, type_: Any, **options: Any) -> str:
+        return "BYTEA"
+
+    visit_large_binary = visit_BINARY = visit_VARBINARY = visit_BLOB
+
+    def visit_FLOAT(self, type_: Any, **options: Any) -> str:
+        return "DOUBLE"
+
+    visit_DOUBLE = visit_DOUBLE_PRECISION = visit_FLOAT
+
+    def visit_DATETIME(self, type_: Any, **options: Any) -> str:
+        return self.visit_TIMESTAMP(type_, **options)
+
+    def visit_TIMESTAMP(self, type_: Any, **options: Any) -> str:
+        return "TIMESTAMP WITH TIME ZONE" if getattr(type_, "timezone", False) else "TIMESTAMP"
+
+
+class FarpoolDDL(compiler.DDLCompiler):
+    """Tables have columns, and nothing else: constraints and indexes are left out."""
+
+    def create_table_constraints(self, table: Any, *arguments: Any, **options: Any) -> str:
+        return ""
+
+    def get_column_specification(self, column: Any, **options: Any) -> str:
+        kind = self.dialect.type_compiler_instance.process(column.type, type_expression=column)
+        return f"{self.preparer.format_column(column)} {kind}"
+
+    def visit_create_index(self, create: Any, *arguments: Any, **options: Any) -> str:
+        # A pool skips by bounds of its row groups; there is nothing to make.
+        return "SELECT 1"
+
+
+class FarpoolDialect(default.DefaultDialect):
+    """See the comment of this file."""
+
+    name = "farpool"
+    driver = "farpool"
+    type_compiler_cls = FarpoolTypes
+    ddl_compiler = FarpoolDDL
+    supports_statement_cache = True
+    supports_native_boolean = True
+    supports_native_decimal = True
+    supports_multivalues_insert = True
+    supports_default_values = False
+    supports_sane_rowcount = True
+    supports_sane_multi_rowcount = False
+    supports_alter = False
+    postfetch_lastrowid = False
+    insert_null_pk_autoincrement = False
+    div_is_floordiv = True
+    default_paramstyle = "qmark"
+
+    @classmethod
+    def import_dbapi(cls) -> Any:
+        """The module of DB-API."""
+        return farpool_dbapi
+
+    @classmethod
+    def get_pool_class(cls, url: URL) -> type[pool.Pool]:
+        """Connections to a node are pooled; all of a pool in this process are one."""
+        return pool.QueuePool if url.host else pool.StaticPool
+
+    def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of :func:`farpool.dbapi.connect`."""
+        options: dict[str, Any] = {name: _option(value) for name, value in url.query.items()}
+        if not url.host:
+            return [], options
+        if url.password:
+            options["token"] = url.password
+        scheme = "farpools" if options.pop("tls", False) else "farpool"
+        return [f"{scheme}://{url.host}:{url.port or 9797}"], options
+
+    def connect(self, *arguments: Any, **options: Any) -> Any:
+        """Connects, or uses the pool that is given."""
+        given = options.pop("pool", None)
+        return farpool_dbapi.Connection(given) if given is not None else super().connect(*arguments, **options)
+
+    def do_rollback(self, dbapi_connection: Any) -> None:
+        """There is nothing to take back."""
+
+    def do_commit(self, dbapi_connection: Any) -> None:
+        """Each statement has taken effect."""
+
+    def _get_server_version_info(self, connection: Any) -> tuple[int, ...]:
+        import farpool
+
+        return tuple(int(part) for part in re.findall(r"\d+", farpool.__version__)[:3])
+
+    def _get_default_schema_name(self, connection: Any) -> str:
+        return "public"
+
+    # What there is.
+
+    def _pool(self, connection: Any) -> Any:
+        return connection.connection.dbapi_connection.pool
+
+    @reflection.cache
+    def get_schema_names(self, connection: Any, **options: Any) -> list[str]:
+        """A pool has one schema."""
+        return ["public"]
+
+    @reflection.cache
+    def get_table_names(self, connection: Any, schema: str | None = None, **options: Any) -> list[str]:
+        """The names of tables."""
+        return self._names(connection, "BASE TABLE")
+
+    @reflection.cache
+    def get_view_names(self, connection: Any, schema: str | None = None, **options: Any) -> list[str]:
+        """The names of views."""
+        return self._names(connection, "VIEW")
+
+    def _names(self, connection: Any, kind: str) -> list[str]:
+        sql = "SELECT table_name FROM information_schema.tables WHERE table_type = ? AND table_schema = 'public' ORDER BY 1"
+        return [name for (name,) in self._pool(connection).sql(sql, [kind]).fetchall()]
+
+    @reflection.cache
+    def has_table(self, connection: Any, table_name: str, schema: str | None = None, **options: Any) -> bool:
+        """Whether there is a table or view of this name."""
+        return table_name in self._names(connection, "BASE TABLE") + self._names(connection, "VIEW")
+
+    @reflection.cache
+    def get_columns(self, connection: Any, table_name: str, schema: str | None = None, **options: Any) -> list[Any]:
+        """Names and types of columns."""
+        if not self.has_table(connection, table_name, schema):
+            raise exc.NoSuchTableError(table_name)
+        result = self._pool(connection).sql(f"SELECT * FROM {quoted(table_name)} LIMIT 0")
+        return [
+            {"name": name, "type": _type(kind), "nullable": True, "default": None}
+            for name, kind in zip(result.columns, result.types)
+        ]
+
+    def get_pk_constraint(self, connection: Any, table_name: str, schema: str | None = None, **options: Any) -> Any:
+        """There are no constraints."""
+        return {"constrained_columns": [], "name": None}
+
+    def get_foreign_keys(self, connection: Any, table_name: str, schema: str | None = None, **options: Any) -> Any:
+        """There are no constraints."""
+        return []
+
+    def get_indexes(self, connection: Any, table_name: str, schema: str | None = None, **options: Any) -> Any:
+        """There are no indexes."""
+        return []
+
+
+def _type(kind: str) -> Any:
+    name, _, digits = kind.partition("(")
+    if name == "DECIMAL":
+        precision, scale = (int(part) for part in digits.rstrip(")").split(","))
+        return types.NUMERIC(precision, scale)
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        return types.TIMESTAMP(timezone=True)
+    return _TYPES.get(name, types.NullType)()
+
+
+def _option(value: Any) -> Any:
+    """A value of an URL: a number or a truth value where it is one."""
+    if isinstance(value, str):
+        if value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        if re.fullmatch(r"\d+(\.\d+)?", value):
+            return float(value)
+    return value
