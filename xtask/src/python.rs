@@ -48,7 +48,7 @@ pub fn test(arguments: &[String]) -> Result<()> {
     let examples = ["--doctest-modules", "--pyargs", "farpool"].map(String::from);
     for arguments in [arguments, &examples] {
         let mut command = Command::new(&python);
-        command.args(["-m", "pytest", "--timeout", "120"]).args(arguments);
+        command.args(["-m", "pytest"]).args(arguments);
         command.current_dir(folder()).env("FARPOOL_PROGRAM", &program);
         let status = command.status().context("cannot start pytest")?;
         ensure!(status.success(), "the tests of the Python package failed");

@@ -10,9 +10,6 @@ import time
 import farpool
 import pytest
 
-#: Every test ends, also one about hanging.
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture
 def pool():

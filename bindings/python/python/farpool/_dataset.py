@@ -72,8 +72,9 @@ class Dataset(pyarrow.dataset.FileSystemDataset):
             return list(self._types), None
         used = _conditions.columns_of_substrait(message, self._types)
         condition = _conditions.of_substrait(message, self._types)
-        is_all = wanted is None or used is None
-        return [name for name in self._types if is_all or name in wanted or name in used], condition
+        if wanted is None or used is None:
+            return list(self._types), condition
+        return [name for name in self._types if name in wanted | used], condition
 
     def count_rows(self, filter: Any = None, **options: Any) -> int:
         """The number of rows that pass a filter."""

@@ -203,7 +203,7 @@ class Cursor:
     @property
     def description(self) -> list[tuple[str, str, None, None, int | None, int | None, None]] | None:
         """For each column its name, type, and for decimals precision and scale; ``None`` where there are no rows."""
-        if not self._has_rows():
+        if self._result is None or self._result.is_command:
             return None
         return [_described(name, kind) for name, kind in zip(self._result.columns, self._result.types)]
 
