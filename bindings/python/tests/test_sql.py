@@ -127,6 +127,14 @@ def test_values_of_other_libraries_are_parameters(pool):
     assert instant == datetime.datetime(2024, 1, 1, 10, tzinfo=datetime.timezone.utc)
 
 
+def test_parameters_are_those_of_the_call(pool):
+    values = [1]
+    result = pool.sql("select $1", values)
+    values[0] = 2
+    assert result.fetchall() == [(1,)]
+    assert rows(pool, "select $1", iter([3])) == [(3,)]
+
+
 def test_parameters_stand_where_values_stand(pool):
     pool.sql("create table t as select n, 'x' || n as s from generate_series(1, 10) g(n)")
     assert rows(pool, "select n from t where n > ? order by n limit ?", [3, 2]) == [(4,), (5,)]
@@ -178,6 +186,17 @@ def test_data_frames_of_the_caller_are_tables(pool):
     del other
     assert result.fetchall() == [(4,)]
     assert pool.sql("with cte as (select a from Numbers) select sum(a) from cte").fetchall() == [(4,)]
+
+
+def test_a_stream_of_the_caller_is_read_once_and_asked_often(pool):
+    table = pa.table({"n": list(range(30_000)), "s": ["x"] * 30_000})
+    reader = table.to_reader(max_chunksize=1000)
+    result = pool.sql("select * from reader where n % 2 = 0")
+    assert "(the first 20 rows)" in repr(result)
+    assert result.fetchone() is not None
+    assert len(result.fetchall()) == 14_999 and result.arrow().num_rows == 15_000
+    # Of the stream itself nothing is left.
+    assert pool.sql("select count(*) from reader").fetchall() == [(0,)]
 
 
 def test_tables_of_the_pool_come_before_variables(pool):

@@ -33,6 +33,18 @@ def stream_of(value: Any) -> Any:
     return value
 
 
+def is_lasting(rows: Any) -> bool:
+    """Whether rows can be read again: a stream, such as pyarrow's ``RecordBatchReader``, cannot, and does not say so."""
+    kind = type(rows)
+    package = kind.__module__.partition(".")[0]
+    return (package, kind.__name__) in (
+        ("farpool", "Result"),
+        ("polars", "DataFrame"),
+        ("pyarrow", "RecordBatch"),
+        ("pyarrow", "Table"),
+    )
+
+
 def named(names: list[str], frame: FrameType | None) -> dict[str, Any]:
     """Finds rows by name among the variables of a caller: its own, then those of its module.
 

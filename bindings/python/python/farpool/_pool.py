@@ -72,10 +72,11 @@ class Pool:
         return self._sql(query, params, sys._getframe(1))
 
     def _sql(self, query: str, params: Parameters, frame: FrameType | None) -> Result:
+        # Copies, since the statement may run later and once more.
         if isinstance(params, Mapping):
             params = dict(params)
-        elif params is not None and not isinstance(params, (list, tuple)):
-            params = list(params) if isinstance(params, Iterable) and not isinstance(params, (str, bytes)) else params
+        elif isinstance(params, Iterable) and not isinstance(params, (str, bytes)):
+            params = list(params)
         statements = _farpool.split(query) if ";" in query else [(query, 1)]
         if not statements:
             raise ProgrammingError("there is no SQL statement to run", "write one, such as SELECT 1")
@@ -94,6 +95,10 @@ class Pool:
     def _planner(self, text: str, line: int, params: Any, frame: FrameType | None) -> Any:
         native = self._native
         tables = _frames.named(native.unknown_names(text), frame)
+        for name, rows in tables.items():
+            if not _frames.is_lasting(rows):
+                # The statement may run a second time.
+                tables[name] = native.plan("SELECT * FROM rows", 1, None, {"rows": rows}).execute().next(None)[0]
         return lambda: native.plan(text, line, params, tables)
 
     def batch(self, queries: Iterable[str]) -> list[Result]:
