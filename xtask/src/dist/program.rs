@@ -24,8 +24,8 @@ pub enum Architecture {
     Arm,
 }
 
-/// Kinds of entries in the table of an ELF file: the interpreter that loads libraries.
-const INTERPRETER: u32 = 3;
+/// Kind of the entry in a program's table (`PT_INTERP`) that names what loads its libraries.
+const INTERPRETER: u64 = 3;
 
 /// Builds the program from the tree and returns its path.
 pub fn build() -> Result<PathBuf> {
@@ -104,7 +104,7 @@ fn architecture_of_static(file: &[u8]) -> Result<Architecture> {
     for entry in 0..count {
         let at = usize::try_from(table + entry * size).context("its header is damaged")?;
         ensure!(
-            number(at, 4).context("its header is cut off")? != u64::from(INTERPRETER),
+            number(at, 4).context("its header is cut off")? != INTERPRETER,
             "it is linked with libraries of the system: build it with -C target-feature=+crt-static, as \
              `cargo xtask dist` does without --program"
         );

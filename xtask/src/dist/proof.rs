@@ -2,7 +2,7 @@
 //! stops, and has it again after a start.
 
 use super::archives::{Archives, CONTAINER_USER, SUMS};
-use super::root::{Node, Root, User, unpack};
+use super::root::{Node, Root, User};
 use super::{Release, read};
 use crate::programs;
 use anyhow::{Context, Result, ensure};
@@ -55,9 +55,7 @@ fn archive(release: &Release, tar: &Path) -> Result<()> {
     let root = Root::make(release.scratch.join("root-archive"))?;
     let prefix = root.folder.join("usr/local");
     fs::create_dir_all(&prefix)?;
-    let (tar, folder) = (tar.to_string_lossy(), prefix.to_string_lossy());
-    let arguments = ["--strip-components=1", "-xzf", &tar, "-C", &folder];
-    programs::run("tar", arguments, "install the package tar")?;
+    root.unpack(tar, &prefix, 1)?;
     check_shell_files(&prefix)?;
     works(release, &root, "/usr/local/bin/farpool")?;
     unit_is_right(&root.folder, &prefix.join("lib/systemd/system/farpool.service"))
@@ -112,7 +110,7 @@ fn dpkg(root: &Root, arguments: &[&str]) -> Result<()> {
 /// The root of a container, with the command, the user and the health check of its Containerfile.
 fn container(release: &Release, archives: &Archives) -> Result<()> {
     let root = Root::make(release.scratch.join("root-container"))?;
-    unpack(&archives.container, &root.folder)?;
+    root.unpack(&archives.container, &root.folder, 0)?;
     let file = read(&archives.containerfile)?;
     let entry = instruction(&file, "ENTRYPOINT ")?;
     let program = entry.first().context("an empty ENTRYPOINT")?;

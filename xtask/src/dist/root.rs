@@ -18,7 +18,7 @@ exec chroot "$root" "$@""#;
 /// A folder that programs take for the root.
 pub struct Root {
     pub folder: PathBuf,
-    /// Whether this process may use a folder as a root by itself.
+    /// Whether this process is root, and one that may make devices.
     is_privileged: bool,
 }
 
@@ -42,24 +42,34 @@ impl Root {
         }
         super::write(&folder.join("etc/hosts"), "127.0.0.1 localhost node7\n")?;
         let user = Command::new("id").arg("-u").output().context("cannot start id")?;
-        let is_privileged = user.stdout == b"0\n";
-        for (name, number) in DEVICES {
+        let make_device = |(name, number): &(&str, &str)| {
             let device = folder.join(name);
-            if is_privileged {
-                let arguments = ["-m", "666", &*device.to_string_lossy(), "c", "1", number];
-                let advice = "this sandbox lets nobody make devices, so that packages cannot be tried here";
-                programs::run("mknod", arguments, advice)?;
-            } else {
-                super::write(&device, "")?;
+            let arguments = ["-m", "666", &*device.to_string_lossy(), "c", "1", *number];
+            programs::run("mknod", arguments, "a namespace for users is tried in its place").is_ok()
+        };
+        let is_privileged = user.stdout == b"0\n" && DEVICES.iter().all(make_device);
+        if !is_privileged {
+            for (name, _) in DEVICES {
+                super::write(&folder.join(name), "")?;
             }
         }
         programs::run("chmod", ["1777", &folder.join("tmp").to_string_lossy()], "is the folder yours?")?;
         Ok(Root { folder, is_privileged })
     }
 
-    /// Whether this process is root.
+    /// Whether this process may use a folder as a root by itself, with owners of files and users of programs.
     pub fn is_privileged(&self) -> bool {
         self.is_privileged
+    }
+
+    /// Unpacks an archive into a folder of the root without the first folders of its paths, and with the owners that it
+    /// has where that can be done.
+    pub fn unpack(&self, archive: &Path, folder: &Path, without: usize) -> Result<()> {
+        let strip = format!("--strip-components={without}");
+        let owner = if self.is_privileged { "--numeric-owner" } else { "--no-same-owner" };
+        let (archive, folder) = (archive.to_string_lossy(), folder.to_string_lossy());
+        let arguments = [&*strip, owner, "-xzf", &archive, "-C", &folder];
+        programs::run("tar", arguments, "install the package tar")
     }
 
     /// Returns a command that runs a program of the root. Other users than root are taken only where that can be done.
@@ -162,10 +172,4 @@ impl Drop for Node {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Unpacks an archive into a folder, as root with the owners that it has.
-pub fn unpack(archive: &Path, folder: &Path) -> Result<()> {
-    let (archive, folder) = (archive.to_string_lossy(), folder.to_string_lossy());
-    programs::run("tar", ["--numeric-owner", "-xzf", &archive, "-C", &folder], "install the package tar")
 }
