@@ -41,11 +41,12 @@ def test_pyarrow_computes_on_texts_that_are_no_views(pool):
 
     pool.sql("create table t as select n, 'x' || n as s from generate_series(1, 9) g(n)")
     result = pool.sql("select s, [n::text] as l from t order by n")
-    assert result.arrow().schema.field("s").type == pa.string_view()
-    plain = result.arrow(views=False)
+    assert result.arrow(views=True).schema.field("s").type == pa.string_view()
+    plain = result.arrow()
     assert plain.schema.field("s").type == pa.string()
     assert plain.filter(pc.equal(plain["s"], "x7"))["l"].to_pylist() == [["7"]]
-    assert result.reader(views=False).read_all().equals(plain)
+    assert result.reader().read_all().equals(plain)
+    assert result.reader(views=True).schema.field("s").type == pa.string_view()
 
 
 def test_rows_are_taken_one_after_the_other_without_all_of_them(pool):

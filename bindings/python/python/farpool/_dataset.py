@@ -40,7 +40,7 @@ class Dataset(pyarrow.dataset.FileSystemDataset):
         self._filter = filter
         result = pool.sql(f"SELECT * FROM {quoted(table)} LIMIT 0")
         self._types = dict(zip(result.columns, result.types))
-        schema = result.arrow(views=False).schema
+        schema = result.arrow().schema
         # Substrait has no nanoseconds. What is compared with them is not translated, and what is compared with less may be.
         times = {pyarrow.timestamp("ns", zone): pyarrow.timestamp("us", zone) for zone in (None, "UTC")}
         self._comparable = pyarrow.schema([(f.name, times.get(f.type, f.type)) for f in schema])
@@ -58,7 +58,7 @@ class Dataset(pyarrow.dataset.FileSystemDataset):
         sql, values = f"SELECT {names} FROM {quoted(self._table)}", None
         if condition is not None:
             sql, values = f"{sql} WHERE {condition.sql}", condition.values
-        reader = self._pool.sql(sql, values).reader(views=False)
+        reader = self._pool.sql(sql, values).reader()
         return pyarrow.dataset.Scanner.from_batches(reader, columns=columns, filter=filter, **_known(options))
 
     def _pushed(self, columns: Any, filter: Any) -> tuple[list[str], _conditions.Condition | None]:

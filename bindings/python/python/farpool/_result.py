@@ -105,15 +105,16 @@ class Result:
 
     # All rows at once.
 
-    def arrow(self, *, views: bool = True) -> "pyarrow.Table":
-        """All rows as a table of pyarrow; nothing is copied.
+    def arrow(self, *, views: bool = False) -> "pyarrow.Table":
+        """All rows as a table of pyarrow. Numbers and times are not copied.
 
-        Texts and bytes are of Arrow's types ``string_view`` and ``binary_view``, for which pyarrow has few functions. With
-        ``views=False`` they are ``string`` and ``binary``, which copies them.
+        Texts and bytes are ``string`` and ``binary``, which pyarrow computes with. With ``views=True`` they are as they
+        come, ``string_view`` and ``binary_view``, and nothing is copied; pyarrow cannot compare or filter these.
 
         >>> import farpool
-        >>> farpool.open(memory="64MiB").sql("select 'x' as s").arrow(views=False).schema.types
-        [DataType(string)]
+        >>> r = farpool.open(memory="64MiB").sql("select 'x' as s")
+        >>> r.arrow().schema.types, r.arrow(views=True).schema.types
+        ([DataType(string)], [DataType(string_view)])
         """
         table = _pyarrow().table(self._collect())
         return table if views else table.cast(_plain(table.schema))
@@ -174,7 +175,7 @@ class Result:
     def __arrow_c_schema__(self) -> object:
         return self._schema.__arrow_c_schema__()
 
-    def reader(self, *, views: bool = True) -> "pyarrow.RecordBatchReader":
+    def reader(self, *, views: bool = False) -> "pyarrow.RecordBatchReader":
         """The rows as a stream of pyarrow's batches; ``views`` as for :meth:`arrow`."""
         reader = _pyarrow().RecordBatchReader.from_stream(self)
         return reader if views else reader.cast(_plain(reader.schema))
