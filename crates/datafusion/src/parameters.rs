@@ -7,7 +7,7 @@ use crate::error;
 use arrow_array::ArrayRef;
 use datafusion::common::{DFSchema, ParamValues, Result, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::coerce_plan_expr_for_schema;
-use datafusion::logical_expr::{DmlStatement, LogicalPlan, WriteOp};
+use datafusion::logical_expr::{Analyze, DmlStatement, Explain, LogicalPlan, WriteOp};
 use datafusion::sql::sqlparser::ast::Value;
 use farpool_model::Error;
 use std::collections::{BTreeSet, HashMap};
@@ -114,10 +114,18 @@ impl Parameters {
 /// Converts what INSERT and UPDATE write to the types of the table's columns, as the engine does with constants, whose types
 /// it knows when it plans the statement.
 fn with_types_of_columns(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let LogicalPlan::Dml(dml) = plan else { return Ok(plan) };
-    if !matches!(dml.op, WriteOp::Insert(_) | WriteOp::Update) {
-        return Ok(LogicalPlan::Dml(dml));
-    }
+    let dml = match plan {
+        LogicalPlan::Dml(dml) if matches!(dml.op, WriteOp::Insert(_) | WriteOp::Update) => dml,
+        LogicalPlan::Explain(explain) => {
+            let plan = Arc::new(with_types_of_columns(Arc::unwrap_or_clone(explain.plan))?);
+            return Ok(LogicalPlan::Explain(Explain { plan, ..explain }));
+        }
+        LogicalPlan::Analyze(analyze) => {
+            let input = Arc::new(with_types_of_columns(Arc::unwrap_or_clone(analyze.input))?);
+            return Ok(LogicalPlan::Analyze(Analyze { input, ..analyze }));
+        }
+        other => return Ok(other),
+    };
     let wanted = DFSchema::try_from(dml.target.schema())?;
     let input = coerce_plan_expr_for_schema(Arc::unwrap_or_clone(dml.input), &wanted)?;
     Ok(LogicalPlan::Dml(DmlStatement { input: Arc::new(input), ..dml }))
