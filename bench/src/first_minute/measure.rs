@@ -3,7 +3,7 @@
 
 use super::data;
 use super::definition::{Case, Definition, FileDefinition};
-use super::frames::{self, FrameResult};
+use super::frames::{self, Frames};
 use super::side::{Request, Side, Times};
 use crate::answers::{Answer, difference};
 use crate::machine::{self, Machine};
@@ -23,7 +23,8 @@ pub struct Results {
     pub rivals: Vec<RivalResult>,
     pub files: Vec<FileResult>,
     pub cases: Vec<CaseResult>,
-    pub frames: Vec<FrameResult>,
+    /// The Python package; `None` where it is not there.
+    pub frames: Option<Frames>,
     pub notes: Vec<String>,
 }
 
@@ -91,7 +92,7 @@ pub fn run(definition: &Definition) -> Result<Results> {
         rivals,
         files: Vec::new(),
         cases: Vec::new(),
-        frames: Vec::new(),
+        frames: None,
         notes: Vec::new(),
     };
     let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
@@ -113,7 +114,7 @@ pub fn run(definition: &Definition) -> Result<Results> {
         }
     }
     match frames::interpreters(&definition.frames) {
-        Ok(interpreters) => run.results.frames = frames::run(&definition.frames, &interpreters)?,
+        Ok(interpreters) => run.results.frames = Some(frames::run(&definition.frames, &interpreters)?),
         Err(error) => run.results.notes.push(format!("without data frames: {error:#}")),
     }
     text::progress("");

@@ -40,14 +40,13 @@ pub fn text(results: &Results) -> String {
 }
 
 fn frames_text(results: &Results) -> String {
-    match results.frames.as_slice() {
-        [] => String::new(),
-        frames => format!(
-            "\nThe Python package beside DuckDB's: whole tables as data frames, and statements one after the other; medians, ms.\n\
-             \"Rust\" is the library in the process of the benchmark.\n\n{}\n",
-            frames::text(frames)
-        ),
-    }
+    let Some(frames) = &results.frames else { return String::new() };
+    format!(
+        "\nThe Python package beside that of {}: whole tables as data frames, and statements one after the other; medians,\n\
+         ms. \"Rust\" is the library in the process of the benchmark.\n\n{}\n",
+        frames.rival,
+        frames::text(&frames.cases)
+    )
 }
 
 fn names(sides: &[SideResult]) -> Vec<&str> {
