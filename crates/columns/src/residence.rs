@@ -22,7 +22,7 @@ use farpool_model::{Error, Residency, Result, TenantName};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Uses of a handle's values are counted up to this.
@@ -74,6 +74,8 @@ pub(crate) struct Residence {
     /// The values of a small dictionary.
     dictionary: OnceLock<ArrayRef>,
     values: Mutex<Option<Arc<Chunk>>>,
+    /// Whether they have ever been in memory.
+    came: AtomicBool,
     uses: AtomicU8,
     residency: AtomicU8,
 }
@@ -164,7 +166,8 @@ impl Chunk {
         let (dictionary, values, uses) = (OnceLock::new(), Mutex::new(None), AtomicU8::new(0));
         let residency = AtomicU8::new(CACHED);
         let (data_type, rows, bytes_plain) = (outline.data_type.clone(), outline.rows, outline.bytes_plain);
-        let residence = Residence { source, outline, dictionary, values, uses, residency };
+        let came = AtomicBool::new(false);
+        let residence = Residence { source, outline, dictionary, values, came, uses, residency };
         Chunk::new(data_type, rows, None, zone, body, bytes_plain).with_residence(residence)
     }
 
@@ -196,6 +199,11 @@ impl Chunk {
         self.residence().is_some_and(|residence| residence.values.lock().is_none())
     }
 
+    /// Whether the chunk is a handle whose values are in memory, or were and have left it.
+    pub fn has_come(&self) -> bool {
+        self.residence().is_some_and(|residence| residence.came.load(Ordering::Relaxed))
+    }
+
     /// Gives a handle the chunk with its values.
     pub fn put_values(&self, chunk: Arc<Chunk>) {
         let Some(residence) = self.residence() else { return };
@@ -210,6 +218,7 @@ impl Chunk {
             residence.dictionary.get_or_init(copy);
         }
         residence.uses.store(0, Ordering::Relaxed);
+        residence.came.store(true, Ordering::Relaxed);
         let before = residence.values.lock().replace(chunk);
         drop(before);
     }

@@ -208,6 +208,13 @@ async fn more_than_fits_is_fetched_again() {
     pools::load_with(&*pools.remote, "t", more.schema(), vec![more], LoadMode::Append.into()).await;
     let small = near(&format!("farpool://{}", pools.address), limits::NEAR_BYTES_MIN, Nearness::Always).await;
     let session = Arc::new(pools::session_over(small.clone(), true).await);
+    let whole = "select count(*) from t where s > '8' and a > 1000 and b > 1000";
+    let (first, first_cost) = cost(&session, whole).await;
+    assert_eq!(first_cost.bytes_again, 0, "{first_cost:?}");
+    let (again, again_cost) = cost(&session, whole).await;
+    assert_eq!(first, again);
+    assert!(again_cost.bytes_again > 0, "{again_cost:?}");
+    assert_eq!(again_cost.bytes_again, again_cost.bytes_on_wire, "{again_cost:?}");
     for number in 0..4 {
         join_or_look(session.clone(), number).await;
     }

@@ -28,6 +28,10 @@ pub struct Receipt {
     /// Bytes that were read from disk of column chunks that were not in memory: as they lie there, compressed or not.
     #[serde(default)]
     pub bytes_from_disk: u64,
+    /// Bytes of `bytes_from_disk`, or of `bytes_on_wire` for a client that keeps columns, of column chunks that had been in
+    /// memory before and had left it.
+    #[serde(default)]
+    pub bytes_again: u64,
     /// Encoded bytes of the column chunks that were in memory when they were wanted, of those that may leave it.
     /// Without a data directory there are none.
     #[serde(default)]
@@ -70,6 +74,7 @@ impl Receipt {
         self.bytes_scanned += other.bytes_scanned;
         self.bytes_skipped += other.bytes_skipped;
         self.bytes_from_disk += other.bytes_from_disk;
+        self.bytes_again += other.bytes_again;
         self.bytes_from_cache += other.bytes_from_cache;
         self.bytes_shared += other.bytes_shared;
         self.bytes_on_wire += other.bytes_on_wire;

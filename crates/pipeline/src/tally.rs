@@ -17,6 +17,7 @@ pub(crate) struct Tally {
     bytes_scanned: AtomicU64,
     bytes_skipped: AtomicU64,
     bytes_from_disk: AtomicU64,
+    bytes_again: AtomicU64,
     bytes_from_cache: AtomicU64,
     bytes_shared: AtomicU64,
     rows_known: AtomicU64,
@@ -32,9 +33,10 @@ impl Tally {
         self.bytes_scanned.fetch_add(bytes, Relaxed);
     }
 
-    /// Records that `bytes` encoded bytes were not in memory.
-    pub(crate) fn read_from_disk(&self, bytes: u64) {
+    /// Records that `bytes` bytes were not in memory, `again` of which had been there and had left it.
+    pub(crate) fn read_from_disk(&self, bytes: u64, again: u64) {
         self.bytes_from_disk.fetch_add(bytes, Relaxed);
+        self.bytes_again.fetch_add(again, Relaxed);
     }
 
     /// Records that `bytes` encoded bytes that may leave memory were in it.
@@ -95,6 +97,7 @@ impl Tally {
             bytes_scanned: self.bytes_scanned.load(Relaxed),
             bytes_skipped: self.bytes_skipped.load(Relaxed),
             bytes_from_disk: self.bytes_from_disk.load(Relaxed),
+            bytes_again: self.bytes_again.load(Relaxed),
             bytes_from_cache: self.bytes_from_cache.load(Relaxed),
             bytes_shared: self.bytes_shared.load(Relaxed),
             bytes_on_wire: 0,

@@ -416,6 +416,8 @@ pub struct Receipt {
     pub bytes_shared: u64,
     #[prost(uint64, tag = "17")]
     pub rows_known: u64,
+    #[prost(uint64, tag = "18")]
+    pub bytes_again: u64,
 }
 
 /// A value of a column's type.

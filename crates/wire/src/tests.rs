@@ -375,6 +375,7 @@ fn every_response_round_trips() {
         bytes_scanned: 4,
         bytes_skipped: 5,
         bytes_from_disk: 3,
+        bytes_again: 1,
         bytes_from_cache: 7,
         bytes_shared: 2,
         rows_known: 11,

@@ -35,7 +35,7 @@ show 40 rows, from both ends; on a pipe or in a file everything is there. With -
 object for each row, with ndjson an object on a line; with arrow, each statement is one IPC stream. \
 Several statements give their results one after the other.
 The receipt is one JSON object: rows_scanned, rows_skipped, rows_known, rows_returned, rows_bypassed, \
-bytes_scanned, bytes_skipped, bytes_from_disk, bytes_from_cache, bytes_shared, bytes_on_wire, bytes_saved, bytes_plain, encoding, \
+bytes_scanned, bytes_skipped, bytes_from_disk, bytes_again, bytes_from_cache, bytes_shared, bytes_on_wire, bytes_saved, bytes_plain, encoding, \
 encrypted, cpu_ns, waited_ns, elapsed_ns, \
 operators: [{name, detail, answer, reason}]; of all statements together.";
 

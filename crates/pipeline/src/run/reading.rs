@@ -346,8 +346,11 @@ impl Run {
     /// Counts those of `handles` that are absent as read by this run, and what else it waits for as shared.
     fn asked_first(&self, number: u64, handles: &[Arc<Chunk>]) {
         let read = || handles.iter().filter(|handle| handle.is_absent());
-        let bytes_on_disk: usize = read().map(|handle| handle.bytes_on_disk()).sum();
-        self.tally.read_from_disk(cast::u64_from(bytes_on_disk));
+        let bytes_on_disk = |is_counted: fn(&Chunk) -> bool| {
+            let counted = read().filter(|handle| is_counted(handle));
+            cast::u64_from(counted.map(|handle| handle.bytes_on_disk()).sum())
+        };
+        self.tally.read_from_disk(bytes_on_disk(|_| true), bytes_on_disk(Chunk::has_come));
         let bytes: usize = read().map(|handle| handle.bytes_encoded()).sum();
         let mut held = self.held.lock();
         let Some(morsel) = held.awaited.get_mut(&number) else { return };

@@ -20,6 +20,7 @@ pub fn text(receipt: &Receipt) -> String {
         ("scanned", receipt.bytes_scanned),
         ("skipped", receipt.bytes_skipped),
         ("from disk", receipt.bytes_from_disk),
+        ("again", receipt.bytes_again),
         ("from the cache", receipt.bytes_from_cache),
         ("shared", receipt.bytes_shared),
         ("on the wire", receipt.bytes_on_wire),

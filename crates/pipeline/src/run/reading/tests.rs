@@ -235,6 +235,8 @@ fn other_columns_are_read_only_where_a_row_passes() {
     assert!(read <= of(0).sum::<usize>() + of(2).sum::<usize>() && read >= expected, "{read} of {expected}");
     let receipt = run.receipt();
     assert_eq!((receipt.bytes_from_disk, receipt.bytes_from_cache), (read as u64, 0));
+    // All of it was in memory when the table was made.
+    assert_eq!(receipt.bytes_again, read as u64);
     // Columns of the filter count as used, also where no row passes.
     assert!(table.row_groups.iter().all(|group| group.chunks[0].take_use() > 0));
     // The next one finds there what this one has read.
@@ -242,6 +244,12 @@ fn other_columns_are_read_only_where_a_row_passes() {
     drive_plainly(&again, &shelf);
     let receipt = again.receipt();
     assert_eq!((receipt.bytes_from_disk, receipt.bytes_from_cache), (0, read as u64));
+    // What has left memory since is read again.
+    let left = table.row_groups[0].chunks[0].take_values().unwrap().bytes_encoded() as u64;
+    let third = Run::start(&bound).unwrap();
+    drive_plainly(&third, &shelf);
+    let receipt = third.receipt();
+    assert_eq!((receipt.bytes_from_disk, receipt.bytes_again), (left, left));
 }
 
 fn drive_plainly(run: &Run, shelf: &Shelf) -> Vec<RecordBatch> {
