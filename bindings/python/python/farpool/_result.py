@@ -112,7 +112,10 @@ class Result:
         come, ``string_view`` and ``binary_view``, and nothing is copied; pyarrow cannot compare or filter these.
 
         >>> import farpool
-        >>> r = farpool.open(memory="64MiB").sql("select 'x' as s")
+        >>> p = farpool.open(memory="64MiB")
+        >>> p.sql("create table t as select 'x' as s")
+        (done)
+        >>> r = p.sql("select s from t")
         >>> r.arrow().schema.types, r.arrow(views=True).schema.types
         ([DataType(string)], [DataType(string_view)])
         """
