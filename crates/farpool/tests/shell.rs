@@ -111,6 +111,8 @@ fn what_was_typed_is_there_the_next_time() {
     second.until("farpool> select 1 as\none;");
     second.press("\r");
     second.until("(1 row, ");
+    // What is typed before the prompt is there is no key of the prompt's.
+    second.run("select 2 as two;", "(1 row, ");
     second.press("\x12one");
     second.until("(reverse-i-search)`one': select 1 as");
     second.press("\x03");
