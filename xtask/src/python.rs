@@ -23,8 +23,9 @@ pub fn wheel() -> Result<PathBuf> {
 /// # Errors
 /// As those of [`wheel`].
 pub fn install(folder: &Path) -> Result<()> {
-    let python = installed_into(folder)?;
-    let folder = folder.canonicalize()?;
+    // The interpreter in it is started in other folders, too.
+    let folder = std::path::absolute(folder).with_context(|| format!("no path: {}", folder.display()))?;
+    let python = installed_into(&folder)?;
     println!("farpool is installed for {}", python.display());
     println!("to use it: . {}/bin/activate", folder.display());
     Ok(())
