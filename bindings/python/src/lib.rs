@@ -1,7 +1,7 @@
 //! The extension module `farpool._farpool`: pools, statements and rows for the Python package around it
 //! (`bindings/python/python/farpool`), which has what users see.
 //!
-//! Invariant: a thread of Python waits for the pool without the interpreter's lock, and only in [`runtime::wait`], which
+//! Invariant: a thread of Python waits for the pool without the interpreter's lock, and only in `runtime::wait`, which
 //! sees Ctrl-C and the exit of the interpreter.
 
 #![expect(clippy::disallowed_methods, reason = "waits for signals by the clock")]
