@@ -243,7 +243,7 @@ impl FrameResult {
 /// Processes from their start to their exit, which import the package, make an empty database and fetch a row.
 fn started(definition: &FramesDefinition, python: &Path, rival: &Path) -> Result<FrameResult> {
     let own = "import farpool; assert farpool.open().sql('SELECT 1').fetchone() == (1,)";
-    let theirs = "import duckdb; assert duckdb.connect().sql('SELECT 1').fetchone() == (1,)";
+    let theirs = "import duckdb; assert duckdb.connect().execute('SELECT 1').fetchone() == (1,)";
     let (mut farpool_ms, mut rival_ms) = (Vec::new(), Vec::new());
     for run in 0..=definition.runs {
         for (python, script, times) in [(python, own, &mut farpool_ms), (rival, theirs, &mut rival_ms)] {
