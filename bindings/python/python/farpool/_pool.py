@@ -13,6 +13,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Sequence, Union
 
 from . import _farpool, _frames
+from ._conditions import quoted
 from ._errors import InterfaceError, ProgrammingError, Warning
 from ._progress import Progress
 from ._result import Result
@@ -206,7 +207,7 @@ class Pool:
         """
         words = source.split(None, 1)
         is_query = len(words) > 1 and words[0].lower() in ("select", "with", "from", "values", "table")
-        rows = f"({source})" if is_query else _quoted(source)
+        rows = f"({source})" if is_query else quoted(source)
         given = ", ".join(f"{name} {_literal(value)}" for name, value in options.items())
         target = os.fspath(file).replace("'", "''")
         statement = f"COPY {rows} TO '{target}'" + (f" ({given})" if given else "")
@@ -368,10 +369,6 @@ def _files(source: Any) -> list[str] | None:
     if isinstance(source, (list, tuple)) and source and all(isinstance(f, (str, os.PathLike)) for f in source):
         return [os.fspath(file) for file in source]
     return None
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _literal(value: Any) -> str:

@@ -10,8 +10,9 @@
 //! plan is dropped, too.
 
 use crate::admission::{PATIENCE, waited};
-use farpool_memory::{Account, Reservation};
-use farpool_model::Result;
+use farpool_memory::{Account, Reservation, size_text};
+use farpool_model::cast::u64_from;
+use farpool_model::{Error, Result};
 use std::cell::{Cell, RefCell};
 use tokio::time::{Instant, timeout_at};
 
@@ -124,7 +125,10 @@ impl PlanMemory {
             Lacked::Place(bytes) => (places.clone(), bytes),
         };
         let reserved = timeout_at(deadline, account.reserve(bytes)).await;
-        let reserved = reserved.map_err(|_| waited(&account, bytes))??;
+        let reserved = reserved.map_err(|_| match lacked {
+            Lacked::Plan(_) => waited(&account, bytes),
+            Lacked::Place(_) => no_place(&account),
+        })??;
         match lacked {
             Lacked::Plan(_) => self.held.get_mut().join(reserved),
             Lacked::Place(_) => self.place = Some(reserved),
@@ -133,10 +137,20 @@ impl PlanMemory {
     }
 }
 
+/// The error for a program that has waited in vain for a place among those that wait.
+fn no_place(places: &Account) -> Error {
+    let all = size_text(u64_from(places.memory().limit()));
+    let waited = PATIENCE.as_secs();
+    Error::over_limit(format!(
+        "waited {waited} s: the plans of programs that wait take all of the {all} that they may"
+    ))
+    .advise("try again later, ask for less at once, or give the pool more memory for work (--work-memory)")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farpool_memory::{Account, WorkMemory};
+    use farpool_memory::WorkMemory;
     use farpool_model::TenantName;
 
     const LIMIT: usize = 16 << 20;
@@ -215,7 +229,7 @@ mod tests {
         assert_eq!(memory.wait_wanted(), Some(Lacked::Plan(LIMIT * 3 / 4 - IN_HAND_BYTES)));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn programs_wait_at_places_of_their_own() {
         let (_account, mut memory) = memory();
         let places = WorkMemory::new(1 << 20).account(&TenantName::default());
@@ -226,6 +240,8 @@ mod tests {
         // What is larger than all places takes all of them.
         assert!(memory.find_place(5 << 20, &places).is_err());
         assert_eq!(memory.wait_wanted(), Some(Lacked::Place(1 << 20)));
+        let error = memory.wait(Lacked::Place(1 << 20), &places).await.unwrap_err();
+        assert!(error.message.contains("all of the 1.0 MiB"), "{error:?}");
         drop(first);
         memory.wait(Lacked::Place(1 << 20), &places).await.unwrap();
         memory.find_place(5 << 20, &places).unwrap();
