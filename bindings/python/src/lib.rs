@@ -16,6 +16,7 @@ mod process;
 mod query;
 mod runtime;
 mod statements;
+mod texts;
 mod values;
 
 /// As in the program: buffers of results are used again, not given back to the system.

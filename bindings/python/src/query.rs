@@ -3,15 +3,19 @@
 use crate::arrow_stream::{self, Reader};
 use crate::errors;
 use crate::process::Owned;
-use crate::{runtime, values};
+use crate::{runtime, texts, values};
 use arrow::array::{RecordBatch, RecordBatchIterator};
 use arrow::datatypes::SchemaRef;
 use farpool::model::{cast, sql_name};
 use farpool::{BatchStream, Error, Query};
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::runtime::Handle;
+
+/// Batches that a thread converts before it looks whether more are wanted.
+const AT_ONCE: usize = 16;
 
 /// A planned statement.
 #[pyclass(frozen, name = "Query", module = "farpool._farpool")]
@@ -101,9 +105,19 @@ impl NativeRows {
             Ok((batches, Some(stream)))
         })?;
         let has_more = rest.is_some();
-        let rest = rest.unwrap_or_else(|| Box::pin(futures::stream::empty()));
+        let rest = rest.unwrap_or_else(|| Box::pin(stream::empty()));
         self.batches.lock().unwrap_or_else(PoisonError::into_inner).put(rest);
         Ok((NativeBatches { schema: self.schema.clone(), batches }, has_more))
+    }
+
+    /// Takes the rows, for batches of them without views.
+    fn with_offsets(&self, py: Python<'_>) -> PyResult<NativeRows> {
+        let schema = texts::schema_with_offsets(&self.schema);
+        let to = schema.clone();
+        let converted =
+            move |batch| texts::with_offsets(&batch, &to).map(|parts| stream::iter(parts).map(Ok));
+        let batches = self.take(py)?.map(move |batch| batch.and_then(&converted)).try_flatten().boxed();
+        Ok(NativeRows { schema, batches: Mutex::new(Owned::new(batches)) })
     }
 
     /// Ends the statement.
@@ -140,6 +154,27 @@ impl NativeBatches {
     /// Bytes of memory that the rows take.
     fn nbytes(&self) -> u64 {
         cast::u64_from(self.batches.iter().map(RecordBatch::get_array_memory_size).sum())
+    }
+
+    /// These rows without views, made by several threads.
+    fn with_offsets(&self, py: Python<'_>) -> PyResult<NativeBatches> {
+        let schema = texts::schema_with_offsets(&self.schema);
+        if schema == self.schema {
+            return Ok(NativeBatches { schema, batches: self.batches.clone() });
+        }
+        let parts: Vec<Vec<RecordBatch>> = self.batches.chunks(AT_ONCE).map(<[_]>::to_vec).collect();
+        let to = schema.clone();
+        let batches = runtime::wait(py, async move {
+            let converted = stream::iter(parts).map(|part| {
+                let to = to.clone();
+                runtime::blocking(move || {
+                    let batches = part.iter().map(|batch| texts::with_offsets(batch, &to));
+                    Ok(batches.collect::<farpool::Result<Vec<_>>>()?.concat())
+                })
+            });
+            converted.buffered(Handle::current().metrics().num_workers()).try_concat().await
+        })?;
+        Ok(NativeBatches { schema, batches })
     }
 
     /// Rows from `start` on, `count` or to the end, as tuples.

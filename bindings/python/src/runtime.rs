@@ -111,7 +111,7 @@ pub fn without_lock<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) ->
     done
 }
 
-/// Runs `work`, which blocks, on a thread for such work.
+/// Runs `work`, which blocks or takes a while, on a thread for such work.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> farpool::Result<T> + Send + 'static,
 ) -> farpool::Result<T> {

@@ -3,6 +3,8 @@
 import datetime
 import decimal
 import gc
+import random
+import struct
 import uuid
 import weakref
 
@@ -47,6 +49,55 @@ def test_pyarrow_computes_on_texts_that_are_no_views(pool):
     assert plain.filter(pc.equal(plain["s"], "x7"))["l"].to_pylist() == [["7"]]
     assert result.reader().read_all().equals(plain)
     assert result.reader(views=True).schema.field("s").type == pa.string_view()
+
+
+def test_texts_without_views_are_those_that_pyarrow_casts(pool):
+    draw = random.Random(5)
+
+    def text():
+        lengths = [0, 1, 4, 5, 12, 13, 14, 100, 3000]
+        return None if draw.random() < 0.1 else "".join(draw.choices("aé漢x", k=draw.choice(lengths)))
+
+    rows = 30_000
+    few = [text() for _ in range(50)]
+    pool.load(
+        "t",
+        pa.table(
+            {
+                "id": range(rows),
+                "mixed": [text() if n % 10 else "x" for n in range(rows)],
+                "few": draw.choices(few, k=rows),
+                "long": [f"a text of more than twelve letters {n}" for n in range(rows)],
+                "short": [str(n) for n in range(rows)],
+                "none": pa.nulls(rows, pa.string()),
+                "bytes": [f"bytes {n} {'y' * (n % 20)}".encode() for n in range(rows)],
+            }
+        ),
+    )
+    flat = "mixed, few, long, short, none, bytes"
+    nested = "[mixed, few] as l, named_struct('a', mixed, 'b', [bytes]) as s, map([id], [long]) as m"
+    for columns in [flat, nested]:
+        for rest in ["", "where id % 7 < 3", "where id % 1000 = 0", "order by few, id limit 9999", "limit 0"]:
+            result = pool.sql(f"select {columns} from t {rest}")
+            views, plain = result.arrow(views=True), result.arrow()
+            assert "view" in str(views.schema) and "view" not in str(plain.schema)
+            plain.validate(full=True)
+            assert plain.equals(views.cast(plain.schema)), (columns, rest)
+            assert result.reader().schema == plain.schema
+
+
+def test_texts_that_offsets_do_not_reach_come_in_several_arrays(pool):
+    # Rows with the same text, which is there once.
+    view = struct.pack("<i4sii", 1 << 20, b"xxxx", 0, 0)
+    buffers = [None, pa.py_buffer(view * 2100), pa.py_buffer(b"x" * (1 << 20))]
+    texts = pa.table({"n": range(2100), "s": pa.Array.from_buffers(pa.string_view(), 2100, buffers)})
+    assert texts.num_rows == 2100
+    result = pool.sql("select * from texts")
+    plain = result.arrow()
+    assert plain["n"].to_pylist() == list(range(2100)) and plain["s"].num_chunks == 2
+    assert plain["s"][2099].as_py() == "x" * (1 << 20)
+    with pytest.raises(farpool.Error, match="2 GiB"):
+        pool.sql("select array_agg(s) as l from texts").arrow()
 
 
 def test_rows_are_taken_one_after_the_other_without_all_of_them(pool):

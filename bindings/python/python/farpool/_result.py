@@ -119,8 +119,8 @@ class Result:
         >>> r.arrow().schema.types, r.arrow(views=True).schema.types
         ([DataType(string)], [DataType(string_view)])
         """
-        table = _pyarrow().table(self._collect())
-        return table if views else table.cast(_plain(table.schema))
+        batches = self._collect()
+        return _pyarrow().table(batches if views else batches.with_offsets())
 
     def polars(self) -> "polars.DataFrame":
         """All rows as a data frame of Polars; texts and numbers are not copied."""
@@ -172,16 +172,16 @@ class Result:
         """Arrow's stream interface: batches leave the pool as they are asked for. Ctrl-C ends it with an error of who reads
         it, since exceptions of Python do not pass through the interface."""
         with self._lock:
-            source: Batches | Rows = self._all if self._all is not None else self._start()
-            return source.__arrow_c_stream__(requested_schema)
+            return self._batches().__arrow_c_stream__(requested_schema)
 
     def __arrow_c_schema__(self) -> object:
         return self._schema.__arrow_c_schema__()
 
     def reader(self, *, views: bool = False) -> "pyarrow.RecordBatchReader":
         """The rows as a stream of pyarrow's batches; ``views`` as for :meth:`arrow`."""
-        reader = _pyarrow().RecordBatchReader.from_stream(self)
-        return reader if views else reader.cast(_plain(reader.schema))
+        with self._lock:
+            source = self._batches()
+            return _pyarrow().RecordBatchReader.from_stream(source if views else source.with_offsets())
 
     # For people.
 
@@ -221,6 +221,9 @@ class Result:
         rows = query.execute()
         self._run = query
         return rows
+
+    def _batches(self) -> Batches | Rows:
+        return self._all if self._all is not None else self._start()
 
     def _collect(self) -> Batches:
         with self._lock:
@@ -279,25 +282,6 @@ class _Cursor:
             self._taken = batches.rows()
             self._taken.reverse()
         return self._taken.pop()
-
-
-def _plain(schema: Any) -> Any:
-    """The schema without views, also within lists and structs."""
-    pa = _pyarrow()
-    return pa.schema([field.with_type(_plain_type(field.type)) for field in schema])
-
-
-def _plain_type(kind: Any) -> Any:
-    pa = _pyarrow()
-    if pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_binary_view(kind):
-        return pa.binary()
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind.fields])
-    return kind
 
 
 def _pyarrow() -> Any:
