@@ -8,7 +8,7 @@ use farpool::model::limits;
 use farpool::node::{Node, NodeConfig, PrivateKey, server};
 use farpool::{
     ClientOptions, ErrorKind, LoadMode, LoadOptions, NearPool, Nearness, Pool, Proof, PublicKey, Receipt,
-    RemotePool, Session, TableName, Tier, WorkMemory,
+    RemotePool, Session, Statement, TableName, Tier, WorkMemory,
 };
 use futures::StreamExt;
 use std::sync::Arc;
@@ -102,6 +102,44 @@ async fn whole_columns_come_at_once() {
     let (joined, cost_joined) = cost(&session, "select count(t.b) from t join few on t.id = few.id").await;
     assert!(joined == 10 && cost_joined.bytes_on_wire < 100_000, "{joined} rows, {cost_joined:?}");
     assert_eq!(near.bytes_fetched(), columns);
+}
+
+/// Columns that the joins of a batch would return several times come once, from the first join on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_of_joins_fetches_what_they_would_return_several_times() {
+    let (pools, near, _) = started(Nearness::Auto).await;
+    let keys = rows(0..ROWS).project(&[0, 2]).unwrap();
+    pools::load(&*pools.remote, "d", keys.schema(), vec![keys]).await;
+    let session = pools::session_over(near.clone(), true).await;
+    let columns = column_bytes(&near, "id").await + column_bytes(&near, "a").await;
+    // So few rows are cheaper than columns, however many joins there are.
+    let few = batch_of_joins(&session, 1).await;
+    assert!(near.bytes_fetched() == 0 && few < columns / 4, "{few} of {columns} bytes");
+    // A sixth of the rows is not, if that is wanted eight times. The rows of `d` come for each join, and take more than that;
+    // were the columns fetched when as much has come of them, three times as much would come as they have.
+    let more = batch_of_joins(&session, 167).await;
+    assert!(near.bytes_fetched() >= columns && more < columns * 5 / 2, "{more} of {columns} bytes");
+}
+
+/// Runs eight joins with so many of a thousand keys. Returns the bytes that came for them.
+async fn batch_of_joins(session: &Session, of_thousand: i64) -> u64 {
+    let statement = |n| {
+        format!(
+            "select sum((t.a + d.b) % 10) from t join d on t.id = d.id where (d.b + {n}) % 1000 < {of_thousand}"
+        )
+    };
+    let (table, mut bytes) = (rows(0..ROWS), 0);
+    let column = |name| table.column_by_name(name).unwrap().as_primitive::<Int64Type>().values();
+    let (a, b) = (column("a"), column("b"));
+    let mut batch = session.batch((0..8).map(|n| Statement::from(statement(n).as_str())));
+    for n in 0..8 {
+        let query = batch.next().await.unwrap().unwrap();
+        let answer = query.collect().await.unwrap()[0].column(0).as_primitive::<Int64Type>().value(0);
+        let joined = a.iter().zip(b).filter(|(_, b)| (**b + n) % 1000 < of_thousand);
+        assert_eq!(answer, joined.map(|(a, b)| (a + b) % 10).sum::<i64>(), "{}", statement(n));
+        bytes += query.receipt().bytes_on_wire;
+    }
+    bytes
 }
 
 /// Programs that run at once and want the same chunks have them sent once.

@@ -310,24 +310,45 @@ fn all(parts: &[Truth]) -> Truth {
 }
 
 /// Combines the parts of an AND. The bounds on each column are intersected first, so that `a >= 1 AND a < 3`
-/// is one range.
+/// is one range. Keys that a join looks for lie within the bounds that it derives from them.
 fn conjunction(parts: &[Expr], info: &TableInfo) -> Truth {
     let mut ranges: Vec<(usize, f64, f64)> = Vec::new();
-    let mut truths = Vec::new();
+    let (mut truths, mut sets) = (Vec::new(), Vec::new());
     for part in parts {
         match bound(part, info) {
             Some((column, low, high)) => match ranges.iter_mut().find(|(c, ..)| *c == column) {
                 Some((_, l, h)) => (*l, *h) = (l.max(low), h.min(high)),
                 None => ranges.push((column, low, high)),
             },
-            None => truths.push(truth(part, info)),
+            None => match column_of_keys(part) {
+                Some(column) => sets.push((column, truth(part, info))),
+                None => truths.push(truth(part, info)),
+            },
         }
     }
     for (column, low, high) in ranges {
         let unknown = null_fraction(&Expr::Column(column), info);
-        truths.push(Truth::new((high - low).max(0.0) * (1.0 - unknown), unknown));
+        let within = (high - low).max(0.0) * (1.0 - unknown);
+        match sets.iter_mut().find(|(of, _)| *of == column) {
+            Some((_, keys)) => keys.holds = keys.holds.min(within),
+            None => truths.push(Truth::new(within, unknown)),
+        }
     }
+    truths.extend(sets.into_iter().map(|(_, keys)| keys));
     all(&truths)
+}
+
+/// Returns the column of which a condition lets the keys of a join pass.
+fn column_of_keys(part: &Expr) -> Option<usize> {
+    let value = match part {
+        Expr::InSet(value, _) => &**value,
+        Expr::InFilter(values, _) if values.len() == 1 => &values[0],
+        _ => return None,
+    };
+    match value {
+        Expr::Column(column) => Some(*column),
+        _ => None,
+    }
 }
 
 /// For a part of the form `column < constant`, returns the column and the interval of its distribution that

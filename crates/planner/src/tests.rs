@@ -6,7 +6,7 @@ use crate::joins::{Matches, Relation, Share, Side, Tree, order, share, share_mat
 use crate::split::{self, place};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_model::{
-    Aggregate, AggregateFunction, Answer, ArithmeticOp, ColumnStatistics, CompareOp, Expr, Literal,
+    Aggregate, AggregateFunction, Answer, ArithmeticOp, ColumnStatistics, CompareOp, Expr, KeySet, Literal,
     NamedExpr, Operator, OperatorAnswer, Output, Prepared, Program, TableInfo, TableName, Value, Version,
 };
 use proptest::prelude::*;
@@ -83,6 +83,20 @@ fn the_bounds_of_a_range_are_taken_together() {
     assert!(close(selectivity(&range, &info()), 0.1));
     let empty = Expr::And(vec![compare(0, CompareOp::Gt, int(600)), compare(0, CompareOp::Lt, int(500))]);
     assert_eq!(selectivity(&empty, &info()), 0.0);
+}
+
+/// A join gives its keys, and the least and the greatest of them.
+#[test]
+fn keys_of_a_join_lie_within_their_bounds() {
+    let keys: Vec<i64> = (401..=500).step_by(2).collect();
+    let set = Expr::InSet(Box::new(Expr::Column(0)), KeySet::new(&keys).unwrap());
+    let with_bounds = |least, most| {
+        let bounds = [compare(0, CompareOp::GtEq, int(least)), compare(0, CompareOp::LtEq, int(most))];
+        selectivity(&Expr::And([&bounds[..], &[set.clone()]].concat()), &info())
+    };
+    assert!(close(with_bounds(401, 500), 0.05));
+    // Bounds of another origin may leave fewer.
+    assert!(close(with_bounds(401, 410), 0.01));
 }
 
 #[test]

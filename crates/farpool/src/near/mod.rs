@@ -5,7 +5,8 @@
 //! kept; so do others once they have returned as many bytes as their columns take. Programs over such columns then run in
 //! this process, by the operators that would run at the node, and nothing moves any more. That is about twice what the best
 //! choice would have moved, at most, had all queries been known (Karlin et al., *Competitive Snoopy Caching*, 1988: renting
-//! or buying). Programs that return little stay at the node for good.
+//! or buying). Some are known: of programs that are prepared and have not run, such as the joins of a batch, what they will
+//! return is estimated and counts as if it had been returned. Programs that return little stay at the node for good.
 //!
 //! Which version a statement reads, and whether it may, is asked of the node each time. What is kept are chunks, which never
 //! change, and versions share: of a table to which rows were added, only the new ones are fetched. Nothing is kept of tables
@@ -28,6 +29,7 @@ use farpool_model::{
 };
 use farpool_node::{Caller, Node, NodeConfig, Shape};
 use farpool_pipeline::BoundProgram;
+use farpool_planner::estimate::selectivity;
 use farpool_transfer::{BatchStream, Execution, Handle, Pool, ReceiptHandle, RemotePool};
 use futures::Stream;
 use results::{At, Results};
@@ -35,7 +37,7 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
-use tables::{NearTable, NearTables};
+use tables::{Coming, NearTable, NearTables};
 
 /// Bytes of results below which it is not asked what the columns would take.
 const RENT_MIN: u64 = 64 << 10;
@@ -74,6 +76,7 @@ struct NearProgram {
     remote: Arc<Handle>,
     table: Arc<NearTable>,
     columns: Vec<usize>,
+    coming: Coming,
 }
 
 /// Bytes that programs at the node have returned, by the columns that they read.
@@ -151,19 +154,21 @@ impl NearPool {
         let table = &remote.effective.table;
         let columns: Vec<usize> = remote.effective.columns().into_iter().collect();
         let is_all = returns_all(&remote.effective);
-        if columns.is_empty() || !self.pays(table, &columns, self.tables.get(table).as_deref(), is_all) {
+        if columns.is_empty() || !self.pays(table, &columns, self.tables.get(table).as_deref(), is_all, 0) {
             return None;
         }
         let account = self.caller.account();
         // Without it, the program runs at the node, which tells what is wrong.
         let near = self.tables.version(&self.chunks, account, remote, schema, &columns).await.ok()?;
-        if !self.pays(table, &columns, Some(&near), is_all) {
+        if !self.pays(table, &columns, Some(&near), is_all, 0) {
             return None;
         }
         let bound = self.caller.prepare(program, remote.version, near.table.clone()).ok()?;
         let remote = Arc::new(remote.clone());
         near.keep(&remote);
-        Some(Handle::new(bound.prepared().clone(), NearProgram { bound, remote, table: near, columns }))
+        let coming = near.expect(&columns);
+        let prepared = bound.prepared().clone();
+        Some(Handle::new(prepared, NearProgram { bound, remote, table: near, columns, coming }))
     }
 
     /// Where results of a program are kept; `None` if they are not.
@@ -192,12 +197,20 @@ impl NearPool {
         })
     }
 
-    /// Whether columns should be here, as far as is known, for a program that returns all of them or not.
-    fn pays(&self, table: &TableName, columns: &[usize], known: Option<&NearTable>, is_all: bool) -> bool {
+    /// Whether columns should be here, as far as is known, for a program that returns all of them or not, where so many bytes
+    /// are to come.
+    fn pays(
+        &self,
+        table: &TableName,
+        columns: &[usize],
+        known: Option<&NearTable>,
+        is_all: bool,
+        bytes_coming: u64,
+    ) -> bool {
         if self.nearness == Nearness::Always {
             return true;
         }
-        let rent = self.rents.of(table, columns);
+        let rent = self.rents.of(table, columns) + bytes_coming;
         match known.and_then(|known| known.bytes(columns)) {
             Some((all, absent)) => {
                 let fits = all <= self.chunks.pool().usage().bytes_limit / MEMORY_PART;
@@ -205,6 +218,23 @@ impl NearPool {
             }
             None => is_all || rent >= RENT_MIN,
         }
+    }
+
+    /// Whether columns should be here for a program of which `conditions` leave a part of the rows, if they leave as much of
+    /// each program that is to come.
+    async fn pays_with(&self, near: &NearProgram, conditions: &Expr) -> bool {
+        let (name, bytes) = (&near.bound.prepared().effective.table, near.table.bytes_coming(&near.columns));
+        let pays = |bytes| self.pays(name, &near.columns, Some(&near.table), false, bytes);
+        if pays(0) {
+            return true;
+        }
+        if !pays(bytes) {
+            return false;
+        }
+        let info = near.table.info.get_or_try_init(|| self.remote.table(name)).await;
+        // Without statistics, what has been returned decides.
+        let part = info.map_or(0.0, |info| selectivity(conditions, info));
+        pays((bytes as f64 * part) as u64)
     }
 
     /// The same execution, whose receipt `settle` looks at when it is there.
@@ -349,10 +379,12 @@ impl Pool for NearPool {
             return self.execute_there(handle, conditions, streams_wanted).await;
         };
         // With conditions, it no longer returns all rows.
-        if conditions.is_some()
-            && returns_all(&handle.effective)
-            && !self.pays(&handle.effective.table, &near.columns, Some(&near.table), false)
-        {
+        let stays = match conditions {
+            Some(conditions) => returns_all(&handle.effective) && !self.pays_with(near, conditions).await,
+            None => false,
+        };
+        if stays {
+            near.coming.over();
             return self.execute_there(&near.remote, conditions, streams_wanted).await;
         }
         let run = self.caller.start(&near.bound, conditions, Shape::Batches)?;
@@ -361,7 +393,8 @@ impl Pool for NearPool {
         // The node keeps the version until the last stream has ended.
         let (kept, is_sealed) = (handle.clone(), self.remote.is_sealed());
         Ok(NearPool::settled(execution, move |receipt| {
-            let _ = &kept;
+            // Others that start meanwhile wait for the same columns.
+            kept.kept::<NearProgram>().into_iter().for_each(|near| near.coming.over());
             of_network(receipt, is_sealed)
         }))
     }

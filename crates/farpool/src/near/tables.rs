@@ -5,10 +5,12 @@ use arrow::datatypes::SchemaRef;
 use farpool_columns::{Chunk, RowGroup, Table, TableBuilder};
 use farpool_memory::{Account, Reservation};
 use farpool_model::cast::u64_from;
-use farpool_model::{Error, Result, TableName, limits};
+use farpool_model::{Error, Result, TableInfo, TableName, limits};
 use farpool_transfer::{ChunkOutline, Handle, Outlines};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tokio::sync::OnceCell;
 
 /// Heap bytes counted for a chunk: its handle, bounds and places, or what a small one takes beside its data.
 const CHUNK_BYTES: usize = 1 << 10;
@@ -22,6 +24,37 @@ pub(super) struct NearTable {
     pub table: Arc<Table>,
     /// Programs that the node keeps over the version, as long as queries run.
     handles: Mutex<Vec<Weak<Handle>>>,
+    /// How many programs are to come, by the columns that they read.
+    coming: Mutex<HashMap<usize, u64>>,
+    /// What the node says of the table, for estimates; once somebody wants one.
+    pub info: OnceCell<TableInfo>,
+}
+
+/// A program that is prepared and has neither read its columns here nor started at the node.
+pub(super) struct Coming {
+    table: Arc<NearTable>,
+    columns: Vec<usize>,
+    is_over: AtomicBool,
+}
+
+impl Coming {
+    /// Notes that the program is no longer to come.
+    pub fn over(&self) {
+        if !self.is_over.swap(true, Ordering::Relaxed) {
+            let mut coming = self.table.coming.lock().unwrap_or_else(PoisonError::into_inner);
+            for column in &self.columns {
+                if let Some(count) = coming.get_mut(column) {
+                    *count -= 1;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        self.over();
+    }
 }
 
 impl NearTable {
@@ -36,6 +69,26 @@ impl NearTable {
     pub fn handle(&self) -> Option<Handle> {
         let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         handles.iter().rev().find_map(Weak::upgrade).map(|handle| Handle::clone(&handle))
+    }
+
+    /// Counts a program that is to read `columns`.
+    pub fn expect(self: &Arc<Self>, columns: &[usize]) -> Coming {
+        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        columns.iter().for_each(|column| *coming.entry(*column).or_default() += 1);
+        Coming { table: self.clone(), columns: columns.to_vec(), is_over: AtomicBool::new(false) }
+    }
+
+    /// Encoded bytes of `columns`, each as often as programs are to come that read it.
+    pub fn bytes_coming(&self, columns: &[usize]) -> u64 {
+        let times = |column: &usize| {
+            self.coming
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get(column)
+                .copied()
+                .unwrap_or_default()
+        };
+        columns.iter().map(|column| times(column) * self.bytes(&[*column]).map_or(0, |(all, _)| all)).sum()
     }
 
     /// Encoded bytes of `columns`: all, and those whose values are not here. `None` where it does not have these columns.
@@ -230,7 +283,8 @@ impl<'a> Building<'a> {
     fn finish(self, id: (u64, u64)) -> Result<Arc<NearTable>> {
         let columns = self.columns.iter().copied().collect();
         let table = Arc::new(self.builder.finish()?.holding(self.held));
-        let near = Arc::new(NearTable { id, columns, table, handles: Mutex::default() });
+        let (handles, coming, info) = (Mutex::default(), Mutex::default(), OnceCell::new());
+        let near = Arc::new(NearTable { id, columns, table, handles, coming, info });
         for (row_group, group) in near.table.row_groups.iter().enumerate() {
             for column in &near.columns {
                 if let Some(places) = places(&group.chunks[*column]) {
