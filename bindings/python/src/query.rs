@@ -69,6 +69,21 @@ impl NativeQuery {
         Ok(NativeRows { schema: self.schema.clone(), batches: Mutex::new(Owned::new(started)) })
     }
 
+    /// Starts the statement and takes its first rows, as `Rows.next` does; and those that may follow, if any.
+    fn fetch(
+        &self,
+        py: Python<'_>,
+        rows_min: Option<usize>,
+    ) -> PyResult<(NativeBatches, Option<NativeRows>)> {
+        let query = self.query(py)?.clone();
+        let (batches, rest) =
+            runtime::wait(py, async move { next_batches(query.execute().await?, rows_min).await })?;
+        let schema = self.schema.clone();
+        let rest =
+            rest.map(|rest| NativeRows { schema: schema.clone(), batches: Mutex::new(Owned::new(rest)) });
+        Ok((NativeBatches { schema, batches }, rest))
+    }
+
     /// The columns as no rows of them, which hold nothing of the pool.
     fn schema(&self) -> NativeBatches {
         NativeBatches { schema: self.schema.clone(), batches: Vec::new() }
@@ -94,16 +109,8 @@ impl NativeRows {
 impl NativeRows {
     /// Takes the next rows: batches until there are `rows_min` rows, or all. Says whether more may follow.
     fn next(&self, py: Python<'_>, rows_min: Option<usize>) -> PyResult<(NativeBatches, bool)> {
-        let mut stream = self.take(py)?;
-        let (batches, rest) = runtime::wait(py, async move {
-            let (mut batches, mut rows) = (Vec::new(), 0);
-            while rows_min.is_none_or(|min| rows < min) {
-                let Some(batch) = stream.try_next().await? else { return Ok((batches, None)) };
-                rows += batch.num_rows();
-                batches.push(batch);
-            }
-            Ok((batches, Some(stream)))
-        })?;
+        let stream = self.take(py)?;
+        let (batches, rest) = runtime::wait(py, next_batches(stream, rows_min))?;
         let has_more = rest.is_some();
         let rest = rest.unwrap_or_else(|| Box::pin(stream::empty()));
         self.batches.lock().unwrap_or_else(PoisonError::into_inner).put(rest);
@@ -213,6 +220,20 @@ impl NativeBatches {
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         arrow_stream::exported_schema(py, &self.schema)
     }
+}
+
+/// Takes batches until there are `rows_min` rows, or all. Returns the stream, too, if it has not ended.
+async fn next_batches(
+    mut stream: BatchStream,
+    rows_min: Option<usize>,
+) -> farpool::Result<(Vec<RecordBatch>, Option<BatchStream>)> {
+    let (mut batches, mut rows) = (Vec::new(), 0);
+    while rows_min.is_none_or(|min| rows < min) {
+        let Some(batch) = stream.try_next().await? else { return Ok((batches, None)) };
+        rows += batch.num_rows();
+        batches.push(batch);
+    }
+    Ok((batches, Some(stream)))
 }
 
 fn columns(schema: &SchemaRef) -> Vec<(String, String)> {

@@ -70,7 +70,7 @@ enum Changed {
 
 /// Plans CREATE TABLE in `pool`.
 pub(crate) async fn create(
-    state: &SessionState,
+    state: &Arc<SessionState>,
     pool: Arc<dyn Pool>,
     create: &CreateMemoryTable,
 ) -> Result<Change> {
@@ -107,7 +107,11 @@ pub(crate) async fn create(
 }
 
 /// Plans UPDATE, DELETE or TRUNCATE of `table`.
-pub(crate) async fn change(state: &SessionState, dml: &DmlStatement, table: PoolTable) -> Result<Change> {
+pub(crate) async fn change(
+    state: &Arc<SessionState>,
+    dml: &DmlStatement,
+    table: PoolTable,
+) -> Result<Change> {
     match (&dml.op, &*dml.input) {
         (WriteOp::Truncate, _) => Ok(Change::Empty(table)),
         (WriteOp::Delete, input) if is_table(input) => Ok(Change::Empty(table)),
@@ -152,7 +156,7 @@ fn is_table(plan: &LogicalPlan) -> bool {
 
 /// Returns the filter with subqueries computed, so that it gives the same result in each program; refuses
 /// volatile ones.
-async fn settled(state: &SessionState, filter: &Filter) -> Result<Filter> {
+async fn settled(state: &Arc<SessionState>, filter: &Filter) -> Result<Filter> {
     let predicate = subqueries::computed(state, filter.predicate.clone()).await?;
     if predicate.is_volatile() {
         return not_impl_err!("a condition of UPDATE or DELETE that gives something else each time");
@@ -167,7 +171,7 @@ fn others(filter: Filter) -> Result<LogicalPlan> {
 }
 
 async fn rewrite(
-    state: &SessionState,
+    state: &Arc<SessionState>,
     table: PoolTable,
     changed: Changed,
     kept: Option<LogicalPlan>,

@@ -63,7 +63,7 @@ pub(crate) struct Rows {
 
 /// What the plan is made from.
 struct Source {
-    state: SessionState,
+    state: Arc<SessionState>,
     plan: LogicalPlan,
     /// The engine's memory; `None` if it has no limit.
     memory_bytes: Option<usize>,
@@ -92,12 +92,12 @@ pub(crate) fn physical_rules(
 
 impl Rows {
     /// Plans the rows of `plan`.
-    pub async fn plan(state: &SessionState, plan: &LogicalPlan) -> Result<Self, DataFusionError> {
+    pub async fn plan(state: &Arc<SessionState>, plan: &LogicalPlan) -> Result<Self, DataFusionError> {
         let memory_bytes = match state.runtime_env().memory_pool.memory_limit() {
             MemoryLimit::Finite(bytes) => Some(bytes),
             _ => None,
         };
-        let source = Source { state: state.clone(), plan: plan.clone(), memory_bytes };
+        let source = Source { state: Arc::clone(state), plan: plan.clone(), memory_bytes };
         let physical = state.create_physical_plan(plan).await?;
         let context = source.context(state, &physical)?;
         Ok(Rows {
@@ -244,7 +244,7 @@ impl Source {
     /// Returns the session's state for a plan whose hash tables keep to `tables`, with enough memory for the sorts of
     /// so many joins.
     fn state_for(&self, tables: HashTables, joins: usize, memory_bytes: usize) -> SessionState {
-        let mut state = SessionStateBuilder::new_from_existing(self.state.clone())
+        let mut state = SessionStateBuilder::new_from_existing(SessionState::clone(&self.state))
             .with_physical_optimizer_rules(physical_rules(Some(tables)))
             .build();
         let execution = &mut state.config_mut().options_mut().execution;

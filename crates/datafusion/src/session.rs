@@ -340,6 +340,7 @@ impl Session {
             state.register_catalog_list(catalog::listed(&**state.catalog_list())?);
         }
         let used = dialect::fill_in_arguments(&mut parsed, parameters)?;
+        let state = Arc::new(state);
         let plan = parameters.fill_in(dialect::plan(&state, parsed).await?, &used)?;
         if let LogicalPlan::DescribeTable(table) = &plan {
             let columns = described(&headers.over(&table.schema))?;
@@ -359,7 +360,7 @@ impl Session {
         file::open_files(&optimized, &*opener, self.options.pushdown).await.map_err(error::wrap)
     }
 
-    async fn planned(&self, state: SessionState, plan: LogicalPlan) -> Result<Planned, DataFusionError> {
+    async fn planned(&self, state: Arc<SessionState>, plan: LogicalPlan) -> Result<Planned, DataFusionError> {
         match plan {
             LogicalPlan::Statement(LogicalStatement::Execute(_)) => {
                 let frame = self.context.execute_logical_plan(plan).await?;
@@ -373,7 +374,8 @@ impl Session {
                 // The query reads tables of pools, each in one version.
                 None => {
                     let plan = LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create));
-                    Ok(Planned::Command(Command::Plan(SessionContext::new_with_state(state), plan)))
+                    let context = SessionContext::new_with_state(Arc::unwrap_or_clone(state));
+                    Ok(Planned::Command(Command::Plan(context, plan)))
                 }
             },
             LogicalPlan::Dml(dml) if dml.target.table_type() == TableType::View => {
@@ -390,7 +392,8 @@ impl Session {
                 Ok(Planned::Command(Command::Change(change)))
             }
             LogicalPlan::Explain(explain) if is_change(&explain.plan) => {
-                let change = Box::pin(self.planned(state.clone(), LogicalPlan::clone(&explain.plan))).await?;
+                let change =
+                    Box::pin(self.planned(Arc::clone(&state), LogicalPlan::clone(&explain.plan))).await?;
                 let row = vec![lit("change"), lit(change.explain())];
                 let columns = [col("column1").alias("plan_type"), col("column2").alias("plan")];
                 let told = LogicalPlanBuilder::values(vec![row])?.project(columns)?.build()?;

@@ -10,7 +10,7 @@ import sys
 import warnings
 import weakref
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence, Union
 
 from . import _farpool, _frames
 from ._conditions import quoted
@@ -89,18 +89,33 @@ class Pool:
         return self._result(text, line, params, frame)
 
     def _result(self, text: str, line: int, params: Any, frame: FrameType | None) -> Result:
-        result = Result(self._planner(text, line, params, frame))
+        tables: dict[str, Any] = {}
+        plan = self._planner(text, line, params, tables)
+        query = None
+        try:
+            query = plan()
+        except ProgrammingError:
+            # What the statement does not find may be variables of the caller; most statements find all.
+            tables.update(self._variables(text, frame))
+            if not tables:
+                raise
+        result = Result(plan, query)
         self._results.add(result)
         return result
 
-    def _planner(self, text: str, line: int, params: Any, frame: FrameType | None) -> Any:
+    def _planner(self, text: str, line: int, params: Any, tables: dict[str, Any]) -> Callable[[], _farpool.Query]:
+        native = self._native
+        return lambda: native.plan(text, line, params, tables)
+
+    def _variables(self, text: str, frame: FrameType | None) -> dict[str, Any]:
+        """Rows of the caller that a statement names."""
         native = self._native
         tables = _frames.named(native.unknown_names(text), frame)
         for name, rows in tables.items():
             if not _frames.is_lasting(rows):
                 # The statement may run a second time.
-                tables[name] = native.plan("SELECT * FROM rows", 1, None, {"rows": rows}).execute().next(None)[0]
-        return lambda: native.plan(text, line, params, tables)
+                tables[name] = native.plan("SELECT * FROM rows", 1, None, {"rows": rows}).fetch(None)[0]
+        return tables
 
     def batch(self, queries: Iterable[str]) -> list[Result]:
         """Runs statements together: they read tables as these are at one moment, and what several of them read alike is
@@ -120,7 +135,7 @@ class Pool:
             query = batch.next()
             if query is None:
                 break
-            result = Result(self._planner(text, 1, None, None), query)
+            result = Result(self._planner(text, 1, None, {}), query)
             result._collect()
             self._results.add(result)
             results.append(result)

@@ -215,12 +215,20 @@ class Result:
         return self._query
 
     def _start(self) -> Rows:
-        """Runs the statement. Another run takes another plan, of tables as they are then."""
+        """Runs the statement."""
+        return self._ran(lambda query: query.execute())
+
+    def _fetch(self, rows_min: int | None) -> tuple[Batches, Rows | None]:
+        """Runs the statement and takes its first rows, at least so many, or all; and those that may follow."""
+        return self._ran(lambda query: query.fetch(rows_min))
+
+    def _ran(self, run: Callable[[Query], Any]) -> Any:
+        # Another run takes another plan, of tables as they are then.
         query = self._planned()
         self._query = None
-        rows = query.execute()
+        outcome = run(query)
         self._run = query
-        return rows
+        return outcome
 
     def _batches(self) -> Batches | Rows:
         return self._all if self._all is not None else self._start()
@@ -228,7 +236,7 @@ class Result:
     def _collect(self) -> Batches:
         with self._lock:
             if self._all is None:
-                self._all, _ = self._start().next(None)
+                self._all, _ = self._fetch(None)
             return self._all
 
     def _first(self, count: int) -> tuple[list[tuple], bool]:
@@ -236,13 +244,13 @@ class Result:
         a table on a screen would hold the memory of a statement under way for as long as the screen is there."""
         with self._lock:
             if self._all is None:
-                rows = self._start()
-                first, has_more = rows.next(count + 1)
-                if has_more and len(first) <= _TAKEN:
+                first, rows = self._fetch(count + 1)
+                if rows is not None and len(first) <= _TAKEN:
                     # The end comes after the last batch.
                     rest, has_more = rows.next(1)
-                    has_more = has_more or len(rest) > 0
-                if has_more:
+                    if not has_more and len(rest) == 0:
+                        rows = None
+                if rows is not None:
                     rows.cancel()
                     return first.rows(0, count), True
                 self._all = first
@@ -254,7 +262,7 @@ class Result:
         return self._cursor
 
     def _rows(self) -> "_Cursor":
-        return _Cursor(self._all, None if self._all is not None else self._start())
+        return _Cursor(*((self._all, None) if self._all is not None else self._fetch(1)))
 
 
 def _closed() -> Query:
@@ -264,9 +272,9 @@ def _closed() -> Query:
 class _Cursor:
     """Rows one after the other."""
 
-    def __init__(self, batches: Batches | None, rows: Rows | None) -> None:
+    def __init__(self, batches: Batches, rows: Rows | None) -> None:
         self._rows = rows
-        self._taken: list[tuple] = batches.rows() if batches is not None else []
+        self._taken: list[tuple] = batches.rows()
         self._taken.reverse()
 
     def __iter__(self) -> "_Cursor":

@@ -33,7 +33,7 @@ pub(super) fn counted(changed: LogicalPlan) -> Result<LogicalPlan> {
 impl InPlace {
     /// Plans a DELETE of the rows of `changed`, a filter over the table; `None` if the pool cannot do that.
     pub async fn delete(
-        state: &SessionState,
+        state: &Arc<SessionState>,
         table: &PoolTable,
         changed: &LogicalPlan,
     ) -> Result<Option<InPlace>> {
@@ -44,7 +44,7 @@ impl InPlace {
     /// Plans an UPDATE of the rows of `changed`, the whole table or a filter over it, to the values of
     /// `projection`; `None` if the pool cannot do that.
     pub async fn update(
-        state: &SessionState,
+        state: &Arc<SessionState>,
         table: &PoolTable,
         changed: &LogicalPlan,
         projection: &Projection,
@@ -70,12 +70,12 @@ impl InPlace {
     }
 
     async fn plan(
-        state: &SessionState,
+        state: &Arc<SessionState>,
         table: &PoolTable,
         changed: &LogicalPlan,
         program: Program,
     ) -> Result<Option<InPlace>> {
-        let handle = pins::prepare(state, table, program).await?;
+        let handle = pins::prepare(&**state, table, program).await?;
         let of_table = &table.info().schema;
         let is_typed_so = handle.schema.fields().iter().all(|field| {
             of_table.field_with_name(field.name()).is_ok_and(|column| column.data_type() == field.data_type())

@@ -10,9 +10,10 @@ use datafusion::logical_expr::expr::{Exists, InList, InSubquery};
 use datafusion::logical_expr::{Expr, Subquery, lit};
 use farpool_model::limits;
 use futures::TryStreamExt;
+use std::sync::Arc;
 
 /// Returns the condition with values in place of its subqueries.
-pub(super) async fn computed(state: &SessionState, condition: Expr) -> Result<Expr> {
+pub(super) async fn computed(state: &Arc<SessionState>, condition: Expr) -> Result<Expr> {
     let mut subqueries = Vec::new();
     condition.apply(|expr| {
         if is_subquery(expr) {
@@ -36,7 +37,7 @@ fn is_subquery(expr: &Expr) -> bool {
     matches!(expr, Expr::InSubquery(_) | Expr::Exists(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_))
 }
 
-async fn compute(state: &SessionState, expr: &Expr) -> Result<Expr> {
+async fn compute(state: &Arc<SessionState>, expr: &Expr) -> Result<Expr> {
     match expr {
         Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
             let operand = Box::pin(computed(state, (**expr).clone())).await?;
@@ -57,7 +58,7 @@ async fn compute(state: &SessionState, expr: &Expr) -> Result<Expr> {
 }
 
 /// Returns the values of a subquery's single column.
-async fn values(state: &SessionState, subquery: &Subquery) -> Result<Vec<ScalarValue>> {
+async fn values(state: &Arc<SessionState>, subquery: &Subquery) -> Result<Vec<ScalarValue>> {
     let mut batches = plan(state, subquery).await?.start().map_err(error::wrap)?;
     let mut values = Vec::new();
     while let Some(batch) = batches.try_next().await.map_err(error::wrap)? {
@@ -72,7 +73,7 @@ async fn values(state: &SessionState, subquery: &Subquery) -> Result<Vec<ScalarV
     Ok(values)
 }
 
-async fn any_row(state: &SessionState, subquery: &Subquery) -> Result<bool> {
+async fn any_row(state: &Arc<SessionState>, subquery: &Subquery) -> Result<bool> {
     let mut batches = plan(state, subquery).await?.start().map_err(error::wrap)?;
     while let Some(batch) = batches.try_next().await.map_err(error::wrap)? {
         if batch.num_rows() > 0 {
@@ -82,7 +83,7 @@ async fn any_row(state: &SessionState, subquery: &Subquery) -> Result<bool> {
     Ok(false)
 }
 
-async fn plan(state: &SessionState, subquery: &Subquery) -> Result<Rows> {
+async fn plan(state: &Arc<SessionState>, subquery: &Subquery) -> Result<Rows> {
     if !subquery.outer_ref_columns.is_empty() {
         return not_impl_err!(
             "a subquery in the condition of UPDATE or DELETE that depends on the row that is changed"
