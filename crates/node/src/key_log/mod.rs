@@ -49,8 +49,9 @@ const HELD_BYTES: usize = 16 << 20;
 /// Bytes for which there is room ahead in the current file, so that commands seldom wait for another file.
 const AHEAD_BYTES: usize = 4 << 20;
 
-/// Bytes of a command that is so large that room for it is looked for before it begins.
-const LARGE_BYTES: usize = 256 << 10;
+/// Bytes of a command that is so large that room for it is looked for before it begins: few of them take what is made ahead
+/// before the thread that makes it has its turn, and one that finds no room when it has changed keys ends all changes.
+const LARGE_BYTES: usize = 64 << 10;
 
 /// When keys that have changed must be on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -238,9 +239,14 @@ impl KeyLog {
         }
         if bytes >= LARGE_BYTES {
             // As much as the log takes at once.
-            return self.make_room(bytes.min(limits::LOG_RECORD_BYTES_MAX));
+            return self.make_room_or_refuse(bytes.min(limits::LOG_RECORD_BYTES_MAX));
         }
         Ok(())
+    }
+
+    /// As [`KeyLog::make_room`]; where there is no space, commands are refused until there is.
+    fn make_room_or_refuse(&self, bytes: usize) -> Result<()> {
+        self.make_room(bytes).inspect_err(|error| self.refuse(error, error.kind == ErrorKind::OverLimit))
     }
 
     /// Makes room for so many bytes, or for as many as a file of the log has room for at once.
@@ -269,9 +275,8 @@ impl KeyLog {
             // What becomes of it the observer is told.
             drop(self.log.commit(last));
         }
-        match self.make_room(AHEAD_BYTES) {
-            Ok(()) => self.allow_again(),
-            Err(error) => self.refuse(&error, error.kind == ErrorKind::OverLimit),
+        if self.make_room_or_refuse(AHEAD_BYTES).is_ok() {
+            self.allow_again();
         }
     }
 
