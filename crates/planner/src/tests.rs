@@ -92,7 +92,7 @@ fn keys_of_a_join_lie_within_their_bounds() {
     let set = Expr::InSet(Box::new(Expr::Column(0)), KeySet::new(&keys).unwrap());
     let with_bounds = |least, most| {
         let bounds = [compare(0, CompareOp::GtEq, int(least)), compare(0, CompareOp::LtEq, int(most))];
-        selectivity(&Expr::And([&bounds[..], &[set.clone()]].concat()), &info())
+        selectivity(&Expr::And([&bounds[..], std::slice::from_ref(&set)].concat()), &info())
     };
     assert!(close(with_bounds(401, 500), 0.05));
     // Bounds of another origin may leave fewer.
