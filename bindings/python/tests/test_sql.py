@@ -5,6 +5,7 @@ import decimal
 import gc
 import random
 import struct
+import sys
 import uuid
 import weakref
 
@@ -49,6 +50,16 @@ def test_pyarrow_computes_on_texts_that_are_no_views(pool):
     assert plain.filter(pc.equal(plain["s"], "x7"))["l"].to_pylist() == [["7"]]
     assert result.reader().read_all().equals(plain)
     assert result.reader(views=True).schema.field("s").type == pa.string_view()
+
+
+def test_without_pyarrow_nothing_is_run_for_it(pool, monkeypatch):
+    result = pool.sql("select n, 'x' as s from generate_series(1, 3) g(n)")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for ask in [result.arrow, result.reader, result.pandas]:
+        with pytest.raises(ImportError, match="pip install pyarrow"):
+            ask()
+    assert result._run is None
+    assert len(result.fetchall()) == 3
 
 
 def test_texts_without_views_are_those_that_pyarrow_casts(pool):

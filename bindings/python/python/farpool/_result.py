@@ -119,8 +119,9 @@ class Result:
         >>> r.arrow().schema.types, r.arrow(views=True).schema.types
         ([DataType(string)], [DataType(string_view)])
         """
+        pa = _pyarrow()
         batches = self._collect()
-        return _pyarrow().table(batches if views else batches.with_offsets())
+        return pa.table(batches if views else batches.with_offsets())
 
     def polars(self) -> "polars.DataFrame":
         """All rows as a data frame of Polars; texts and numbers are not copied."""
@@ -179,9 +180,10 @@ class Result:
 
     def reader(self, *, views: bool = False) -> "pyarrow.RecordBatchReader":
         """The rows as a stream of pyarrow's batches; ``views`` as for :meth:`arrow`."""
+        pa = _pyarrow()
         with self._lock:
             source = self._batches()
-            return _pyarrow().RecordBatchReader.from_stream(source if views else source.with_offsets())
+            return pa.RecordBatchReader.from_stream(source if views else source.with_offsets())
 
     # For people.
 
