@@ -7,15 +7,21 @@
 use crate::errors;
 use farpool::{Error, ErrorKind};
 use pyo3::prelude::*;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 use tokio::task::JoinHandle;
 
 /// How often a thread that waits looks for signals: Ctrl-C is seen at once by people.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How long a request stays on the thread that asks. Longer, and signals would wait for what computes.
+const SMALL: Duration = Duration::from_millis(2);
 
 /// How long a cancelled request may take to tell the node, which would otherwise notice when the connection closes.
 const FAREWELL: Duration = Duration::from_millis(200);
@@ -82,6 +88,10 @@ pub fn wait_telling<T: Send + 'static>(
     mut tell: impl FnMut(Python<'_>) -> PyResult<()>,
 ) -> PyResult<T> {
     let handle = errors::checked(py, handle())?;
+    let work = match without_lock(py, || begun(&handle, work)) {
+        Begun::Done(outcome) => return errors::checked(py, outcome),
+        Begun::Pending(work) => work,
+    };
     let (sender, mut receiver) = sync_channel(1);
     let task = handle.spawn(async move {
         // Nobody receives it when the wait has been given up.
@@ -100,6 +110,40 @@ pub fn wait_telling<T: Send + 'static>(
                 }
             }
         }
+    }
+}
+
+enum Begun<T, W> {
+    Done(T),
+    Pending(Pin<Box<W>>),
+}
+
+/// Wakes a thread that is parked.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Begins `work` on the thread that calls. Small statements end there, which saves the wake-ups of other threads.
+fn begun<W: Future>(handle: &Handle, work: W) -> Begun<W::Output, W> {
+    let mut work = Box::pin(work);
+    // A thread of the runtime must not wait for it.
+    if Handle::try_current().is_ok() {
+        return Begun::Pending(work);
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let start = Instant::now();
+    loop {
+        // Within the runtime what computes gives way after a number of batches.
+        let polled = handle.block_on(async { work.as_mut().poll(&mut Context::from_waker(&waker)) });
+        if let Poll::Ready(outcome) = polled {
+            return Begun::Done(outcome);
+        }
+        let Some(left) = SMALL.checked_sub(start.elapsed()) else { return Begun::Pending(work) };
+        thread::park_timeout(left);
     }
 }
 
@@ -189,7 +233,7 @@ pub fn leave(py: Python<'_>) {
     py.detach(|| {
         let start = Instant::now();
         while WAITING.load(Ordering::SeqCst) > 0 && start.elapsed() < EXIT {
-            std::thread::sleep(Duration::from_millis(1));
+            thread::sleep(Duration::from_millis(1));
         }
     });
 }
