@@ -19,7 +19,7 @@ pub struct Side {
 
 enum Engine {
     Rival(Box<Rival>),
-    Farpool(Session),
+    Farpool(Box<Session>),
 }
 
 /// One run of one query.
@@ -65,7 +65,7 @@ impl Farpool {
         };
         let session = Session::new(options);
         session.register_pool("farpool", pool).await?;
-        Ok(Side { name: name.to_string(), engine: Engine::Farpool(session) })
+        Ok(Side { name: name.to_string(), engine: Engine::Farpool(Box::new(session)) })
     }
 }
 

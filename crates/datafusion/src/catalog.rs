@@ -20,7 +20,7 @@ use datafusion::catalog::{
     CatalogProvider, CatalogProviderList, MemTable, MemoryCatalogProvider, MemoryCatalogProviderList,
     SchemaProvider, TableProvider,
 };
-use datafusion::common::internal_err;
+use datafusion::common::{TableReference, internal_err};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::TableType;
@@ -145,6 +145,16 @@ impl SchemaProvider for PoolSchema {
     fn table_exist(&self, name: &str) -> bool {
         self.names.read().contains_key(name)
     }
+}
+
+/// Returns the table of a pool that `name` refers to; `None` if it refers to something else, or to nothing.
+///
+/// # Errors
+/// Those of a pool that cannot be asked.
+pub(crate) async fn pool_table(state: &SessionState, name: &TableReference) -> Result<Option<PoolTable>> {
+    let Ok(schema) = state.schema_for_ref(name.clone()) else { return Ok(None) };
+    let provider = schema.table(name.table()).await?;
+    Ok(provider.and_then(|provider| provider.downcast_ref::<PoolTable>().cloned()))
 }
 
 /// Lists the tables and views of a pool and their columns; a view that cannot be planned does not fail the

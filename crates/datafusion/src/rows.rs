@@ -9,6 +9,7 @@ use crate::error;
 use crate::exec::PoolExec;
 use crate::joins::{CompactRows, HashTables};
 use crate::lineage::TrustedFilters;
+use crate::plain::UnlessPlain;
 use crate::spill::SpillFiles;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
@@ -81,6 +82,13 @@ struct Current {
 
 /// Returns the rules that make a physical plan; `tables` are the limits of hash tables, if there are any.
 pub(crate) fn physical_rules(
+    tables: Option<HashTables>,
+) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    rules_of_all_plans(tables).into_iter().map(|rule| Arc::new(UnlessPlain(rule)) as _).collect()
+}
+
+/// As [`physical_rules`], also for plans that they would not change.
+pub(crate) fn rules_of_all_plans(
     tables: Option<HashTables>,
 ) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = crate::joins::rules(tables);

@@ -15,6 +15,7 @@ use crate::one_zero::{OneZero, OneZeroOfConstants};
 use crate::parameters::Parameters;
 use crate::pins::{Pins, Versions};
 use crate::plan::PoolPlanner;
+use crate::plans::Plans;
 use crate::query::{Command, Planned, Query};
 use crate::rows::{Rows, physical_rules};
 use crate::shared::Means;
@@ -48,6 +49,7 @@ use farpool_model::sql_name;
 use farpool_model::{Error, ErrorKind, Result};
 use farpool_planner::cost::Rates;
 use farpool_transfer::Pool;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,6 +96,7 @@ pub struct Session {
     home: Arc<Home>,
     options: SessionOptions,
     window: Arc<Window>,
+    pub(crate) plans: Arc<Plans>,
 }
 
 impl std::fmt::Debug for Session {
@@ -129,7 +132,7 @@ impl Session {
         let registered = catalog.register_schema(SCHEMA, Arc::clone(&home) as _);
         debug_assert!(registered.is_ok(), "a memory catalog takes any schema");
         context.register_catalog(HOME, Arc::new(catalog));
-        Session { context, home, options, window: Arc::default() }
+        Session { context, home, options, window: Arc::default(), plans: Arc::default() }
     }
 
     /// DataFusion's own context.
@@ -291,6 +294,12 @@ impl Session {
             let catalogs = catalog::with_tables(&**state.catalog_list(), &self.home, tables)?;
             state.register_catalog_list(catalogs);
         }
+        if tables.is_empty()
+            && let Some((plan, headers)) = self.plans.find(&state, text).await?
+        {
+            let plan = parameters.fill_in(plan, &BTreeSet::new())?;
+            return Ok(self.planned(Arc::new(state), plan).await?.with_headers(&headers));
+        }
         if let Some(query) = summarize::summarized(text) {
             let parsed = dialect::parse(&state, &query)?.statement;
             let plan = dialect::plan(&state, parsed).await?;
@@ -319,20 +328,23 @@ impl Session {
         {
             let (target, query) = copy::taken_apart(copy)?;
             writer.check(&target).map_err(error::wrap)?;
-            return match self.statement_planned(state, query, &Headers::default(), parameters).await? {
+            return match self.statement_planned(state, query, &Headers::default(), parameters, None).await? {
                 Planned::Rows(rows) => Ok(Planned::Command(Command::Copy(Copy::new(writer, target, rows)))),
                 Planned::Command(_) => internal_err!("COPY of a command"),
             };
         }
-        self.statement_planned(state, parsed, &headers, parameters).await
+        let kept_as = (is_query(&parsed) && tables.is_empty()).then_some(text.as_str());
+        self.statement_planned(state, parsed, &headers, parameters, kept_as).await
     }
 
+    /// Plans a statement whose plan is kept as that of the text `kept_as`.
     async fn statement_planned(
         &self,
         mut state: SessionState,
         mut parsed: DfStatement,
         headers: &Headers,
         parameters: &Parameters,
+        kept_as: Option<&str>,
     ) -> Result<Planned, DataFusionError> {
         let references = state.resolve_table_references(&parsed)?;
         if references.iter().any(|r| r.schema() == Some("information_schema")) {
@@ -341,7 +353,14 @@ impl Session {
         }
         let used = dialect::fill_in_arguments(&mut parsed, parameters)?;
         let state = Arc::new(state);
-        let plan = parameters.fill_in(dialect::plan(&state, parsed).await?, &used)?;
+        let plan = dialect::plan(&state, parsed).await?;
+        // What was written into the statement is part of the plan.
+        if let Some(text) = kept_as
+            && used.is_empty()
+        {
+            self.plans.keep(&state, text, &references, &plan, headers).await?;
+        }
+        let plan = parameters.fill_in(plan, &used)?;
         if let LogicalPlan::DescribeTable(table) = &plan {
             let columns = described(&headers.over(&table.schema))?;
             return Rows::plan(&state, &columns).await.map(Planned::Rows);

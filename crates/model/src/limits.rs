@@ -454,6 +454,15 @@ pub const FETCHED_GROUPS_MAX: usize = 64 << 10;
 /// Bytes of what a node says of chunks at once, about: a worker is on it for some milliseconds.
 pub const OUTLINES_BYTES: usize = 1 << 20;
 
+/// Plans of queries that a session keeps, by their texts.
+pub const PLANS_KEPT_MAX: usize = 64;
+
+/// Bytes of the text of such a query.
+pub const PLAN_KEPT_TEXT_BYTES_MAX: usize = 4 << 10;
+
+/// Expressions in such a plan, all in all.
+pub const PLAN_KEPT_EXPRS_MAX: usize = 512;
+
 /// Statements of a batch that are planned at once: their programs are prepared and kept all together.
 pub const BATCH_STATEMENTS_PLANNED_MAX: usize = 32;
 

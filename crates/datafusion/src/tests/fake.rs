@@ -30,7 +30,7 @@ type Held = (Version, SchemaRef, Vec<RecordBatch>);
 
 /// The naive pool.
 #[derive(Debug, Default)]
-pub(super) struct Fake {
+pub(crate) struct Fake {
     pub remote: bool,
     /// Answers `refused` to every aggregation.
     pub refuses_aggregation: bool,

@@ -13,6 +13,7 @@ mod merged;
 mod others;
 mod overflow;
 mod parameters;
+mod plans;
 mod pushed;
 mod zones;
 
@@ -23,7 +24,7 @@ use arrow_array::builder::{
 };
 use arrow_array::{ArrayRef, RecordBatch};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
-use fake::Fake;
+pub(crate) use fake::Fake;
 use std::sync::Arc;
 
 /// Makes `count` rows of `t` from number `from` on: all types, NULLs, NaN, few and many distinct values.
@@ -82,12 +83,12 @@ fn rows_of_dim() -> RecordBatch {
 }
 
 /// Adds both tables to `fake`.
-async fn filled(fake: Fake) -> Arc<Fake> {
+pub(crate) async fn filled(fake: Fake) -> Arc<Fake> {
     let t = (0..3).map(|i| rows_of_t(i * 700, 700)).collect();
     Arc::new(fake.with("t", t).await.with("dim", vec![rows_of_dim()]).await)
 }
 
-async fn session(pool: &Arc<Fake>, pushdown: bool) -> Session {
+pub(crate) async fn session(pool: &Arc<Fake>, pushdown: bool) -> Session {
     session_at(pool, pushdown, Rates::default()).await
 }
 

@@ -95,6 +95,8 @@ impl Engine {
     }
 
     async fn query(&self, sql: &str) -> Result<DBOutput<Kind>, Failure> {
+        // From the second time on a session may have kept the plan.
+        self.session.sql(sql).await.map_err(failure)?;
         let query = self.session.sql(sql).await.map_err(failure)?;
         let batches = query.collect().await.map_err(failure)?;
         let rows = format::rows(&batches).map_err(failure)?;
