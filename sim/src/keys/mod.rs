@@ -19,7 +19,7 @@ use commands::{Habits, many, random_command};
 use farpool_disk::{Directory, Faults, SimulatedDirectory};
 use farpool_kv::resp::{Protocol, Replies};
 use farpool_kv::{Moment, Session, command};
-use farpool_node::{Fsync, SteppedHost, SteppedKeys};
+use farpool_node::{Fsync, SteppedHost};
 use life::{DayClock, Life, Setting};
 use model::{Changes, Entry, Key, Map, Named, View};
 use replies::{elements, is_refused};
@@ -275,10 +275,8 @@ impl World {
         let end = self.life.log.next_record();
         let failed = |wrong: String| format!("{shown}: {wrong}");
         if reply.starts_with(b"-MISCONF") {
-            let queued = self.clients[client].queue.iter().flatten().filter(|_| args[0] == "EXEC");
-            let bytes: usize = queued.map(Vec::as_slice).chain([args]).flatten().map(String::len).sum();
             let is_writing = was_writing && self.life.log.is_writing();
-            if is_writing && bytes < SteppedKeys::LARGE_BYTES {
+            if is_writing {
                 return Err(failed("it was refused although the log can be written".into()));
             }
             // What was done in memory and could not be recorded is known after the restart.

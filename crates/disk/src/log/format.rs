@@ -236,6 +236,11 @@ pub(super) fn whole_bytes(payload_bytes: usize) -> u64 {
     u64_from((BATCH_HEADER_BYTES + payload_bytes).next_multiple_of(SECTOR_BYTES))
 }
 
+/// Most bytes of a payload whose batch takes no more than `bytes` of the file.
+pub(super) fn payload_bytes(bytes: u64) -> u64 {
+    (bytes - bytes % u64_from(SECTOR_BYTES)).saturating_sub(u64_from(BATCH_HEADER_BYTES))
+}
+
 /// Bytes that a record takes in its batch.
 pub(super) fn record_bytes(length: usize) -> usize {
     4 + length

@@ -30,11 +30,13 @@ use crate::keys::SEAL_BYTES;
 use farpool_model::cast::{u32_checked, u64_from};
 use farpool_model::{Error, Result, limits};
 use format::{
-    BATCH_HEADER_BYTES, BatchHeader, FileHeader, HEADER_BYTES, Sealer, push_record, record_bytes, whole_bytes,
+    BATCH_HEADER_BYTES, BatchHeader, FileHeader, HEADER_BYTES, Sealer, payload_bytes, push_record,
+    record_bytes, whole_bytes,
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// One part in this many of each file is kept for records that free space: some thousand of them fit.
@@ -65,6 +67,8 @@ pub struct Log {
     /// Size of each file.
     file_bytes: u64,
     state: Mutex<State>,
+    /// See [`Log::room`].
+    room: AtomicU64,
     /// Notified when the writer is back, or has failed.
     changed: Condvar,
     /// Notified when a record waits, or nobody is to wait for one any more.
@@ -155,8 +159,19 @@ impl Log {
             return Ok(None);
         }
         let number = state.push(record);
+        self.note_room(&state);
         self.arrived.notify_one();
         Ok(Some(number))
+    }
+
+    /// Bytes of records for which there was room in the current file when one was last appended or written, without
+    /// [`Urgency::FreesSpace`]. Does not wait for anything.
+    pub fn room(&self) -> u64 {
+        self.room.load(Ordering::Relaxed)
+    }
+
+    fn note_room(&self, state: &State) {
+        self.room.store(state.room_for_records(Urgency::Normal, self.file_bytes), Ordering::Relaxed);
     }
 
     /// Makes room for a record of so many bytes: blocks until others are written, or another file is there.
@@ -345,6 +360,7 @@ impl Log {
                     payload.clear();
                     state.waiting = payload;
                 }
+                self.note_room(state);
             }
             Err(error) => {
                 let name = writer.current().name();
@@ -369,7 +385,10 @@ impl Log {
             writer.begin_file(&*self.directory, first_record, self.file_bytes)
         });
         match &outcome {
-            Ok(()) => state.room = self.file_bytes - u64_from(HEADER_BYTES),
+            Ok(()) => {
+                state.room = self.file_bytes - u64_from(HEADER_BYTES);
+                self.note_room(state);
+            }
             Err(NotBegun { is_usable: false, error }) => self.fail(state, error.clone()),
             Err(_) => {}
         }
@@ -397,16 +416,21 @@ impl State {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Whether a record may wait with the others: half a file of them at most, so that any batch fits a new one.
     fn has_room(&self, record_length: usize, urgency: Urgency, file_bytes: u64) -> bool {
-        let bytes = self.waiting.len() + record_bytes(record_length);
+        u64_from(record_bytes(record_length)) <= self.room_for_records(urgency, file_bytes)
+    }
+
+    /// Bytes of records that may wait with the others: half a file of them all together, so that any batch fits a new one.
+    fn room_for_records(&self, urgency: Urgency, file_bytes: u64) -> u64 {
         let reserved = match urgency {
             Urgency::Normal => file_bytes / RESERVED_PART,
             Urgency::FreesSpace => 0,
         };
         // The batch that marks the end has room in any case.
-        let (batch, end) = (whole_bytes(self.seal_bytes + bytes), whole_bytes(self.seal_bytes));
-        u64_from(bytes) <= file_bytes / 2 && batch + reserved + end <= self.room
+        let end = whole_bytes(self.seal_bytes);
+        let payload = payload_bytes(self.room.saturating_sub(reserved + end));
+        let of_file = payload.saturating_sub(u64_from(self.seal_bytes + self.waiting.len()));
+        of_file.min((file_bytes / 2).saturating_sub(u64_from(self.waiting.len())))
     }
 
     fn push(&mut self, record: &[u8]) -> u64 {

@@ -4,7 +4,7 @@
 use super::format::{
     BATCH_HEADER_BYTES, BatchHeader, FileHeader, HEADER_BYTES, Opener, Opening, SECTOR_BYTES, Sealer, records,
 };
-use super::{Log, LogFile, State, Writer, create_file, file_name};
+use super::{Log, LogFile, State, Urgency, Writer, create_file, file_name};
 use crate::encrypted::{changed, needs_key, not_encrypted};
 use crate::files::{Directory, File, failed};
 use crate::keys::SEAL_BYTES;
@@ -12,6 +12,7 @@ use crate::sealed::other_format;
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, Result, limits};
 use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 /// What was found in a log.
@@ -97,8 +98,10 @@ impl Log {
             failure: None,
             is_stopped: false,
         };
+        let room = AtomicU64::new(state.room_for_records(Urgency::Normal, file_bytes));
         let (changed, arrived, observer) = (Condvar::new(), Condvar::new(), OnceLock::new());
-        Ok((Log { directory, file_bytes, state: Mutex::new(state), changed, arrived, observer }, recovered))
+        let state = Mutex::new(state);
+        Ok((Log { directory, file_bytes, state, room, changed, arrived, observer }, recovered))
     }
 }
 

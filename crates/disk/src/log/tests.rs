@@ -272,6 +272,28 @@ fn a_full_disk_still_takes_what_frees_space() {
 }
 
 #[test]
+fn a_record_is_taken_at_once_exactly_if_there_is_room_for_it() {
+    let mut random = Random(3);
+    for is_encrypted in [false, true] {
+        let (log, ..) = open(&new_directory(is_encrypted), 0).unwrap();
+        let mut refused = 0;
+        for _ in 0..2_000 {
+            let bytes = random.below(9_000) as usize;
+            let fits = u64_from(record_bytes(bytes)) <= log.room();
+            assert_eq!(log.try_append(&vec![0; bytes], Urgency::Normal).unwrap().is_some(), fits);
+            if !fits {
+                refused += 1;
+                log.make_room(bytes, Urgency::Normal).unwrap();
+                assert!(u64_from(record_bytes(bytes)) <= log.room());
+            } else if random.below(4) == 0 {
+                log.commit(log.next_record() - 1).unwrap();
+            }
+        }
+        assert!(refused > 50, "{refused}");
+    }
+}
+
+#[test]
 fn nothing_is_acknowledged_after_a_sync_that_failed() {
     let (directory, log, records) = filled(1, false);
     let number = log.append(b"more", Urgency::Normal).unwrap();

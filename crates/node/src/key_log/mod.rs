@@ -49,10 +49,6 @@ const HELD_BYTES: usize = 16 << 20;
 /// Bytes for which there is room ahead in the current file, so that commands seldom wait for another file.
 const AHEAD_BYTES: usize = 4 << 20;
 
-/// Bytes of a command that is so large that room for it is looked for before it begins: few of them take what is made ahead
-/// before the thread that makes it has its turn, and one that finds no room when it has changed keys ends all changes.
-const LARGE_BYTES: usize = 64 << 10;
-
 /// When keys that have changed must be on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fsync {
@@ -237,11 +233,13 @@ impl KeyLog {
         {
             return Err(refusal.error.clone());
         }
-        if bytes >= LARGE_BYTES {
-            // As much as the log takes at once.
-            return self.make_room_or_refuse(bytes.min(limits::LOG_RECORD_BYTES_MAX));
+        // Where the thread that makes room is late, commands make it: one that finds none when it has changed keys ends
+        // all changes. Half of what is made ahead is for those that are under way.
+        let bytes = bytes.min(limits::LOG_RECORD_BYTES_MAX);
+        match self.log.room() < u64_from(self.ahead_bytes() / 2 + bytes) {
+            true => self.make_room_or_refuse(bytes.max(AHEAD_BYTES)),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// As [`KeyLog::make_room`]; where there is no space, commands are refused until there is.
@@ -251,7 +249,15 @@ impl KeyLog {
 
     /// Makes room for so many bytes, or for as many as a file of the log has room for at once.
     fn make_room(&self, bytes: usize) -> Result<()> {
-        self.log.make_room(bytes.min(usize_saturating(self.sizes.file_bytes / 4)), Urgency::Normal)
+        self.log.make_room(bytes.min(self.bytes_at_once()), Urgency::Normal)
+    }
+
+    fn bytes_at_once(&self) -> usize {
+        usize_saturating(self.sizes.file_bytes / 4)
+    }
+
+    fn ahead_bytes(&self) -> usize {
+        AHEAD_BYTES.min(self.bytes_at_once())
     }
 
     fn append(&self, record: &[u8]) -> Result<u64> {

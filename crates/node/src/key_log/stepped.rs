@@ -21,9 +21,6 @@ pub struct SteppedKeys {
 }
 
 impl SteppedKeys {
-    /// Bytes from which on a command is refused where the disk has no room for all of it, although smaller ones are not.
-    pub const LARGE_BYTES: usize = super::LARGE_BYTES;
-
     /// Reads the keys of `directory` into `node`, which must not have had a log of keys before, and records their changes
     /// from now on, in files of `file_bytes`.
     ///

@@ -33,22 +33,38 @@ impl Bench {
         Bench::open_within(directory, 64 << 20, SMALL).unwrap()
     }
 
-    /// Carries out a command of a tenant; returns the reply, and whether it was made durable.
-    fn run(&self, tenant: &str, command: &str) -> (String, bool) {
+    /// As [`Bench::open_within`], without threads: what waits is written when the test says so.
+    fn stepped(directory: &Arc<SimulatedDirectory>, sizes: Sizes) -> Bench {
+        let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
+        let keyspaces = Arc::new(Keyspaces::new(&pool, 1, 7, 0));
+        let directory = directory.clone() as Arc<dyn Directory>;
+        let opening = Opening { directory, fsync: Fsync::EverySecond, sizes, new_log: 9, threads: 0 };
+        let (log, found) = KeyLog::recover(opening, &keyspaces).unwrap();
+        Bench { keyspaces, log, found }
+    }
+
+    /// Carries out a command of a tenant; returns the reply, and the number of its record.
+    fn begin(&self, tenant: &str, command: &str) -> (String, Option<u64>) {
         let keys = self.keyspaces.of(&TenantName::new(tenant).unwrap());
         let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
         let (mut session, mut bytes) = (Session::default(), Vec::new());
         let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
         let moment = Moment { now: 1_700_000_000_000, random: 5 };
         session.execute(&keys, &args, moment, &mut NoHost, &mut replies);
-        let durable = match session.take_recorded() {
+        (String::from_utf8_lossy(&bytes).trim_end().replace("\r\n", "|"), session.take_recorded())
+    }
+
+    /// Carries out a command of a tenant; returns the reply, and whether it was made durable.
+    fn run(&self, tenant: &str, command: &str) -> (String, bool) {
+        let (reply, recorded) = self.begin(tenant, command);
+        let durable = match recorded {
             Some(number) => {
                 let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
                 runtime.block_on(self.log.follow().durable(number)).is_ok()
             }
             None => true,
         };
-        (String::from_utf8_lossy(&bytes).trim_end().replace("\r\n", "|"), durable)
+        (reply, durable)
     }
 
     fn set(&self, key: &str, value: &str) -> bool {
@@ -225,6 +241,42 @@ fn a_full_disk_refuses_changes_until_there_is_space() {
     bench.kill(&directory, 1);
     let bench = Bench::open(&directory);
     assert!(bench.get("a").contains(&format!("|{last}v")) && bench.get("b") == "$1|2");
+}
+
+#[test]
+fn small_commands_that_outrun_the_thread_find_a_full_disk_before_they_change_keys() {
+    for value_bytes in [10, 1000, 60_000] {
+        let directory = SimulatedDirectory::new();
+        let bench = Bench::stepped(&directory, Sizes { file_bytes: 16 << 20, ..SMALL });
+        assert_eq!(bench.begin("default", "SET a 1").0, "+OK");
+        directory.set_faults(Faults { capacity: Some(17 << 20), ..Faults::default() });
+        let value = "v".repeat(value_bytes);
+        let mut last = 0;
+        let refusal = loop {
+            let (reply, recorded) = bench.begin("default", &format!("SET a {}{value}", last + 1));
+            if reply != "+OK" {
+                assert_eq!(recorded, None);
+                break reply;
+            }
+            last += 1;
+            assert!(last * (value_bytes + 8) < 64 << 20, "the disk is never full");
+        };
+        assert!(refusal.starts_with("-MISCONF") && refusal.contains("space"), "{refusal}");
+        // What was refused has changed nothing, and what was not is recorded, also beside what waits already.
+        let stored = format!("${}|{last}{value}", value_bytes + last.to_string().len());
+        assert_eq!(bench.begin("default", "GET a").0, stored);
+        bench.log.write();
+        assert!(!bench.log.is_writing());
+        directory.set_faults(Faults::default());
+        bench.log.write();
+        assert!(bench.log.is_writing());
+        assert_eq!(bench.begin("default", "SET b 2").0, "+OK");
+        bench.log.write();
+        bench.kill(&directory, 1);
+        let bench = Bench::stepped(&directory, SMALL);
+        assert_eq!(bench.begin("default", "GET a").0, stored);
+        assert_eq!(bench.begin("default", "GET b").0, "$1|2");
+    }
 }
 
 #[test]
