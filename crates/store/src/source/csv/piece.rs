@@ -203,4 +203,58 @@ impl RecordSource for PieceRecords {
             }
         }
     }
+
+    fn pass(&mut self, fields: usize, most: usize) -> usize {
+        let is_passed_over = !self.has_returns && (self.quote.is_none() || self.dialect.escape.is_none());
+        if !is_passed_over || !self.find() {
+            return 0;
+        }
+        let PieceRecords { bytes, plain, marked, at, line, .. } = self;
+        let bytes = plain.as_ref().map_or(&**bytes, Records::bytes);
+        let (mut start, mut passed, mut delimiters, mut breaks) = (*at, 0, 0, 0);
+        let mut left = u64::MAX << (start % BLOCK);
+        // Of the block that comes: the place of its first bytes where a field may begin, that where one must have ended, and
+        // all ones where it begins within quotes.
+        let (mut begins, mut has_ended, mut within_quotes) = (1 << (start % BLOCK), 0, 0);
+        // What follows the last line break is left to `next`.
+        for number in start / BLOCK..bytes.len().div_ceil(BLOCK) {
+            let places = marked.block(bytes, number);
+            let quotes = places.quotes & left;
+            let inside = if quotes == 0 { within_quotes } else { parity(quotes) ^ within_quotes };
+            let (between, quoted) = (places.delimiters & left & !inside, places.breaks & left & inside);
+            let mut ends = places.breaks & left & !inside;
+            let structure = between | ends;
+            // In simple records quotes open fields where these begin, and close them where they end.
+            let (opening, closing) = (quotes & inside, quotes & !inside);
+            let wrong =
+                (opening & !((structure << 1) | begins)) | (((closing << 1) | has_ended) & !structure);
+            if wrong != 0 {
+                ends &= (wrong & wrong.wrapping_neg()) - 1;
+            }
+            while ends != 0 {
+                let end = ends & ends.wrapping_neg();
+                let place = number * BLOCK + end.trailing_zeros() as usize;
+                delimiters += (between & left & (end - 1)).count_ones() as usize;
+                breaks += (quoted & left & (end - 1)).count_ones();
+                if delimiters + 1 != fields || place == start || passed == most {
+                    return passed;
+                }
+                // As behind a record that `next` has returned: its line break is found next.
+                *line += u64::from(breaks) + u64::from(passed > 0);
+                (*at, start) = (place, place + 1);
+                (passed, delimiters, breaks) = (passed + 1, 0, 0);
+                left = !(end | (end - 1));
+                ends &= left;
+            }
+            if wrong != 0 {
+                return passed;
+            }
+            delimiters += (between & left).count_ones() as usize;
+            breaks += (quoted & left).count_ones();
+            left = u64::MAX;
+            (begins, has_ended) = (structure >> (BLOCK - 1), closing >> (BLOCK - 1));
+            within_quotes = if inside >> (BLOCK - 1) == 0 { 0 } else { u64::MAX };
+        }
+        passed
+    }
 }

@@ -67,6 +67,10 @@ impl<R: RecordSource> CsvBatches<R> {
     }
 
     fn batch(&mut self) -> Result<Option<RecordBatch>> {
+        if self.columns.is_empty() {
+            let rows = self.counted()?;
+            return if rows == 0 { Ok(None) } else { self.made(Vec::new(), rows).map(Some) };
+        }
         loop {
             let (texts, lines) = self.texts()?;
             if lines.is_empty() {
@@ -80,6 +84,24 @@ impl<R: RecordSource> CsvBatches<R> {
         }
     }
 
+    /// Counts the next records, of which no column is parsed.
+    fn counted(&mut self) -> Result<usize> {
+        let width = self.schema.fields().len();
+        let mut rows = 0;
+        while rows < limits::BATCH_ROWS {
+            if !self.is_in_header {
+                rows += self.records.pass(width, limits::BATCH_ROWS - rows);
+            }
+            if rows < limits::BATCH_ROWS {
+                let record = self.records.next().map_err(|why| error::broken(&self.path, why))?;
+                let Some(record) = record else { break };
+                let is_header = std::mem::take(&mut self.is_in_header);
+                rows += usize::from(!is_header && fits(&record, width, &self.dialect, &self.path)?);
+            }
+        }
+        Ok(rows)
+    }
+
     /// Returns the fields of the next records, and the line of each.
     fn texts(&mut self) -> Result<(Vec<Texts>, Vec<u64>)> {
         let mut texts: Vec<Texts> = self.columns.iter().map(|_| Texts::new()).collect();
@@ -88,14 +110,8 @@ impl<R: RecordSource> CsvBatches<R> {
         while lines.len() < limits::BATCH_ROWS && bytes < BATCH_BYTES {
             let record = self.records.next().map_err(|why| error::broken(&self.path, why))?;
             let Some(record) = record else { break };
-            if std::mem::take(&mut self.is_in_header) {
+            if std::mem::take(&mut self.is_in_header) || !fits(&record, width, &self.dialect, &self.path)? {
                 continue;
-            }
-            if !self.dialect.fits(record.len(), width) {
-                if self.dialect.ignore_errors {
-                    continue;
-                }
-                return Err(error::ragged(&self.path, record.line, record.len(), width));
             }
             bytes += push(&mut texts, &self.columns, &record, &self.dialect);
             lines.push(record.line);
@@ -112,14 +128,16 @@ impl<R: RecordSource> CsvBatches<R> {
                 arrays.push(array);
             }
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(lines.len()));
-        let made = |error: ArrowError| Error::internal(error.to_string());
-        let batch = RecordBatch::try_new_with_options(self.result.clone(), arrays, &options);
-        let batch = batch.map_err(made)?;
+        let batch = self.made(arrays, lines.len())?;
         if good.iter().all(|good| *good) {
             return Ok(batch);
         }
-        arrow_select::filter::filter_record_batch(&batch, &BooleanArray::from(good)).map_err(made)
+        arrow_select::filter::filter_record_batch(&batch, &BooleanArray::from(good)).map_err(not_made)
+    }
+
+    fn made(&self, arrays: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(self.result.clone(), arrays, &options).map_err(not_made)
     }
 
     fn column(&self, texts: Texts, column: usize, lines: &[u64], good: &mut [bool]) -> Result<ArrayRef> {
@@ -148,6 +166,18 @@ impl<R: RecordSource> CsvBatches<R> {
             Misfit::Type => no_type(),
         })
     }
+}
+
+/// Whether a record has as many fields as there are columns; an error if it has not and is not to be skipped.
+fn fits(record: &Record<'_>, width: usize, dialect: &Dialect, path: &Path) -> Result<bool> {
+    match dialect.fits(record.len(), width) {
+        false if !dialect.ignore_errors => Err(error::ragged(path, record.line, record.len(), width)),
+        is_fitting => Ok(is_fitting),
+    }
+}
+
+fn not_made(error: ArrowError) -> Error {
+    Error::internal(error.to_string())
 }
 
 /// Adds a record; returns the number of its bytes.

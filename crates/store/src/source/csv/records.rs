@@ -15,6 +15,12 @@ pub(in super::super) trait RecordSource {
     /// # Errors
     /// The reason why the next record cannot be read.
     fn next(&mut self) -> Result<Option<Record<'_>>, Broken>;
+
+    /// Passes over records, `most` at most, and returns how many: none behind the first that is empty or broken, or has
+    /// not `fields` fields, or that this source does not pass over.
+    fn pass(&mut self, _fields: usize, _most: usize) -> usize {
+        0
+    }
 }
 
 /// Splits the bytes of a reader into records.

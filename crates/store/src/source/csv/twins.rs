@@ -48,6 +48,50 @@ fn in_pieces(bytes: &[u8], dialect: &Dialect, needed: usize, size: usize) -> All
     all
 }
 
+/// Reads pieces and passes over records in between, `most` at once; checks each against those of the plain twin. Returns how
+/// many were passed over.
+fn pass(bytes: &[u8], dialect: &Dialect, fields: usize, most: usize, size: usize) -> usize {
+    let (all, error) = plain(bytes, dialect, 0);
+    let mut expected = all.into_iter();
+    let mut passed = 0;
+    let mut cutter = Cutter::new(bytes, dialect).unwrap().of_size(size);
+    while let Some(piece) = cutter.next().unwrap() {
+        let mut records = PieceRecords::new(piece.bytes, piece.line, dialect, 0);
+        loop {
+            let count = records.pass(fields, most);
+            assert!(count <= most);
+            for _ in 0..count {
+                let (_, len, _) = expected.next().unwrap();
+                assert_eq!(len, fields);
+            }
+            passed += count;
+            match records.next() {
+                Ok(Some(record)) => {
+                    let (line, len, _) = expected.next().unwrap();
+                    assert_eq!((record.line, record.len()), (line, len));
+                }
+                Ok(None) => break,
+                Err(why) => {
+                    assert_eq!(Some(format!("{why:?}")), error);
+                    return passed;
+                }
+            }
+        }
+    }
+    assert_eq!((expected.next(), error), (None, None));
+    passed
+}
+
+#[test]
+fn simple_records_are_passed_over() {
+    let simple = "1,two,\n\"a, quoted\nfield\",\"\",3\n4,5,\"6\"\n".repeat(50);
+    let dialect = &dialects()[0];
+    // The last record of a piece could be without an end.
+    assert_eq!(pass(simple.as_bytes(), dialect, 3, usize::MAX, 1 << 20), 150);
+    let pairs = "\"a \"\"pair\"\"\",b\n1,2\n".repeat(50);
+    assert_eq!(pass(pairs.as_bytes(), dialect, 2, usize::MAX, 1 << 20), 50);
+}
+
 fn dialects() -> Vec<Dialect> {
     let text = |text: &str| OptionValue::Text(text.to_string());
     let options: [&[(&str, OptionValue)]; 6] = [
@@ -74,6 +118,11 @@ fn check(bytes: &[u8]) {
             for size in 1..=bytes.len() + 1 {
                 let got = in_pieces(bytes, &dialect, needed, size);
                 assert_eq!(got, expected, "{needed} of {size}: {bytes:?} {dialect:?}");
+            }
+        }
+        for (fields, most) in [(1, usize::MAX), (2, 1), (2, 3), (3, usize::MAX)] {
+            for size in 1..=bytes.len() + 1 {
+                pass(bytes, &dialect, fields, most, size);
             }
         }
     }
@@ -137,6 +186,9 @@ proptest! {
             for needed in [usize::MAX, 0, 3] {
                 let expected = plain(text.as_bytes(), &dialect, needed);
                 prop_assert_eq!(in_pieces(text.as_bytes(), &dialect, needed, size), expected);
+            }
+            for fields in 1..5 {
+                pass(text.as_bytes(), &dialect, fields, usize::MAX, size);
             }
         }
     }
