@@ -119,8 +119,10 @@ impl Terminal {
         self.pty.resize(Size::new(rows, columns)).unwrap();
     }
 
-    /// Leaves the shell with Ctrl-D.
+    /// Leaves the shell with Ctrl-D, once there is a prompt: before, it would end nothing.
+    #[track_caller]
     pub fn leave(mut self) -> ExitStatus {
+        self.until_screen("a prompt before the end", |screen| screen.trim_end().ends_with("farpool>"));
         self.press("\x04");
         let status = wait(&mut self.child);
         self.reader.take().unwrap().join().unwrap();
