@@ -7,6 +7,7 @@
 use crate::errors;
 use farpool::{Error, ErrorKind};
 use pyo3::prelude::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -89,8 +90,9 @@ pub fn wait_telling<T: Send + 'static>(
 ) -> PyResult<T> {
     let handle = errors::checked(py, handle())?;
     let work = match without_lock(py, || begun(&handle, work)) {
-        Begun::Done(outcome) => return errors::checked(py, outcome),
-        Begun::Pending(work) => work,
+        Ok(Begun::Done(outcome)) => return errors::checked(py, outcome),
+        Ok(Begun::Pending(work)) => work,
+        Err(_) => return Err(errors::raised(py, &defect())),
     };
     let (sender, mut receiver) = sync_channel(1);
     let task = handle.spawn(async move {
@@ -128,21 +130,24 @@ impl Wake for Unpark {
 }
 
 /// Begins `work` on the thread that calls. Small statements end there, which saves the wake-ups of other threads.
-fn begun<W: Future>(handle: &Handle, work: W) -> Begun<W::Output, W> {
+///
+/// # Errors
+/// The panic of `work`, as that of a task is an error, too.
+fn begun<W: Future>(handle: &Handle, work: W) -> thread::Result<Begun<W::Output, W>> {
     let mut work = Box::pin(work);
     // A thread of the runtime must not wait for it.
     if Handle::try_current().is_ok() {
-        return Begun::Pending(work);
+        return Ok(Begun::Pending(work));
     }
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let start = Instant::now();
     loop {
         // Within the runtime what computes gives way after a number of batches.
-        let polled = handle.block_on(async { work.as_mut().poll(&mut Context::from_waker(&waker)) });
-        if let Poll::Ready(outcome) = polled {
-            return Begun::Done(outcome);
+        let poll = async { work.as_mut().poll(&mut Context::from_waker(&waker)) };
+        if let Poll::Ready(outcome) = catch_unwind(AssertUnwindSafe(|| handle.block_on(poll)))? {
+            return Ok(Begun::Done(outcome));
         }
-        let Some(left) = SMALL.checked_sub(start.elapsed()) else { return Begun::Pending(work) };
+        let Some(left) = SMALL.checked_sub(start.elapsed()) else { return Ok(Begun::Pending(work)) };
         thread::park_timeout(left);
     }
 }
