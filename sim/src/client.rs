@@ -309,7 +309,7 @@ pub fn random_request(random: &mut Random, table: String, queries: Queries) -> C
     let plan = |query: &Query| substrait::encode_program(&query.program(), &schema()).map_err(told);
     let name = TableName::new(&table).map_err(told)?;
     Ok(match random.below(20) {
-        0 => (Asked::Tables, Request::Tables { tenant: None }),
+        0 => (Asked::Tables, Request::Tables { tenant: None, with_schemas: true }),
         1 => (Asked::Table(table), Request::Table { name, known: None, or_view: false }),
         2 => (Asked::Status, Request::Status),
         3 => {

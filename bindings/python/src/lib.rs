@@ -37,5 +37,5 @@ mod _farpool {
     #[pymodule_export]
     use crate::runtime::{forked, leave};
     #[pymodule_export]
-    use crate::statements::split;
+    use crate::statements::{split, table_in_sql};
 }

@@ -248,7 +248,7 @@ impl NativePool {
             (false, false) => Residency::Passing,
         };
         let encryption = checked(py, encryption.map(tier).transpose())?;
-        let name = checked(py, TableName::new(table))?;
+        let name = checked(py, TableName::parse(table))?;
         let load =
             Load { name, columns, nested_as_json, options: LoadOptions { mode, encryption, residency } };
         let progress = Progress::default();
@@ -282,7 +282,7 @@ impl NativePool {
         columns: Option<Vec<String>>,
         tell: Option<Bound<'_, PyAny>>,
     ) -> PyResult<(String, String)> {
-        let (pool, name) = (self.opened(py)?.pool, checked(py, TableName::new(name))?);
+        let (pool, name) = (self.opened(py)?.pool, checked(py, TableName::parse(name))?);
         let rows = Arc::new(AtomicU64::new(0));
         let profiled = rows.clone();
         let work = async move {
@@ -297,23 +297,24 @@ impl NativePool {
         })
     }
 
-    /// The tables and views, as JSON: an array of two arrays.
+    /// The tables, views and schemas, as JSON: an array of three arrays.
     fn list(&self, py: Python<'_>) -> PyResult<String> {
         let pool = self.opened(py)?.pool;
         let listing = runtime::wait(py, async move { pool.list(None).await })?;
         let tables: Vec<_> = listing.tables.iter().map(farpool::table_json).collect();
-        Ok(serde_json::json!([tables, listing.views]).to_string())
+        let views: Vec<_> = listing.views.iter().map(TableName::written).collect();
+        Ok(serde_json::json!([tables, views, listing.schemas]).to_string())
     }
 
     /// Describes a table, as JSON.
     fn table(&self, py: Python<'_>, name: &str) -> PyResult<String> {
-        let (pool, name) = (self.opened(py)?.pool, checked(py, TableName::new(name))?);
+        let (pool, name) = (self.opened(py)?.pool, checked(py, TableName::parse(name))?);
         let table = runtime::wait(py, async move { pool.table(&name).await })?;
         Ok(farpool::table_json(&table).to_string())
     }
 
     fn drop(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        let (pool, name) = (self.opened(py)?.pool, checked(py, TableName::new(name))?);
+        let (pool, name) = (self.opened(py)?.pool, checked(py, TableName::parse(name))?);
         runtime::wait(py, async move { pool.drop_table(&name).await })
     }
 

@@ -1,7 +1,14 @@
-//! Text with several statements.
+//! Texts of SQL: several statements in one, and names of tables.
 
 use crate::errors;
+use farpool::TableName;
 use pyo3::prelude::*;
+
+/// The name of a table in SQL; `name` is `TABLE` or `SCHEMA.TABLE`.
+#[pyfunction]
+pub fn table_in_sql(py: Python<'_>, name: &str) -> PyResult<String> {
+    Ok(errors::checked(py, TableName::parse(name))?.to_sql())
+}
 
 /// Splits text into statements, each with the line that it begins on.
 #[pyfunction]

@@ -118,6 +118,32 @@ def test_pandas_writes_and_reads_by_sqlalchemy(engine):
     assert pd.read_sql_query(sa.text("select a from t where a >= :x order by a"), engine, params={"x": 2})["a"].tolist() == [2, 3]
 
 
+def test_sqlalchemy_reaches_the_table_of_the_schema(engine):
+    frame = pd.DataFrame({"a": [1, 2, 3]})
+    frame.to_sql("t", engine, index=False)
+    other = frame * 10
+    # A schema that is not there is an error, and the table of the name in `public` stays.
+    for if_exists in ("fail", "replace", "append"):
+        with pytest.raises(sa.exc.SQLAlchemyError, match="there is no schema"):
+            other.to_sql("t", engine, schema="staging", index=False, if_exists=if_exists)
+        assert pd.read_sql("select a from t order by a", engine)["a"].tolist() == [1, 2, 3]
+    with engine.begin() as connection:
+        connection.execute(sa.schema.CreateSchema("staging"))
+    for if_exists, rows in (("fail", 3), ("append", 6), ("replace", 3)):
+        other.to_sql("t", engine, schema="staging", index=False, if_exists=if_exists)
+        assert len(pd.read_sql_table("t", engine, schema="staging")) == rows
+    assert pd.read_sql("select a from t order by a", engine)["a"].tolist() == [1, 2, 3]
+    inspector = sa.inspect(engine)
+    assert inspector.get_schema_names() == ["public", "staging"] and inspector.has_schema("staging")
+    assert inspector.get_table_names(schema="staging") == ["t"] and not inspector.has_table("u", schema="staging")
+    table = sa.Table("t", sa.MetaData(schema="staging"), autoload_with=engine)
+    with engine.begin() as connection:
+        assert connection.execute(sa.select(sa.func.sum(table.c.a))).scalar() == 60
+        table.drop(connection)
+        connection.execute(sa.schema.DropSchema("staging"))
+    assert sa.inspect(engine).get_schema_names() == ["public"]
+
+
 def test_sqlalchemy_has_tables(engine):
     metadata = sa.MetaData()
     items = sa.Table(

@@ -1,5 +1,6 @@
 //! Plans ALTER TABLE, which DataFusion parses but does not plan.
 
+use crate::catalog;
 use crate::dialect;
 use crate::error;
 use arrow_schema::{Field, FieldRef, Schema};
@@ -32,11 +33,15 @@ pub(crate) fn table(alter: &AlterTable) -> Result<TableReference> {
     reference(&alter.name)
 }
 
-/// Converts the operations of the statement to changes, in their order.
+/// Converts the operations of the statement on `table` to changes, in their order.
 ///
 /// # Errors
 /// For an operation that is not supported.
-pub(crate) async fn changes(state: &SessionState, alter: &AlterTable) -> Result<Vec<TableChange>> {
+pub(crate) async fn changes(
+    state: &SessionState,
+    table: &TableName,
+    alter: &AlterTable,
+) -> Result<Vec<TableChange>> {
     if alter.location.is_some() || alter.on_cluster.is_some() || alter.table_type.is_some() {
         return not_impl_err!("ALTER TABLE in this form: {alter}");
     }
@@ -44,7 +49,7 @@ pub(crate) async fn changes(state: &SessionState, alter: &AlterTable) -> Result<
     for operation in &alter.operations {
         match operation {
             AlterTableOperation::RenameTable { table_name: RenameTableNameKind::To(to) } => {
-                changes.push(TableChange::Rename(new_name(to)?));
+                changes.push(TableChange::Rename(new_name(table, to)?));
             }
             AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
                 let (from, to) = (name(old_column_name)?, name(new_column_name)?);
@@ -90,12 +95,15 @@ async fn column(state: &SessionState, column: &ColumnDef) -> Result<FieldRef> {
     }
 }
 
-/// Returns the new name of a table. A table cannot move to another pool.
-fn new_name(name: &ObjectName) -> Result<TableName> {
-    match reference(name)? {
-        TableReference::Bare { table } => TableName::new(table.as_ref()).map_err(error::wrap),
-        _ => not_impl_err!("RENAME TO a name with dots: the table stays in its pool"),
+/// Returns the new name of a table, which stays in its schema unless the new name has one. A table cannot
+/// move to another pool.
+fn new_name(table: &TableName, name: &ObjectName) -> Result<TableName> {
+    let reference = reference(name)?;
+    if reference.catalog().is_some() {
+        return not_impl_err!("RENAME TO a name with two dots: the table stays in its pool");
     }
+    let schema = catalog::schema_of(&reference, table.schema().as_str());
+    schema.and_then(|schema| TableName::in_schema(&schema, reference.table())).map_err(error::wrap)
 }
 
 fn name(ident: &Ident) -> Result<String> {

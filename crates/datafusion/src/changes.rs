@@ -68,10 +68,11 @@ enum Changed {
     Deleted(Rows),
 }
 
-/// Plans CREATE TABLE in `pool`.
+/// Plans CREATE TABLE of the table `name` in `pool`.
 pub(crate) async fn create(
     state: &Arc<SessionState>,
     pool: Arc<dyn Pool>,
+    name: TableName,
     create: &CreateMemoryTable,
 ) -> Result<Change> {
     if create.temporary {
@@ -83,7 +84,6 @@ pub(crate) async fn create(
     if !create.column_defaults.is_empty() {
         return not_impl_err!("defaults of columns of the tables of a pool");
     }
-    let name = TableName::new(create.name.table()).map_err(error::wrap)?;
     let exists = match pool.table(&name).await {
         Ok(_) => true,
         Err(error) if error.kind == ErrorKind::NotFound => false,

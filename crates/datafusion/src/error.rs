@@ -276,7 +276,8 @@ fn table_not_found(message: &str) -> Option<&str> {
     let named = |before: &str, after: &str| message.strip_prefix(before)?.strip_suffix(after);
     let name = named("table '", "' not found").or_else(|| named("Table '", "' doesn't exist."))?;
     // Names without a qualifier are reported with the session's own catalog.
-    Some(name.trim_start_matches("session.public."))
+    let name = name.strip_prefix("session.").unwrap_or(name);
+    Some(name.strip_prefix("public.").unwrap_or(name))
 }
 
 fn plan(message: String) -> Error {

@@ -44,6 +44,7 @@ mod plans;
 mod prefix;
 mod query;
 mod rows;
+mod schemas;
 mod session;
 mod shared;
 mod sink;

@@ -9,6 +9,7 @@ use crate::error;
 use crate::exec::PoolExec;
 use crate::pins::Versions;
 use crate::rows::Rows;
+use crate::schemas::SchemaChange;
 use crate::session::Session;
 use crate::statements::Statement;
 use crate::window::Window;
@@ -72,6 +73,8 @@ pub(crate) enum Command {
     CreateView(Arc<dyn Pool>, View, bool),
     /// Drops a view of a pool.
     DropView(Arc<dyn Pool>, TableName),
+    /// Creates or drops a schema of a pool.
+    ChangeSchema(Arc<dyn Pool>, SchemaChange),
     /// Changes a table's rows, or creates a table.
     Change(Change),
     /// Writes rows to a file.
@@ -175,6 +178,10 @@ impl Planned {
             }
             Planned::Command(Command::CreateView(pool, view, replace)) => {
                 pool.create_view(view, *replace).await?;
+                Ok(futures::stream::empty().boxed())
+            }
+            Planned::Command(Command::ChangeSchema(pool, change)) => {
+                change.run(&**pool).await?;
                 Ok(futures::stream::empty().boxed())
             }
             Planned::Command(Command::DropView(pool, name)) => {

@@ -2,7 +2,7 @@
 
 use crate::alter;
 use crate::batch::Batch;
-use crate::catalog::{self, Found, Home, PoolSchema};
+use crate::catalog::{self, Found, Home, HomeCatalog, PoolCatalog};
 use crate::changes::{self, Change};
 use crate::checked::CheckedArithmetic;
 use crate::copy::{self, Copy, FileWriter};
@@ -18,6 +18,7 @@ use crate::plan::PoolPlanner;
 use crate::plans::Plans;
 use crate::query::{Command, Planned, Query};
 use crate::rows::{Rows, physical_rules};
+use crate::schemas::SchemaChange;
 use crate::shared::Means;
 use crate::spill::SpillFiles;
 use crate::statements::Statement;
@@ -28,7 +29,6 @@ use crate::views;
 use crate::window::Window;
 use crate::zones::InstantTypes;
 use arrow_schema::{FieldRef, Schema};
-use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, SchemaProvider};
 use datafusion::common::{TableReference, internal_err, not_impl_err};
 use datafusion::datasource::source_as_provider;
 use datafusion::error::DataFusionError;
@@ -46,7 +46,7 @@ use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::{AlterTable, CreateView, ObjectType, Statement as SqlStatement};
 use farpool_memory::WorkMemory;
 use farpool_model::sql_name;
-use farpool_model::{Error, ErrorKind, Result};
+use farpool_model::{Error, ErrorKind, Result, TableName};
 use farpool_planner::cost::Rates;
 use farpool_transfer::Pool;
 use std::collections::BTreeSet;
@@ -55,8 +55,10 @@ use std::time::Duration;
 
 /// The catalog of the session's own tables, and of names without a qualifier.
 pub(crate) const HOME: &str = "session";
-/// The one schema of every catalog.
+/// The schema of names without a schema, which every catalog has.
 pub(crate) const SCHEMA: &str = "public";
+/// The schema in which the engine tells what there is.
+const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// Settings of a session.
 #[derive(Clone, Debug)]
@@ -128,10 +130,7 @@ impl Session {
         crate::functions::register(&context);
         crate::zones::register(&context);
         let home = Arc::new(Home::default());
-        let catalog = MemoryCatalogProvider::new();
-        let registered = catalog.register_schema(SCHEMA, Arc::clone(&home) as _);
-        debug_assert!(registered.is_ok(), "a memory catalog takes any schema");
-        context.register_catalog(HOME, Arc::new(catalog));
+        context.register_catalog(HOME, Arc::new(HomeCatalog::new(&home)));
         Session { context, home, options, window: Arc::default(), plans: Arc::default() }
     }
 
@@ -140,8 +139,8 @@ impl Session {
         &self.context
     }
 
-    /// Registers the tables of `pool` as `name.public.TABLE`, and as `TABLE` unless an earlier pool has one
-    /// of that name.
+    /// Registers the tables of `pool` as `name.SCHEMA.TABLE`, and as `SCHEMA.TABLE`, or `TABLE` of the schema
+    /// `public`, unless an earlier pool has one of that name.
     ///
     /// # Errors
     /// `Exists` when the name is taken; the pool's error if it cannot list its tables.
@@ -150,15 +149,13 @@ impl Session {
             let message = format!("there is a catalog named {name} already");
             return Err(Error::new(ErrorKind::Exists, message).advise("choose another name for the pool"));
         }
-        let schema = Arc::new(PoolSchema::new(pool, self.options.pushdown, self.context.state_weak_ref()));
-        schema.refresh().await?;
+        let catalog = PoolCatalog::new(pool, self.options.pushdown, self.context.state_weak_ref());
+        catalog.refresh().await?;
         if self.options.pushdown {
-            schema.probe().await;
+            catalog.probe().await;
         }
-        let catalog = MemoryCatalogProvider::new();
-        catalog.register_schema(SCHEMA, Arc::clone(&schema) as _).map_err(error::unwrap)?;
-        self.context.register_catalog(name, Arc::new(catalog));
-        self.home.add_pool(schema);
+        self.context.register_catalog(name, Arc::clone(&catalog) as _);
+        self.home.add_pool(catalog);
         Ok(())
     }
 
@@ -278,7 +275,12 @@ impl Session {
         let mut unknown: Vec<String> = Vec::new();
         for reference in references.iter().filter(|reference| reference.schema().is_none()) {
             let name = reference.table();
-            if !self.home.is_own(name) && self.home.find(name).await?.is_none() {
+            let is_known = self.home.is_own(name)
+                || match TableName::new(name) {
+                    Ok(name) => self.home.find(&name).await?.is_some(),
+                    Err(_) => false,
+                };
+            if !is_known {
                 unknown.push(name.to_string());
             }
         }
@@ -323,6 +325,9 @@ impl Session {
         if let Some(planned) = self.dropped(&parsed).await? {
             return Ok(planned);
         }
+        if let Some(change) = SchemaChange::of(&parsed)? {
+            return self.schema_changed(change).await;
+        }
         if let (Some(writer), DfStatement::CopyTo(copy)) = (self.home.writer(), &parsed)
             && copy.partitioned_by.is_empty()
         {
@@ -347,9 +352,9 @@ impl Session {
         kept_as: Option<&str>,
     ) -> Result<Planned, DataFusionError> {
         let references = state.resolve_table_references(&parsed)?;
-        if references.iter().any(|r| r.schema() == Some("information_schema")) {
+        if references.iter().any(|r| r.schema() == Some(INFORMATION_SCHEMA)) {
             self.home.all_names().await.map_err(error::wrap)?;
-            state.register_catalog_list(catalog::listed(&**state.catalog_list())?);
+            state.register_catalog_list(catalog::listed(&**state.catalog_list()));
         }
         let used = dialect::fill_in_arguments(&mut parsed, parameters)?;
         let state = Arc::new(state);
@@ -387,7 +392,8 @@ impl Session {
             }
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => match self.pool_for(&create.name)? {
                 Some(pool) => {
-                    let change = changes::create(&state, Arc::clone(pool.pool()), &create).await?;
+                    let name = self.table_name(&create.name)?;
+                    let change = changes::create(&state, Arc::clone(pool.pool()), name, &create).await?;
                     Ok(Planned::Command(Command::Change(change)))
                 }
                 // The query reads tables of pools, each in one version.
@@ -427,7 +433,7 @@ impl Session {
 
     async fn altered(&self, state: &SessionState, altered: &AlterTable) -> Result<Planned, DataFusionError> {
         let reference = alter::table(altered)?;
-        let changes = alter::changes(state, altered).await?;
+        let changes = alter::changes(state, &self.table_name(&reference)?, altered).await?;
         Ok(Planned::Command(match self.find(&reference).await? {
             Some((pool, Found::Table(table))) => {
                 Command::AlterTable(Arc::clone(pool.pool()), table.info().name.clone(), changes)
@@ -444,30 +450,50 @@ impl Session {
         }))
     }
 
+    /// Plans CREATE SCHEMA and DROP SCHEMA.
+    async fn schema_changed(&self, change: SchemaChange) -> Result<Planned, DataFusionError> {
+        let pool = match &change.catalog {
+            Some(catalog) if catalog != HOME => self.pool_named(catalog),
+            _ => self.home.pools().into_iter().next(),
+        };
+        let Some(pool) = pool else { return not_impl_err!("schemas without a pool") };
+        let exists = pool.has_schema(&change.schema).await.map_err(error::wrap)?;
+        let is_done = change.is_lenient && exists != change.drops();
+        Ok(Planned::Command(match is_done {
+            true => Command::Change(Change::Nothing),
+            false => Command::ChangeSchema(Arc::clone(pool.pool()), change),
+        }))
+    }
+
     /// Plans CREATE VIEW in a pool; returns `None` for a view of the session.
     async fn view_created(
         &self,
         state: &SessionState,
         create: &mut CreateView,
     ) -> Result<Option<Planned>, DataFusionError> {
-        let name = object_name_to_table_reference(create.name.clone(), true)?;
-        let is_of_session = name.catalog().is_none_or(|catalog| catalog == HOME);
+        let reference = object_name_to_table_reference(create.name.clone(), true)?;
+        let is_of_session = reference.catalog().is_none_or(|catalog| catalog == HOME);
+        let name = self.table_name(&reference)?;
         // Views of the session are always temporary, a flag that DataFusion does not accept.
         if std::mem::take(&mut create.temporary)
-            || (create.or_replace && is_of_session && self.home.table_exist(name.table()))
+            || (create.or_replace && is_of_session && self.home.is_of_session(&name))
         {
             return Ok(None);
         }
-        let Some(pool) = self.pool_for(&name)? else { return Ok(None) };
+        let Some(pool) = self.pool_for(&reference)? else { return Ok(None) };
+        if self.default_schema() != SCHEMA {
+            let message = "a view is made where names without a schema are those of public: for other clients they are, too";
+            return Err(error::wrap(Error::invalid(message).advise("set the default schema back")));
+        }
         let qualifies = |reference: &TableReference| {
-            reference.schema().is_none_or(|schema| schema == SCHEMA)
+            reference.schema() != Some(INFORMATION_SCHEMA)
                 && reference.catalog().is_none_or(|catalog| {
                     catalog == HOME
                         || self.pool_named(catalog).is_some_and(|named| Arc::ptr_eq(&named, &pool))
                 })
         };
         let is_own = |name: &str| self.home.is_own(name);
-        match views::text_for(state, &pool, create, qualifies, is_own).await? {
+        match views::text_for(state, &pool, (name, create), qualifies, is_own).await? {
             Some(view) => {
                 let command = Command::CreateView(Arc::clone(pool.pool()), view, create.or_replace);
                 Ok(Some(Planned::Command(command)))
@@ -493,6 +519,7 @@ impl Session {
             return Ok(None);
         };
         let name = object_name_to_table_reference(name.clone(), true)?;
+        let is_of_session = self.home.is_of_session(&self.table_name(&name)?);
         let wrong = |what: &str, drop: &str| {
             let error = Error::invalid(format!("{name} is a {what}"));
             Err(error::wrap(error.advise(format!("use {drop}"))))
@@ -506,7 +533,7 @@ impl Session {
             }
             (_, Some((_, Found::View(_)))) => return wrong("view", "DROP VIEW"),
             (_, Some((_, Found::Table(_)))) => return wrong("table", "DROP TABLE"),
-            (ObjectType::View, None) if !self.home.table_exist(name.table()) => match if_exists {
+            (ObjectType::View, None) if !is_of_session => match if_exists {
                 true => Command::Change(Change::Nothing),
                 false => return Err(error::wrap(Error::not_found(format!("there is no view {name}")))),
             },
@@ -516,10 +543,10 @@ impl Session {
     }
 
     /// Returns the pool in which a table or view called `name` is created; `None` if there is no pool.
-    fn pool_for(&self, name: &TableReference) -> Result<Option<Arc<PoolSchema>>, DataFusionError> {
+    fn pool_for(&self, name: &TableReference) -> Result<Option<Arc<PoolCatalog>>, DataFusionError> {
         match name.catalog() {
             Some(catalog) if catalog != HOME => Ok(self.pool_named(catalog)),
-            _ if self.home.table_exist(name.table()) => {
+            _ if self.home.is_of_session(&self.table_name(name)?) => {
                 let message = format!("there is a view or table of the session named {}", name.table());
                 let error = Error::new(ErrorKind::Exists, message);
                 Err(error::wrap(error.advise("choose another name, or drop it first")))
@@ -529,20 +556,38 @@ impl Session {
     }
 
     /// Returns the pool that was registered under this name.
-    fn pool_named(&self, name: &str) -> Option<Arc<PoolSchema>> {
-        let schema = self.context.catalog(name)?.schema(SCHEMA)?;
-        let wanted = schema.downcast_ref::<PoolSchema>()?;
+    fn pool_named(&self, name: &str) -> Option<Arc<PoolCatalog>> {
+        let catalog = self.context.catalog(name)?;
+        let wanted = catalog.downcast_ref::<PoolCatalog>()?;
         self.home.pools().into_iter().find(|pool| std::ptr::eq(&**pool, wanted))
     }
 
+    /// The schema of names without one.
+    fn default_schema(&self) -> String {
+        self.context.state_ref().read().config_options().catalog.default_schema.clone()
+    }
+
+    /// Returns the name of a table or view within its pool.
+    ///
+    /// # Errors
+    /// `Invalid` where it cannot be one.
+    fn table_name(&self, name: &TableReference) -> Result<TableName, DataFusionError> {
+        let schema = catalog::schema_of(name, &self.default_schema());
+        schema.and_then(|schema| TableName::in_schema(&schema, name.table())).map_err(error::wrap)
+    }
+
     /// Finds the table or view of a pool that `name` refers to, and its pool.
-    async fn find(&self, name: &TableReference) -> Result<Option<(Arc<PoolSchema>, Found)>, DataFusionError> {
-        let found = match name.catalog() {
+    async fn find(
+        &self,
+        reference: &TableReference,
+    ) -> Result<Option<(Arc<PoolCatalog>, Found)>, DataFusionError> {
+        let name = self.table_name(reference)?;
+        let found = match reference.catalog() {
             Some(catalog) if catalog != HOME => match self.pool_named(catalog) {
-                Some(pool) => pool.find(name.table()).await.map(|found| found.map(|found| (pool, found))),
+                Some(pool) => pool.find(&name).await.map(|found| found.map(|found| (pool, found))),
                 None => Ok(None),
             },
-            _ => self.home.find(name.table()).await,
+            _ => self.home.find(&name).await,
         };
         found.map_err(error::wrap)
     }

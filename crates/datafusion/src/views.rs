@@ -13,7 +13,7 @@ mod create;
 
 pub(crate) use create::{created, text_for};
 
-use crate::catalog::{Found, PoolSchema};
+use crate::catalog::{self, Found, PoolCatalog};
 use crate::dialect::{self, Grammar};
 use crate::error;
 use crate::session::{HOME, SCHEMA};
@@ -22,8 +22,8 @@ use datafusion::catalog::{
     CatalogProvider, CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList,
     MemorySchemaProvider, SchemaProvider, TableProvider,
 };
+use datafusion::common::DFSchema;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DFSchema, TableReference};
 use datafusion::config::SqlParserOptions;
 use datafusion::error::Result;
 use datafusion::execution::context::SQLOptions;
@@ -37,20 +37,20 @@ use farpool_model::{Error, ErrorKind, TableName, View, limits};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Reads views of one pool for one statement; each view is planned once.
 pub(crate) struct Reader<'a> {
     /// The session state for planning views: with its functions, without its names.
     state: SessionState,
-    pool: &'a PoolSchema,
+    pool: &'a PoolCatalog,
     read: Mutex<HashMap<TableName, Arc<ViewTable>>>,
 }
 
 impl<'a> Reader<'a> {
     /// Makes a reader of views of `pool` in the session whose state is `state`.
-    pub(crate) fn new(mut state: SessionState, pool: &'a PoolSchema) -> Self {
+    pub(crate) fn new(mut state: SessionState, pool: &'a PoolCatalog) -> Self {
         let options = state.config_mut().options_mut();
         options.catalog.default_catalog = HOME.to_string();
         options.catalog.default_schema = SCHEMA.to_string();
@@ -108,27 +108,31 @@ impl<'a> Reader<'a> {
     /// Plans the query of the last view in `path`.
     async fn plan(&self, query: Box<Query>, path: &[TableName]) -> Result<LogicalPlan> {
         let statement = Statement::Statement(Box::new(SqlStatement::Query(query)));
-        let tables = Arc::new(MemorySchemaProvider::new());
+        let mut schemas = BTreeMap::from([(SCHEMA.to_string(), Arc::<MemorySchemaProvider>::default())]);
         for reference in resolve_table_references(&statement, true)?.0 {
-            let TableReference::Bare { table: name } = &reference else {
+            if reference.catalog().is_some() {
                 let message = format!("{reference} does not stand in the pool of the view");
                 return Err(error::wrap(Error::invalid(message)));
-            };
+            }
             // If no table is found, the name may be a table function; otherwise DataFusion reports the error
             // with its position.
-            if let Some(table) = self.find(name, path).await? {
-                tables.register_table(name.to_string(), table)?;
+            let schema = catalog::schema_of(&reference, SCHEMA).map_err(error::wrap)?;
+            if let Ok(name) = TableName::in_schema(&schema, reference.table())
+                && let Some(table) = self.find(&name, path).await?
+            {
+                let provider = schemas.entry(schema.to_string()).or_default();
+                provider.register_table(name.table().to_string(), table)?;
             }
         }
         let mut state = self.state.clone();
-        state.register_catalog_list(only(tables)?);
+        state.register_catalog_list(only(schemas)?);
         let plan = dialect::plan(&state, statement).await?;
         check(&plan).map_err(error::wrap)?;
         Ok(plan)
     }
 
-    async fn find(&self, name: &str, path: &[TableName]) -> Result<Option<Arc<dyn TableProvider>>> {
-        let read = TableName::new(name).ok().and_then(|name| self.read.lock().get(&name).cloned());
+    async fn find(&self, name: &TableName, path: &[TableName]) -> Result<Option<Arc<dyn TableProvider>>> {
+        let read = self.read.lock().get(name).cloned();
         if let Some(view) = read {
             return Ok(Some(view));
         }
@@ -175,10 +179,12 @@ fn check_length(text: &str) -> farpool_model::Result<()> {
     }
 }
 
-/// Makes a catalog list with these tables only.
-fn only(tables: Arc<MemorySchemaProvider>) -> Result<Arc<MemoryCatalogProviderList>> {
+/// Makes a catalog list with these schemas only.
+fn only(schemas: BTreeMap<String, Arc<MemorySchemaProvider>>) -> Result<Arc<MemoryCatalogProviderList>> {
     let catalog = MemoryCatalogProvider::new();
-    catalog.register_schema(SCHEMA, tables)?;
+    for (name, tables) in schemas {
+        catalog.register_schema(&name, tables)?;
+    }
     let catalogs = MemoryCatalogProviderList::new();
     catalogs.register_catalog(HOME.to_string(), Arc::new(catalog));
     Ok(Arc::new(catalogs))

@@ -20,7 +20,8 @@ pub fn table_json(table: &TableInfo) -> Value {
         })
     });
     json!({
-        "name": table.name,
+        "schema": table.name.schema(),
+        "name": table.name.table(),
         "version": table.version,
         "rows": table.rows,
         "bytes_plain": table.bytes_plain,

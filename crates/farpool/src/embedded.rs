@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use farpool_columns::Table;
 use farpool_memory::WorkMemory;
 use farpool_model::{
-    Error, Expr, Listing, LoadOptions, Program, QueryInfo, Relation, Result, Status, TableChange, TableInfo,
-    TableName, TableStatistics, TenantName, Version, View, limits,
+    Error, Expr, Listing, LoadOptions, Program, QueryInfo, Relation, Result, SchemaName, Status, TableChange,
+    TableInfo, TableName, TableStatistics, TenantName, Version, View, limits,
 };
 use farpool_node::{
     Caller, LocalDirectory, Made, MasterKey, Node, NodeConfig, Packing, Shape, Tier, compressing, unlock,
@@ -280,6 +280,14 @@ impl Pool for EmbeddedPool {
 
     async fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<()> {
         durable(self.caller.drop_view(name, tenant)?).await
+    }
+
+    async fn create_schema(&self, schema: &SchemaName) -> Result<()> {
+        durable(self.caller.create_schema(schema)?).await
+    }
+
+    async fn drop_schema(&self, schema: &SchemaName, cascade: bool) -> Result<()> {
+        durable(self.caller.drop_schema(schema, cascade)?).await
     }
 
     async fn queries(&self) -> Result<Vec<QueryInfo>> {

@@ -20,7 +20,7 @@ const BATCHES_AHEAD: usize = 4;
 /// Most left-out columns that a note lists by name.
 const COLUMNS_TOLD: usize = 10;
 
-/// Loads `files` (paths, patterns such as `trips-*.parquet`, or URLs such as `s3://bucket/x/*.parquet`) as one table. All files must have the same
+/// Loads `files` (paths, patterns such as `trips-*.parquet`, or URLs such as `s3://bucket/x/*.parquet`) as one table, `TABLE` or `SCHEMA.TABLE`. All files must have the same
 /// columns.
 ///
 /// # Errors
@@ -31,7 +31,7 @@ pub async fn load_files(
     options: impl Into<LoadOptions>,
     files: &[impl AsRef<Path>],
 ) -> Result<TableInfo> {
-    FileLoad::open(files)?.run(pool, &TableName::new(table)?, options).await
+    FileLoad::open(files)?.run(pool, &TableName::parse(table)?, options).await
 }
 
 /// Files that are about to be loaded, with counters of the progress.

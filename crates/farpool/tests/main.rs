@@ -27,6 +27,7 @@ mod overflow;
 mod profile;
 mod queries;
 mod random;
+mod schemas;
 mod shell;
 mod slt;
 mod statistics;

@@ -62,7 +62,7 @@ pub use key_set::KeySet;
 pub use like::LikePieces;
 pub use literal::{Literal, Value};
 pub use load::{LoadId, LoadMode, LoadOptions, LoadOutcome, LoadedVersion, Residency};
-pub use name::{TableName, TenantName, Version};
+pub use name::{SchemaName, TableName, TenantName, Version};
 pub use order::SortKey;
 pub use partial::PartialForm;
 pub use pattern::Pattern;

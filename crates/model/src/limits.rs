@@ -239,6 +239,9 @@ pub const TABLES_PER_TENANT_MAX: usize = 64 << 10;
 /// Views of one tenant: names that people and tools keep in mind. A list of them is one message of some 1 MiB.
 pub const VIEWS_PER_TENANT_MAX: usize = 4 << 10;
 
+/// Schemas of one tenant besides `public`: groups of tables that people tell apart by name.
+pub const SCHEMAS_PER_TENANT_MAX: usize = 1 << 10;
+
 /// Bytes of a view's text: several times the longest query of TPC-DS. Each client that reads the view parses it.
 pub const VIEW_BYTES_MAX: usize = 64 << 10;
 

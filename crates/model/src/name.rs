@@ -1,4 +1,4 @@
-//! Identifiers of tenants, tables and table versions.
+//! Identifiers of tenants, schemas, tables and table versions.
 
 use crate::{Error, Result, limits};
 use serde::{Deserialize, Serialize};
@@ -65,10 +65,219 @@ macro_rules! name_type {
 }
 
 name_type!(
-    /// The name of a table, unique within its tenant. Case matters.
-    TableName,
-    "table"
+    /// The name of a schema, unique within its tenant. Case matters.
+    SchemaName,
+    "schema"
 );
+
+impl SchemaName {
+    /// The schema that every tenant has, and that names without a schema refer to.
+    pub const PUBLIC: &str = "public";
+
+    /// Whether it is the schema that names without a schema refer to.
+    pub fn is_public(&self) -> bool {
+        self.0 == SchemaName::PUBLIC
+    }
+}
+
+/// The name of a table or view: its schema, and its name within that, each of at most
+/// [`limits::NAME_BYTES_MAX`] bytes. Unique within its tenant. Case matters.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TableName {
+    /// The name within its schema; behind the schema and a dot unless that is `public`.
+    text: String,
+    /// Bytes of the schema in `text`; 0 for `public`.
+    schema_bytes: usize,
+}
+
+/// Separates schema and name where both are one text: the unit separator of ASCII. Names have no control
+/// characters, so that no name in `public` contains it.
+const SEPARATOR: char = '\u{1f}';
+
+impl TableName {
+    /// Creates a name in the schema `public`. Only its length and control characters are checked; any other
+    /// text is a valid name, dots included.
+    ///
+    /// # Errors
+    /// `Invalid` when the name is empty, too long, or has control characters.
+    pub fn new(name: impl Into<String>) -> Result<Self> {
+        let text = name.into();
+        check("table", &text)?;
+        Ok(TableName { text, schema_bytes: 0 })
+    }
+
+    /// Creates a name in `schema`.
+    ///
+    /// # Errors
+    /// As [`TableName::new`].
+    pub fn in_schema(schema: &SchemaName, name: &str) -> Result<Self> {
+        if schema.is_public() {
+            return TableName::new(name);
+        }
+        check("table", name)?;
+        Ok(TableName { text: format!("{schema}.{name}"), schema_bytes: schema.as_str().len() })
+    }
+
+    /// Reads a name as a person writes it: `TABLE` or `SCHEMA.TABLE`. A part that contains dots or quotes
+    /// stands in double quotes, as in SQL; case is kept with and without them.
+    ///
+    /// ```
+    /// use farpool_model::TableName;
+    /// assert_eq!(TableName::parse("staging.orders")?.schema().as_str(), "staging");
+    /// assert_eq!(TableName::parse(r#""a.b""#)?, TableName::new("a.b")?);
+    /// # Ok::<(), farpool_model::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Invalid` when the text is not such a name.
+    pub fn parse(text: &str) -> Result<Self> {
+        let parts = parts(text);
+        let parts: Option<Vec<&str>> = parts.as_ref().map(|parts| parts.iter().map(String::as_str).collect());
+        match parts.as_deref() {
+            Some([table]) => TableName::new(*table),
+            Some([schema, table]) => TableName::in_schema(&SchemaName::new(*schema)?, table),
+            _ => Err(Error::invalid(format!("{text:?} is not the name of a table"))
+                .advise(r#"write TABLE or SCHEMA.TABLE, and a part that has dots in double quotes ("a.b")"#)),
+        }
+    }
+
+    /// The name as [`TableName::parse`] reads it: parts that need it stand in double quotes.
+    pub fn written(&self) -> String {
+        let part = |part: &str| match part.contains(['.', '"']) {
+            true => quoted(part),
+            false => part.to_string(),
+        };
+        match self.is_public() {
+            true => part(self.table()),
+            false => format!("{}.{}", part(self.schema().as_str()), part(self.table())),
+        }
+    }
+
+    /// The name in SQL, each part in double quotes.
+    pub fn to_sql(&self) -> String {
+        match self.is_public() {
+            true => quoted(self.table()),
+            false => format!("{}.{}", quoted(self.schema().as_str()), quoted(self.table())),
+        }
+    }
+
+    /// The name as messages show it: without its schema if that is `public`, else behind it and a dot.
+    /// Different names may have the same text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The schema.
+    pub fn schema(&self) -> SchemaName {
+        match self.schema_bytes {
+            0 => SchemaName(SchemaName::PUBLIC.to_string()),
+            bytes => SchemaName(self.text[..bytes].to_string()),
+        }
+    }
+
+    /// Whether the name is in the schema `public`.
+    pub fn is_public(&self) -> bool {
+        self.schema_bytes == 0
+    }
+
+    /// The name within its schema.
+    pub fn table(&self) -> &str {
+        match self.schema_bytes {
+            0 => &self.text,
+            bytes => &self.text[bytes + 1..],
+        }
+    }
+
+    /// The name as one unambiguous text, for messages and files: without its schema if that is `public`, else
+    /// behind it and the character U+001F.
+    pub fn encoded(&self) -> String {
+        match self.schema_bytes {
+            0 => self.text.clone(),
+            bytes => format!("{}{SEPARATOR}{}", &self.text[..bytes], self.table()),
+        }
+    }
+
+    /// Reads what [`TableName::encoded`] wrote.
+    ///
+    /// # Errors
+    /// `Invalid` when a part is empty, too long, or has control characters.
+    pub fn decode(text: impl Into<String>) -> Result<Self> {
+        let text = text.into();
+        match text.split_once(SEPARATOR) {
+            None => TableName::new(text),
+            Some((SchemaName::PUBLIC, _)) => {
+                Err(Error::invalid("the name of a table in public that comes with its schema"))
+            }
+            Some((schema, table)) => TableName::in_schema(&SchemaName::new(schema)?, table),
+        }
+    }
+}
+
+fn quoted(part: &str) -> String {
+    format!("\"{}\"", part.replace('"', "\"\""))
+}
+
+/// Splits a name at its dots, outside of quotes; `None` where quotes are not closed or stand within a part.
+fn parts(text: &str) -> Option<Vec<String>> {
+    let (mut parts, mut rest) = (Vec::new(), text);
+    loop {
+        let (part, behind) = match rest.strip_prefix('"') {
+            Some(quoted) => quoted_part(quoted)?,
+            None => {
+                let end = rest.find('.').unwrap_or(rest.len());
+                (rest[..end].to_string(), &rest[end..])
+            }
+        };
+        parts.push(part);
+        match behind.strip_prefix('.') {
+            Some(next) => rest = next,
+            None => return behind.is_empty().then_some(parts),
+        }
+    }
+}
+
+/// Reads a part up to its closing quote, with doubled quotes in it; returns it and what follows.
+fn quoted_part(text: &str) -> Option<(String, &str)> {
+    let (mut part, mut rest) = (String::new(), text);
+    loop {
+        let end = rest.find('"')?;
+        part.push_str(&rest[..end]);
+        match rest[end + 1..].strip_prefix('"') {
+            Some(next) => {
+                part.push('"');
+                rest = next;
+            }
+            None => return Some((part, &rest[end + 1..])),
+        }
+    }
+}
+
+impl fmt::Debug for TableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TableName").field(&self.encoded()).finish()
+    }
+}
+
+impl fmt::Display for TableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl TryFrom<String> for TableName {
+    type Error = Error;
+    fn try_from(name: String) -> Result<Self> {
+        TableName::decode(name)
+    }
+}
+
+impl From<TableName> for String {
+    fn from(name: TableName) -> String {
+        name.encoded()
+    }
+}
+
 name_type!(
     /// The name of a tenant: the owner of tables, and the unit of accounting.
     TenantName,

@@ -140,6 +140,35 @@ fn names_are_checked() {
 }
 
 #[test]
+fn names_in_schemas_are_read_as_they_are_written() {
+    let name =
+        |schema: &str, table: &str| TableName::in_schema(&SchemaName::new(schema).unwrap(), table).unwrap();
+    for (text, read) in [
+        ("t", name("public", "t")),
+        ("public.t", name("public", "t")),
+        ("s.t", name("s", "t")),
+        ("\"s.t\"", name("public", "s.t")),
+        ("S.\"a\"\"b.c\"", name("S", "a\"b.c")),
+        ("\"ü ö\".x y", name("ü ö", "x y")),
+        ("a\"b", name("public", "a\"b")),
+    ] {
+        assert_eq!(TableName::parse(text).unwrap(), read, "{text}");
+        assert_eq!(TableName::parse(&read.written()).unwrap(), read, "{text}");
+        assert_eq!(TableName::parse(&read.to_sql()).unwrap(), read, "{text}");
+        assert_eq!(TableName::decode(read.encoded()).unwrap(), read, "{text}");
+        assert_eq!(TableName::in_schema(&read.schema(), read.table()).unwrap(), read, "{text}");
+    }
+    for text in ["", ".", "s.", ".t", "a.b.c", "\"a", "\"a\"b", "s..t", "s.t\n"] {
+        assert!(TableName::parse(text).is_err(), "{text}");
+    }
+    // The same text, and not the same table.
+    assert_ne!(name("s", "t"), TableName::new("s.t").unwrap());
+    for text in ["public\u{1f}t", "\u{1f}t", "s\u{1f}", "s\u{1f}t\u{1f}u"] {
+        assert!(TableName::decode(text).is_err(), "{text:?}");
+    }
+}
+
+#[test]
 fn receipts_add_up() {
     let mut a = Receipt { rows_scanned: 1, elapsed_ns: 5, ..Receipt::default() };
     a.merge(&Receipt { rows_scanned: 2, bytes_on_wire: 7, elapsed_ns: 3, ..Receipt::default() });

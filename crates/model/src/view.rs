@@ -1,6 +1,6 @@
 //! Views: named queries that stand beside the tables of a tenant.
 
-use crate::{Error, Result, TableInfo, TableName, limits};
+use crate::{Error, Result, SchemaName, TableInfo, TableName, limits};
 
 /// A view: a name, and the text of the query that it stands for. Only engines interpret the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,13 +40,15 @@ impl View {
     }
 }
 
-/// The tables and views of a tenant, each by name.
+/// The tables, views and schemas of a tenant, each by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listing {
     /// The tables, without the spreads of their columns.
     pub tables: Vec<TableInfo>,
     /// The names of the views.
     pub views: Vec<TableName>,
+    /// The schemas besides `public`, which every tenant has.
+    pub schemas: Vec<SchemaName>,
 }
 
 /// The table or view that a name stands for.

@@ -21,8 +21,8 @@ use farpool_columns::{Encoder, RowGroup, Table};
 use farpool_memory::Account;
 use farpool_model::{
     Clock, ColumnStatistics, Error, ErrorKind, Expr, Listing, LoadId, LoadOptions, LoadOutcome,
-    LoadedVersion, Program, QueryInfo, Receipt, Relation, Result, Status, TableChange, TableInfo, TableName,
-    TableStatistics, TenantName, Version, View, limits,
+    LoadedVersion, Program, QueryInfo, Receipt, Relation, Result, SchemaName, Status, TableChange, TableInfo,
+    TableName, TableStatistics, TenantName, Version, View, limits,
 };
 use farpool_pipeline::{BoundProgram, Cancel, Class, Region, Run, Sink, Task, TaskId};
 use farpool_store::{AwaitedStatistics, Background, Load, Made};
@@ -495,6 +495,24 @@ impl Caller {
         let tenant = tenant.unwrap_or(&self.tenant);
         self.check_reach(tenant, Verb::DropView, Verb::DropOfAll)?;
         self.node.catalog().drop_view(tenant, name)
+    }
+
+    /// Creates a schema.
+    ///
+    /// # Errors
+    /// As [`farpool_store::Catalog::create_schema`].
+    pub fn create_schema(&self, schema: &SchemaName) -> Result<Made<()>> {
+        self.check(Verb::ChangeSchemas)?;
+        self.node.catalog().create_schema(&self.tenant, schema)
+    }
+
+    /// Drops a schema; with `cascade`, also the tables and views in it.
+    ///
+    /// # Errors
+    /// As [`farpool_store::Catalog::drop_schema`].
+    pub fn drop_schema(&self, schema: &SchemaName, cascade: bool) -> Result<Made<()>> {
+        self.check(Verb::ChangeSchemas)?;
+        self.node.catalog().drop_schema(&self.tenant, schema, cascade)
     }
 
     /// Returns the state of the node; includes other tenants only if the caller's right reaches them.

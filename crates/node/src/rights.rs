@@ -12,7 +12,7 @@ use std::str::FromStr;
 pub enum Right {
     /// May look at tables and run programs.
     Read,
-    /// May also load, change and drop tables and views.
+    /// May also load, change and drop tables, views and schemas.
     Write,
     /// May also see and stop what other tenants do, and drop their tables and views.
     Admin,
@@ -67,6 +67,8 @@ pub enum Verb {
     CreateView,
     /// Drop a view.
     DropView,
+    /// Create or drop a schema.
+    ChangeSchemas,
     /// Return the state of the node as far as it concerns the caller's tenant.
     Status,
     /// Return the state of all tenants.
@@ -101,7 +103,7 @@ pub enum Reach {
 }
 
 /// For each verb the lowest right that it needs, and its reach.
-pub const VERBS: [(Verb, Right, Reach); 22] = [
+pub const VERBS: [(Verb, Right, Reach); 23] = [
     (Verb::Describe, Right::Read, Reach::Own),
     (Verb::Statistics, Right::Read, Reach::Own),
     (Verb::Prepare, Right::Read, Reach::Own),
@@ -113,6 +115,7 @@ pub const VERBS: [(Verb, Right, Reach); 22] = [
     (Verb::Drop, Right::Write, Reach::Own),
     (Verb::CreateView, Right::Write, Reach::Own),
     (Verb::DropView, Right::Write, Reach::Own),
+    (Verb::ChangeSchemas, Right::Write, Reach::Own),
     (Verb::Status, Right::Read, Reach::Own),
     (Verb::StatusOfAll, Right::Admin, Reach::All),
     (Verb::DescribeOfAll, Right::Admin, Reach::All),

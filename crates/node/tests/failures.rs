@@ -341,7 +341,7 @@ async fn a_client_that_breaks_the_rules_is_told() {
     let with_hello = |bytes: &[u8]| [&hello()[..], bytes].concat();
     for (bytes, expected) in [
         (with_hello(&[0xff; 12]), "damaged frame"),
-        (with_hello(&frames(0, &Request::Tables { tenant: None })), "stream 0"),
+        (with_hello(&frames(0, &Request::Tables { tenant: None, with_schemas: true })), "stream 0"),
         (
             with_hello(&frames(
                 3,
@@ -355,7 +355,7 @@ async fn a_client_that_breaks_the_rules_is_told() {
             )),
             "Hello",
         ),
-        ([&PREFACE[..], &frames(1, &Request::Tables { tenant: None })].concat(), "Hello"),
+        ([&PREFACE[..], &frames(1, &Request::Tables { tenant: None, with_schemas: true })].concat(), "Hello"),
         (
             [
                 &PREFACE[..],

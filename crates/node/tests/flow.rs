@@ -106,7 +106,7 @@ async fn streams_of_one_connection_do_not_wait_for_one_another() {
     raw.execute(1, "t").await;
     raw.execute(2, "t").await;
     while raw.next_soon().await.is_some() {}
-    raw.send(3, &Request::Tables { tenant: None }).await;
+    raw.send(3, &Request::Tables { tenant: None, with_schemas: true }).await;
     let message = answer_behind_rows(&mut raw).await;
     assert_eq!((message.kind, message.stream), (FrameKind::TableList, 3));
     raw.send(2, &Request::Cancel).await;

@@ -2,7 +2,9 @@
 //! refused, and nobody reaches another tenant's data except by the verbs for that.
 
 use crate::common::*;
-use farpool_model::{Error, ErrorKind, LoadId, LoadMode, Relation, Result, ResultForm, TableChange, View};
+use farpool_model::{
+    Error, ErrorKind, LoadId, LoadMode, Relation, Result, ResultForm, SchemaName, TableChange, View,
+};
 use farpool_node::{Reach, Right, VERBS, Verb};
 use farpool_transfer::{Execution, Pool, RemotePool};
 use std::sync::Arc;
@@ -61,6 +63,14 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
                 }
                 outcome => outcome,
             }
+        }
+        Verb::ChangeSchemas => {
+            let schema = SchemaName::new("staging")?;
+            pool.create_schema(&schema).await?;
+            assert_eq!(pool.list(None).await?.schemas, [schema.clone()]);
+            pool.drop_schema(&schema, false).await?;
+            // Whoever may do that finds its own tables only.
+            pool.table(&name(table)).await.map(drop)
         }
         Verb::Status => pool.status().await.map(drop),
         Verb::StatusOfAll => {

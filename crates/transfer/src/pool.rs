@@ -6,8 +6,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use farpool_model::{
-    Expr, Listing, LoadOptions, Prepared, Program, QueryInfo, Relation, Result, Status, TableChange,
-    TableInfo, TableName, TableStatistics, TenantName, View,
+    Expr, Listing, LoadOptions, Prepared, Program, QueryInfo, Relation, Result, SchemaName, Status,
+    TableChange, TableInfo, TableName, TableStatistics, TenantName, View,
 };
 use futures::Stream;
 use std::fmt;
@@ -111,6 +111,12 @@ pub trait Pool: Send + Sync + fmt::Debug {
 
     /// Drops a view; with `tenant` that of any tenant, for callers that may change other tenants' views.
     async fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<()>;
+
+    /// Creates a schema.
+    async fn create_schema(&self, schema: &SchemaName) -> Result<()>;
+
+    /// Drops a schema; with `cascade`, also the tables and views in it, otherwise it must be empty.
+    async fn drop_schema(&self, schema: &SchemaName, cascade: bool) -> Result<()>;
 
     /// Lists the programs of clients in progress at a node, in the order of their requests; those of other
     /// tenants only for callers that may see them. Programs of the caller's own process are not included.

@@ -12,7 +12,7 @@ use farpool_model::{Error, Result, TableChange, TableName, limits};
 pub(crate) fn write_alter(table: &TableName, changes: &[TableChange]) -> Result<Bytes> {
     let write = |change: &TableChange| {
         let kind = match change {
-            TableChange::Rename(to) => ChangeKind::Rename(to.as_str().to_string()),
+            TableChange::Rename(to) => ChangeKind::Rename(to.encoded()),
             TableChange::RenameColumn { from, to } => {
                 ChangeKind::RenameColumn(proto::RenameColumn { from: from.clone(), to: to.clone() })
             }
@@ -24,7 +24,7 @@ pub(crate) fn write_alter(table: &TableName, changes: &[TableChange]) -> Result<
         Ok(body(&proto::TableChange { kind: Some(kind) }).to_vec())
     };
     let changes = changes.iter().map(write).collect::<Result<_>>()?;
-    Ok(body(&proto::AlterTable { table: table.as_str().to_string(), changes }))
+    Ok(body(&proto::AlterTable { table: table.encoded(), changes }))
 }
 
 /// Decodes the body of an `AlterTable`: the table and its changes.
@@ -40,7 +40,7 @@ pub(crate) fn read_alter(bytes: &Bytes) -> Result<(TableName, Vec<TableChange>)>
     let read_one = |change: Vec<u8>| {
         let proto::TableChange { kind } = read(&change.into())?;
         match kind {
-            Some(ChangeKind::Rename(to)) => Ok(TableChange::Rename(TableName::new(to)?)),
+            Some(ChangeKind::Rename(to)) => Ok(TableChange::Rename(TableName::decode(to)?)),
             Some(ChangeKind::RenameColumn(proto::RenameColumn { from, to })) => {
                 Ok(TableChange::RenameColumn { from, to })
             }
@@ -49,7 +49,7 @@ pub(crate) fn read_alter(bytes: &Bytes) -> Result<(TableName, Vec<TableChange>)>
             None => Err(Error::invalid("a change of a table that this node does not know")),
         }
     };
-    Ok((TableName::new(table)?, changes.into_iter().map(read_one).collect::<Result<_>>()?))
+    Ok((TableName::decode(table)?, changes.into_iter().map(read_one).collect::<Result<_>>()?))
 }
 
 fn read_field(schema: &[u8]) -> Result<FieldRef> {

@@ -154,6 +154,10 @@ frame_kinds! {
     Outlines = 26,
     /// Asks for the values of such chunks.
     Fetch = 27,
+    /// Creates a schema.
+    CreateSchema = 28,
+    /// Drops a schema.
+    DropSchema = 29,
     /// Identifies the node; answers `Hello`.
     Welcome = 129,
     /// The answers to a plan; answers `Prepare`, and comes first after `Execute`.
@@ -168,7 +172,7 @@ frame_kinds! {
     TableInfo = 134,
     /// The load is complete; answers `LoadEnd`.
     Loaded = 135,
-    /// Answers `Drop`.
+    /// Answers `Drop`, `DropView` and `DropSchema`.
     Dropped = 136,
     /// Answers `Status`.
     StatusInfo = 137,
@@ -198,6 +202,8 @@ frame_kinds! {
     OutlineList = 149,
     /// The values of a chunk, in answer to `Fetch`.
     Chunk = 150,
+    /// Answers `CreateSchema`.
+    SchemaCreated = 151,
 }
 
 impl FrameKind {
@@ -237,12 +243,12 @@ impl FrameKind {
         use FrameKind::*;
         match self {
             Prepare | Execute | Tables | Table | Drop | Status | Statistics | Queries | CancelQuery
-            | LoadOutcome | AlterTable | CreateView | DropView | ChangeRows | Backup | BackupRead
-            | Outlines | Fetch => true,
+            | LoadOutcome | AlterTable | CreateView | DropView | CreateSchema | DropSchema | ChangeRows
+            | Backup | BackupRead | Outlines | Fetch => true,
             Hello | Cancel | Credit | LoadBegin | LoadBatch | LoadEnd | Ping | Sealed | Welcome
             | Prepared | Batch | Receipt | TableList | TableInfo | Loaded | Dropped | StatusInfo | Error
             | Parcel | TableStatistics | Unchanged | Pong | QueryList | QueryCancelled | LoadEnded
-            | ViewInfo | BackupFiles | BackupBytes | OutlineList | Chunk => false,
+            | ViewInfo | BackupFiles | BackupBytes | OutlineList | Chunk | SchemaCreated => false,
         }
     }
 
@@ -262,6 +268,8 @@ impl FrameKind {
             FrameKind::Hello | FrameKind::Welcome | FrameKind::LoadEnded => 64 << 10,
             FrameKind::Tables | FrameKind::Table | FrameKind::Drop | FrameKind::Statistics => 64 << 10,
             FrameKind::DropView => 64 << 10,
+            FrameKind::CreateSchema | FrameKind::DropSchema => 1 << 10,
+            FrameKind::SchemaCreated => 64,
             FrameKind::AlterTable => 1 << 20,
             FrameKind::CreateView | FrameKind::ViewInfo => limits::VIEW_BYTES_MAX + (64 << 10),
             FrameKind::Cancel | FrameKind::Credit => 64,

@@ -236,6 +236,17 @@ pub struct RenameColumn {
 pub struct TablesRequest {
     #[prost(string, optional, tag = "1")]
     pub tenant: Option<String>,
+    #[prost(bool, tag = "2")]
+    pub with_schemas: bool,
+}
+
+/// `CreateSchema` and `DropSchema`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct SchemaRequest {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(bool, tag = "2")]
+    pub cascade: bool,
 }
 
 /// `Statistics`
@@ -526,6 +537,8 @@ pub struct TableList {
     pub tables: Vec<Bytes>,
     #[prost(string, repeated, tag = "2")]
     pub views: Vec<String>,
+    #[prost(string, repeated, tag = "3")]
+    pub schemas: Vec<String>,
 }
 
 /// The encoded states of one column.

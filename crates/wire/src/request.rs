@@ -9,7 +9,7 @@ use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use farpool_model::{
     Compression, Error, LoadId, LoadMode, LoadOptions, Residency, Result, ResultForm, SchemaFingerprint,
-    TableChange, TableName, TenantName, Version, View, limits,
+    SchemaName, TableChange, TableName, TenantName, Version, View, limits,
 };
 use std::fmt;
 
@@ -62,10 +62,12 @@ pub enum Request {
         /// Bytes on the wire, frame headers included.
         bytes: u64,
     },
-    /// Lists the tables and views.
+    /// Lists the tables and views, and the schemas that they are in.
     Tables {
         /// The tenant to list, for clients that may see other tenants; `None` for the client's own.
         tenant: Option<TenantName>,
+        /// Whether the client knows schemas; otherwise only what is in `public` is listed.
+        with_schemas: bool,
     },
     /// Describes a table.
     Table {
@@ -135,6 +137,18 @@ pub enum Request {
         view: TableName,
         /// As of `Tables`.
         tenant: Option<TenantName>,
+    },
+    /// Creates a schema. Answered by `SchemaCreated`.
+    CreateSchema {
+        /// Name of the schema.
+        schema: SchemaName,
+    },
+    /// Drops a schema. Answered by `Dropped`.
+    DropSchema {
+        /// Name of the schema.
+        schema: SchemaName,
+        /// Whether to drop all tables and views in it, too; otherwise it must be empty.
+        cascade: bool,
     },
     /// Asks for the statistics of a table.
     Statistics {
@@ -211,6 +225,8 @@ impl Request {
             Request::ChangeRows { .. } => FrameKind::ChangeRows,
             Request::CreateView { .. } => FrameKind::CreateView,
             Request::DropView { .. } => FrameKind::DropView,
+            Request::CreateSchema { .. } => FrameKind::CreateSchema,
+            Request::DropSchema { .. } => FrameKind::DropSchema,
             Request::Statistics { .. } => FrameKind::Statistics,
             Request::Status => FrameKind::Status,
             Request::Queries => FrameKind::Queries,
@@ -246,11 +262,12 @@ impl Request {
                 write_plan(conditions.as_deref().unwrap_or_default(), *results, Some(*handle), None)?
             }
             Request::Credit { bytes } => body(&proto::Credit { bytes: *bytes }),
-            Request::Tables { tenant } => {
-                body(&proto::TablesRequest { tenant: tenant.clone().map(String::from) })
-            }
+            Request::Tables { tenant, with_schemas } => body(&proto::TablesRequest {
+                tenant: tenant.clone().map(String::from),
+                with_schemas: *with_schemas,
+            }),
             Request::Table { name, known, or_view } => body(&proto::TableRequest {
-                name: name.as_str().to_string(),
+                name: name.encoded(),
                 known: known.map(|version| version.0),
                 tenant: None,
                 or_view: *or_view,
@@ -263,6 +280,12 @@ impl Request {
                 body(&proto::ChangeRows { handle: *handle, rows: *rows, id: write_id(*id) })
             }
             Request::CreateView { view, replace } => view::write_create(view, *replace),
+            Request::CreateSchema { schema } => {
+                body(&proto::SchemaRequest { name: schema.to_string(), cascade: false })
+            }
+            Request::DropSchema { schema, cascade } => {
+                body(&proto::SchemaRequest { name: schema.to_string(), cascade: *cascade })
+            }
             Request::Statistics { table, columns } => write_statistics_request(table, columns.as_deref())?,
             Request::LoadBegin { table, options, schema, rows_hint, id } => {
                 let (mode, version) = write_mode(options.mode);
@@ -272,7 +295,7 @@ impl Request {
                     true => (proto::LoadMode::Unspecified, Some(write_options(mode, options))),
                 };
                 body(&proto::LoadBegin {
-                    table: table.as_str().to_string(),
+                    table: table.encoded(),
                     mode: mode.into(),
                     options,
                     schema: batch::encode_schema(schema)?.to_vec(),
@@ -338,12 +361,12 @@ impl Request {
             FrameKind::Cancel => read(body).map(|proto::Empty {}| Request::Cancel)?,
             FrameKind::Credit => read(body).map(|proto::Credit { bytes }| Request::Credit { bytes })?,
             FrameKind::Tables => {
-                let proto::TablesRequest { tenant } = read(body)?;
-                Request::Tables { tenant: read_tenant(tenant)? }
+                let proto::TablesRequest { tenant, with_schemas } = read(body)?;
+                Request::Tables { tenant: read_tenant(tenant)?, with_schemas }
             }
             FrameKind::Table => {
                 let proto::TableRequest { name, known, or_view, .. } = read(body)?;
-                Request::Table { name: TableName::new(name)?, known: known.map(Version), or_view }
+                Request::Table { name: TableName::decode(name)?, known: known.map(Version), or_view }
             }
             FrameKind::LoadBegin => read_load_begin(body)?,
             FrameKind::LoadOutcome => {
@@ -358,7 +381,7 @@ impl Request {
             FrameKind::LoadEnd => read(body).map(|proto::Empty {}| Request::LoadEnd)?,
             FrameKind::Drop => {
                 let proto::TableRequest { name, tenant, .. } = read(body)?;
-                Request::Drop { table: TableName::new(name)?, tenant: read_tenant(tenant)? }
+                Request::Drop { table: TableName::decode(name)?, tenant: read_tenant(tenant)? }
             }
             FrameKind::AlterTable => {
                 let (table, changes) = alter::read_alter(body)?;
@@ -374,7 +397,7 @@ impl Request {
             }
             FrameKind::DropView => {
                 let proto::TableRequest { name, tenant, .. } = read(body)?;
-                Request::DropView { view: TableName::new(name)?, tenant: read_tenant(tenant)? }
+                Request::DropView { view: TableName::decode(name)?, tenant: read_tenant(tenant)? }
             }
             FrameKind::Backup => read(body).map(|proto::Empty {}| Request::Backup)?,
             FrameKind::BackupRead => {
@@ -388,6 +411,14 @@ impl Request {
             FrameKind::Fetch => {
                 let (handle, columns, row_groups) = chunks::read_fetch(body)?;
                 Request::Fetch { handle, columns, row_groups }
+            }
+            FrameKind::CreateSchema => {
+                let proto::SchemaRequest { name, .. } = read(body)?;
+                Request::CreateSchema { schema: SchemaName::new(name)? }
+            }
+            FrameKind::DropSchema => {
+                let proto::SchemaRequest { name, cascade } = read(body)?;
+                Request::DropSchema { schema: SchemaName::new(name)?, cascade }
             }
             FrameKind::Statistics => read_statistics_request(body)?,
             FrameKind::Status => read(body).map(|proto::Empty {}| Request::Status)?,
@@ -467,7 +498,7 @@ fn read_plan(body: &Bytes) -> Result<(proto::PlanRequest, ResultForm)> {
 }
 
 fn write_drop(name: &TableName, tenant: Option<TenantName>) -> Bytes {
-    let (name, tenant) = (name.as_str().to_string(), tenant.map(String::from));
+    let (name, tenant) = (name.encoded(), tenant.map(String::from));
     body(&proto::TableRequest { name, tenant, ..Default::default() })
 }
 
@@ -483,14 +514,14 @@ fn write_statistics_request(table: &TableName, columns: Option<&[u32]>) -> Resul
     }
     let columns = columns.unwrap_or_default();
     check_columns(columns)?;
-    Ok(body(&proto::StatisticsRequest { name: table.as_str().to_string(), columns: columns.to_vec() }))
+    Ok(body(&proto::StatisticsRequest { name: table.encoded(), columns: columns.to_vec() }))
 }
 
 fn read_statistics_request(body: &Bytes) -> Result<Request> {
     let proto::StatisticsRequest { name, columns } = read(body)?;
     check_columns(&columns)?;
     let columns = Some(columns).filter(|columns| !columns.is_empty());
-    Ok(Request::Statistics { table: TableName::new(name)?, columns })
+    Ok(Request::Statistics { table: TableName::decode(name)?, columns })
 }
 
 fn check_columns(columns: &[u32]) -> Result<()> {
@@ -519,7 +550,7 @@ fn read_load_begin(body: &Bytes) -> Result<Request> {
         (_, Some(_)) => return Err(Error::invalid("only a load that replaces a table names its version")),
     };
     Ok(Request::LoadBegin {
-        table: TableName::new(begin.table)?,
+        table: TableName::decode(begin.table)?,
         options: LoadOptions {
             mode,
             encryption: begin.options.map_or(Ok(None), |options| read_tier(options.encryption))?,

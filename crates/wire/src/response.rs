@@ -13,8 +13,8 @@ use bytes::Bytes;
 use farpool_model::status::TenantStatus;
 use farpool_model::{
     Answer, BackupFiles, Encoding, Error, ErrorKind, Expr, Listing, LoadOutcome, LoadedVersion,
-    OperatorAnswer, Prepared, Program, QueryInfo, QueryState, Receipt, Result, Status, TableInfo, TableName,
-    TableStatistics, TenantName, Version, View, limits,
+    OperatorAnswer, Prepared, Program, QueryInfo, QueryState, Receipt, Result, SchemaName, Status, TableInfo,
+    TableName, TableStatistics, TenantName, Version, View, limits,
 };
 use std::sync::Arc;
 
@@ -78,8 +78,10 @@ pub enum Response {
     },
     /// One view.
     View(View),
-    /// The table or view was dropped.
+    /// The table, view or schema was dropped.
     Dropped,
+    /// The schema was created.
+    SchemaCreated,
     /// Gives the client credit to send more bytes of batches on the stream.
     Credit {
         /// Bytes on the wire, frame headers included.
@@ -124,6 +126,7 @@ impl Response {
             Response::LoadEnded { .. } => FrameKind::LoadEnded,
             Response::View(_) => FrameKind::ViewInfo,
             Response::Dropped => FrameKind::Dropped,
+            Response::SchemaCreated => FrameKind::SchemaCreated,
             Response::Credit { .. } => FrameKind::Credit,
             Response::Status(_) => FrameKind::StatusInfo,
             Response::Queries(_) => FrameKind::QueryList,
@@ -161,11 +164,12 @@ impl Response {
             }),
             Response::Prepared { prepared, table_schema } => body(&write_prepared(prepared, table_schema)?),
             Response::Receipt(receipt) => body(&write_receipt(receipt)),
-            Response::Tables(Listing { tables, views }) => {
+            Response::Tables(Listing { tables, views, schemas }) => {
                 let tables =
                     tables.iter().map(|table| write_table(table).map(|t| body(&t))).collect::<Result<_>>()?;
-                let views = views.iter().map(|name| name.as_str().to_string()).collect();
-                body(&proto::TableList { tables, views })
+                let views = views.iter().map(TableName::encoded).collect();
+                let schemas = schemas.iter().map(SchemaName::to_string).collect();
+                body(&proto::TableList { tables, views, schemas })
             }
             Response::Table(table) | Response::Loaded(table) => body(&write_table(table)?),
             Response::LoadEnded { outcome, forgotten } => body(&write_load_ended(outcome, *forgotten)),
@@ -178,6 +182,7 @@ impl Response {
             Response::BackupBytes(data) => body(&proto::BackupBytes { data: data.clone() }),
             Response::QueryCancelled
             | Response::Dropped
+            | Response::SchemaCreated
             | Response::Unchanged
             | Response::Ping
             | Response::Pong => Bytes::new(),
@@ -220,8 +225,9 @@ impl Response {
             FrameKind::Parcel => Response::Parcel(body.clone()),
             FrameKind::Receipt => Response::Receipt(read_receipt(read(body)?)?),
             FrameKind::TableList => {
-                let proto::TableList { tables, views } = read(body)?;
-                Response::Tables(Listing { tables: read_tables(&tables)?, views: view::read_names(views)? })
+                let proto::TableList { tables, views, schemas } = read(body)?;
+                let (tables, views) = (read_tables(&tables)?, view::read_names(views)?);
+                Response::Tables(Listing { tables, views, schemas: view::read_schemas(schemas)? })
             }
             FrameKind::TableInfo => Response::Table(read_table(read(body)?)?),
             FrameKind::Loaded => Response::Loaded(read_table(read(body)?)?),
@@ -229,6 +235,7 @@ impl Response {
             FrameKind::TableStatistics => Response::Statistics(Box::new(read_statistics(&read(body)?)?)),
             FrameKind::ViewInfo => Response::View(view::read_view(body)?),
             FrameKind::Dropped => read(body).map(|proto::Empty {}| Response::Dropped)?,
+            FrameKind::SchemaCreated => read(body).map(|proto::Empty {}| Response::SchemaCreated)?,
             FrameKind::Unchanged => read(body).map(|proto::Empty {}| Response::Unchanged)?,
             FrameKind::Credit => read(body).map(|proto::Credit { bytes }| Response::Credit { bytes })?,
             FrameKind::StatusInfo => Response::Status(read_status(read(body)?)?),

@@ -24,7 +24,7 @@ pub(crate) fn write_table(table: &TableInfo) -> Result<proto::TableInfo> {
         spread: column.spread.as_ref().map(|spread| body(&write_spread(spread))),
     };
     Ok(proto::TableInfo {
-        name: table.name.as_str().to_string(),
+        name: table.name.encoded(),
         version: table.version.0,
         schema: batch::encode_schema(&table.schema)?.to_vec(),
         rows: table.rows,
@@ -69,7 +69,7 @@ pub(crate) fn read_table(table: proto::TableInfo) -> Result<TableInfo> {
     });
     let columns = columns.collect::<Result<_>>()?;
     Ok(TableInfo {
-        name: TableName::new(table.name)?,
+        name: TableName::decode(table.name)?,
         version: Version(table.version),
         schema,
         rows: table.rows,

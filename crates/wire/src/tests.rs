@@ -88,8 +88,8 @@ fn every_request_round_trips() {
         Request::ExecutePrepared { handle: 9, conditions: Some(vec![1]), results: ResultForm::Plain },
         Request::Cancel,
         Request::Credit { bytes: 1 << 20 },
-        Request::Tables { tenant: None },
-        Request::Tables { tenant: Some(TenantName::new("bob").unwrap()) },
+        Request::Tables { tenant: None, with_schemas: true },
+        Request::Tables { tenant: Some(TenantName::new("bob").unwrap()), with_schemas: false },
         Request::Table { name: name("t"), known: None, or_view: true },
         Request::Table { name: name("t"), known: Some(Version(7)), or_view: false },
         Request::LoadBegin {
@@ -119,7 +119,7 @@ fn every_request_round_trips() {
         Request::AlterTable {
             table: name("t"),
             changes: vec![
-                TableChange::Rename(name("u")),
+                TableChange::Rename(TableName::parse("s.u").unwrap()),
                 TableChange::RenameColumn { from: "a".into(), to: "b".into() },
                 TableChange::AddColumn(schema().fields()[0].clone()),
                 TableChange::DropColumn("c".into()),
@@ -128,6 +128,9 @@ fn every_request_round_trips() {
         Request::CreateView { view: view("select 'ü'"), replace: true },
         Request::CreateView { view: view(&"x".repeat(limits::VIEW_BYTES_MAX)), replace: false },
         Request::DropView { view: name("v"), tenant: None },
+        Request::CreateSchema { schema: SchemaName::new("ü").unwrap() },
+        Request::DropSchema { schema: SchemaName::new("s").unwrap(), cascade: true },
+        Request::DropSchema { schema: SchemaName::new("s").unwrap(), cascade: false },
         Request::DropView { view: name("v"), tenant: Some(TenantName::default()) },
         Request::ChangeRows { handle: 7, rows: u64::MAX, id: LoadId(3) },
         Request::Statistics { table: name("t"), columns: None },
@@ -321,13 +324,19 @@ fn lists_of_a_node_have_limits() {
     let receipt = proto::Receipt { operators: vec![answer; limits::ANSWERS_MAX + 1], ..Default::default() };
     let error = decode(FrameKind::Receipt, request::body(&receipt)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::OverLimit);
-    let tables =
-        proto::TableList { tables: vec![Bytes::new(); limits::TABLES_PER_TENANT_MAX + 1], views: vec![] };
+    let tables = proto::TableList {
+        tables: vec![Bytes::new(); limits::TABLES_PER_TENANT_MAX + 1],
+        ..Default::default()
+    };
     let error = decode(FrameKind::TableList, request::body(&tables)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::OverLimit);
     let views = vec!["v".into(); limits::VIEWS_PER_TENANT_MAX + 1];
-    let views = proto::TableList { tables: vec![], views };
+    let views = proto::TableList { views, ..Default::default() };
     let error = decode(FrameKind::TableList, request::body(&views)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OverLimit);
+    let schemas = vec!["s".into(); limits::SCHEMAS_PER_TENANT_MAX + 1];
+    let schemas = proto::TableList { schemas, ..Default::default() };
+    let error = decode(FrameKind::TableList, request::body(&schemas)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::OverLimit);
     let wide = Schema::new(vec![Field::new("", DataType::Boolean, true); limits::COLUMNS_MAX]);
     let wide = TableInfo {
@@ -339,7 +348,7 @@ fn lists_of_a_node_have_limits() {
     let count = limits::LISTED_COLUMNS_MAX / limits::COLUMNS_MAX + 1;
     let error = decode(
         FrameKind::TableList,
-        request::body(&proto::TableList { tables: vec![wide; count], views: vec![] }),
+        request::body(&proto::TableList { tables: vec![wide; count], ..Default::default() }),
     );
     assert_eq!(error.unwrap_err().kind, ErrorKind::OverLimit);
 }
@@ -452,13 +461,18 @@ fn every_response_round_trips() {
         Response::Batch(rows()),
         Response::Parcel(Bytes::from_static(b"parcel")),
         Response::Receipt(receipt),
-        Response::Tables(Listing { tables: vec![table_info(), table_info()], views: vec![] }),
-        Response::Tables(Listing { tables: vec![], views: vec![name("v"), name("ü")] }),
+        Response::Tables(Listing { tables: vec![table_info(), table_info()], ..Listing::default() }),
+        Response::Tables(Listing {
+            views: vec![name("v"), TableName::parse("s.ü").unwrap()],
+            schemas: vec![SchemaName::new("s").unwrap()],
+            ..Listing::default()
+        }),
         Response::Table(table_info()),
         Response::Loaded(table_info()),
         Response::Statistics(Box::new(statistics(4, &[0, 3]))),
         Response::View(view("select 1")),
         Response::Dropped,
+        Response::SchemaCreated,
         Response::Unchanged,
         Response::Credit { bytes: 0 },
         Response::Status(status),

@@ -1,36 +1,41 @@
-//! Encodes and decodes views.
+//! Encodes and decodes views, and the names of schemas.
 //!
 //! Invariant: a decoded view has a name and a text within the limits; the text itself is not parsed.
 
 use crate::proto;
 use crate::request::{body, read};
 use bytes::Bytes;
-use farpool_model::{Error, Result, TableName, View, limits};
+use farpool_model::{Error, Result, SchemaName, TableName, View, limits};
 
 /// Encodes the body of a `CreateView`.
 pub(crate) fn write_create(view: &View, replace: bool) -> Bytes {
-    body(&proto::CreateView {
-        name: view.name().as_str().to_string(),
-        text: view.text().to_string(),
-        replace,
-    })
+    body(&proto::CreateView { name: view.name().encoded(), text: view.text().to_string(), replace })
 }
 
 /// Decodes the body of a `CreateView`: the view, and whether it may replace another one.
 pub(crate) fn read_create(bytes: &Bytes) -> Result<(View, bool)> {
     let proto::CreateView { name, text, replace } = read(bytes)?;
-    Ok((View::new(TableName::new(name)?, text)?, replace))
+    Ok((View::new(TableName::decode(name)?, text)?, replace))
 }
 
 /// Encodes the body of a `ViewInfo`.
 pub(crate) fn write_view(view: &View) -> Bytes {
-    body(&proto::ViewInfo { name: view.name().as_str().to_string(), text: view.text().to_string() })
+    body(&proto::ViewInfo { name: view.name().encoded(), text: view.text().to_string() })
 }
 
 /// Decodes the body of a `ViewInfo`.
 pub(crate) fn read_view(bytes: &Bytes) -> Result<View> {
     let proto::ViewInfo { name, text } = read(bytes)?;
-    View::new(TableName::new(name)?, text)
+    View::new(TableName::decode(name)?, text)
+}
+
+/// Decodes the schemas in a `TableList`.
+pub(crate) fn read_schemas(names: Vec<String>) -> Result<Vec<SchemaName>> {
+    if names.len() > limits::SCHEMAS_PER_TENANT_MAX {
+        let (count, most) = (names.len(), limits::SCHEMAS_PER_TENANT_MAX);
+        return Err(Error::over_limit(format!("there may be {most} schemas, here are {count}")));
+    }
+    names.into_iter().map(SchemaName::new).collect()
 }
 
 /// Decodes the names of the views in a `TableList`.
@@ -39,5 +44,5 @@ pub(crate) fn read_names(names: Vec<String>) -> Result<Vec<TableName>> {
         let (count, most) = (names.len(), limits::VIEWS_PER_TENANT_MAX);
         return Err(Error::over_limit(format!("there may be {most} views, here are {count}")));
     }
-    names.into_iter().map(TableName::new).collect()
+    names.into_iter().map(TableName::decode).collect()
 }

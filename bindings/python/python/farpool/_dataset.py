@@ -10,6 +10,7 @@ import pyarrow.fs
 
 from . import _conditions
 from ._conditions import quoted
+from ._farpool import table_in_sql
 from ._errors import NotSupportedError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Dataset(pyarrow.dataset.FileSystemDataset):
         self._pool = pool
         self._table = table
         self._filter = filter
-        result = pool.sql(f"SELECT * FROM {quoted(table)} LIMIT 0")
+        result = pool.sql(f"SELECT * FROM {table_in_sql(table)} LIMIT 0")
         self._types = dict(zip(result.columns, result.types))
         schema = result.arrow().schema
         # Substrait has no nanoseconds. What is compared with them is not translated, and what is compared with less may be.
@@ -55,7 +56,7 @@ class Dataset(pyarrow.dataset.FileSystemDataset):
         filter = _both(self._filter, filter)
         read, condition = self._pushed(columns, filter)
         names = ", ".join(quoted(name) for name in read) if read else "NULL"
-        sql, values = f"SELECT {names} FROM {quoted(self._table)}", None
+        sql, values = f"SELECT {names} FROM {table_in_sql(self._table)}", None
         if condition is not None:
             sql, values = f"{sql} WHERE {condition.sql}", condition.values
         reader = self._pool.sql(sql, values).reader()
@@ -79,7 +80,7 @@ class Dataset(pyarrow.dataset.FileSystemDataset):
     def count_rows(self, filter: Any = None, **options: Any) -> int:
         """The number of rows that pass a filter."""
         if _both(self._filter, filter) is None:
-            return self._pool.sql(f"SELECT count(*) FROM {quoted(self._table)}").fetchall()[0][0]
+            return self._pool.sql(f"SELECT count(*) FROM {table_in_sql(self._table)}").fetchall()[0][0]
         return self.scanner(columns=[], filter=filter, **options).count_rows()
 
     def filter(self, expression: pyarrow.dataset.Expression) -> "Dataset":

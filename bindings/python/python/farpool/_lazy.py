@@ -9,6 +9,7 @@ from polars.io.plugins import register_io_source
 
 from . import _conditions
 from ._conditions import quoted
+from ._farpool import table_in_sql
 
 if TYPE_CHECKING:
     from ._pool import Pool
@@ -19,7 +20,7 @@ _ROWS = 1 << 16
 
 def scan(pool: "Pool", table: str) -> polars.LazyFrame:
     """Makes the lazy frame of a table; see :meth:`farpool.Pool.scan`."""
-    first = pool.sql(f"SELECT * FROM {quoted(table)} LIMIT 0")
+    first = pool.sql(f"SELECT * FROM {table_in_sql(table)} LIMIT 0")
     types = dict(zip(first.columns, first.types))
 
     def frames(
@@ -31,7 +32,7 @@ def scan(pool: "Pool", table: str) -> polars.LazyFrame:
         columns = list(types) if with_columns is None else list(with_columns)
         wanted = set(columns) | set(predicate.meta.root_names() if predicate is not None else [])
         names = ", ".join(quoted(name) for name in types if name in wanted) or "NULL"
-        sql, values = f"SELECT {names} FROM {quoted(table)}", None
+        sql, values = f"SELECT {names} FROM {table_in_sql(table)}", None
         condition = _pushed(predicate, types)
         if condition is not None:
             sql, values = f"{sql} WHERE {condition.sql}", condition.values

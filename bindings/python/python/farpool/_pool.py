@@ -13,7 +13,6 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence, Union
 
 from . import _farpool, _frames
-from ._conditions import quoted
 from ._errors import InterfaceError, ProgrammingError, Warning
 from ._progress import Progress
 from ._result import Result
@@ -197,8 +196,20 @@ class Pool:
         return [Table(table) for table in json.loads(self._native.list())[0]]
 
     def views(self) -> list[str]:
-        """The names of the views."""
+        """The names of the views, as SCHEMA.VIEW outside of the schema ``public``."""
         return json.loads(self._native.list())[1]
+
+    def schemas(self) -> list[str]:
+        """The schemas that tables and views are in; ``public`` is always there. ``CREATE SCHEMA`` makes others.
+
+        >>> import farpool
+        >>> p = farpool.open(memory="64MiB")
+        >>> p.sql("create schema staging")
+        (done)
+        >>> p.schemas(), p.load("staging.t", p.sql("select 1 as n")).schema
+        (['public', 'staging'], 'staging')
+        """
+        return ["public", *json.loads(self._native.list())[2]]
 
     def table(self, name: str) -> "Table":
         """Describes a table."""
@@ -222,7 +233,7 @@ class Pool:
         """
         words = source.split(None, 1)
         is_query = len(words) > 1 and words[0].lower() in ("select", "with", "from", "values", "table")
-        rows = f"({source})" if is_query else quoted(source)
+        rows = f"({source})" if is_query else _farpool.table_in_sql(source)
         given = ", ".join(f"{name} {_literal(value)}" for name, value in options.items())
         target = os.fspath(file).replace("'", "''")
         statement = f"COPY {rows} TO '{target}'" + (f" ({given})" if given else "")
@@ -322,7 +333,13 @@ class Table(Mapping[str, Any]):
 
     @property
     def name(self) -> str:
+        """Its name within its schema."""
         return self._described["name"]
+
+    @property
+    def schema(self) -> str:
+        """Its schema, ``public`` where it was given none."""
+        return self._described["schema"]
 
     @property
     def rows(self) -> int:

@@ -152,34 +152,41 @@ class FarpoolDialect(default.DefaultDialect):
 
     @reflection.cache
     def get_schema_names(self, connection: Any, **options: Any) -> list[str]:
-        """A pool has one schema."""
-        return ["public"]
+        """The names of the schemas."""
+        return self._pool(connection).schemas()
 
     @reflection.cache
     def get_table_names(self, connection: Any, schema: str | None = None, **options: Any) -> list[str]:
         """The names of tables."""
-        return self._names(connection, "BASE TABLE")
+        return self._names(connection, "BASE TABLE", schema)
 
     @reflection.cache
     def get_view_names(self, connection: Any, schema: str | None = None, **options: Any) -> list[str]:
         """The names of views."""
-        return self._names(connection, "VIEW")
+        return self._names(connection, "VIEW", schema)
 
-    def _names(self, connection: Any, kind: str) -> list[str]:
-        sql = "SELECT table_name FROM information_schema.tables WHERE table_type = ? AND table_schema = 'public' ORDER BY 1"
-        return [name for (name,) in self._pool(connection).sql(sql, [kind]).fetchall()]
+    def _names(self, connection: Any, kind: str, schema: str | None) -> list[str]:
+        sql = "SELECT table_name FROM information_schema.tables WHERE table_type = ? AND table_schema = ? ORDER BY 1"
+        return [name for (name,) in self._pool(connection).sql(sql, [kind, schema or "public"]).fetchall()]
+
+    @reflection.cache
+    def has_schema(self, connection: Any, schema_name: str, **options: Any) -> bool:
+        """Whether there is a schema of this name."""
+        return schema_name in self._pool(connection).schemas()
 
     @reflection.cache
     def has_table(self, connection: Any, table_name: str, schema: str | None = None, **options: Any) -> bool:
         """Whether there is a table or view of this name."""
-        return table_name in self._names(connection, "BASE TABLE") + self._names(connection, "VIEW")
+        kinds = ("BASE TABLE", "VIEW")
+        return any(table_name in self._names(connection, kind, schema) for kind in kinds)
 
     @reflection.cache
     def get_columns(self, connection: Any, table_name: str, schema: str | None = None, **options: Any) -> list[Any]:
         """Names and types of columns."""
         if not self.has_table(connection, table_name, schema):
             raise exc.NoSuchTableError(table_name)
-        result = self._pool(connection).sql(f"SELECT * FROM {quoted(table_name)} LIMIT 0")
+        name = f"{quoted(schema or 'public')}.{quoted(table_name)}"
+        result = self._pool(connection).sql(f"SELECT * FROM {name} LIMIT 0")
         return [
             {"name": name, "type": _type(kind), "nullable": True, "default": None}
             for name, kind in zip(result.columns, result.types)

@@ -14,14 +14,14 @@ use datafusion::prelude::SessionContext;
 use farpool_model::{
     AggregateFunction, Answer, ArithmeticOp, ColumnStates, ColumnStatistics, CompareOp, Error, Expr, Listing,
     Literal, LoadMode, LoadOptions, OperatorAnswer, Output, Prepared, Program, QueryInfo, Receipt, Relation,
-    Result, Spread, StateFunction, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName,
-    Value, Version, View, Weakened, schema, weaken,
+    Result, SchemaName, Spread, StateFunction, Status, TableChange, TableInfo, TableName, TableStatistics,
+    TenantName, Value, Version, View, Weakened, schema, weaken,
 };
 use farpool_statistics::Profile;
 use farpool_transfer::{BatchStream, Execution, Handle, Pool, ReceiptHandle};
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -38,6 +38,7 @@ pub(crate) struct Fake {
     pub refuses_filters: bool,
     pub tables: Mutex<BTreeMap<TableName, Held>>,
     pub views: Mutex<BTreeMap<TableName, View>>,
+    pub schemas: Mutex<BTreeSet<SchemaName>>,
     /// The programs that ran, one line each.
     pub ran: Mutex<Vec<String>>,
     /// Computes profiles of loaded tables, as a node does.
@@ -192,7 +193,8 @@ impl Pool for Fake {
     async fn list(&self, _only: Option<&TenantName>) -> Result<Listing> {
         let names: Vec<TableName> = self.tables.lock().keys().cloned().collect();
         let tables = names.iter().map(|name| self.info(name)).collect::<Result<_>>()?;
-        Ok(Listing { tables, views: self.views.lock().keys().cloned().collect() })
+        let views = self.views.lock().keys().cloned().collect();
+        Ok(Listing { tables, views, schemas: self.schemas.lock().iter().cloned().collect() })
     }
 
     async fn table(&self, name: &TableName) -> Result<TableInfo> {
@@ -321,6 +323,16 @@ impl Pool for Fake {
 
     async fn drop_view(&self, name: &TableName, _only: Option<&TenantName>) -> Result<()> {
         self.views.lock().remove(name);
+        Ok(())
+    }
+
+    async fn create_schema(&self, schema: &SchemaName) -> Result<()> {
+        self.schemas.lock().insert(schema.clone());
+        Ok(())
+    }
+
+    async fn drop_schema(&self, schema: &SchemaName, _cascade: bool) -> Result<()> {
+        self.schemas.lock().remove(schema);
         Ok(())
     }
 

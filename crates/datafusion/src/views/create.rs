@@ -5,8 +5,9 @@
 //! DataFusion's parser does not print as it was written is refused, rather than stored with another meaning.
 
 use super::Reader;
-use crate::catalog::PoolSchema;
+use crate::catalog::PoolCatalog;
 use crate::error;
+use crate::session::SCHEMA;
 use datafusion::common::{TableReference, not_impl_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::SessionState;
@@ -14,8 +15,7 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::{
-    CreateTableOptions, CreateView, Ident, ObjectName, ObjectNamePart, Query, Statement as SqlStatement,
-    visit_relations_mut,
+    CreateTableOptions, CreateView, Ident, ObjectName, Query, Statement as SqlStatement, visit_relations_mut,
 };
 use farpool_model::{Error, TableName, View};
 use std::ops::ControlFlow;
@@ -31,7 +31,7 @@ pub(crate) fn created(statement: &mut Statement) -> Option<&mut CreateView> {
     }
 }
 
-/// Returns the view that `create` makes in `pool`. `qualifies` tells whether a qualified name is in this
+/// Returns the view `name` that `create` makes in `pool`. `qualifies` tells whether a qualified name is in this
 /// pool, and `is_foreign` whether a name refers to something that only this session has; `None` is returned
 /// if the query reads such a thing.
 ///
@@ -39,17 +39,15 @@ pub(crate) fn created(statement: &mut Statement) -> Option<&mut CreateView> {
 /// When the query is wrong, with the position in the statement; `OverLimit` when its text is too long.
 pub(crate) async fn text_for(
     state: &SessionState,
-    pool: &PoolSchema,
-    create: &CreateView,
+    pool: &PoolCatalog,
+    (name, create): (TableName, &CreateView),
     qualifies: impl Fn(&TableReference) -> bool,
     is_foreign: impl Fn(&str) -> bool,
 ) -> Result<Option<View>> {
     check_form(create)?;
-    let name = object_name_to_table_reference(create.name.clone(), true)?;
-    let name = TableName::new(name.table()).map_err(error::wrap)?;
     let mut query = create.query.clone();
     unqualify(&mut query, qualifies)?;
-    if names(&query)?.iter().any(|name| is_foreign(name)) {
+    if names_in_public(&query)?.iter().any(|name| is_foreign(name)) {
         return Ok(None);
     }
     let (path, reader) = ([name.clone()], Reader::new(state.clone(), pool));
@@ -84,8 +82,8 @@ fn check_form(create: &CreateView) -> Result<()> {
     Ok(())
 }
 
-/// Removes the qualifier from names of the view's pool, which other clients may have registered under another
-/// name.
+/// Removes the name of the view's pool from names, since other clients may have registered it under another one, and the
+/// schema `public`, which names are in that have none.
 fn unqualify(query: &mut Query, qualifies: impl Fn(&TableReference) -> bool) -> Result<()> {
     let visited = visit_relations_mut(query, |name: &mut ObjectName| {
         if name.0.len() < 2 {
@@ -93,8 +91,9 @@ fn unqualify(query: &mut Query, qualifies: impl Fn(&TableReference) -> bool) -> 
         }
         match object_name_to_table_reference(name.clone(), true) {
             Ok(reference) if qualifies(&reference) => {
-                let last = name.0.pop();
-                name.0 = last.into_iter().collect::<Vec<ObjectNamePart>>();
+                let is_public = reference.schema().is_none_or(|schema| schema == SCHEMA);
+                let kept = if is_public { 1 } else { 2 };
+                name.0.drain(..name.0.len() - kept);
                 ControlFlow::Continue(())
             }
             Ok(reference) => {
@@ -110,11 +109,12 @@ fn unqualify(query: &mut Query, qualifies: impl Fn(&TableReference) -> bool) -> 
     }
 }
 
-/// Returns the names of the relations that the query reads.
-fn names(query: &Query) -> Result<Vec<String>> {
+/// Returns the names of the relations in `public` that the query reads.
+fn names_in_public(query: &Query) -> Result<Vec<String>> {
     let statement = Statement::Statement(Box::new(SqlStatement::Query(Box::new(query.clone()))));
     let references = resolve_table_references(&statement, true)?.0;
-    Ok(references.iter().map(|reference| reference.table().to_string()).collect())
+    let in_public = references.iter().filter(|reference| reference.schema().is_none());
+    Ok(in_public.map(|reference| reference.table().to_string()).collect())
 }
 
 fn text(query: &Query, name: &ObjectName, columns: &[&Ident]) -> String {

@@ -13,7 +13,7 @@ use farpool::{TableName, TenantName};
     after_help = "Examples:\n  farpool drop trips\n  farpool drop --view long_trips\n  farpool drop --tenant sales trips"
 )]
 pub struct Args {
-    /// The tables
+    /// The tables: TABLE, or SCHEMA.TABLE
     #[arg(value_name = "TABLE", required = true)]
     tables: Vec<String>,
 
@@ -32,7 +32,8 @@ pub struct Args {
 /// Drops them in the order given, up to the first that does not exist.
 pub fn run(args: Args) -> Outcome {
     super::run_until_interrupted(async move {
-        let names = args.tables.iter().map(TableName::new).collect::<farpool::Result<Vec<_>>>()?;
+        let names =
+            args.tables.iter().map(|name| TableName::parse(name)).collect::<farpool::Result<Vec<_>>>()?;
         let pool = args.pool.connect().await?;
         for name in &names {
             match &args.tenant {

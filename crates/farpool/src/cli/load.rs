@@ -116,7 +116,7 @@ impl Args {
 pub fn run(args: Args) -> Outcome {
     super::run_until_interrupted(async move {
         let start = Instant::now();
-        let name = TableName::new(args.table.clone())?;
+        let name = TableName::parse(&args.table)?;
         let (info, rows) = match (&args.query, args.files.as_slice()) {
             (Some(query), _) => of_query(&args, &name, query).await?,
             (None, [file]) if file.as_os_str() == "-" => of_stream(&args, &name).await?,

@@ -33,7 +33,7 @@ pub struct Args {
 /// Requests the list or the description and prints it.
 pub fn run(args: Args) -> Outcome {
     super::run_until_interrupted(async move {
-        let name = args.table.as_deref().map(TableName::new).transpose()?;
+        let name = args.table.as_deref().map(TableName::parse).transpose()?;
         let pool = args.pool.connect().await?;
         let text = match &name {
             Some(name) => match (pool.relation(name).await?, args.format) {
@@ -42,7 +42,7 @@ pub fn run(args: Args) -> Outcome {
                 (Relation::View(view), format) => query(&view, format),
             },
             None => {
-                let Listing { tables, views } = pool.list(args.tenant.as_ref()).await?;
+                let Listing { tables, views, .. } = pool.list(args.tenant.as_ref()).await?;
                 if tables.is_empty() && views.is_empty() {
                     eprintln!("no tables yet; 'farpool load TABLE FILE' adds one");
                 }
@@ -72,7 +72,7 @@ fn overview(tables: &[TableInfo], views: &[TableName]) -> String {
     ]);
     for table in tables {
         grid.row(vec![
-            table.name.to_string(),
+            table.name.written(),
             size::count(table.rows),
             table.columns.len().to_string(),
             size::bytes(table.bytes_plain),
@@ -84,7 +84,7 @@ fn overview(tables: &[TableInfo], views: &[TableName]) -> String {
     }
     for view in views {
         let none = || "-".to_string();
-        let name = format!("{view} (view)");
+        let name = format!("{} (view)", view.written());
         grid.row(vec![name, none(), none(), none(), none(), none(), none(), none()]);
     }
     grid.to_string()
@@ -107,7 +107,10 @@ fn resident_part(table: &TableInfo) -> String {
 fn query(view: &View, format: TextFormat) -> String {
     match format {
         TextFormat::Json => {
-            format!("{}\n", json!({ "name": view.name(), "view": true, "query": view.text() }))
+            format!(
+                "{}\n",
+                json!({ "schema": view.name().schema(), "name": view.name().table(), "view": true, "query": view.text() })
+            )
         }
         TextFormat::Table => format!("{}: a view\n{}\n", view.name(), printable_lines(view.text())),
     }
@@ -174,5 +177,8 @@ fn as_json(tables: &[TableInfo]) -> String {
 }
 
 fn views_as_json(views: &[TableName]) -> String {
-    views.iter().map(|name| format!("{}\n", json!({ "name": name, "view": true }))).collect()
+    views
+        .iter()
+        .map(|name| format!("{}\n", json!({ "schema": name.schema(), "name": name.table(), "view": true })))
+        .collect()
 }

@@ -25,7 +25,7 @@ pub use chunks::Transfer;
 use farpool_memory::{WorkMemory, size_text};
 use farpool_model::{
     Encoding, Error, Expr, Listing, LoadOptions, NamedExpr, Output, Program, QueryInfo, Receipt, Relation,
-    Result, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName, View, limits,
+    Result, SchemaName, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName, View, limits,
 };
 use farpool_node::{Caller, Node, NodeConfig, Shape};
 use farpool_pipeline::BoundProgram;
@@ -440,6 +440,14 @@ impl Pool for NearPool {
 
     async fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<()> {
         self.remote.drop_view(name, tenant).await
+    }
+
+    async fn create_schema(&self, schema: &SchemaName) -> Result<()> {
+        self.remote.create_schema(schema).await
+    }
+
+    async fn drop_schema(&self, schema: &SchemaName, cascade: bool) -> Result<()> {
+        self.remote.drop_schema(schema, cascade).await
     }
 
     async fn queries(&self) -> Result<Vec<QueryInfo>> {

@@ -7,7 +7,9 @@ use crate::rights::{Reach, VERBS};
 use crate::{Access, NodeConfig};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field};
-use farpool_model::{Aggregate, AggregateFunction, CompareOp, ErrorKind, Literal, LoadMode, Output, Value};
+use farpool_model::{
+    Aggregate, AggregateFunction, CompareOp, ErrorKind, Literal, LoadMode, Output, SchemaName, Value,
+};
 use farpool_pipeline::Step;
 
 /// Performs a verb on the table `name`; an error means that it was refused or nothing was found.
@@ -65,6 +67,14 @@ fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
             Err(error) if error.message.contains("is a table") => Ok(()),
             outcome => outcome?.wait(),
         },
+        Verb::ChangeSchemas => {
+            let schema = SchemaName::new("s").unwrap();
+            caller.create_schema(&schema)?.wait()?;
+            assert_eq!(caller.create_schema(&schema).unwrap_err().kind, ErrorKind::Exists);
+            caller.drop_schema(&schema, false)?.wait()?;
+            // Whoever may do that finds its own table only.
+            caller.table(name, None).map(drop)
+        }
         Verb::Status => caller.status().map(|status| {
             let others = status.tenants.iter().any(|t| t.tenant != caller.tenant().as_str());
             assert!(caller.right() == Right::Admin || !others, "others' state is shown to {caller:?}");

@@ -120,8 +120,9 @@ impl Looked {
 /// Whether a message of this kind is a request of its own.
 fn is_request(kind: FrameKind) -> bool {
     use FrameKind::{
-        AlterTable, Backup, BackupRead, CancelQuery, ChangeRows, CreateView, Drop, DropView, Execute, Fetch,
-        LoadOutcome, Outlines, Prepare, Queries, Sealed, Statistics, Status, Table, Tables,
+        AlterTable, Backup, BackupRead, CancelQuery, ChangeRows, CreateSchema, CreateView, Drop, DropSchema,
+        DropView, Execute, Fetch, LoadOutcome, Outlines, Prepare, Queries, Sealed, Statistics, Status, Table,
+        Tables,
     };
     matches!(
         kind,
@@ -140,6 +141,8 @@ fn is_request(kind: FrameKind) -> bool {
             | AlterTable
             | CreateView
             | DropView
+            | CreateSchema
+            | DropSchema
             | ChangeRows
             | Sealed
             | Outlines
@@ -207,7 +210,15 @@ fn carry_out(
             begin(run, Response::Unchanged, ResultForm::Packed, memory)?;
             return Ok(Outcome::Started);
         }
-        Request::Tables { tenant } => Response::Tables(caller.list(tenant.as_ref())?),
+        Request::Tables { tenant, with_schemas } => {
+            let mut listing = caller.list(tenant.as_ref())?;
+            if !with_schemas {
+                listing.tables.retain(|table| table.name.is_public());
+                listing.views.retain(TableName::is_public);
+                listing.schemas.clear();
+            }
+            Response::Tables(listing)
+        }
         Request::Table { name, known, or_view: false } => {
             caller.table(&name, known)?.map_or(Response::Unchanged, Response::Table)
         }
@@ -222,6 +233,14 @@ fn carry_out(
         }
         Request::DropView { view, tenant } => {
             let made = caller.drop_view(&view, tenant.as_ref())?;
+            return Ok(Outcome::Made(Box::new(made.map(|()| Response::Dropped))));
+        }
+        Request::CreateSchema { schema } => {
+            let made = caller.create_schema(&schema)?;
+            return Ok(Outcome::Made(Box::new(made.map(|()| Response::SchemaCreated))));
+        }
+        Request::DropSchema { schema, cascade } => {
+            let made = caller.drop_schema(&schema, cascade)?;
             return Ok(Outcome::Made(Box::new(made.map(|()| Response::Dropped))));
         }
         Request::Statistics { table, columns: None } => {

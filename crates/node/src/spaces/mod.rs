@@ -291,6 +291,9 @@ impl Moments {
 impl Caller {
     /// The space with the name of a table, if there is one.
     fn space(&self, name: &TableName) -> Option<SpaceTable> {
+        if !name.is_public() {
+            return None;
+        }
         let keyspace = self.node().keyspaces().existing(self.tenant())?;
         if let Some(space) = keyspace.spaces().named(name.as_str()) {
             return SpaceTable::named(&keyspace, space);

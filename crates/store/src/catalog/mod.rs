@@ -23,6 +23,7 @@ mod names;
 mod pieces;
 mod pins;
 mod quota;
+mod schemas;
 mod state;
 mod statistics;
 mod tap;
@@ -465,6 +466,9 @@ impl Catalog {
             let is_taken = state.newest.find(tenant, new_name).is_some()
                 || state.newest.view(tenant, new_name).is_some()
                 || state.claimed(tenant, new_name).is_some();
+            if new_name != name {
+                state.check_schema(tenant, new_name)?;
+            }
             match new_name != name && is_taken {
                 true => state.check(tenant, new_name, Expected::Nothing).map(|()| false),
                 false => Ok(true),

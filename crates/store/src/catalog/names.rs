@@ -1,22 +1,33 @@
 //! Suggestions for a table name that does not exist: the existing names closest to it.
 
-use farpool_model::TableName;
+use farpool_model::{SchemaName, TableName};
 
 /// Maximum number of names that an error lists.
 const NAMES_MAX: usize = 5;
 
 /// Advice with the names among `known` that are closest to `wanted`, closest first.
 pub(super) fn advice<'a>(wanted: &TableName, known: impl Iterator<Item = &'a TableName>) -> String {
-    let mut known: Vec<(usize, &str)> =
-        known.map(|name| (distance(wanted.as_str(), name.as_str()), name.as_str())).collect();
+    closest(wanted.as_str(), known.map(TableName::as_str))
+        .unwrap_or_else(|| "there are no tables yet: load one first".to_string())
+}
+
+/// As [`advice`], for schemas.
+pub(super) fn schema_advice<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let close = closest(wanted, known.chain([SchemaName::PUBLIC])).unwrap_or_default();
+    format!("create it with CREATE SCHEMA; {close}")
+}
+
+/// The names among `known` that are closest to `wanted`, closest first; `None` without any.
+fn closest<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+    let mut known: Vec<(usize, &str)> = known.map(|name| (distance(wanted, name), name)).collect();
     if known.is_empty() {
-        return "there are no tables yet: load one first".to_string();
+        return None;
     }
     known.sort_unstable();
     let more = known.len().saturating_sub(NAMES_MAX);
     let names: Vec<&str> = known.into_iter().take(NAMES_MAX).map(|(_, name)| name).collect();
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-    format!("there is: {}{more}", names.join(", "))
+    Some(format!("there is: {}{more}", names.join(", ")))
 }
 
 /// The Levenshtein distance, ignoring letter case.

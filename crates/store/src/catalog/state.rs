@@ -9,10 +9,10 @@
 use super::{Current, claims, names, views};
 use farpool_columns::Table;
 use farpool_model::{
-    Error, ErrorKind, LoadId, LoadedVersion, Result, TableName, TenantName, Version, limits,
+    Error, ErrorKind, LoadId, LoadedVersion, Result, SchemaName, TableName, TenantName, Version, limits,
 };
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use std::sync::Arc;
 
@@ -35,11 +35,13 @@ pub(super) struct State {
     pub loads: BTreeMap<TenantName, Loads>,
 }
 
-/// The tables and views of all tenants by name.
+/// The tables, views and schemas of all tenants by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     pub tables: BTreeMap<TenantName, BTreeMap<TableName, Current>>,
     pub views: BTreeMap<TenantName, BTreeMap<TableName, Arc<views::Kept>>>,
+    /// Schemas besides `public`.
+    pub schemas: BTreeMap<TenantName, BTreeSet<SchemaName>>,
 }
 
 /// The latest loads of a tenant that had an id.
@@ -78,6 +80,9 @@ pub(super) enum Effect {
     Drop(TenantName, TableName),
     PutView(TenantName, Arc<views::Kept>),
     DropView(TenantName, TableName),
+    PutSchema(TenantName, SchemaName),
+    /// A schema is dropped, with all tables and views in it.
+    DropSchema(TenantName, SchemaName),
 }
 
 /// What a change replaced, to be dropped outside the lock: freeing many pages takes a while.
@@ -117,6 +122,13 @@ impl State {
     pub fn restore_view(&mut self, tenant: &TenantName, view: Arc<views::Kept>) {
         for names in [&mut self.newest, &mut self.visible] {
             names.views.entry(tenant.clone()).or_default().insert(view.name().clone(), view.clone());
+        }
+    }
+
+    /// Adds a schema that was found in a data directory.
+    pub fn restore_schema(&mut self, tenant: &TenantName, schema: &SchemaName) {
+        for names in [&mut self.newest, &mut self.visible] {
+            names.put_schema(tenant.clone(), schema.clone());
         }
     }
 
@@ -170,7 +182,11 @@ impl State {
     pub fn under_way(&self) -> Vec<Current> {
         let table = |made: &Waiting| match &made.effect {
             Effect::Put { current, .. } => Some(current.clone()),
-            Effect::Drop(..) | Effect::PutView(..) | Effect::DropView(..) => None,
+            Effect::Drop(..)
+            | Effect::PutView(..)
+            | Effect::DropView(..)
+            | Effect::PutSchema(..)
+            | Effect::DropSchema(..) => None,
         };
         self.waiting.iter().filter_map(table).collect()
     }
@@ -215,6 +231,11 @@ impl State {
         if known.view(tenant, name).is_some() {
             return views::is_a_view(name);
         }
+        if !name.is_public()
+            && let Err(error) = known.check_schema(tenant, &name.schema())
+        {
+            return error;
+        }
         let error = Error::not_found(format!("there is no table {:?}", name.as_str()));
         if self.claimed(tenant, name).is_some() {
             return error.advise("a load that creates it is under way: try again when that has ended");
@@ -240,6 +261,7 @@ impl State {
             (Expected::Anything | Expected::Version(_), Some(_)) => Ok(()),
             (Expected::Anything | Expected::Nothing, None) => {
                 self.check_no_view(tenant, name)?;
+                self.check_schema(tenant, name)?;
                 self.check_count(tenant)
             }
         }
@@ -281,7 +303,23 @@ impl Names {
             Effect::DropView(tenant, name) => {
                 replaced.push(Box::new(remove(&mut self.views, &tenant, &name)))
             }
+            Effect::PutSchema(tenant, schema) => self.put_schema(tenant, schema),
+            Effect::DropSchema(tenant, schema) => self.drop_schema(&tenant, &schema, replaced),
         }
+    }
+}
+
+/// Removes the names that are `removed`, and the tenant with its last one.
+pub(super) fn remove_if<T: Send + 'static>(
+    of_all: &mut BTreeMap<TenantName, BTreeMap<TableName, T>>,
+    tenant: &TenantName,
+    removed: impl Fn(&TableName) -> bool,
+    replaced: &mut Replaced,
+) {
+    let Some(of_tenant) = of_all.get_mut(tenant) else { return };
+    replaced.push(Box::new(of_tenant.extract_if(.., |name, _| removed(name)).collect::<Vec<_>>()));
+    if of_tenant.is_empty() {
+        of_all.remove(tenant);
     }
 }
 

@@ -7,6 +7,7 @@ mod appends;
 mod changes;
 mod claims;
 mod lacking;
+mod schemas;
 mod taps;
 mod views;
 

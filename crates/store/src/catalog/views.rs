@@ -17,11 +17,12 @@ pub(super) struct Kept {
 }
 
 impl Catalog {
-    /// The tables and views of `tenant`.
+    /// The tables, views and schemas of `tenant`.
     pub fn list(&self, tenant: &TenantName) -> Listing {
         let names = &self.state.read().visible;
         let tables = names.tables.get(tenant).into_iter().flatten();
         Listing {
+            schemas: names.schemas.get(tenant).into_iter().flatten().cloned().collect(),
             tables: tables.map(|(name, current)| current.brief(name)).collect(),
             views: names.views_of(tenant).map(|(name, _)| name.clone()).collect(),
         }
@@ -130,6 +131,7 @@ impl State {
                     .advise("choose another name, or replace it (CREATE OR REPLACE VIEW)")),
             };
         }
+        self.check_schema(tenant, name)?;
         match self.newest.views.get(tenant).map_or(0, BTreeMap::len) < limits::VIEWS_PER_TENANT_MAX {
             true => Ok(()),
             false => {

@@ -102,8 +102,8 @@ impl Conversation {
             (Stage::Asked, Tables) => kind == TableList,
             (Stage::Asked, Table) => matches!(kind, TableInfo | Unchanged | ViewInfo),
             (Stage::Asked, CreateView) => kind == ViewInfo,
-            (Stage::Asked, DropView) => kind == Dropped,
-            (Stage::Asked, Drop) => kind == Dropped,
+            (Stage::Asked, DropView | DropSchema | Drop) => kind == Dropped,
+            (Stage::Asked, CreateSchema) => kind == SchemaCreated,
             (Stage::Asked, AlterTable) => kind == TableInfo,
             (Stage::Asked, ChangeRows) => kind == Loaded,
             (Stage::Asked, Statistics) => kind == TableStatistics,
@@ -171,12 +171,14 @@ mod tests {
     #[test]
     fn each_request_has_its_answers_in_order() {
         use FrameKind::*;
-        let one_answer: [(FrameKind, &[FrameKind]); 16] = [
+        let one_answer: [(FrameKind, &[FrameKind]); 18] = [
             (Prepare, &[Prepared, Error]),
             (Tables, &[TableList, Error]),
             (Table, &[TableInfo, Error, Unchanged, ViewInfo]),
             (CreateView, &[Error, ViewInfo]),
             (DropView, &[Dropped, Error]),
+            (DropSchema, &[Dropped, Error]),
+            (CreateSchema, &[Error, SchemaCreated]),
             (Drop, &[Dropped, Error]),
             (AlterTable, &[TableInfo, Error]),
             (ChangeRows, &[Loaded, Error]),

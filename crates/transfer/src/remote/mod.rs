@@ -29,8 +29,8 @@ use connector::Tcp;
 use dial::Dialer;
 use farpool_model::{
     Error, ErrorKind, Expr, Listing, LoadOptions, Output, Prepared, Program, QueryInfo, Relation, Result,
-    ResultForm, SchemaFingerprint, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName,
-    View, limits, schema,
+    ResultForm, SchemaFingerprint, SchemaName, Status, TableChange, TableInfo, TableName, TableStatistics,
+    TenantName, View, limits, schema,
 };
 use farpool_wire::sealed::{Digest, Proof};
 use farpool_wire::{ClientTls, FrameKind, Request, Response, substrait};
@@ -365,7 +365,7 @@ impl Pool for RemotePool {
     }
 
     async fn list(&self, tenant: Option<&TenantName>) -> Result<Listing> {
-        let request = Request::Tables { tenant: tenant.cloned() };
+        let request = Request::Tables { tenant: tenant.cloned(), with_schemas: true };
         match self.ask_again(&request, "it listed its tables").await? {
             Response::Tables(listing) => {
                 if tenant.is_none() {
@@ -510,6 +510,22 @@ impl Pool for RemotePool {
     async fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<()> {
         let request = Request::DropView { view: name.clone(), tenant: tenant.cloned() };
         match self.ask(&request, "it dropped a view").await? {
+            Response::Dropped => Ok(()),
+            other => Err(query::unexpected(other.kind())),
+        }
+    }
+
+    async fn create_schema(&self, schema: &SchemaName) -> Result<()> {
+        let request = Request::CreateSchema { schema: schema.clone() };
+        match self.ask(&request, "it created a schema").await? {
+            Response::SchemaCreated => Ok(()),
+            other => Err(query::unexpected(other.kind())),
+        }
+    }
+
+    async fn drop_schema(&self, schema: &SchemaName, cascade: bool) -> Result<()> {
+        let request = Request::DropSchema { schema: schema.clone(), cascade };
+        match self.ask(&request, "it dropped a schema").await? {
             Response::Dropped => Ok(()),
             other => Err(query::unexpected(other.kind())),
         }

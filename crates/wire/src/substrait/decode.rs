@@ -9,7 +9,7 @@ use super::{order, read, size, types};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use bytes::Bytes;
 use farpool_model::compose::{Refusal, Slot, Stack, check_width, not_done};
-use farpool_model::{Error, Expr, Program, Result, TableName, Value, Version, limits};
+use farpool_model::{Error, Expr, Program, Result, SchemaName, TableName, Value, Version, limits};
 use std::collections::HashMap;
 
 /// Decodes a plan over one table to a program. `schema_of` returns the canonical schema of a table.
@@ -124,8 +124,12 @@ fn table_of(read_rel: &proto::ReadRel) -> Result<(TableName, Option<Version>)> {
         }
         None => return Err(Error::invalid("the plan does not say which table it reads")),
     };
-    // A name may be qualified by catalog and schema, which the pool does not have.
-    let name = table.names.last().ok_or_else(|| Error::invalid("the table has no name"))?;
+    // A catalog in front of the schema is the engine's name for the pool.
+    let name = match &table.names[..] {
+        [] => return Err(Error::invalid("the table has no name")),
+        [name] => TableName::new(name.as_str())?,
+        [.., schema, name] => TableName::in_schema(&SchemaName::new(schema.as_str())?, name)?,
+    };
     let enhancement = table.advanced_extension.as_ref().and_then(|e| e.enhancement.as_ref());
     let version = match enhancement {
         None => None,
@@ -137,7 +141,7 @@ fn table_of(read_rel: &proto::ReadRel) -> Result<(TableName, Option<Version>)> {
             None
         }
     };
-    Ok((TableName::new(name.clone())?, version))
+    Ok((name, version))
 }
 
 /// The relations applied so far, from the table outwards.

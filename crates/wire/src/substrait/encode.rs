@@ -85,7 +85,10 @@ impl Encoder<'_> {
             }),
         };
         let table = proto::NamedTable {
-            names: vec![program.table.as_str().to_string()],
+            names: match program.table.is_public() {
+                true => vec![program.table.table().to_string()],
+                false => vec![program.table.schema().to_string(), program.table.table().to_string()],
+            },
             advanced_extension: program.version.map(version_extension),
         };
         Ok(relation(RelType::Read(proto::ReadRel {

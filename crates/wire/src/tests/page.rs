@@ -56,6 +56,7 @@ fn the_page_has_the_limits_that_are_enforced() {
         ("bits of a key set or a filter of keys, in bytes", limits::KEY_SET_BYTES_MAX),
         ("the text of a view, in bytes", limits::VIEW_BYTES_MAX),
         ("views of a tenant", limits::VIEWS_PER_TENANT_MAX),
+        ("schemas of a tenant, beside public", limits::SCHEMAS_PER_TENANT_MAX),
         ("columns", limits::COLUMNS_MAX),
         ("columns of moments", limits::MOMENT_COLUMNS_MAX),
         ("frequent values of a sketch", limits::SKETCH_TOP_MAX as usize),

@@ -227,7 +227,7 @@ pub fn message_seeds() -> Vec<Vec<u8>> {
         Response::Batch(rows()),
         Response::Parcel(parcel_seeds().swap_remove(0).into()),
         Response::Receipt(Receipt { operators: vec![answer], ..Default::default() }),
-        Response::Tables(Listing { tables: vec![table.clone()], views: vec![name()] }),
+        Response::Tables(Listing { tables: vec![table.clone()], views: vec![name()], schemas: vec![] }),
         Response::Unchanged,
         Response::Statistics(Box::new(statistics(table))),
         Response::Status(Status { tenants: vec![Default::default()], ..Default::default() }),

@@ -124,7 +124,7 @@ async fn of_stream(args: &Args) -> Outcome<Report> {
 }
 
 async fn of_table(target: &str, args: &Args) -> Outcome<Report> {
-    let name = TableName::new(target)?;
+    let name = TableName::parse(target)?;
     args.read.none_for(&format!("{name}, a table of the node,"))?;
     let pool = args.pool.connect().await?;
     let rows_profiled = Arc::new(AtomicU64::new(0));

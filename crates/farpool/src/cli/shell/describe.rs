@@ -19,34 +19,40 @@ pub fn columns(name: &str) -> String {
 
 /// Returns the statements that make the table or view of this name, or all that the pool has.
 pub async fn schema(session: &Session, pool: &dyn Pool, name: Option<&str>) -> Outcome<String> {
-    let names: Vec<String> = match name {
-        Some(name) => vec![unquoted(name)],
+    let mut text = String::new();
+    let names: Vec<TableName> = match name {
+        Some(name) => vec![named(name)?],
         None => {
-            let Listing { tables, views } = pool.list(None).await?;
-            let tables = tables.into_iter().map(|table| table.name.into());
-            let mut names: Vec<String> = tables.chain(views.into_iter().map(Into::into)).collect();
+            let Listing { tables, views, schemas } = pool.list(None).await?;
+            for schema in schemas {
+                let _ = writeln!(text, "CREATE SCHEMA {};", quoted(schema.as_str()));
+            }
+            let mut names: Vec<TableName> = tables.into_iter().map(|table| table.name).chain(views).collect();
             names.sort_unstable();
             names
         }
     };
-    let mut text = String::new();
     for name in names {
         text += &statement(session, pool, &name).await?;
     }
     Ok(text)
 }
 
-async fn statement(session: &Session, pool: &dyn Pool, name: &str) -> Outcome<String> {
-    let relation = match TableName::new(name) {
-        Ok(name) => pool.relation(&name).await,
-        Err(error) => Err(error),
-    };
-    match relation {
-        Ok(Relation::View(view)) => Ok(format!("CREATE VIEW {} AS {};\n", quoted(name), view.text())),
+/// Reads the name of a table or view; parts without quotes are converted to lower case, as in SQL.
+fn named(text: &str) -> farpool::Result<TableName> {
+    match text.contains('"') {
+        true => TableName::parse(text),
+        false => TableName::parse(&unquoted(text)),
+    }
+}
+
+async fn statement(session: &Session, pool: &dyn Pool, name: &TableName) -> Outcome<String> {
+    match pool.relation(name).await {
+        Ok(Relation::View(view)) => Ok(format!("CREATE VIEW {} AS {};\n", in_sql(name), view.text())),
         Ok(Relation::Table(table)) => Ok(create_table(name, &table.schema)),
         // It may be a table or view of the session, or a file.
         Err(missing) => {
-            let table = session.context().table_provider(TableReference::bare(name)).await;
+            let table = session.context().table_provider(TableReference::bare(name.as_str())).await;
             match table {
                 Ok(table) => Ok(create_table(name, &table.schema())),
                 Err(_) => Err(missing.into()),
@@ -55,8 +61,16 @@ async fn statement(session: &Session, pool: &dyn Pool, name: &str) -> Outcome<St
     }
 }
 
-fn create_table(name: &str, schema: &Schema) -> String {
-    let mut text = format!("CREATE TABLE {} (", quoted(name));
+/// The name in SQL, with quotes where it needs them.
+fn in_sql(name: &TableName) -> String {
+    match name.is_public() {
+        true => quoted(name.table()),
+        false => format!("{}.{}", quoted(name.schema().as_str()), quoted(name.table())),
+    }
+}
+
+fn create_table(name: &TableName, schema: &Schema) -> String {
+    let mut text = format!("CREATE TABLE {} (", in_sql(name));
     for (place, field) in schema.fields().iter().enumerate() {
         let comma = if place > 0 { "," } else { "" };
         let not_null = if field.is_nullable() { "" } else { " NOT NULL" };

@@ -292,7 +292,7 @@ impl Shell {
         match command {
             Command::Quit => return Ok(Next::Leave),
             Command::Help(name) => output::print_text(&commands::help(name.as_deref())?)?,
-            Command::Tables | Command::Describe(None) => self.run_statement(names::TABLES)?,
+            Command::Tables | Command::Describe(None) => self.run_statement(names::ALL_TABLES)?,
             Command::Describe(Some(name)) => self.run_statement(describe::columns(&name).as_str())?,
             Command::Schema(name) => {
                 let (session, pool) = (self.opened.session.clone(), self.opened.pool.clone());

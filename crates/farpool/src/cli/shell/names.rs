@@ -17,8 +17,13 @@ const PATIENCE: Duration = Duration::from_millis(700);
 /// How long names are taken to be the same.
 const FRESH: Duration = Duration::from_secs(3);
 
-/// Lists the tables and views of all pools, and the session's own.
-pub const TABLES: &str = "SELECT table_name AS name, CASE WHEN table_type = 'VIEW' THEN 'view' ELSE 'table' END AS kind \
+/// Lists the tables and views of all pools, and the session's own; outside of `public` behind their schema.
+pub const ALL_TABLES: &str = "SELECT CASE WHEN table_schema = 'public' THEN '' ELSE table_schema || '.' END || table_name AS name, \
+                              CASE WHEN table_type = 'VIEW' THEN 'view' ELSE 'table' END AS kind \
+                              FROM information_schema.tables WHERE table_schema <> 'information_schema' ORDER BY name";
+
+/// Lists those in `public`.
+const TABLES: &str = "SELECT table_name AS name, CASE WHEN table_type = 'VIEW' THEN 'view' ELSE 'table' END AS kind \
                           FROM information_schema.tables WHERE table_schema = 'public' ORDER BY table_name";
 
 /// Looks names up in a session.

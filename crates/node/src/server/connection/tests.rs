@@ -48,7 +48,9 @@ fn a_panic_ends_its_request_alone() {
     assert_eq!(error.kind, farpool_model::ErrorKind::Internal);
     connection.outbox.with(|lanes| assert!(lanes.work(1).is_none() && lanes.work(2).is_some()));
     // The connection still accepts requests, also on the same stream.
-    connection.receive(message(1, &Request::Tables { tenant: None }), &mut Assembler::new()).unwrap();
+    connection
+        .receive(message(1, &Request::Tables { tenant: None, with_schemas: true }), &mut Assembler::new())
+        .unwrap();
     let scheduler = connection.caller.node().scheduler();
     assert_eq!(scheduler.try_work(Class::Foreground), Attempt::Worked);
     assert_eq!(received(&client), [(1, Response::Tables(Listing::default()))]);

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use farpool_columns::Chunk;
 use farpool_disk::write_sealed;
 use farpool_model::cast::u64_from;
-use farpool_model::{Error, Result, TenantName, limits};
+use farpool_model::{Error, Result, SchemaName, TenantName, limits};
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -164,7 +164,7 @@ impl Durable {
                 });
                 manifest.tables.push(encoded(&proto::Table {
                     tenant: tenant.as_str().to_string(),
-                    name: name.as_str().to_string(),
+                    name: name.encoded(),
                     version: current.version.0,
                     fields: fields(&current.table.schema),
                     groups: groups.map(|group| group_bytes(group, u64::MAX, self)).collect(),
@@ -183,10 +183,16 @@ impl Durable {
             manifest.views.extend(views.values().map(|view| {
                 encoded(&proto::View {
                     tenant: tenant.as_str().to_string(),
-                    name: view.name().as_str().to_string(),
+                    name: view.name().encoded(),
                     text: view.view().text().to_string(),
                 })
             }));
+        }
+        for (tenant, schemas) in &names.schemas {
+            let schema = |name: &SchemaName| {
+                encoded(&proto::Schema { tenant: tenant.to_string(), name: name.to_string() })
+            };
+            manifest.schemas.extend(schemas.iter().map(schema));
         }
         for (tenant, loads) in loads {
             let tenant = tenant.as_str().to_string();

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use farpool_columns::{Chunk, RowGroup, Table, type_to_bytes};
 use farpool_disk::{TableKey, Urgency};
 use farpool_model::cast::{u32_checked, u64_from};
-use farpool_model::{Error, LoadId, Result, TableName, TenantName, Tier, Version, View};
+use farpool_model::{Error, LoadId, Result, SchemaName, TableName, TenantName, Tier, Version, View};
 use prost::Message;
 use proto::What;
 use std::collections::{HashMap, HashSet};
@@ -51,6 +51,9 @@ pub(in super::super) enum Change {
     Drop(TenantName, TableName),
     PutView(TenantName, View),
     DropView(TenantName, TableName),
+    PutSchema(TenantName, SchemaName),
+    /// A schema goes, with all that is in it.
+    DropSchema(TenantName, SchemaName),
 }
 
 /// A record that can be appended.
@@ -96,7 +99,7 @@ impl Prepared {
     /// Whether the record may take the space that is kept for those that free some.
     pub fn urgency(&self) -> Urgency {
         match self.change {
-            Change::Drop(..) | Change::DropView(..) => Urgency::FreesSpace,
+            Change::Drop(..) | Change::DropView(..) | Change::DropSchema(..) => Urgency::FreesSpace,
             _ => Urgency::Normal,
         }
     }
@@ -110,6 +113,12 @@ impl Prepared {
         let mut record = proto::Record::default();
         self.homes.clear();
         let (tenant, name, what) = match &self.change {
+            Change::PutSchema(tenant, schema) => {
+                (tenant, schema.to_string(), What::PutSchema(proto::Empty {}))
+            }
+            Change::DropSchema(tenant, schema) => {
+                (tenant, schema.to_string(), What::DropSchema(proto::Empty {}))
+            }
             Change::Put { tenant, name, table, key, is_pinned, loads } => {
                 made_by(&mut record, loads, table);
                 let groups: Vec<&Arc<RowGroup>> = table.row_groups.iter().collect();
@@ -119,7 +128,11 @@ impl Prepared {
                 let (fields, tier) = (fields(&table.schema), tier_number(table.tier()));
                 let (key, tenant_key) = (key_bytes(key.as_ref()), tenant_key_bytes(key.as_ref()));
                 let is_pinned = *is_pinned;
-                (tenant, name, What::Put(proto::Put { fields, groups, tier, is_pinned, key, tenant_key }))
+                (
+                    tenant,
+                    name.encoded(),
+                    What::Put(proto::Put { fields, groups, tier, is_pinned, key, tenant_key }),
+                )
             }
             Change::Rows { tenant, name, before, after, key, same, loads } => {
                 made_by(&mut record, loads, after);
@@ -134,22 +147,23 @@ impl Prepared {
                 };
                 (
                     tenant,
-                    name,
+                    name.encoded(),
                     What::Rows(proto::Rows { splices: splices.iter().map(splice_bytes).collect() }),
                 )
             }
             Change::Columns { tenant, name, new_name, schema, columns } => {
                 let from = columns.iter().map(|old| old.map_or(0, |old| u32_checked(old + 1))).collect();
-                let columns =
-                    proto::Columns { new_name: new_name.as_str().to_string(), fields: fields(schema), from };
-                (tenant, name, What::Columns(columns))
+                let columns = proto::Columns { new_name: new_name.encoded(), fields: fields(schema), from };
+                (tenant, name.encoded(), What::Columns(columns))
             }
-            Change::Drop(tenant, name) => (tenant, name, What::Drop(proto::Empty {})),
-            Change::PutView(tenant, view) => (tenant, view.name(), What::PutView(view.text().to_string())),
-            Change::DropView(tenant, name) => (tenant, name, What::DropView(proto::Empty {})),
+            Change::Drop(tenant, name) => (tenant, name.encoded(), What::Drop(proto::Empty {})),
+            Change::PutView(tenant, view) => {
+                (tenant, view.name().encoded(), What::PutView(view.text().to_string()))
+            }
+            Change::DropView(tenant, name) => (tenant, name.encoded(), What::DropView(proto::Empty {})),
         };
         record.tenant = tenant.as_str().to_string();
-        record.name = name.as_str().to_string();
+        record.name = name;
         record.what = Some(what);
         self.bytes.clear();
         self.bytes.resize(VERSION_BYTES, 0);

@@ -12,7 +12,7 @@ use prost::{Message, Oneof};
 pub struct Record {
     #[prost(string, tag = "1")]
     pub tenant: String,
-    /// The table or view.
+    /// The table or view, as `TableName::encoded` writes it, or the schema.
     #[prost(string, tag = "2")]
     pub name: String,
     /// The ids of the loads that made the change, 16 bytes each.
@@ -32,7 +32,7 @@ pub struct Record {
     /// values; 0 where that is not known.
     #[prost(uint64, repeated, tag = "8")]
     pub distinct: Vec<u64>,
-    #[prost(oneof = "What", tags = "10, 11, 12, 13, 14, 15")]
+    #[prost(oneof = "What", tags = "10, 11, 12, 13, 14, 15, 16, 17")]
     pub what: Option<What>,
 }
 
@@ -51,6 +51,11 @@ pub enum What {
     PutView(String),
     #[prost(message, tag = "15")]
     DropView(Empty),
+    #[prost(message, tag = "16")]
+    PutSchema(Empty),
+    /// The schema goes, with all that is in it.
+    #[prost(message, tag = "17")]
+    DropSchema(Empty),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
@@ -178,6 +183,9 @@ pub struct Manifest {
     /// The keys that [`Table::key`]s are wrapped by, as [`Put::tenant_key`].
     #[prost(bytes = "bytes", repeated, tag = "11")]
     pub tenant_keys: Vec<Bytes>,
+    /// [`Schema`]s besides `public`.
+    #[prost(bytes = "bytes", repeated, tag = "12")]
+    pub schemas: Vec<Bytes>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -224,6 +232,14 @@ pub struct View {
     pub name: String,
     #[prost(string, tag = "3")]
     pub text: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Schema {
+    #[prost(string, tag = "1")]
+    pub tenant: String,
+    #[prost(string, tag = "2")]
+    pub name: String,
 }
 
 /// A load that had an id, and what it made.

@@ -155,6 +155,9 @@ impl Catalog {
                 .values()
                 .for_each(|view| state.restore_view(tenant, Arc::new(Kept::recovered(view.clone()))));
         }
+        for (tenant, schemas) in &sources.replay.schemas {
+            schemas.iter().for_each(|schema| state.restore_schema(tenant, schema));
+        }
         state.versions_made = sources.replay.versions_made;
         state.durable_records = sources.replay.next_record;
         state.loads.clone_from(&sources.replay.loads);

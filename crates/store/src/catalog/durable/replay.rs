@@ -9,10 +9,11 @@ use bytes::Bytes;
 use farpool_columns::{MemoryCipher, type_from_bytes};
 use farpool_disk::{TableKey, WrappedKey};
 use farpool_model::{
-    Error, LoadId, LoadedVersion, Result, TableName, TenantName, Tier, Version, View, limits, schema,
+    Error, LoadId, LoadedVersion, Result, SchemaName, TableName, TenantName, Tier, Version, View, limits,
+    schema,
 };
 use prost::Message;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// The state of a catalog, without data.
@@ -20,6 +21,7 @@ use std::sync::Arc;
 pub(super) struct Replay {
     pub tables: BTreeMap<TenantName, BTreeMap<TableName, KeptTable>>,
     pub views: BTreeMap<TenantName, BTreeMap<TableName, View>>,
+    pub schemas: BTreeMap<TenantName, BTreeSet<SchemaName>>,
     pub loads: BTreeMap<TenantName, Loads>,
     pub versions_made: u64,
     pub next_chunk: u64,
@@ -177,6 +179,10 @@ impl Replay {
             let view = View::new(name.clone(), text)?;
             replay.views.entry(tenant).or_default().insert(name, view);
         }
+        for schema in &manifest.schemas {
+            let proto::Schema { tenant, name } = decoded(schema)?;
+            replay.schemas.entry(TenantName::new(tenant)?).or_default().insert(SchemaName::new(name)?);
+        }
         for load in &manifest.loads {
             let proto::Load { tenant, id, version, rows, bytes_plain, bytes_encoded } = decoded(load)?;
             let made = LoadedVersion { version: Version(version), rows, bytes_plain, bytes_encoded };
@@ -198,7 +204,6 @@ impl Replay {
         let (version, record) =
             split_version(record).ok_or_else(|| Error::corrupt("a record without a version"))?;
         let record = proto::Record::decode(record).map_err(|error| undecodable(&error))?;
-        let (tenant, name) = names(record.tenant, record.name)?;
         for image in &record.images {
             let image: proto::Image = decoded(image)?;
             self.next_chunk = self.next_chunk.max(image.number.saturating_add(1));
@@ -207,6 +212,8 @@ impl Replay {
         self.versions_made = self.versions_made.max(version.0);
         let loads = ids(&record.loads)?;
         let what = record.what.ok_or_else(|| Error::corrupt("a record of a kind that is not known"))?;
+        // The name of a schema reads as that of a table in `public`.
+        let (tenant, name) = names(record.tenant, record.name)?;
         match what {
             What::Put(put) => {
                 let schema = schema_of(&put.fields)?;
@@ -237,6 +244,11 @@ impl Replay {
                     return Err(not_there(&name));
                 }
             }
+            What::PutSchema(_) => {
+                let schema = SchemaName::new(name.as_str())?;
+                self.schemas.entry(tenant.clone()).or_default().insert(schema);
+            }
+            What::DropSchema(_) => self.drop_schema(&tenant, &SchemaName::new(name.as_str())?),
         }
         if !loads.is_empty() {
             let proto::Record { rows, bytes_plain, bytes_encoded, .. } = record;
@@ -246,6 +258,18 @@ impl Replay {
         }
         self.next_record = number + 1;
         Ok(())
+    }
+
+    fn drop_schema(&mut self, tenant: &TenantName, schema: &SchemaName) {
+        if let Some(schemas) = self.schemas.get_mut(tenant) {
+            schemas.remove(schema);
+        }
+        if let Some(tables) = self.tables.get_mut(tenant) {
+            tables.retain(|name, _| name.schema() != *schema);
+        }
+        if let Some(views) = self.views.get_mut(tenant) {
+            views.retain(|name, _| name.schema() != *schema);
+        }
     }
 
     fn splice(
@@ -296,7 +320,7 @@ impl Replay {
         columns: proto::Columns,
     ) -> Result<()> {
         let schema = schema_of(&columns.fields)?;
-        let new_name = TableName::new(columns.new_name)?;
+        let new_name = TableName::decode(columns.new_name)?;
         let wrong =
             || Error::corrupt(format!("a change of columns that table {:?} does not have", name.as_str()));
         if columns.from.len() != schema.fields().len() {
@@ -374,7 +398,7 @@ fn not_there(name: &TableName) -> Error {
 }
 
 fn names(tenant: String, name: String) -> Result<(TenantName, TableName)> {
-    Ok((TenantName::new(tenant)?, TableName::new(name)?))
+    Ok((TenantName::new(tenant)?, TableName::decode(name)?))
 }
 
 fn ids(bytes: &[u8]) -> Result<Vec<LoadId>> {

@@ -17,8 +17,10 @@ use farpool_columns::{Encoder, PlainGroup, Table};
 use farpool_disk::{Faults, LocalDirectory, SimulatedDirectory};
 use farpool_memory::{Pool, PoolConfig, Reclaim};
 use farpool_model::{
-    ErrorKind, LoadId, LoadMode, LoadOptions, TableChange, TableInfo, TableName, Tier, Version, View, limits,
+    ErrorKind, LoadId, LoadMode, LoadOptions, SchemaName, TableChange, TableInfo, TableName, Tier, Version,
+    View, limits,
 };
+use std::collections::BTreeSet;
 
 mod compaction;
 mod damage;
@@ -66,6 +68,7 @@ struct Bench {
     catalog: Arc<Catalog>,
     tables: BTreeMap<TableName, Vec<Option<i64>>>,
     views: BTreeMap<TableName, String>,
+    schemas: BTreeSet<SchemaName>,
     newest: u64,
 }
 
@@ -118,8 +121,17 @@ fn values(table: &Table) -> Vec<Option<i64>> {
     all
 }
 
+/// Every second name is in a schema, which may not exist.
 fn named(number: u8) -> TableName {
-    name(&format!("t{number}"))
+    let name = format!("t{number}");
+    match number % 2 {
+        0 => TableName::new(name).unwrap(),
+        _ => TableName::in_schema(&schema(), &name).unwrap(),
+    }
+}
+
+fn schema() -> SchemaName {
+    SchemaName::new("s").unwrap()
 }
 
 impl Bench {
@@ -130,8 +142,8 @@ impl Bench {
     fn over(directory: Arc<SimulatedDirectory>) -> Bench {
         let (catalog, background, recovery) = open(&directory).unwrap();
         assert_eq!((recovery.node, recovery.tables, recovery.records), (7, 0, 0));
-        let (tables, views) = Default::default();
-        Bench { directory, background, catalog, tables, views, newest: 0 }
+        let (tables, views, schemas) = Default::default();
+        Bench { directory, background, catalog, tables, views, schemas, newest: 0 }
     }
 
     fn load(
@@ -200,6 +212,7 @@ impl Bench {
             assert!(version.0 <= self.newest.max(self.catalog.newest_version().0));
         }
         assert_eq!(listed.views, self.views.keys().cloned().collect::<Vec<_>>());
+        assert_eq!(listed.schemas, self.schemas.iter().cloned().collect::<Vec<_>>());
     }
 
     /// Opens the directory again, after a loss of power or without.

@@ -162,7 +162,7 @@ async fn what_is_under_way_on_a_cancelled_stream_is_passed_over() {
             peer.send(stream, &Response::Batch(rows(100_000))).await;
         }
         let stream = peer.receive_kind(FrameKind::Tables).await.stream;
-        peer.send(stream, &Response::Tables(Listing { tables: vec![table()], views: vec![] })).await;
+        peer.send(stream, &Response::Tables(Listing { tables: vec![table()], ..Listing::default() })).await;
         peer.closed().await;
     })
     .await;

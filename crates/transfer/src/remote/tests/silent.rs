@@ -33,7 +33,7 @@ async fn a_node_that_answers_pings_may_take_as_long_as_it_likes() {
             peer.receive_kind(FrameKind::Ping).await;
             peer.send(0, &Response::Pong).await;
         }
-        peer.send(stream, &Response::Tables(Listing { tables: vec![table()], views: vec![] })).await;
+        peer.send(stream, &Response::Tables(Listing { tables: vec![table()], ..Listing::default() })).await;
         peer.closed().await;
     })
     .await;
@@ -62,7 +62,7 @@ async fn the_client_answers_pings() {
             peer.send(0, &Response::Ping).await;
             assert_eq!(peer.receive().await.unwrap().kind, FrameKind::Pong);
         }
-        peer.send(stream, &Response::Tables(Listing { tables: vec![table()], views: vec![] })).await;
+        peer.send(stream, &Response::Tables(Listing { tables: vec![table()], ..Listing::default() })).await;
         peer.closed().await;
     })
     .await;

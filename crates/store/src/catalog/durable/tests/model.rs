@@ -28,6 +28,10 @@ enum Step {
         view: u8,
         drops: bool,
     },
+    Schema {
+        drops: bool,
+        cascade: bool,
+    },
     Merge,
     Checkpoint,
     Compact,
@@ -52,6 +56,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0..4_u8, 0..4_u8, any::<bool>()).prop_map(|(table, to, adds)| Step::Alter { table, to, adds }),
         1 => (0..4_u8).prop_map(Step::Drop),
         1 => (4..6_u8, any::<bool>()).prop_map(|(view, drops)| Step::View { view, drops }),
+        2 => (prop::bool::weighted(0.2), any::<bool>())
+            .prop_map(|(drops, cascade)| Step::Schema { drops, cascade }),
         3 => Just(Step::Merge),
         2 => Just(Step::Checkpoint),
         2 => Just(Step::Compact),
@@ -75,10 +81,8 @@ impl Bench {
                         self.tables.insert(table, rows.map(Some).collect());
                     }
                     Err(error) => {
-                        assert!(
-                            error.kind == ErrorKind::Exists && self.tables.contains_key(&table),
-                            "{error}"
-                        );
+                        let is_taken = error.kind == ErrorKind::Exists && self.tables.contains_key(&table);
+                        assert!(is_taken || self.lacks_schema(&table, &error), "{error}");
                     }
                 }
             }
@@ -118,9 +122,24 @@ impl Bench {
             },
             Step::View { view, drops: false } => {
                 let made = View::new(named(*view), "select 1").unwrap();
-                self.catalog.create_view(&tenant(), made, true).unwrap().wait().unwrap();
-                self.views.insert(named(*view), "select 1".to_string());
+                match self.catalog.create_view(&tenant(), made, true) {
+                    Ok(made) => {
+                        made.wait().unwrap();
+                        self.views.insert(named(*view), "select 1".to_string());
+                    }
+                    Err(error) => assert!(self.lacks_schema(&named(*view), &error), "{error}"),
+                }
             }
+            Step::Schema { drops: false, .. } => match self.catalog.create_schema(&tenant(), &schema()) {
+                Ok(made) => {
+                    made.wait().unwrap();
+                    assert!(self.schemas.insert(schema()));
+                }
+                Err(error) => {
+                    assert!(error.kind == ErrorKind::Exists && self.schemas.contains(&schema()), "{error}");
+                }
+            },
+            Step::Schema { drops: true, cascade } => self.drop_schema(*cascade),
             Step::Merge => self.background.run(),
             Step::Checkpoint => self.catalog.checkpoint().unwrap(),
             Step::Compact => self.catalog.compact().unwrap(),
@@ -134,6 +153,28 @@ impl Bench {
                 assert_eq!((recovery.records, recovery.dropped), (0, None), "a close makes a checkpoint");
             }
             Step::Fail { after, seed } => self.fail(*after, *seed),
+        }
+    }
+
+    fn lacks_schema(&self, table: &TableName, error: &Error) -> bool {
+        let lacks = !table.is_public() && !self.schemas.contains(&table.schema());
+        lacks && error.kind == ErrorKind::NotFound
+    }
+
+    fn drop_schema(&mut self, cascade: bool) {
+        let is_inside = |name: &TableName| name.schema() == schema();
+        let is_empty = !self.tables.keys().chain(self.views.keys()).any(is_inside);
+        match self.catalog.drop_schema(&tenant(), &schema(), cascade) {
+            Ok(made) => {
+                made.wait().unwrap();
+                assert!(self.schemas.remove(&schema()) && (cascade || is_empty));
+                self.tables.retain(|name, _| !is_inside(name));
+                self.views.retain(|name, _| !is_inside(name));
+            }
+            Err(error) if error.kind == ErrorKind::NotFound => assert!(!self.schemas.contains(&schema())),
+            Err(error) => {
+                assert!(error.kind == ErrorKind::Invalid && !cascade && !is_empty, "{error}");
+            }
         }
     }
 

@@ -1,0 +1,287 @@
+//! Names without the name of a catalog: the session's own tables, those that a statement was given, files, and what
+//! the pools have, in the order in which they were registered.
+
+use super::{Found, PoolCatalog};
+use crate::copy::FileWriter;
+use crate::dialect;
+use crate::error;
+use crate::file::{FileOpener, FileTable};
+use crate::session::{HOME, SCHEMA};
+use crate::statements::GivenTable;
+use arrow_array::RecordBatch;
+use async_trait::async_trait;
+use datafusion::catalog::{
+    CatalogProvider, CatalogProviderList, MemTable, MemoryCatalogProviderList, SchemaProvider, TableProvider,
+};
+use datafusion::error::Result;
+use farpool_model::{ErrorKind, SchemaName, TableName, limits};
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// The names of one statement: tables that it was given, then those of the session and its pools.
+#[derive(Debug)]
+struct Given {
+    tables: BTreeMap<String, Arc<dyn TableProvider>>,
+    home: Arc<Home>,
+}
+
+#[async_trait]
+impl SchemaProvider for Given {
+    fn table_names(&self) -> Vec<String> {
+        self.tables.keys().cloned().chain(self.home.table_names()).collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        match self.tables.get(name) {
+            Some(table) => Ok(Some(Arc::clone(table))),
+            None => self.home.table(name).await,
+        }
+    }
+
+    fn register_table(
+        &self,
+        name: String,
+        table: Arc<dyn TableProvider>,
+    ) -> Result<Option<Arc<dyn TableProvider>>> {
+        self.home.register_table(name, table)
+    }
+
+    fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        self.home.deregister_table(name)
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.tables.contains_key(name) || self.home.table_exist(name)
+    }
+}
+
+/// Returns `catalogs` for one statement, which can name `tables` without a qualifier.
+pub(crate) fn with_tables(
+    catalogs: &dyn CatalogProviderList,
+    home: &Arc<Home>,
+    tables: &[GivenTable],
+) -> Result<Arc<dyn CatalogProviderList>> {
+    let list = MemoryCatalogProviderList::new();
+    for name in catalogs.catalog_names() {
+        if let Some(catalog) = catalogs.catalog(&name) {
+            list.register_catalog(name, catalog);
+        }
+    }
+    let provider = |table: &GivenTable| -> Result<(String, Arc<dyn TableProvider>)> {
+        let rows = MemTable::try_new(Arc::clone(&table.schema), dealt(&table.batches))?;
+        Ok((table.name.clone(), Arc::new(rows)))
+    };
+    let tables = tables.iter().map(provider).collect::<Result<_>>()?;
+    let given = Arc::new(Given { tables, home: Arc::clone(home) });
+    list.register_catalog(HOME.to_string(), Arc::new(HomeCatalog { home: Arc::clone(home), public: given }));
+    Ok(Arc::new(list))
+}
+
+/// The catalog of names without the name of a catalog.
+#[derive(Debug)]
+pub(crate) struct HomeCatalog {
+    home: Arc<Home>,
+    /// Its schema `public`.
+    public: Arc<dyn SchemaProvider>,
+}
+
+impl HomeCatalog {
+    pub(crate) fn new(home: &Arc<Home>) -> Self {
+        HomeCatalog { home: Arc::clone(home), public: Arc::clone(home) as _ }
+    }
+}
+
+impl CatalogProvider for HomeCatalog {
+    /// The session has tables in `public` only; those of the pools are listed with their catalogs.
+    fn schema_names(&self) -> Vec<String> {
+        vec![SCHEMA.to_string()]
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        if name == SCHEMA {
+            return Some(Arc::clone(&self.public));
+        }
+        let (home, schema) = (Arc::clone(&self.home), SchemaName::new(name).ok()?);
+        Some(Arc::new(HomeSchema { home, schema }))
+    }
+}
+
+/// A schema besides `public` of the first pool that has the wanted table in it.
+#[derive(Debug)]
+struct HomeSchema {
+    home: Arc<Home>,
+    schema: SchemaName,
+}
+
+#[async_trait]
+impl SchemaProvider for HomeSchema {
+    fn table_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let Ok(name) = TableName::in_schema(&self.schema, name) else { return Ok(None) };
+        match self.home.find(&name).await.map_err(error::wrap)? {
+            Some((pool, found)) => pool.provide(found).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn table_exist(&self, _name: &str) -> bool {
+        false
+    }
+}
+
+/// Cuts batches into those that an engine works on at once, so that it can deal them out: a data frame often is one batch.
+fn dealt(batches: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
+    let cut = |batch: &RecordBatch| {
+        let rows = batch.num_rows();
+        let starts = (0..rows).step_by(limits::BATCH_ROWS);
+        let slices = starts.map(|start| batch.slice(start, limits::BATCH_ROWS.min(rows - start)));
+        slices.collect::<Vec<_>>()
+    };
+    vec![batches.iter().flat_map(cut).collect()]
+}
+
+/// The catalog for names without a qualifier.
+#[derive(Default)]
+pub(crate) struct Home {
+    pools: RwLock<Vec<Arc<PoolCatalog>>>,
+    local: RwLock<BTreeMap<String, Arc<dyn TableProvider>>>,
+    opener: RwLock<Option<Arc<dyn FileOpener>>>,
+    writer: RwLock<Option<Arc<dyn FileWriter>>>,
+}
+
+impl fmt::Debug for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Home").field("tables", &self.table_names()).finish_non_exhaustive()
+    }
+}
+
+impl Home {
+    pub(crate) fn add_pool(&self, pool: Arc<PoolCatalog>) {
+        self.pools.write().push(pool);
+    }
+
+    pub(crate) fn pools(&self) -> Vec<Arc<PoolCatalog>> {
+        self.pools.read().clone()
+    }
+
+    pub(crate) fn set_opener(&self, opener: Arc<dyn FileOpener>) {
+        *self.opener.write() = Some(opener);
+    }
+
+    pub(crate) fn set_writer(&self, writer: Arc<dyn FileWriter>) {
+        *self.writer.write() = Some(writer);
+    }
+
+    pub(crate) fn writer(&self) -> Option<Arc<dyn FileWriter>> {
+        self.writer.read().clone()
+    }
+
+    pub(crate) fn opener(&self) -> Option<Arc<dyn FileOpener>> {
+        self.opener.read().clone()
+    }
+
+    /// Finds the table or view that `name` refers to in the first pool that has it, and that pool.
+    ///
+    /// # Errors
+    /// `NotFound` when no pool has the name's schema.
+    pub(crate) async fn find(
+        &self,
+        name: &TableName,
+    ) -> farpool_model::Result<Option<(Arc<PoolCatalog>, Found)>> {
+        if self.is_of_session(name) {
+            return Ok(None);
+        }
+        let (mut missing, mut has_schema) = (None, name.is_public());
+        for pool in self.pools() {
+            match pool.find(name).await {
+                Ok(Some(found)) => return Ok(Some((pool, found))),
+                Ok(None) => has_schema = true,
+                Err(error) if error.kind == ErrorKind::NotFound => missing = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        match missing {
+            Some(error) if !has_schema => Err(error),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether `name` is that of a table or view of the session.
+    pub(crate) fn is_of_session(&self, name: &TableName) -> bool {
+        name.is_public() && self.local.read().contains_key(name.table())
+    }
+
+    /// Whether the name, in `public`, refers to something that only this session or this machine has.
+    pub(crate) fn is_own(&self, name: &str) -> bool {
+        self.table_exist(name) || (self.opener.read().is_some() && names_a_file(name))
+    }
+
+    /// Drops all cached descriptions of tables; returns whether there were any.
+    pub(crate) fn forget(&self) -> bool {
+        self.pools().iter().fold(false, |any, pool| pool.forget() | any)
+    }
+
+    /// Fetches all names that can be used without a qualifier.
+    pub(crate) async fn all_names(&self) -> farpool_model::Result<Vec<String>> {
+        let mut names = self.table_names();
+        for pool in self.pools() {
+            names.extend(pool.refresh().await?);
+        }
+        Ok(names)
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for Home {
+    /// Lists the session's own tables; those of the pools are listed with their catalogs.
+    fn table_names(&self) -> Vec<String> {
+        self.local.read().keys().cloned().collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let local = self.local.read().get(name).cloned();
+        if local.is_some() {
+            return Ok(local);
+        }
+        if let Ok(name) = TableName::new(name)
+            && let Some((pool, found)) = self.find(&name).await.map_err(error::wrap)?
+        {
+            return pool.provide(found).await.map(Some);
+        }
+        match self.opener() {
+            Some(opener) if names_a_file(name) => {
+                let files = dialect::files(name)?;
+                let file = FileTable::stand_in(&*opener, name, files).await.map_err(error::wrap)?;
+                Ok(Some(Arc::new(file)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn register_table(
+        &self,
+        name: String,
+        table: Arc<dyn TableProvider>,
+    ) -> Result<Option<Arc<dyn TableProvider>>> {
+        Ok(self.local.write().insert(name, table))
+    }
+
+    fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        Ok(self.local.write().remove(name))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.local.read().contains_key(name)
+    }
+}
+
+/// Whether `name` is a path, a pattern or a call of a reader; table names have no directory, extension or
+/// wildcard.
+pub(crate) fn names_a_file(name: &str) -> bool {
+    name.contains(['/', '.', '*', '\\']) || dialect::is_call(name)
+}
