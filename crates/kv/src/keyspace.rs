@@ -1,7 +1,7 @@
 //! All keys of a tenant, in shards that threads take one by one.
 
 use crate::evict::Policy;
-use crate::index::KeyHasher;
+use crate::index::{IndexOrders, KeyHasher};
 use crate::journal::Journal;
 use crate::limits::Limits;
 use crate::meter::Meter;
@@ -69,7 +69,11 @@ impl Keyspace {
         assert!((1..=512).contains(&shards), "keys are in {shards} shards");
         let hasher = KeyHasher::new(secret);
         let meter: Arc<Meter> = Arc::default();
-        let shard = |_| Mutex::new(Shard::new(Arc::clone(pool), tenant.clone(), Arc::clone(&meter), hasher));
+        let orders = Arc::new(IndexOrders::new(hasher, tenant.as_str()));
+        let shard = |_| {
+            let (meter, orders) = (Arc::clone(&meter), Arc::clone(&orders));
+            Mutex::new(Shard::new(Arc::clone(pool), tenant.clone(), meter, orders))
+        };
         Keyspace {
             shards: (0..shards).map(shard).collect(),
             meter: Arc::clone(&meter),

@@ -2,7 +2,7 @@
 
 mod victims;
 
-use crate::index::KeyHasher;
+use crate::index::{IndexOrders, KeyHasher};
 use crate::meter::Meter;
 use crate::slab::Cut;
 use crate::spaces::{Space, Spaces};
@@ -23,6 +23,7 @@ pub(crate) struct Shard {
     tenant: TenantName,
     meter: Arc<Meter>,
     hasher: KeyHasher,
+    orders: Arc<IndexOrders>,
     tables: BTreeMap<SpaceId, Table>,
     /// Tables whose keys were removed at once while a cut keeps them.
     flushed: Vec<Table>,
@@ -47,12 +48,13 @@ impl Watch {
 }
 
 impl Shard {
-    pub fn new(pool: Arc<Pool>, tenant: TenantName, meter: Arc<Meter>, hasher: KeyHasher) -> Self {
+    pub fn new(pool: Arc<Pool>, tenant: TenantName, meter: Arc<Meter>, orders: Arc<IndexOrders>) -> Self {
         Shard {
             pool,
             tenant,
             meter,
-            hasher,
+            hasher: orders.hasher(),
+            orders,
             tables: BTreeMap::new(),
             flushed: Vec::new(),
             spaces: Arc::default(),
@@ -72,7 +74,7 @@ impl Shard {
     pub fn table_mut(&mut self, space: SpaceId) -> &mut Table {
         let victims = &mut self.victims;
         self.tables.entry(space).or_insert_with(|| {
-            let mut table = Table::new(&self.pool, &self.tenant, &self.meter, self.hasher);
+            let mut table = Table::new(&self.pool, &self.tenant, &self.meter, &self.orders);
             table.set_fresh(victims.fresh());
             table.set_packer(self.spaces.packer(space));
             table

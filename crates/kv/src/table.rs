@@ -11,7 +11,7 @@ pub(crate) use uses::Sample;
 use crate::entry::{self, Entry, Kind, entry_bytes};
 use crate::evict::Stamp;
 use crate::fields::Tables;
-use crate::index::{Index, KeyHasher};
+use crate::index::{Index, IndexOrders, KeyHasher};
 use crate::judge::Slots;
 use crate::meter::Meter;
 use crate::packing::{Packers, room_of_entry};
@@ -46,6 +46,7 @@ pub(crate) struct Table {
     tenant: TenantName,
     meter: Arc<Meter>,
     hasher: KeyHasher,
+    orders: Arc<IndexOrders>,
     index: Index,
     slabs: Slabs,
     /// Fields of those hashes that are large.
@@ -88,13 +89,15 @@ impl Value {
 }
 
 impl Table {
-    pub fn new(pool: &Arc<Pool>, tenant: &TenantName, meter: &Arc<Meter>, hasher: KeyHasher) -> Self {
+    pub fn new(pool: &Arc<Pool>, tenant: &TenantName, meter: &Arc<Meter>, orders: &Arc<IndexOrders>) -> Self {
+        let index = Index::new(Arc::clone(pool), tenant.clone(), orders.next());
         Table {
             pool: Arc::clone(pool),
             tenant: tenant.clone(),
             meter: Arc::clone(meter),
-            hasher,
-            index: Index::new(Arc::clone(pool), tenant.clone()).metered(Arc::clone(meter)),
+            hasher: orders.hasher(),
+            orders: Arc::clone(orders),
+            index: index.metered(Arc::clone(meter)),
             slabs: Slabs::new(Arc::clone(pool), tenant.clone()).metered(Arc::clone(meter)),
             tables: Tables::default(),
             packers: Packers::default(),
@@ -106,9 +109,9 @@ impl Table {
         }
     }
 
-    /// Makes a table without keys for the same tenant.
+    /// Makes a table without keys for the same tenant, with an order of its own.
     pub fn of_same_kind(&self) -> Self {
-        Table::new(&self.pool, &self.tenant, &self.meter, self.hasher)
+        Table::new(&self.pool, &self.tenant, &self.meter, &self.orders)
     }
 
     pub fn hash(&self, key: &[u8]) -> u64 {

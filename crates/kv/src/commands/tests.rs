@@ -1,6 +1,7 @@
 //! Tests of commands by the bytes of their replies.
 
 mod models;
+mod orders;
 mod spaces;
 
 use crate::resp::{Protocol, Replies};

@@ -50,12 +50,11 @@ impl Search {
 impl Index {
     /// Tries to move an entry of the stash to a bucket, each entry in turn. Returns whether that succeeded.
     pub(super) fn empty_stash(&mut self, hash_of: &impl Fn(Place) -> u64) -> bool {
-        let Some(index) = self.stash.next_untried() else { return false };
-        let entry = self.stash.entries()[index];
-        let is_put = self.put_directly(entry.hash, entry.place)
-            || self.put_by_displacement(entry.hash, entry.place, hash_of);
+        let Some(entry) = self.stash.next_untried() else { return false };
+        let is_put = self.put_directly(entry.hash(), entry.place())
+            || self.put_by_displacement(entry.hash(), entry.place(), hash_of);
         if is_put {
-            self.take_from_stash(index);
+            self.take_from_stash(entry);
         }
         is_put
     }
@@ -141,7 +140,7 @@ impl Index {
         if second.is_none() {
             return first;
         }
-        let hash = KeyHash(hash_of(entry.place()));
+        let hash = self.ordered(hash_of(entry.place()));
         self.table.address(if entry.is_away() { hash.home() } else { hash.other() })
     }
 }

@@ -12,6 +12,9 @@
 //! breadth first as in libcuckoo) to empty it, in the background or, when it is half full, by inserts: nothing here takes
 //! longer for a larger table.
 //!
+//! Each index has the hashes of keys in an order of its own ([`IndexOrder`]), and another one once it has been empty: keys that
+//! come in the order of a scan are as good as any. No key is refused because of its hash.
+//!
 //! A scan goes by homes: what is moved between the two buckets of a key does not move for it ([`scan`](Index::scan)).
 //!
 //! Invariants: the route of an entry that is not at home is in the summary of its home; a summary has a route only if some
@@ -30,24 +33,29 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use hasher::KeyHasher;
+pub use hasher::{IndexOrder, IndexOrders, KeyHasher};
 
 use crate::meter::Meter;
 use crate::slab::Place;
 use bucket::{KeyHash, Route, SLOTS, Slot};
 use farpool_memory::{Pool, prefetch};
 use farpool_model::{Error, Result, TenantName};
-use stash::Stash;
+use stash::{Stash, Stashed};
 use std::sync::Arc;
 use table::Table;
 
 /// Buckets that an insert adds at most where one is not enough.
 const CATCH_UP_BUCKETS: usize = 16;
 
+/// Entries of the stash that are looked at for one that a route leads to. Where more are at home in a bucket, its summary keeps
+/// all routes that it has.
+const LOOKED_AT: usize = 64;
+
 /// The index of a space. The hashes that it is given must depend on nothing but the key.
 pub struct Index {
     table: Table,
     stash: Stash,
+    order: IndexOrder,
     /// Number of entries, those in the stash included.
     len: usize,
 }
@@ -55,13 +63,13 @@ pub struct Index {
 /// Where an entry is.
 enum Spot {
     Bucket { bucket: usize, slot: usize },
-    Stash(usize),
+    Stash(Stashed),
 }
 
 impl Index {
     /// Creates an empty index, which takes no memory of the pool until there is a key.
-    pub fn new(pool: Arc<Pool>, tenant: TenantName) -> Index {
-        Index { table: Table::new(pool, tenant), stash: Stash::default(), len: 0 }
+    pub fn new(pool: Arc<Pool>, tenant: TenantName, order: IndexOrder) -> Index {
+        Index { table: Table::new(pool, tenant), stash: Stash::default(), order, len: 0 }
     }
 
     /// Counts memory with `meter`, and takes what that allows; there must be no entries yet.
@@ -92,7 +100,7 @@ impl Index {
         if self.table.len() == 0 {
             return None;
         }
-        let hash = KeyHash(hash);
+        let hash = self.ordered(hash);
         let like = hash.slot(Place::from_bits(0));
         let home = self.table.get(self.table.address(hash.home()));
         if let Some(slot) = home.find(like, &is_it) {
@@ -105,14 +113,14 @@ impl Index {
         if let Some(slot) = other.find(like.moved(), &is_it) {
             return Some(other.slot(slot).place());
         }
-        self.stash.find(hash, &is_it).map(|index| self.stash.entries()[index].place)
+        self.stash.find(hash, &is_it)
     }
 
     /// Has the bucket where a key with this hash is at home come to the cache.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if self.table.len() > 0 {
-            prefetch(&self.table.get(self.table.address(KeyHash(hash).home())).0[0]);
+            prefetch(&self.table.get(self.table.address(self.ordered(hash).home())).0[0]);
         }
     }
 
@@ -126,11 +134,9 @@ impl Index {
     /// number of entries, most often for one or none.
     ///
     /// # Errors
-    /// The pool's where it gives no memory and there is no room left without it; `OverLimit` for a key whose buckets and
-    /// stash are full of keys that cannot be moved: keys with the same hash, or, after the pool gave no memory for a while,
-    /// until [`step`](Index::step) has caught up. All entries stay as they were.
+    /// The pool's where it gives no memory and there is no room left without it. All entries stay as they were.
     pub fn insert(&mut self, hash: u64, place: Place, hash_of: impl Fn(Place) -> u64) -> Result<()> {
-        let hash = KeyHash(hash);
+        let hash = self.ordered(hash);
         let grown = if self.is_crowded(self.len + 1) { self.grow(&hash_of) } else { Ok(()) };
         if self.table.len() == 0 {
             return grown.and_then(|()| Err(Error::internal("an index grew to no buckets")));
@@ -143,16 +149,14 @@ impl Index {
                 }
             }
             if !self.stash.is_full() {
-                self.put_in_stash(hash, place);
+                self.put_in_stash(hash, place)?;
             } else if !self.put_by_displacement(hash, place, &hash_of) {
                 grown?;
                 if self.put_with_growth(hash, place, &hash_of)? {
                     self.len += 1;
                     return Ok(());
                 }
-                return Err(Error::over_limit(
-                    "the index has no room for a key: too many have almost the same hash",
-                ));
+                self.put_in_stash(hash, place)?;
             }
         }
         self.len += 1;
@@ -164,9 +168,9 @@ impl Index {
     /// # Panics
     /// If it is not.
     pub fn replace(&mut self, hash: u64, old: Place, new: Place) {
-        let hash = KeyHash(hash);
+        let hash = self.ordered(hash);
         match self.spot_of(hash, old).expect("an entry that is replaced is there") {
-            Spot::Stash(index) => self.stash.replace(index, new),
+            Spot::Stash(_) => self.stash.replace(hash, old, new),
             Spot::Bucket { bucket, slot } => {
                 let at_home = hash.slot(new);
                 let is_away = self.table.get(bucket).slot(slot).is_away();
@@ -177,16 +181,17 @@ impl Index {
 
     /// Removes the entry of a key with this hash. Returns whether it was there.
     pub fn remove(&mut self, hash: u64, place: Place) -> bool {
-        let hash = KeyHash(hash);
+        let hash = self.ordered(hash);
         match self.spot_of(hash, place) {
             None => return false,
-            Some(Spot::Stash(index)) => self.take_from_stash(index),
+            Some(Spot::Stash(entry)) => self.take_from_stash(entry),
             Some(Spot::Bucket { bucket, slot }) => self.vacate(bucket, slot),
         }
         self.len -= 1;
         self.stash.retry();
         if self.len == 0 {
             self.table.clear();
+            self.order = self.order.next();
         } else if self.is_sparse() {
             self.shrink();
         }
@@ -211,6 +216,12 @@ impl Index {
         Ok(self.stash.has_untried() || self.is_crowded(self.len) || self.is_sparse())
     }
 
+    /// Returns the hash of a key in the order of this index.
+    #[inline]
+    fn ordered(&self, hash: u64) -> KeyHash {
+        KeyHash(self.order.of(hash))
+    }
+
     fn spot_of(&self, hash: KeyHash, place: Place) -> Option<Spot> {
         if self.table.len() == 0 {
             return None;
@@ -222,7 +233,7 @@ impl Index {
         let at_home = hash.slot(place);
         in_bucket(self.table.address(hash.home()), at_home)
             .or_else(|| in_bucket(self.table.address(hash.other()), at_home.moved()))
-            .or_else(|| self.stash.find(hash, is_it).map(Spot::Stash))
+            .or_else(|| self.stash.find(hash, is_it).map(|place| Spot::Stash(Stashed::new(hash, place))))
     }
 
     /// Puts an entry somewhere after growth by some more buckets: for a table that is too full because the pool gave no
@@ -242,7 +253,7 @@ impl Index {
                 return Ok(true);
             }
             if self.empty_stash(hash_of) {
-                self.put_in_stash(hash, place);
+                self.put_in_stash(hash, place)?;
                 return Ok(true);
             }
         }
@@ -272,15 +283,28 @@ impl Index {
         }
     }
 
-    fn put_in_stash(&mut self, hash: KeyHash, place: Place) {
-        self.stash.push(hash, place);
+    /// Puts an entry into the stash.
+    ///
+    /// # Errors
+    /// Those of the pool, where the stash has many entries; nothing is changed then.
+    fn put_in_stash(&mut self, hash: KeyHash, place: Place) -> Result<()> {
+        self.table.stand_for(Stash::bytes_of(self.stash.len() + 1))?;
+        self.stash.push(Stashed::new(hash, place));
         self.remember(self.table.address(hash.home()), hash.route());
+        Ok(())
     }
 
-    fn take_from_stash(&mut self, index: usize) {
-        let hash = self.stash.entries()[index].hash;
-        self.stash.remove(index);
-        self.forget(self.table.address(hash.home()), hash.route());
+    fn take_from_stash(&mut self, entry: Stashed) {
+        self.stash.remove(entry);
+        self.table.stand_down(Stash::bytes_of(self.stash.len()));
+        let home = self.table.address(entry.hash().home());
+        let known = self.table.known(home);
+        if self.stash.of_home(home, known).take(LOOKED_AT + 1).count() == LOOKED_AT {
+            // From now on it can be told which routes are in use.
+            self.table.get(home).summary().routes().for_each(|route| self.forget(home, route));
+        } else {
+            self.forget(home, entry.hash().route());
+        }
     }
 
     /// Empties a slot.
@@ -319,10 +343,16 @@ impl Index {
     fn is_used(&self, home: usize, route: Route) -> bool {
         let leads_to = |bucket| self.table.read(bucket).has_away_by(route);
         let (first, second) = self.table.facing(home, route);
-        let of_home = |hash: KeyHash| hash.route() == route && self.table.address(hash.home()) == home;
-        leads_to(first)
-            || second.is_some_and(leads_to)
-            || self.stash.entries().iter().any(|entry| of_home(entry.hash))
+        leads_to(first) || second.is_some_and(leads_to) || self.may_be_stashed(home, route)
+    }
+
+    /// Whether an entry of this home and route is in the stash, or so many of this home that they are not looked at.
+    fn may_be_stashed(&self, home: usize, route: Route) -> bool {
+        if self.stash.len() == 0 {
+            return false;
+        }
+        let of_home = self.stash.of_home(home, self.table.known(home)).take(LOOKED_AT + 1);
+        of_home.enumerate().any(|(at, entry)| at == LOOKED_AT || entry.hash().route() == route)
     }
 
     fn slots(&self) -> usize {
@@ -332,7 +362,7 @@ impl Index {
 
 impl std::fmt::Debug for Index {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (buckets, stashed) = (self.table.len(), self.stash.entries().len());
+        let (buckets, stashed) = (self.table.len(), self.stash.len());
         write!(f, "Index({} entries in {buckets} buckets, {stashed} of them in the stash)", self.len)
     }
 }

@@ -4,7 +4,7 @@
 //! two evens this out: the load can be the same at any size.
 
 use super::Index;
-use super::bucket::{Bucket, KeyHash, SLOTS};
+use super::bucket::{Bucket, SLOTS};
 use super::table::parent;
 use crate::slab::Place;
 use farpool_model::Result;
@@ -60,7 +60,7 @@ impl Index {
         let whole = self.table.read(split);
         let mut halves = [Bucket { summary: whole.summary, ..Bucket::EMPTY }; 2];
         for (i, slot) in whole.slots.iter().enumerate().filter(|(_, slot)| !slot.is_empty()) {
-            let hash = KeyHash(hash_of(slot.place()));
+            let hash = self.ordered(hash_of(slot.place()));
             let number = if slot.is_away() { hash.other() } else { hash.home() };
             let half = usize::from(self.table.address(number) == added);
             halves[half].slots[i] = *slot;

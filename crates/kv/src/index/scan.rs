@@ -1,7 +1,7 @@
 //! Scans in steps without state, and random entries.
 
 use super::Index;
-use super::bucket::{KeyHash, SLOTS};
+use super::bucket::SLOTS;
 use crate::slab::Place;
 
 /// Slots that are tried for a random entry. A table is hardly ever less than half full.
@@ -36,21 +36,19 @@ impl Index {
                 let places = other.away_by(route).map(|slot| slot.place());
                 // Another home may have displaced keys to the same bucket.
                 out.extend(
-                    places.filter(|place| self.table.address(KeyHash(hash_of(*place)).home()) == bucket),
+                    places.filter(|place| self.table.address(self.ordered(hash_of(*place)).home()) == bucket),
                 );
             }
         }
         if home.summary.routes().next().is_some() {
-            let stashed = self.stash.entries().iter();
-            let of_home = stashed.filter(|entry| self.table.address(entry.hash.home()) == bucket);
-            out.extend(of_home.map(|entry| entry.place));
+            let stashed = self.stash.of_home(bucket, self.table.known(bucket));
+            out.extend(stashed.map(|entry| entry.place()));
         }
     }
 
     /// Returns an entry that a random number chooses, each one with almost the same probability.
     pub fn any(&self, random: u64) -> Option<Place> {
-        let stashed = self.stash.entries();
-        let candidates = (self.slots() + stashed.len()) as u64;
+        let candidates = (self.slots() + self.stash.len()) as u64;
         if self.len == 0 {
             return None;
         }
@@ -59,9 +57,9 @@ impl Index {
         for _ in 0..TRIES {
             state = mixed(state);
             at = (state % candidates) as usize;
-            let place = match at.checked_sub(self.slots()) {
-                Some(index) => Some(stashed[index].place),
-                None => self.place_in(at / SLOTS, at % SLOTS),
+            let place = match at < self.slots() {
+                false => self.stash.any(mixed(!state)),
+                true => self.place_in(at / SLOTS, at % SLOTS),
             };
             if place.is_some() {
                 return place;
@@ -69,7 +67,7 @@ impl Index {
         }
         let all = (at..self.slots()).chain(0..self.slots());
         let mut places = all.filter_map(|slot| self.place_in(slot / SLOTS, slot % SLOTS));
-        places.next().or(stashed.first().map(|entry| entry.place))
+        places.next().or_else(|| self.stash.any(random))
     }
 
     fn place_in(&self, bucket: usize, slot: usize) -> Option<Place> {

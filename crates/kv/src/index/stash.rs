@@ -1,36 +1,60 @@
 //! Entries that found no slot in either of their buckets. Each is visible as any other, by the route in the summary
 //! of the bucket where its key is at home.
+//!
+//! Displacement keeps it almost empty. It has no bound, so that no key is refused because of its hash: where most keys of a
+//! table were removed and are written again in the order of its own scan, thousands may be here until the table has grown.
+//! What is beyond [`ENTRIES`] is paid for with memory of the pool ([`Table::stand_for`](super::table::Table::stand_for)).
 
 use super::bucket::KeyHash;
 use crate::slab::Place;
+use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
 
-/// Entries of a full stash. Displacement keeps it almost empty: more can only be keys that collide on purpose, or a table
-/// that may not grow.
+/// Entries from which the table grows although it is not full. More can only be keys that have almost the same hash, or those
+/// of a table that may not grow.
 const ENTRIES: usize = 32;
 
+/// Bytes of memory that an entry takes: a node of the tree has 11 entries of 16 bytes, and half of them at least.
+const ENTRY_BYTES: usize = 48;
+
 /// An entry in the stash.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stashed {
-    pub hash: KeyHash,
-    pub place: Place,
+    /// The bits of the hash in reversed order, so that entries of one home are neighbours at any number of buckets.
+    reversed: u64,
+    place: u64,
+}
+
+impl Stashed {
+    pub fn new(hash: KeyHash, place: Place) -> Stashed {
+        Stashed { reversed: hash.0.reverse_bits(), place: place.to_bits() }
+    }
+
+    pub fn hash(self) -> KeyHash {
+        KeyHash(self.reversed.reverse_bits())
+    }
+
+    pub fn place(self) -> Place {
+        Place::from_bits(self.place)
+    }
 }
 
 #[derive(Debug, Default)]
 pub struct Stash {
-    entries: Vec<Stashed>,
-    /// The index of the entry that was tried last.
-    turn: usize,
+    entries: BTreeSet<Stashed>,
+    /// The entry that was tried last.
+    turn: Option<Stashed>,
     /// Entries that were tried without success since something changed.
     stuck: usize,
 }
 
 impl Stash {
-    pub fn entries(&self) -> &[Stashed] {
-        &self.entries
+    pub fn len(&self) -> usize {
+        self.entries.len()
     }
 
     pub fn is_full(&self) -> bool {
-        self.entries.len() == ENTRIES
+        self.entries.len() >= ENTRIES
     }
 
     /// Whether inserts have to help to empty it.
@@ -38,28 +62,48 @@ impl Stash {
         self.entries.len() >= ENTRIES / 2
     }
 
-    /// Returns the index of an entry with this hash that `is_it` is true for.
-    pub fn find(&self, hash: KeyHash, is_it: impl Fn(Place) -> bool) -> Option<usize> {
-        self.entries.iter().position(|entry| entry.hash == hash && is_it(entry.place))
+    /// Returns the bytes that so many entries have to be paid for with.
+    pub fn bytes_of(entries: usize) -> usize {
+        entries.saturating_sub(ENTRIES) * ENTRY_BYTES
     }
 
-    pub fn push(&mut self, hash: KeyHash, place: Place) {
-        assert!(!self.is_full(), "the stash is bounded");
-        self.entries.push(Stashed { hash, place });
-        self.retry();
-    }
-
-    pub fn replace(&mut self, index: usize, place: Place) {
-        self.entries[index].place = place;
-    }
-
-    pub fn remove(&mut self, index: usize) {
-        self.entries.swap_remove(index);
-        self.retry();
+    /// Returns the entry with this hash that `is_it` is true for.
+    pub fn find(&self, hash: KeyHash, is_it: impl Fn(Place) -> bool) -> Option<Place> {
         if self.entries.is_empty() {
-            // Most indexes never need one again.
-            self.entries = Vec::new();
+            return None;
         }
+        let reversed = hash.0.reverse_bits();
+        let (first, last) = (Stashed { reversed, place: 0 }, Stashed { reversed, place: u64::MAX });
+        self.entries.range(first..=last).map(|entry| entry.place()).find(|place| is_it(*place))
+    }
+
+    /// Returns the entries that are at home in a bucket, of whose number these bits are known.
+    pub fn of_home(&self, bucket: usize, known: u64) -> impl Iterator<Item = Stashed> {
+        let bucket = bucket as u64;
+        let (first, last) = (bucket.reverse_bits(), (bucket | !known).reverse_bits());
+        let range = Stashed { reversed: first, place: 0 }..=Stashed { reversed: last, place: u64::MAX };
+        self.entries.range(range).copied()
+    }
+
+    /// Returns an entry that a random number chooses.
+    pub fn any(&self, random: u64) -> Option<Place> {
+        let from = Stashed { reversed: random, place: 0 };
+        self.entries.range(from..).next().or(self.entries.first()).map(|entry| entry.place())
+    }
+
+    pub fn push(&mut self, entry: Stashed) {
+        self.entries.insert(entry);
+        self.retry();
+    }
+
+    pub fn replace(&mut self, hash: KeyHash, old: Place, new: Place) {
+        self.entries.remove(&Stashed::new(hash, old));
+        self.entries.insert(Stashed::new(hash, new));
+    }
+
+    pub fn remove(&mut self, entry: Stashed) {
+        self.entries.remove(&entry);
+        self.retry();
     }
 
     /// Whether there are entries that may find room.
@@ -67,14 +111,15 @@ impl Stash {
         self.stuck < self.entries.len()
     }
 
-    /// Returns the index of the next entry that may find room, in turns. It counts as tried then.
-    pub fn next_untried(&mut self) -> Option<usize> {
+    /// Returns the next entry that may find room, in turns. It counts as tried then.
+    pub fn next_untried(&mut self) -> Option<Stashed> {
         if !self.has_untried() {
             return None;
         }
         self.stuck += 1;
-        self.turn = (self.turn + 1) % self.entries.len();
-        Some(self.turn)
+        let behind = self.turn.map_or(Unbounded, Excluded);
+        self.turn = self.entries.range((behind, Unbounded)).next().or(self.entries.first()).copied();
+        self.turn
     }
 
     /// Says that there may be room again for entries that were tried.

@@ -24,12 +24,17 @@ const LAST_SHIFT: u32 = 12;
 /// use by an eighth.
 const PARTS_SHIFT: u32 = 3;
 
+/// Bytes of a piece that stands for memory outside of the pool: some 80 entries of the stash.
+const BESIDE_BYTES: usize = 4096;
+
 /// The buckets.
 pub struct Table {
     pool: Arc<Pool>,
     tenant: TenantName,
     meter: Arc<Meter>,
     segments: Vec<Extent>,
+    /// Memory that stands for what the index has outside of the pool.
+    beside: Vec<Extent>,
     buckets: usize,
     bytes: usize,
 }
@@ -39,7 +44,15 @@ pub type Facing = (usize, Option<usize>);
 
 impl Table {
     pub fn new(pool: Arc<Pool>, tenant: TenantName) -> Table {
-        Table { pool, tenant, meter: Arc::default(), segments: Vec::new(), buckets: 0, bytes: 0 }
+        Table {
+            pool,
+            tenant,
+            meter: Arc::default(),
+            segments: Vec::new(),
+            beside: Vec::new(),
+            buckets: 0,
+            bytes: 0,
+        }
     }
 
     pub fn metered(mut self, meter: Arc<Meter>) -> Table {
@@ -128,11 +141,7 @@ impl Table {
     /// Those of [`Pool::allocate_piece`] and [`Meter::check`]; nothing is changed then.
     pub fn push(&mut self) -> Result<()> {
         if position(self.buckets).0 == self.segments.len() {
-            let bytes = BUCKET_BYTES << shift(self.buckets);
-            self.meter.check(bytes)?;
-            let extent = self.pool.allocate_piece(&self.tenant, bytes, Tenure::Staying)?;
-            self.bytes += extent.len();
-            self.meter.took(extent.len());
+            let extent = self.take(BUCKET_BYTES << shift(self.buckets))?;
             self.segments.push(extent);
         }
         self.buckets += 1;
@@ -145,16 +154,51 @@ impl Table {
         self.buckets -= 1;
         let used = self.buckets.checked_sub(1).map_or(0, |last| position(last).0 + 1);
         while self.segments.len() > used {
-            let bytes = self.segments.pop().map_or(0, |extent| extent.len());
-            self.bytes -= bytes;
-            self.meter.gave(bytes);
+            let extent = self.segments.pop();
+            self.give_back(extent);
         }
+    }
+
+    /// Takes memory of the pool that stands for so many bytes outside of it.
+    ///
+    /// # Errors
+    /// As [`Table::push`].
+    pub fn stand_for(&mut self, bytes: usize) -> Result<()> {
+        while self.beside.len() * BESIDE_BYTES < bytes {
+            let extent = self.take(BESIDE_BYTES)?;
+            self.beside.push(extent);
+        }
+        Ok(())
+    }
+
+    /// Gives back what stands for more than so many bytes, all but a rest that a swing of a few entries stays within.
+    pub fn stand_down(&mut self, bytes: usize) {
+        while self.beside.len() * BESIDE_BYTES >= bytes + 2 * BESIDE_BYTES
+            || (bytes == 0 && !self.beside.is_empty())
+        {
+            let extent = self.beside.pop();
+            self.give_back(extent);
+        }
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<Extent> {
+        self.meter.check(bytes)?;
+        let extent = self.pool.allocate_piece(&self.tenant, bytes, Tenure::Staying)?;
+        self.bytes += extent.len();
+        self.meter.took(extent.len());
+        Ok(extent)
+    }
+
+    fn give_back(&mut self, extent: Option<Extent>) {
+        let bytes = extent.map_or(0, |extent| extent.len());
+        self.bytes -= bytes;
+        self.meter.gave(bytes);
     }
 
     /// Frees all memory.
     pub fn clear(&mut self) {
         self.meter.gave(self.bytes);
-        (self.segments, self.buckets, self.bytes) = (Vec::new(), 0, 0);
+        (self.segments, self.beside, self.buckets, self.bytes) = (Vec::new(), Vec::new(), 0, 0);
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! The index against a map of the standard library, and what it promises of memory, errors and scans.
 
 use super::bucket::SLOTS;
-use super::{Index, KeyHasher};
+use super::{Index, IndexOrder, IndexOrders, KeyHasher};
 use crate::slab::Place;
 use farpool_memory::{Failures, Pool, PoolConfig};
 use farpool_model::{ErrorKind, Result, TenantName};
@@ -10,7 +10,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An index beside a map with the same entries. Keys are numbers, and the hash of a key is given.
+/// An index beside a map with the same entries. Keys are numbers, and the hash of a key is given, as the index has it in its
+/// order.
 struct World {
     pool: Arc<Pool>,
     index: Index,
@@ -27,7 +28,7 @@ impl World {
 
     fn failing(pages: usize, hash: fn(u64) -> u64, failures: Option<Arc<dyn Failures>>) -> World {
         let pool = Pool::failing(PoolConfig { bytes_limit: pages << 21 }, failures).unwrap();
-        let index = Index::new(Arc::clone(&pool), TenantName::new("t").unwrap());
+        let index = Index::new(Arc::clone(&pool), TenantName::new("t").unwrap(), IndexOrder::new(99));
         World { pool, index, hash, map: HashMap::new(), keys: Vec::new() }
     }
 
@@ -36,17 +37,23 @@ impl World {
         Place::from_bits(self.keys.len() as u64 - 1)
     }
 
+    /// Returns the hash function that the index is to be given.
+    fn given(&self) -> impl Fn(u64) -> u64 + use<> {
+        let (hash, order) = (self.hash, self.index.order);
+        move |key| order.inverse(hash(key))
+    }
+
     fn find(&self, key: u64) -> Option<Place> {
-        self.index.find((self.hash)(key), |place| self.keys[place.to_bits() as usize] == key)
+        self.index.find(self.given()(key), |place| self.keys[place.to_bits() as usize] == key)
     }
 
     /// Inserts a key, or replaces its entry.
     fn put(&mut self, key: u64) -> Result<()> {
         let place = self.place(key);
         if let Some(&old) = self.map.get(&key) {
-            self.index.replace((self.hash)(key), old, place);
+            self.index.replace(self.given()(key), old, place);
         } else {
-            let (keys, hash) = (&self.keys, self.hash);
+            let (keys, hash) = (&self.keys, self.given());
             self.index.insert(hash(key), place, |place| hash(keys[place.to_bits() as usize]))?;
         }
         self.map.insert(key, place);
@@ -54,7 +61,7 @@ impl World {
     }
 
     fn remove(&mut self, key: u64) {
-        let hash = (self.hash)(key);
+        let hash = self.given()(key);
         match self.map.remove(&key) {
             Some(place) => assert!(self.index.remove(hash, place)),
             None => assert!(!self.index.remove(hash, Place::from_bits(1 << 40))),
@@ -62,7 +69,7 @@ impl World {
     }
 
     fn step(&mut self, budget: usize) -> Result<bool> {
-        let (keys, hash) = (&self.keys, self.hash);
+        let (keys, hash) = (&self.keys, self.given());
         self.index.step(|place| hash(keys[place.to_bits() as usize]), budget)
     }
 
@@ -76,10 +83,9 @@ impl World {
 
     /// Returns what a scan without changes meanwhile returns.
     fn scan(&self) -> Vec<Place> {
-        let (mut out, mut cursor) = (Vec::new(), 0);
+        let (mut out, mut cursor, hash) = (Vec::new(), 0, self.given());
         loop {
-            cursor =
-                self.index.scan(cursor, |place| (self.hash)(self.keys[place.to_bits() as usize]), &mut out);
+            cursor = self.index.scan(cursor, |place| hash(self.keys[place.to_bits() as usize]), &mut out);
             if cursor == 0 {
                 let distinct: HashSet<&Place> = out.iter().collect();
                 assert_eq!(distinct.len(), out.len(), "none is returned twice");
@@ -155,13 +161,18 @@ impl Failures for Refusing {
     }
 }
 
-fn run(hash: fn(u64) -> u64, may_collide: bool, steps: Vec<Step>) {
+/// Returns hashes of which few name other buckets than the first one: as keys of a larger table come from its scan.
+fn of_a_scan(key: u64) -> u64 {
+    good(key) & !0xffff
+}
+
+fn run(hash: fn(u64) -> u64, steps: Vec<Step>) {
     let refusing = Arc::new(Refusing::default());
     let mut world = World::failing(4, hash, Some(Arc::clone(&refusing) as Arc<dyn Failures>));
     let put = |world: &mut World, key| {
         if let Err(error) = world.put(key) {
             assert_eq!(error.kind, ErrorKind::OverLimit);
-            if !refusing.0.load(Ordering::Relaxed) && !may_collide {
+            if !refusing.0.load(Ordering::Relaxed) {
                 // It was refused memory before, and has to catch up.
                 world.settle();
                 world.put(key).unwrap();
@@ -190,17 +201,22 @@ proptest! {
 
     #[test]
     fn is_a_map(steps in steps()) {
-        run(good, false, steps);
+        run(good, steps);
     }
 
     #[test]
     fn is_a_map_with_keys_that_collide(steps in steps()) {
-        run(poor, true, steps);
+        run(poor, steps);
     }
 
     #[test]
     fn is_a_map_with_keys_that_crowd_together(steps in steps()) {
-        run(narrow, true, steps);
+        run(narrow, steps);
+    }
+
+    #[test]
+    fn is_a_map_with_keys_in_the_order_of_its_scan(steps in steps()) {
+        run(of_a_scan, steps);
     }
 
     /// Keys that stay are returned, although the table grows and shrinks and entries are displaced during the scan.
@@ -215,7 +231,8 @@ proptest! {
         let mut turns = turns.into_iter().cycle();
         let (mut out, mut cursor, mut calls) = (Vec::new(), 0, 0);
         loop {
-            let hash_of = |place: Place| (world.hash)(world.keys[place.to_bits() as usize]);
+            let hash = world.given();
+            let hash_of = |place: Place| hash(world.keys[place.to_bits() as usize]);
             cursor = world.index.scan(cursor, hash_of, &mut out);
             calls += 1;
             if cursor == 0 {
@@ -265,9 +282,9 @@ fn a_full_table_is_full_at_any_size() {
         }
     }
     // Nothing but inserts was needed, and the rest of the work is small.
-    assert!(world.index.stash.entries().len() < 20, "{:?}", world.index);
+    assert!(world.index.stash.len() < 20, "{:?}", world.index);
     world.settle();
-    assert_eq!(world.index.stash.entries().len(), 0);
+    assert_eq!(world.index.stash.len(), 0);
     world.check();
 }
 
@@ -300,22 +317,68 @@ fn memory_follows_what_lives() {
 }
 
 #[test]
-fn keys_that_all_collide_end_in_an_error() {
+fn keys_that_all_collide_are_taken() {
     let mut world = World::new(4, |_| 12345);
-    let error = (0..).find_map(|key| world.put(key).err()).unwrap();
-    assert_eq!(error.kind, ErrorKind::OverLimit);
-    assert!(error.message.contains("hash"), "{error}");
-    assert!(world.map.len() > 2 * SLOTS, "{:?}", world.index);
-    for key in 1_000..2_000 {
-        world.put(key).unwrap_err();
-    }
-    assert!(world.index.usage() <= 1_024, "it grows while it is half full only: {:?}", world.index);
+    (0..2_000).for_each(|key| world.put(key).unwrap());
+    // It grows while it is half full only, and what the stash has is paid for.
+    let (slots, usage) = (world.index.slots(), world.index.usage());
+    assert!(slots < 2_000 * 2 + SLOTS, "{:?}", world.index);
+    assert!((32 * 2_000..100 * 2_000).contains(&usage), "{usage} bytes: {:?}", world.index);
     world.settle();
     world.check();
-    // Room again: the stash is used as buckets are.
-    world.remove(3);
-    world.put(3).unwrap();
+    (0..1_995).for_each(|key| world.remove(key));
+    world.settle();
+    assert_eq!(world.index.stash.len(), 0, "{:?}", world.index);
     world.check();
+    (1_995..2_000).for_each(|key| world.remove(key));
+    assert_eq!((world.index.usage(), world.pool.bytes_used()), (0, 0));
+}
+
+/// 100,000 keys, of which almost all go and come again in the order of a scan of the same table.
+#[test]
+fn a_table_takes_keys_in_the_order_of_its_own_scan() {
+    let mut world = World::new(8, good);
+    (0..100_000).for_each(|key| world.put(key).unwrap());
+    let order: Vec<u64> = world.scan().iter().map(|place| world.keys[place.to_bits() as usize]).collect();
+    let (gone, kept) = order.split_at(99_990);
+    gone.iter().for_each(|key| world.remove(*key));
+    world.settle();
+    let mut most = 0;
+    for key in gone {
+        world.put(*key).unwrap();
+        most = most.max(world.index.stash.len());
+    }
+    assert!(kept.iter().all(|key| world.find(*key).is_some()));
+    assert!(most < 2_000, "{most} in the stash");
+    world.settle();
+    assert_eq!(world.index.stash.len(), 0, "{:?}", world.index);
+    world.check();
+}
+
+#[test]
+fn every_index_has_an_order_of_its_own() {
+    let orders = IndexOrders::new(KeyHasher::new([3; 16]), "tenant");
+    let of_other = IndexOrders::new(KeyHasher::new([3; 16]), "other");
+    let hashes: Vec<u64> = (0..100_000).map(good).collect();
+    let mut all = vec![of_other.next()];
+    all.extend((0..20).map(|_| orders.next()));
+    let emptied = all[0].next();
+    all.push(emptied);
+    for (at, first) in all.iter().enumerate() {
+        // Those that the first has in a 64th of its buckets, the second has in all.
+        let of_scan: Vec<u64> = hashes.iter().copied().filter(|hash| first.of(*hash) % 64 == 5).collect();
+        for second in &all[at + 1..] {
+            let mut counts = [0usize; 16];
+            of_scan.iter().for_each(|hash| counts[(second.of(*hash) % 16) as usize] += 1);
+            let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+            assert!(
+                *least > 40 && *most < 160,
+                "{counts:?} of {} for {first:?} and {second:?}",
+                of_scan.len()
+            );
+        }
+        assert!(hashes.iter().all(|hash| first.inverse(first.of(*hash)) == *hash));
+    }
 }
 
 #[test]
@@ -377,14 +440,14 @@ fn a_table_for_keys_that_are_expected_does_not_grow_again() {
     let before = world.index.usage();
     for key in 0..50_000 {
         let place = world.place(key);
-        let World { index, hash, keys, .. } = &mut world;
+        let hash = world.given();
+        let World { index, keys, .. } = &mut world;
         index.insert(hash(key), place, |place| hash(keys[place.to_bits() as usize])).unwrap();
     }
     assert_eq!(world.index.usage(), before);
     assert!((0..50_000).all(|key| world.find(key).is_some()));
     // As far as the pool has room.
-    world
-        .index
-        .expect(usize::MAX, |place| world.keys[place.to_bits() as usize].wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let hash = world.given();
+    world.index.expect(usize::MAX, |place| hash(world.keys[place.to_bits() as usize]));
     assert!(world.find(7).is_some());
 }
