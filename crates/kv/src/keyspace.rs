@@ -148,11 +148,12 @@ impl Keyspace {
     }
 
     /// The latest time that was seen.
-    pub(crate) fn latest(&self) -> u64 {
+    pub fn latest(&self) -> u64 {
         self.latest.load(Ordering::Relaxed)
     }
 
-    /// Returns `now`, or the latest time that was seen before: a clock that is put back revives nothing.
+    /// Returns `now`, or the latest time that was seen before, so that time does not go back for anybody: two threads may have
+    /// read their clock in another order than they have come here.
     pub(crate) fn not_before(&self, now: u64) -> u64 {
         let latest = self.latest.load(Ordering::Relaxed);
         if now > latest {

@@ -1,7 +1,9 @@
 //! What a client has begun: its space, the commands that it has queued, and the keys that it watches.
 
 use crate::ahead::Ahead;
-use crate::commands::{Args, Command, Context, Keys, Predicates, Refusal, Taken, command};
+use crate::commands::{
+    Args, Command, Context, Keys, NOT_INTEGER, Predicates, Refusal, Taken, check_subcommand, command,
+};
 use crate::cut::ReadEntry;
 use crate::journal::Recorder;
 use crate::keyspace::Keyspace;
@@ -206,6 +208,11 @@ impl Session {
         self.recorded = Some(number);
     }
 
+    /// Says that a command was refused before it began: where commands are queued, `EXEC` refuses all of them.
+    pub fn note_refused(&mut self) {
+        self.queue.iter_mut().for_each(|queue| queue.is_refused = true);
+    }
+
     /// Carries out a command, or queues it, and appends one reply. Returns what became of it.
     pub fn execute(
         &mut self,
@@ -251,8 +258,16 @@ impl Session {
     ) -> Result<(), Refusal> {
         let wanted = match wanted(args, ahead.command, host) {
             Ok(wanted) => wanted,
+            // It ends the transaction all the same.
+            Err(Refusal(text)) if args[0].eq_ignore_ascii_case(b"exec") => {
+                self.queue = None;
+                self.unwatch(keyspace);
+                let text = text.trim_start_matches("ERR ");
+                let text = format!("EXECABORT Transaction discarded because of: {text}");
+                return Err(Refusal(Cow::Owned(text)));
+            }
             Err(refusal) => {
-                self.queue.iter_mut().for_each(|queue| queue.is_refused = true);
+                self.note_refused();
                 return Err(refusal);
             }
         };
@@ -368,7 +383,7 @@ impl Session {
     }
 
     fn select(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
-        let number = parse_integer(args[1]).ok_or("ERR invalid DB index")?;
+        let number = parse_integer(args[1]).ok_or(NOT_INTEGER)?;
         self.space = space_number(number).ok_or("ERR DB index is out of range")?;
         replies.ok();
         Ok(())
@@ -406,6 +421,18 @@ impl Session {
         *self = Session { recorded: self.recorded, ..Session::default() };
     }
 
+    /// Ends what the client has begun with these keys, as it goes on with those of another tenant; the number of its space stays.
+    /// What it watched is not there any more, so that it counts as changed: an `EXEC` that relies on it must not succeed.
+    pub fn leave(&mut self, keyspace: &Keyspace) {
+        let has_watched = !self.watched.is_empty();
+        let space = self.space;
+        self.reset(keyspace);
+        self.space = space;
+        if has_watched {
+            self.watch.touch();
+        }
+    }
+
     /// Carries out the queue while no other command sees any of its keys.
     fn exec(
         &mut self,
@@ -427,7 +454,7 @@ impl Session {
         let commands: Vec<Vec<&[u8]>> =
             queue.commands.iter().map(|args| args.iter().map(|argument| &**argument).collect()).collect();
         let wanted = commands.iter().map(|args| wanted(args, command(args[0]), host));
-        let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
+        let wanted = wanted.collect::<Result<Vec<_>, _>>().inspect_err(|_| self.unwatch(keyspace))?;
         let keys_of = |wanted: &Wanted| match wanted {
             Wanted::Command(command) => command.keys,
             _ => Keys::None,
@@ -450,6 +477,10 @@ impl Session {
         for (wanted, args) in wanted.iter().zip(&commands) {
             let before = replies.bytes();
             let done = match wanted {
+                // An AUTH before it may have taken the right to write.
+                Wanted::Command(command) if command.writes(args) && !host.may_write() => {
+                    Err(MAY_NOT_WRITE.into())
+                }
                 Wanted::Command(command) => {
                     self.run(command, args, (keyspace, &mut taken), moment, (host, replies))
                 }
@@ -486,6 +517,9 @@ impl Session {
 
 /// The refusal of a transaction that needs memory while there is more in use than `maxmemory` allows.
 const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// The refusal of a command that changes keys.
+const MAY_NOT_WRITE: &str = "NOPERM this token may not write: use one with the role write";
 
 /// Commands that change keys and need no more memory for it.
 const SHRINKING: &[&str] = &[
@@ -531,8 +565,9 @@ fn wanted(args: &Args<'_>, command: Option<&'static Command>, host: &dyn Host) -
             return Err(wrong_number(args[0]));
         }
         if command.writes(args) && !host.may_write() {
-            return Err("NOPERM this token may not write: use one with the role write".into());
+            return Err(MAY_NOT_WRITE.into());
         }
+        check_subcommand(command.name, args)?;
         return Ok(Wanted::Command(command));
     }
     match args[0].to_ascii_lowercase().as_slice() {

@@ -42,6 +42,10 @@ pub(crate) struct Shard {
 pub(crate) struct Watch(Arc<AtomicBool>);
 
 impl Watch {
+    pub fn touch(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
     pub fn is_touched(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
@@ -133,7 +137,7 @@ impl Shard {
             for ((of, key), watches) in &self.watched {
                 let is_of = *of == selected && self.owner(selected, key).0 == space;
                 if is_of && table.get(self.hasher.hash(key), key, now).is_some() {
-                    watches.iter().for_each(|watch| watch.0.store(true, Ordering::Release));
+                    watches.iter().for_each(Watch::touch);
                 }
             }
             if table.has_kept_cuts() {
@@ -183,7 +187,7 @@ impl Shard {
             return;
         }
         if let Some(watches) = self.watched.get(&(space, Box::from(key))) {
-            watches.iter().for_each(|watch| watch.0.store(true, Ordering::Release));
+            watches.iter().for_each(Watch::touch);
         }
     }
 

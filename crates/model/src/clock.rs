@@ -5,6 +5,11 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     /// Wall time, in nanoseconds.
     fn now_ns(&self) -> u64;
 
+    /// Time since some moment, which goes on while the machine sleeps and which nobody sets, in nanoseconds.
+    fn steady_ns(&self) -> u64 {
+        self.now_ns()
+    }
+
     /// CPU time that the calling thread has used, in nanoseconds.
     fn thread_cpu_ns(&self) -> u64;
 

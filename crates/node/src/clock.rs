@@ -1,17 +1,30 @@
 //! The clocks of the node: elapsed time for receipts and uptime, CPU time for the cost of steps, and the time
 //! of day for expiry dates.
 
-#![expect(unsafe_code, reason = "the thread CPU clock is a system call that std does not offer")]
+#![expect(
+    unsafe_code,
+    reason = "the thread CPU clock and the one since boot are system calls that std does not offer"
+)]
 
 use farpool_model::Clock;
 use std::time::{Instant, SystemTime};
 
 /// CPU time that the calling thread has used, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
+    read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// The clock that goes on while the machine sleeps.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const STEADY: libc::clockid_t = libc::CLOCK_BOOTTIME;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const STEADY: libc::clockid_t = libc::CLOCK_MONOTONIC;
+
+fn read_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a live, writable timespec; the call keeps no reference to it.
-    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    assert_eq!(status, 0, "every supported system has a CPU clock for threads");
+    let status = unsafe { libc::clock_gettime(clock, &mut time) };
+    assert_eq!(status, 0, "every supported system has this clock");
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanoseconds = u64::try_from(time.tv_nsec).unwrap_or(0);
     seconds * 1_000_000_000 + nanoseconds
@@ -32,6 +45,10 @@ impl SystemClock {
 impl Clock for SystemClock {
     fn now_ns(&self) -> u64 {
         self.0.elapsed_ns()
+    }
+
+    fn steady_ns(&self) -> u64 {
+        read_ns(STEADY)
     }
 
     fn thread_cpu_ns(&self) -> u64 {

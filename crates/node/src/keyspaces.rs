@@ -2,12 +2,13 @@
 
 use crate::caller::Caller;
 use crate::key_log::KeyLog;
+use crate::key_time::KeyTime;
 use crate::resp::{Clients, SlowLog};
 use crate::rights::Verb;
 use crate::spaces::Moments;
 use farpool_kv::Keyspace;
 use farpool_memory::Pool;
-use farpool_model::{Result, TenantName};
+use farpool_model::{Clock, Result, TenantName};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -28,19 +29,21 @@ pub(crate) struct Keyspaces {
     slow_logs: Mutex<BTreeMap<TenantName, Arc<SlowLog>>>,
     clients: Mutex<BTreeMap<TenantName, Arc<Clients>>>,
     moments: Moments,
+    time: KeyTime,
     /// Where changes are recorded, if they are.
     log: OnceLock<Arc<KeyLog>>,
 }
 
 impl Keyspaces {
-    /// Makes them for so many processors, at a time in milliseconds since the epoch; nobody may be able to guess the seed.
-    pub fn new(pool: &Arc<Pool>, processors: usize, hash_seed: u64, unix_ms: u64) -> Self {
+    /// Makes them for so many processors; nobody may be able to guess the seed.
+    pub fn new(pool: &Arc<Pool>, processors: usize, hash_seed: u64, clock: &Arc<dyn Clock>) -> Self {
         let mut secret = [0; 16];
         secret[..8].copy_from_slice(&hash_seed.to_le_bytes());
         let shards = (processors * SHARDS_PER_PROCESSOR).clamp(1, SHARDS);
-        let (of_tenants, log, moments) = (Mutex::default(), OnceLock::new(), Moments::from(unix_ms));
+        let time = KeyTime::starting(Arc::clone(clock));
+        let (of_tenants, log, moments) = (Mutex::default(), OnceLock::new(), Moments::from(time.now_ms()));
         let (pool, slow_logs, clients) = (Arc::clone(pool), Mutex::default(), Mutex::default());
-        Keyspaces { pool, shards, secret, of_tenants, slow_logs, clients, moments, log }
+        Keyspaces { pool, shards, secret, of_tenants, slow_logs, clients, moments, time, log }
     }
 
     /// Has changes recorded in `log` from now on.
@@ -87,6 +90,11 @@ impl Keyspaces {
     /// The keys of a tenant that has asked for some.
     pub fn existing(&self, tenant: &TenantName) -> Option<Arc<Keyspace>> {
         self.of_tenants.lock().get(tenant).cloned()
+    }
+
+    /// The time of keys.
+    pub fn time(&self) -> &KeyTime {
+        &self.time
     }
 
     /// The moments at which spaces are read.

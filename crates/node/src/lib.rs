@@ -17,6 +17,7 @@ pub mod follow;
 mod job;
 mod kept;
 mod key_log;
+mod key_time;
 mod keyspaces;
 mod node;
 mod outcomes;

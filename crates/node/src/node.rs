@@ -211,7 +211,7 @@ impl Node {
         let disk = jobs.map(|jobs| DiskThreads::start(&catalog, &jobs)).transpose();
         let disk = disk.inspect_err(|_| scheduler.shutdown())?;
         catalog.warm_up();
-        let keyspaces = Arc::new(Keyspaces::new(&pool, processors, hash_seed, clock.unix_ms()));
+        let keyspaces = Arc::new(Keyspaces::new(&pool, processors, hash_seed, &clock));
         let keys_found = match data {
             Some(data) => open_keys(data, config.keys, &keyspaces, &clock, (instance, processors)),
             None => Ok(None),
@@ -292,6 +292,17 @@ impl Node {
         let clock = self.clock.clone();
         let grant = access.borrow_and_update().admit(token, clock.unix_s())?;
         Ok((Caller::new(self.clone(), grant.tenant.clone(), grant.right), Pass { clock, access, grant }))
+    }
+
+    /// Whether the node lets everybody in, without a token.
+    pub(crate) fn is_open(&self) -> bool {
+        self.access.borrow().is_open()
+    }
+
+    /// Whether a text is a token of this node.
+    pub(crate) fn has_token(&self, text: &str) -> bool {
+        let access = self.access.borrow().clone();
+        access.has_token(text)
     }
 
     /// Returns a caller with which the node's owner acts for `tenant`.

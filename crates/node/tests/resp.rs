@@ -1,5 +1,6 @@
 //! Tests of the server of the Redis protocol, with clients that send bytes and compare those that come back.
 
+mod auth;
 mod clients;
 
 use crate::common::*;

@@ -15,18 +15,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes of a file of the log: more than those of its largest record.
 const FILE_BYTES: u64 = 4 << 20;
 
-/// A clock whose time of day is set.
+/// A clock whose time of day is set, to one of before, too.
 #[derive(Debug)]
 pub struct DayClock {
     /// Of processor time.
     steps: SimClock,
     unix_ms: AtomicU64,
+    steady_ms: AtomicU64,
 }
 
 impl DayClock {
     /// Makes a clock whose steps derive from `seed`.
     pub fn new(seed: u64, unix_ms: u64) -> Self {
-        DayClock { steps: SimClock::new(seed), unix_ms: AtomicU64::new(unix_ms) }
+        let (unix_ms, steady_ms) = (AtomicU64::new(unix_ms), AtomicU64::new(seed % 1_000_000));
+        DayClock { steps: SimClock::new(seed), unix_ms, steady_ms }
+    }
+
+    /// Lets time pass.
+    pub fn pass(&self, ms: u64) {
+        self.unix_ms.fetch_add(ms, Ordering::Relaxed);
+        self.steady_ms.fetch_add(ms, Ordering::Relaxed);
     }
 
     /// Sets the time of day, also to one of before.
@@ -42,6 +50,10 @@ impl Clock for DayClock {
 
     fn thread_cpu_ns(&self) -> u64 {
         self.steps.thread_cpu_ns()
+    }
+
+    fn steady_ns(&self) -> u64 {
+        self.steady_ms.load(Ordering::Relaxed) * 1_000_000
     }
 
     fn unix_ms(&self) -> u64 {

@@ -19,6 +19,7 @@ use commands::{Habits, many, random_command};
 use farpool_disk::{Directory, Faults, SimulatedDirectory};
 use farpool_kv::resp::{Protocol, Replies};
 use farpool_kv::{Moment, Session, command};
+use farpool_model::Clock;
 use farpool_node::{Fsync, SteppedHost};
 use life::{DayClock, Life, Setting};
 use model::{Changes, Entry, Key, Map, Named, View};
@@ -181,7 +182,7 @@ impl World {
     fn event(&mut self) -> Checked {
         match self.random.below(100) {
             0..70 => self.ask()?,
-            70..74 => self.pass_time(),
+            70..74 => self.pass_time()?,
             74..80 => self.write(),
             80..82 => self.record_time(),
             82..86 => self.tidy()?,
@@ -472,14 +473,27 @@ impl World {
         self.map.iter().filter(|(_, entry)| is_live(entry)).map(|(key, _)| key.clone()).collect()
     }
 
-    fn pass_time(&mut self) {
-        self.now = match self.random.below(12) {
-            0 => self.now.saturating_sub(self.random.magnitude(100_000) as u64),
-            1 => self.now + self.random.magnitude(10_000_000) as u64,
-            _ => self.now + self.random.magnitude(1000) as u64,
-        };
-        self.clock.set(self.now);
-        self.tell(format!("it is {}", self.now));
+    /// Lets time pass; somebody may set the clock of the machine, which must not matter.
+    fn pass_time(&mut self) -> Checked {
+        let passed = self.random.magnitude(if self.random.chance(8) { 10_000_000 } else { 1000 }) as u64;
+        self.clock.pass(passed);
+        if self.random.chance(20) {
+            self.set_clock();
+        }
+        let expected = self.now + passed;
+        self.now = self.life.log.now_ms();
+        self.tell(format!("it is {}, and {} on the wall", self.now, self.clock.unix_ms()));
+        match self.now == expected {
+            true => Ok(()),
+            false => Err(format!("it is {} for keys, and {expected} is right", self.now)),
+        }
+    }
+
+    /// Sets the clock of the machine ahead or back.
+    fn set_clock(&mut self) {
+        let wall = self.clock.unix_ms();
+        let step = self.random.magnitude(100_000_000) as u64;
+        self.clock.set(if self.random.chance(50) { wall + step } else { wall.saturating_sub(step) });
     }
 
     fn write(&mut self) {

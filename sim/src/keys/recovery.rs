@@ -6,6 +6,7 @@ use super::replies::{Expected, integer};
 use super::{Client, World};
 use crate::checks::Checked;
 use farpool_disk::Faults;
+use farpool_model::Clock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -28,11 +29,11 @@ impl World {
         }
         (self.is_faulty, self.must_crash, self.was_restarted) = (false, false, true);
         if self.random.chance(30) {
-            self.now = self.now.saturating_sub(self.random.magnitude(5_000_000) as u64);
-            self.clock.set(self.now);
+            self.set_clock();
         }
         self.life = Arc::new(Life::begin(&mut self.random, &self.clock, &self.directory, &self.setting)?);
         let found = self.life.log.next_record();
+        self.now = self.life.log.now_ms();
         self.tell(format!(
             "a {} after {end} records, {durable} of them durable; found are {found}",
             if is_clean { "stop" } else { "loss of power" }
@@ -74,6 +75,9 @@ impl World {
         let (latest, seen) = (self.life.latest(), self.latest);
         if latest < known || latest > seen {
             return Err(format!("the latest time was {seen}, {known} is recorded, and {latest} was found"));
+        }
+        if self.now != latest.max(self.clock.unix_ms()) {
+            return Err(format!("it is {} for keys after {latest} was seen", self.now));
         }
         let has_limits = self.life.keys.limits().maxmemory == self.setting.maxmemory;
         if limits && !has_limits {

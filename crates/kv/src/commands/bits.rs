@@ -24,13 +24,18 @@ pub(super) fn getbit(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 pub(super) fn setbit(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let offset = offset(args[2])?;
     let set = match args[3] {
-        b"0" => 0,
+        b"0" => 0i64,
         b"1" => 1,
         _ => return Err("ERR bit is not an integer or out of range".into()),
     };
     let mut slot = context.slot(args[1]);
     let value = slot.string()?.unwrap_or_default();
     let (before, bytes) = (bit(&value, offset), value.len().max(offset / 8 + 1));
+    if before == set && bytes == value.len() {
+        // Nothing changes, and who watches the key is told nothing.
+        context.replies.integer(before);
+        return Ok(());
+    }
     let mask = 0x80 >> (offset % 8);
     slot.edit(bytes, offset / 8..offset / 8 + 1, |byte| {
         byte[0] = if set == 1 { byte[0] | mask } else { byte[0] & !mask };

@@ -182,8 +182,7 @@ pub(super) fn hincrbyfloat(context: &mut Context<'_, '_>, args: &Args<'_>) -> Do
 }
 
 pub(super) fn hscan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let cursor = std::str::from_utf8(args[2]).ok().and_then(|text| text.parse::<u64>().ok());
-    let mut cursor = cursor.ok_or("ERR invalid cursor")?;
+    let mut cursor = super::keys::cursor(args[2])?;
     let (mut pattern, mut count) = (None, SCAN_COUNT);
     for option in args[3..].chunks(2) {
         let &[name, value] = option else { return Err(SYNTAX.into()) };

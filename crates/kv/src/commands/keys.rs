@@ -69,6 +69,9 @@ pub(super) fn flushall(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
+/// The refusal of a row that would be a hash without fields, which there is not: it would be lost.
+const NO_FIELDS: &str = "ERR no field of this row is set, and a hash has at least one: set a field first";
+
 /// Bytes of the longest string that Redis keeps beside its header.
 const EMBEDDED_BYTES: usize = 44;
 
@@ -78,54 +81,163 @@ const NO_FREQUENCY: &str = "ERR An LFU maxmemory policy is not selected, access 
 const NO_IDLE_TIME: &str = "ERR An LRU maxmemory policy is not selected, idle time not tracked. Please note that when \
                             switching between policies at runtime LRU and LFU data will take some time to adjust.";
 
+/// A subcommand of `OBJECT` or `MEMORY`: its name, and how many arguments it takes, as for `Command::arity`.
+type Subcommand = (&'static str, isize);
+
+const OF_OBJECT: &[Subcommand] =
+    &[("encoding", 3), ("freq", 3), ("help", 2), ("idletime", 3), ("refcount", 3)];
+const OF_MEMORY: &[Subcommand] = &[("doctor", 2), ("help", 2), ("usage", -3)];
+
+const OBJECT_HELP: &[&str] = &[
+    "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "ENCODING <key>",
+    "    Return the kind of internal representation used in order to store the value",
+    "    associated with a <key>.",
+    "FREQ <key>",
+    "    Return the access frequency index of the <key>. The returned integer is",
+    "    proportional to the logarithm of the recent access frequency of the key.",
+    "IDLETIME <key>",
+    "    Return the idle time of the <key>, that is the approximated number of",
+    "    seconds elapsed since the last access to the key.",
+    "REFCOUNT <key>",
+    "    Return the number of references of the value associated with the specified",
+    "    <key>.",
+    "HELP",
+    "    Prints this help.",
+];
+
+const MEMORY_HELP: &[&str] = &[
+    "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "DOCTOR",
+    "    Return memory problems reports.",
+    "USAGE <key> [SAMPLES <count>]",
+    "    Return memory in bytes used by <key> and its value. <count> changes nothing.",
+    "HELP",
+    "    Prints this help.",
+];
+
+/// Refuses a command that has subcommands and names none, or gives it too few or too many arguments: before it is queued
+/// behind `MULTI`, as Redis does.
+pub(crate) fn check_subcommand(name: &'static str, args: &Args<'_>) -> Done {
+    let subcommands = match name {
+        "object" => OF_OBJECT,
+        "memory" => OF_MEMORY,
+        _ => return Ok(()),
+    };
+    let given = args[1];
+    let Some((known, arity)) =
+        subcommands.iter().find(|(known, _)| given.eq_ignore_ascii_case(known.as_bytes()))
+    else {
+        let shown = given[..given.len().min(64)].escape_ascii();
+        let command = name.to_ascii_uppercase();
+        return Err(Refusal(Cow::Owned(format!("ERR unknown subcommand '{shown}'. Try {command} HELP."))));
+    };
+    let fits =
+        if *arity < 0 { args.len() >= arity.unsigned_abs() } else { args.len() == arity.unsigned_abs() };
+    if !fits {
+        let text = format!("ERR wrong number of arguments for '{name}|{known}' command");
+        return Err(Refusal(Cow::Owned(text)));
+    }
+    Ok(())
+}
+
+fn tell_help(context: &mut Context<'_, '_>, lines: &[&str]) {
+    context.replies.array(lines.len());
+    lines.iter().for_each(|line| context.replies.simple(line));
+}
+
 pub(super) fn object(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let ([_, what, key], true) = (args, args.len() == 3) else { return Err(unknown_subcommand(args)) };
+    check_subcommand("object", args)?;
+    let [_, what, key] = args else {
+        tell_help(context, OBJECT_HELP);
+        return Ok(());
+    };
     let now = context.now;
     let (slot, replies) = context.slot_and_replies(key);
-    match (what.to_ascii_lowercase().as_slice(), slot.entry()) {
-        (b"encoding" | b"refcount" | b"freq" | b"idletime", None) => replies.null(),
-        (b"refcount", Some(_)) => replies.integer(1),
-        (b"freq", Some(_)) => {
+    let Some(entry) = slot.entry() else {
+        replies.null();
+        return Ok(());
+    };
+    match what.to_ascii_lowercase().as_slice() {
+        b"refcount" => replies.integer(1),
+        b"freq" => {
             let counts = slot.use_of().and_then(|(evictor, stamp)| evictor.frequency(stamp));
             replies.integer(counts.ok_or(NO_FREQUENCY)?.into());
         }
-        (b"idletime", Some(_)) => {
+        b"idletime" => {
             let idle = slot.use_of().and_then(|(evictor, stamp)| evictor.idle_seconds(stamp, now));
             replies.integer(idle.ok_or(NO_IDLE_TIME)? as i64);
         }
         // How Redis would keep it: nothing here depends on that.
-        (b"encoding", Some(entry)) => replies.bulk(match entry.kind() {
+        _ => replies.bulk(match entry.kind() {
             Kind::Fields | Kind::Row => b"listpack",
             Kind::Table => b"hashtable",
             Kind::String if plain_bytes(entry) > EMBEDDED_BYTES => b"raw",
             Kind::String if parse_integer(&slot.plain(entry)?).is_some() => b"int",
             Kind::String => b"embstr",
         }),
-        _ => return Err(unknown_subcommand(args)),
     }
     Ok(())
 }
 
 pub(super) fn memory(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let samples = args.get(3..).unwrap_or_default();
-    let takes = matches!(samples, [] | [_, _])
-        && samples.first().is_none_or(|name| name.eq_ignore_ascii_case(b"samples"));
-    if args.len() < 3 || !args[1].eq_ignore_ascii_case(b"usage") || !takes {
-        return Err(unknown_subcommand(args));
+    check_subcommand("memory", args)?;
+    let Some(key) = args.get(2) else {
+        match args[1].eq_ignore_ascii_case(b"help") {
+            true => tell_help(context, MEMORY_HELP),
+            false => context.replies.verbatim(*b"txt", diagnosis(context).as_bytes()),
+        }
+        return Ok(());
+    };
+    for option in args[3..].chunks(2) {
+        match option {
+            [name, samples] if name.eq_ignore_ascii_case(b"samples") => match integer(samples)? {
+                0.. => {}
+                _ => return Err(SYNTAX.into()),
+            },
+            _ => return Err(SYNTAX.into()),
+        }
     }
-    match context.slot(args[2]).bytes() {
+    match context.slot(key).bytes() {
         Some(bytes) => context.replies.integer(bytes as i64),
         None => context.replies.null(),
     }
     Ok(())
 }
 
-fn unknown_subcommand(args: &Args<'_>) -> Refusal {
-    let command = args[0].escape_ascii().to_string().to_uppercase();
-    let name = args[1][..args[1].len().min(64)].escape_ascii();
-    Refusal(Cow::Owned(format!(
-        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."
-    )))
+/// What `MEMORY DOCTOR` says.
+fn diagnosis(context: &Context<'_, '_>) -> String {
+    let meter = context.keyspace.meter();
+    let (used, policy) = (meter.used(), context.keyspace.limits().policy.name());
+    match meter.most() {
+        Some(most) if used > most => {
+            format!("Keys take {used} bytes, more than the {most} of 'maxmemory'. The policy is {policy}.\n")
+        }
+        Some(most) => {
+            format!("Keys take {used} of the {most} bytes of 'maxmemory'. The policy is {policy}.\n")
+        }
+        None => format!("Keys take {used} bytes. There is no 'maxmemory'. The policy is {policy}.\n"),
+    }
+}
+
+/// Reads a cursor of `SCAN` or `HSCAN` as Redis 7 does, which is as `strtoul` does: nothing is 0, and what is negative counts
+/// from 2^64 down.
+pub(super) fn cursor(text: &[u8]) -> Result<u64, Refusal> {
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let is_signed = digits.len() < text.len();
+    let number = match digits {
+        [] if !is_signed => Some(0),
+        digits if digits.iter().all(u8::is_ascii_digit) => {
+            std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u64>().ok())
+        }
+        _ => None,
+    };
+    let number = number.ok_or("ERR invalid cursor")?;
+    Ok(if is_negative { number.wrapping_neg() } else { number })
 }
 
 pub(super) fn keys(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
@@ -175,8 +287,7 @@ pub(super) fn randomkey(context: &mut Context<'_, '_>, _: &Args<'_>) -> Done {
 }
 
 pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let cursor = std::str::from_utf8(args[1]).ok().and_then(|text| text.parse::<u64>().ok());
-    let cursor = cursor.ok_or("ERR invalid cursor")?;
+    let cursor = cursor(args[1])?;
     let (mut pattern, mut count, mut kind) = (None, SCAN_COUNT, None);
     let mut options = args[2..].chunks(2);
     for option in options.by_ref() {
@@ -252,7 +363,11 @@ fn give(
     if has_rows {
         let fields = context.slot(from).all_fields()?;
         context.space = to_space;
-        let done = context.slot(to).put_fields(&fields, expiry);
+        let mut target = context.slot(to);
+        let done = match fields.is_empty() && target.schema().is_none() {
+            true => Err(NO_FIELDS.into()),
+            false => target.put_fields(&fields, expiry),
+        };
         context.space = from_space;
         done?;
         if moves {

@@ -22,6 +22,7 @@ mod taken;
 mod tests;
 
 pub use changes::{KeyChange, KeyState};
+pub(crate) use keys::check_subcommand;
 pub use pattern::matches;
 pub(crate) use predicates::Predicates;
 pub(crate) use taken::Taken;

@@ -15,17 +15,39 @@ pub(super) enum Expiry {
     Persist,
 }
 
+/// What the options of a command say about the expiry, before a number is read. Of an option that is given twice, the last
+/// one counts, as in Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said<'a> {
+    Nothing,
+    At(Unit, &'a [u8]),
+    Keep,
+    Persist,
+}
+
 /// The options of `SET` and `GETEX`.
 #[derive(Debug)]
-pub(super) struct Options {
-    pub expiry: Expiry,
+pub(super) struct Options<'a> {
+    expiry: Said<'a>,
     pub if_absent: bool,
     pub if_present: bool,
     pub gets: bool,
 }
 
+impl Options<'_> {
+    /// Returns what becomes of the key's expiry.
+    pub fn expiry(&self, now: u64, command: &str) -> Result<Expiry, Refusal> {
+        Ok(match self.expiry {
+            Said::Nothing => Expiry::Unsaid,
+            Said::Keep => Expiry::Keep,
+            Said::Persist => Expiry::Persist,
+            Said::At(unit, number) => Expiry::At(moment(number, unit, now, command)?),
+        })
+    }
+}
+
 /// A unit of time, and whether it counts from the epoch.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unit {
     pub milliseconds: i64,
     pub is_absolute: bool,
@@ -57,9 +79,9 @@ pub(super) fn moment(text: &[u8], unit: Unit, now: u64, command: &str) -> Result
 }
 
 /// Reads what follows the key and, with `SET`, the value.
-pub(super) fn parse(options: &Args<'_>, now: u64, command: &str) -> Result<Options, Refusal> {
+pub(super) fn parse<'a>(options: &Args<'a>, command: &str) -> Result<Options<'a>, Refusal> {
     let is_set = command == "set";
-    let mut found = Options { expiry: Expiry::Unsaid, if_absent: false, if_present: false, gets: false };
+    let mut found = Options { expiry: Said::Nothing, if_absent: false, if_present: false, gets: false };
     let mut at = 0;
     while let Some(option) = options.get(at) {
         let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
@@ -81,18 +103,23 @@ pub(super) fn parse(options: &Args<'_>, now: u64, command: &str) -> Result<Optio
                 found.gets = true;
                 continue;
             }
-            () if is_set && is("keepttl") && found.expiry == Expiry::Unsaid => {
-                found.expiry = Expiry::Keep;
+            () if is_set && is("keepttl") && matches!(found.expiry, Said::Nothing | Said::Keep) => {
+                found.expiry = Said::Keep;
                 continue;
             }
-            () if !is_set && is("persist") && found.expiry == Expiry::Unsaid => {
-                found.expiry = Expiry::Persist;
+            () if !is_set && is("persist") && matches!(found.expiry, Said::Nothing | Said::Persist) => {
+                found.expiry = Said::Persist;
                 continue;
             }
             () => return Err(SYNTAX.into()),
         };
-        let number = options.get(at).filter(|_| found.expiry == Expiry::Unsaid);
-        found.expiry = Expiry::At(moment(number.ok_or(SYNTAX)?, unit, now, command)?);
+        let is_compatible = match found.expiry {
+            Said::Nothing => true,
+            Said::At(before, _) => before == unit,
+            Said::Keep | Said::Persist => false,
+        };
+        let number = options.get(at).filter(|_| is_compatible);
+        found.expiry = Said::At(unit, number.ok_or(SYNTAX)?);
         at += 1;
     }
     Ok(found)

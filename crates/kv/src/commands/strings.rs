@@ -26,7 +26,8 @@ fn reply_string(replies: &mut Replies<'_>, value: Option<&[u8]>) -> Done {
 }
 
 pub(super) fn set(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let options = options::parse(&args[3..], context.now, "set")?;
+    let options = options::parse(&args[3..], "set")?;
+    let expiry = options.expiry(context.now, "set")?;
     if options.gets {
         context.slot(args[1]).string()?;
     }
@@ -40,7 +41,7 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         context.replies.null();
     }
     if is_set {
-        put(context, args[1], args[2], options.expiry)?;
+        put(context, args[1], args[2], expiry)?;
         if !options.gets {
             context.replies.ok();
         }
@@ -100,16 +101,19 @@ pub(super) fn getdel(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 }
 
 pub(super) fn getex(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let options = options::parse(&args[2..], context.now, "getex")?;
-    reply_value(context, args[1])?;
+    let options = options::parse(&args[2..], "getex")?;
     let now = context.now;
+    // A time that is no number is refused for a key that is there only, as in Redis.
+    let is_there = context.slot(args[1]).string()?.is_some();
+    let expiry = if is_there { options.expiry(now, "getex")? } else { Expiry::Unsaid };
+    reply_value(context, args[1])?;
     let mut slot = context.slot(args[1]);
-    match options.expiry {
-        _ if !slot.exists() => {}
+    let expires = slot.entry().is_some_and(|entry| entry.expiry().is_some());
+    match expiry {
         Expiry::At(at) if at <= now => drop(slot.remove()),
         Expiry::At(at) => slot.set_expiry(Some(at))?,
-        Expiry::Persist => slot.set_expiry(None)?,
-        Expiry::Unsaid | Expiry::Keep => {}
+        Expiry::Persist if expires => slot.set_expiry(None)?,
+        Expiry::Unsaid | Expiry::Keep | Expiry::Persist => {}
     }
     Ok(())
 }

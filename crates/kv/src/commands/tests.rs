@@ -218,6 +218,13 @@ fn keys_and_expiry() {
         ("SELECT 0", "+OK"),
         ("DBSIZE", ":1"),
         ("SCAN x", "-ERR invalid cursor"),
+        ("SCAN 1x", "-ERR invalid cursor"),
+        ("SCAN -", "-ERR invalid cursor"),
+        ("SCAN 18446744073709551616", "-ERR invalid cursor"),
+        ("SCAN -18446744073709551616", "-ERR invalid cursor"),
+        ("HSCAN none x", "-ERR invalid cursor"),
+        ("HSCAN none -1", "*2|$1|0|*0"),
+        ("HSCAN none +1", "*2|$1|0|*0"),
         ("OBJECT ENCODING c", "$3|raw"),
         ("OBJECT REFCOUNT nothing", "$-1"),
         (
@@ -225,7 +232,14 @@ fn keys_and_expiry() {
             "-ERR An LRU maxmemory policy is not selected, idle time not tracked. Please note that when \
              switching between policies at runtime LRU and LFU data will take some time to adjust.",
         ),
-        ("OBJECT HELP", "-ERR unknown subcommand or wrong number of arguments for 'HELP'. Try OBJECT HELP."),
+        ("OBJECT HELP x", "-ERR wrong number of arguments for 'object|help' command"),
+        ("OBJECT nope c", "-ERR unknown subcommand 'nope'. Try OBJECT HELP."),
+        ("OBJECT ENCODING", "-ERR wrong number of arguments for 'object|encoding' command"),
+        ("MEMORY nope", "-ERR unknown subcommand 'nope'. Try MEMORY HELP."),
+        ("MEMORY USAGE", "-ERR wrong number of arguments for 'memory|usage' command"),
+        ("MEMORY USAGE c SAMPLES", "-ERR syntax error"),
+        ("MEMORY USAGE c SAMPLES x", "-ERR value is not an integer or out of range"),
+        ("MEMORY USAGE c SAMPLES 5 SAMPLES 0", ":384"),
         ("MEMORY USAGE c", ":384"),
         ("MEMORY USAGE nothing", "$-1"),
         ("SELECT 3", "+OK"),
@@ -515,4 +529,122 @@ fn a_scan_sees_every_key_that_stays() {
     }
     assert_eq!(seen.len(), 3000);
     assert!(others > 1000);
+}
+
+/// What Redis 7.0.15 replies.
+#[test]
+fn options_that_are_given_twice() {
+    check(&[
+        ("SET k v EX 10 EX 20", "+OK"),
+        ("TTL k", ":20"),
+        ("SET k v PX 10000 PX 20000", "+OK"),
+        ("PTTL k", ":20000"),
+        ("SET k v EX x EX 10", "+OK"),
+        ("SET k v EX 0 EX 10", "+OK"),
+        ("SET k v EX 10 EX x", "-ERR value is not an integer or out of range"),
+        ("SET k v EX 10 EX 0", "-ERR invalid expire time in 'set' command"),
+        ("SET k v EX 10 PX 20", "-ERR syntax error"),
+        ("SET k v EX 10 EX", "-ERR syntax error"),
+        ("SET k v EX x nope", "-ERR syntax error"),
+        ("SET k v KEEPTTL EX 10", "-ERR syntax error"),
+        ("SET k v EX 10 KEEPTTL", "-ERR syntax error"),
+        ("SET k v KEEPTTL KEEPTTL", "+OK"),
+        ("TTL k", ":10"),
+        ("SET k v XX XX", "+OK"),
+        ("SET k v NX XX", "-ERR syntax error"),
+        ("GETEX k EX 10 EX 30", "$1|v"),
+        ("TTL k", ":30"),
+        ("GETEX k PERSIST PERSIST", "$1|v"),
+        ("TTL k", ":-1"),
+        ("GETEX k PERSIST EX 1", "-ERR syntax error"),
+        ("GETEX k EX x", "-ERR value is not an integer or out of range"),
+        ("GETEX none EX x", "$-1"),
+    ]);
+}
+
+/// What Redis 7.0.15 replies.
+#[test]
+fn what_is_wrong_in_a_transaction_ends_it() {
+    let aborted = "-EXECABORT Transaction discarded because of previous errors.";
+    let of_exec = "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
+    check(&[
+        ("MULTI", "+OK"),
+        ("SET k 1", "+QUEUED"),
+        ("EXEC x", of_exec),
+        ("GET k", "$-1"),
+        ("DISCARD", "-ERR DISCARD without MULTI"),
+        ("EXEC x", of_exec),
+        ("MULTI", "+OK"),
+        ("DISCARD x", "-ERR wrong number of arguments for 'discard' command"),
+        ("SET k 1", "+QUEUED"),
+        ("EXEC", aborted),
+        ("SELECT x", "-ERR value is not an integer or out of range"),
+        ("MULTI", "+OK"),
+        ("SELECT x", "+QUEUED"),
+        ("SET k 1", "+QUEUED"),
+        ("EXEC", "*2|-ERR value is not an integer or out of range|+OK"),
+    ]);
+    for wrong in
+        ["OBJECT nope k", "OBJECT ENCODING", "OBJECT HELP x", "MEMORY nope", "MEMORY USAGE", "MULTI x"]
+    {
+        let pool = pool(8);
+        let keys = keyspace(&pool);
+        let mut client = Client::new(&keys);
+        client.run("MULTI");
+        assert!(client.run(wrong).starts_with("-ERR "), "{wrong}");
+        client.run("SET k 1");
+        assert_eq!(client.run("EXEC"), aborted, "{wrong}");
+    }
+}
+
+/// What Redis 7.0.15 does: commands of others that change nothing touch no key that is watched.
+#[test]
+fn what_changes_nothing_touches_nothing() {
+    let changes = |before: &str, command: &str| {
+        let pool = pool(8);
+        let keys = keyspace(&pool);
+        let (mut client, mut other) = (Client::new(&keys), Client::new(&keys));
+        client.run(before);
+        client.run("WATCH k");
+        other.run(command);
+        client.run("MULTI");
+        client.run("PING");
+        client.run("EXEC") == "*-1"
+    };
+    for (before, command, is_change) in [
+        ("SET k 1", "GETEX k PERSIST", false),
+        ("SET k 1 EX 9", "GETEX k PERSIST", true),
+        ("SETBIT k 7 0", "SETBIT k 7 0", false),
+        ("SETBIT k 7 0", "SETBIT k 7 1", true),
+        ("SETBIT k 7 0", "SETBIT k 8 0", true),
+        ("GET k", "SETBIT k 7 0", true),
+    ] {
+        assert_eq!(changes(before, command), is_change, "{before}, {command}");
+    }
+}
+
+#[test]
+fn a_row_without_fields_is_not_lost() {
+    let pool = pool(8);
+    let keys = keyspace(&pool);
+    let mut client = Client::new(&keys);
+    let created = client.bytes(&[b"FP.SPACE", b"CREATE", b"u", b"id u64, n i64"]);
+    assert_eq!(created, b"+OK\r\n");
+    client.run("HSET u:1 n 5");
+    client.run("SET plain x");
+    let space = keys.spaces().named("u").cloned().unwrap();
+    let change = crate::KeyChange {
+        key: b"u:1".to_vec(),
+        expected: None,
+        what: crate::KeyState::UpdateRow(vec![(0, None)]),
+    };
+    keys.change((space.id, Some(&space)), &[change], None, Moment { now: NOW, random: 1 }).unwrap();
+    assert_eq!(client.run("EXISTS u:1"), ":1");
+    let refused = "-ERR no field of this row is set, and a hash has at least one: set a field first";
+    for command in ["RENAME u:1 plain", "RENAMENX u:1 other", "COPY u:1 other", "COPY u:1 plain REPLACE"] {
+        assert_eq!(client.run(command), refused, "{command}");
+    }
+    assert_eq!(client.run("GET plain"), "$1|x");
+    assert_eq!(client.run("RENAME u:1 u:2"), "+OK");
+    assert_eq!(client.run("EXISTS u:1 u:2"), ":1");
 }

@@ -10,6 +10,7 @@ mod token;
 
 pub use end_date::EndDate;
 pub use file::toml_key;
+pub(crate) use token::{REDACTED, without_tokens};
 pub use token::{TokenDigest, new_token};
 
 use crate::rights::Right;
@@ -101,6 +102,16 @@ impl Access {
     pub fn with_limits(mut self, tenant: TenantName, limits: TenantLimits) -> Self {
         self.tenants.insert(tenant, limits);
         self
+    }
+
+    /// Whether everybody is let in, without a token.
+    pub(crate) fn is_open(&self) -> bool {
+        self.tokens.is_none()
+    }
+
+    /// Whether a text is a token that lets somebody in, or did before it expired.
+    pub(crate) fn has_token(&self, text: &str) -> bool {
+        self.tokens.as_ref().is_some_and(|tokens| find(tokens, &TokenDigest::of(text)).is_some())
     }
 
     /// The limits of a tenant.

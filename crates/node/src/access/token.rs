@@ -5,6 +5,7 @@
 use farpool_model::{Error, Result};
 use serde::{Deserialize, Deserializer, de};
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 use subtle::ConstantTimeEq;
 
@@ -55,6 +56,37 @@ pub fn new_token(random: [u8; 32]) -> String {
     let mut token = PREFIX.to_string();
     write_hex(&mut token, &random).map(|()| token).unwrap_or_default()
 }
+
+/// Letters and digits behind the prefix from which a text is taken for a token, or for a part of one.
+const TOKEN_CHARS_MIN: usize = 8;
+
+/// Returns bytes with everything that looks like a token left out; the same bytes where nothing does.
+pub(crate) fn without_tokens(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let (mut out, mut rest) = (Vec::new(), bytes);
+    let prefix = PREFIX.as_bytes();
+    while let Some(at) = rest.windows(prefix.len()).position(|window| window == prefix) {
+        let behind = &rest[at + prefix.len()..];
+        let chars = behind.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+        let is_token = chars >= TOKEN_CHARS_MIN;
+        if is_token {
+            out.extend_from_slice(&rest[..at]);
+            out.extend_from_slice(REDACTED);
+        } else {
+            out.extend_from_slice(&rest[..at + prefix.len() + chars]);
+        }
+        rest = &behind[chars..];
+    }
+    match rest.len() == bytes.len() {
+        true => Cow::Borrowed(bytes),
+        false => {
+            out.extend_from_slice(rest);
+            if out == bytes { Cow::Borrowed(bytes) } else { Cow::Owned(out) }
+        }
+    }
+}
+
+/// What stands in the place of a token.
+pub(crate) const REDACTED: &[u8] = b"(redacted)";
 
 fn write_hex(out: &mut impl Write, bytes: &[u8]) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))

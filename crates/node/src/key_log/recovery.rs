@@ -130,6 +130,9 @@ impl KeyLog {
             threads: Mutex::default(),
         });
         drop(told.set(Arc::downgrade(&log)));
+        // What has expired for somebody does not come back.
+        let seen = keyspaces.all().iter().map(|keys| keys.latest()).max();
+        keyspaces.time().go_on_from(seen.unwrap_or(0));
         // Where there is no room for changes, they are refused from the start.
         log.write();
         keyspaces.record_in(&log);

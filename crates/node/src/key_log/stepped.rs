@@ -49,6 +49,11 @@ impl SteppedKeys {
         self.node.keyspaces().of(tenant)
     }
 
+    /// The time of the keys, in milliseconds since the epoch.
+    pub fn now_ms(&self) -> u64 {
+        self.node.keyspaces().time().now_ms()
+    }
+
     /// The number that the next record gets: as many have been appended since the log was begun.
     pub fn next_record(&self) -> u64 {
         self.log.log.next_record()

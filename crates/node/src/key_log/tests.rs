@@ -7,10 +7,14 @@ use farpool_disk::{Directory, Faults, SimulatedDirectory};
 use farpool_kv::resp::{Protocol, Replies};
 use farpool_kv::{Moment, NoHost, Session};
 use farpool_memory::{Pool, PoolConfig};
-use farpool_model::{ErrorKind, Result, TenantName};
+use farpool_model::{Clock, ErrorKind, Result, TenantName};
 use std::sync::Arc;
 
 const SMALL: Sizes = Sizes { file_bytes: 4 << 20, snapshot_bytes: 1 << 20 };
+
+fn clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock::new())
+}
 
 /// A log with the keys of a node.
 struct Bench {
@@ -22,7 +26,7 @@ struct Bench {
 impl Bench {
     fn open_within(directory: &Arc<SimulatedDirectory>, memory: usize, sizes: Sizes) -> Result<Bench> {
         let pool = Pool::new(PoolConfig { bytes_limit: memory }).unwrap();
-        let keyspaces = Arc::new(Keyspaces::new(&pool, 1, 7, 0));
+        let keyspaces = Arc::new(Keyspaces::new(&pool, 1, 7, &clock()));
         let directory = directory.clone() as Arc<dyn Directory>;
         let opening = Opening { directory, fsync: Fsync::Always, sizes, new_log: 9, threads: 2 };
         let (log, found) = KeyLog::open(opening, &keyspaces, Arc::new(SystemClock::new()))?;
@@ -36,7 +40,7 @@ impl Bench {
     /// As [`Bench::open_within`], without threads: what waits is written when the test says so.
     fn stepped(directory: &Arc<SimulatedDirectory>, sizes: Sizes) -> Bench {
         let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
-        let keyspaces = Arc::new(Keyspaces::new(&pool, 1, 7, 0));
+        let keyspaces = Arc::new(Keyspaces::new(&pool, 1, 7, &clock()));
         let directory = directory.clone() as Arc<dyn Directory>;
         let opening = Opening { directory, fsync: Fsync::EverySecond, sizes, new_log: 9, threads: 0 };
         let (log, found) = KeyLog::recover(opening, &keyspaces).unwrap();
@@ -381,7 +385,7 @@ fn a_backup_has_its_files_until_it_ends_and_a_directory_is_made_of_them() {
 fn log_and_snapshot_together_are_about_twice_what_lives_however_much_is_written() {
     let directory = SimulatedDirectory::new();
     let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
-    let keyspaces = Arc::new(Keyspaces::new(&pool, 1, 7, 0));
+    let keyspaces = Arc::new(Keyspaces::new(&pool, 1, 7, &clock()));
     let opening = Opening {
         directory: directory.clone(),
         fsync: Fsync::EverySecond,

@@ -1,7 +1,7 @@
 //! `CLIENT`: a connection, and the others of its tenant.
 
 use super::clients::{Pause, Seen};
-use super::host::{Client, Done, client_name, tell_help, unknown_subcommand, wrong_number_of};
+use super::host::{Client, Done, tell_help, unknown_subcommand, wrong_number_of};
 use super::introspect;
 use farpool_kv::resp::{Replies, parse_integer};
 use farpool_kv::{Args, Outcome, Ran, Refusal, Session, command};
@@ -83,7 +83,7 @@ impl Client {
             (b"getname", []) if self.name().is_empty() => replies.null(),
             (b"getname", []) => replies.bulk(self.name().as_bytes()),
             (b"setname", [name]) => {
-                self.set_name(client_name(name)?);
+                self.set_name(self.name_of(name)?);
                 replies.ok();
             }
             // What a library says of itself is not shown anywhere.

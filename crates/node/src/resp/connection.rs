@@ -2,14 +2,14 @@
 
 use super::batch::Batch;
 use super::clients::Buffers;
-use super::host::Client;
+use super::host::{Client, TOO_MANY};
 use crate::Node;
 use crate::key_log::Follower;
 use crate::server::lobby::Lobby;
 use bytes::{Buf, BytesMut};
 use farpool_kv::resp::Replies;
 use farpool_kv::{Moment, Session};
-use farpool_model::limits;
+use farpool_model::{ErrorKind, limits};
 use farpool_wire::{Socket, Tls};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -105,7 +105,14 @@ impl Connection {
                 Err(_) => return Err(io::ErrorKind::TimedOut.into()),
             }
         }
-        self.client.admit(None);
+        match self.client.admit(None) {
+            Err(error) if error.kind == ErrorKind::OverLimit => {
+                self.error(TOO_MANY);
+                return self.send().await;
+            }
+            // A client that needs a token shows it now.
+            _ => {}
+        }
         let greeted = tokio::select! {
             biased;
             () = seat.evicted() => return Ok(()),
@@ -187,6 +194,10 @@ impl Connection {
         }
         self.send().await?;
         self.give_way().await;
+        if self.client.has_new_pass() {
+            // From now on the connection lasts for as long as this one does.
+            return Ok(true);
+        }
         self.received.reserve(READ_BYTES);
         if let Err(error) = self.client.charge(self.bytes_held()) {
             self.error(&format!("OOM {}", error.message));
@@ -226,7 +237,7 @@ impl Connection {
         self.note_buffers();
         let Connection { node, client, session, batch, received, replies, random, .. } = self;
         // One reading of a clock for each command tells when it began and how long the one before took.
-        let (began_ms, began_ns) = (node.clock().unix_ms(), node.clock().now_ns());
+        let (began_ms, began_ns) = (node.keyspaces().time().now_ms(), node.clock().now_ns());
         let (mut now_ms, mut now_ns) = (began_ms, began_ns);
         let mut replies_max = client.room().min(limits::RESP_OUTPUT_BYTES_MAX);
         let mut keys = client.keys();

@@ -5,6 +5,7 @@ use super::clients::{Buffers, Clients, Facts, Membership, Seen, Tallies};
 use super::config::Later;
 use super::introspect;
 use super::slow::SlowLog;
+use crate::access::without_tokens;
 use crate::key_log::KeyLog;
 use crate::node::{ConnectionGuard, Pass};
 use crate::spaces::LastJudge;
@@ -14,7 +15,7 @@ use farpool_kv::{
     Ahead, Args, Host, Keyspace, Moment, Outcome, Ran, ReadEntry, Refusal, Session, Space, wrong_number,
 };
 use farpool_memory::Reservation;
-use farpool_model::{Error, Expr, Result, limits};
+use farpool_model::{Error, ErrorKind, Expr, Result, limits};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -68,6 +69,8 @@ pub(super) struct Client {
     pass: Option<Pass>,
     is_leaving: bool,
     is_reset: bool,
+    /// Whether the client goes on as one of another tenant.
+    has_moved: bool,
     /// Whether commands are queued behind `MULTI`.
     is_queueing: bool,
     /// The condition on columns that was judged last.
@@ -89,7 +92,7 @@ struct Admitted {
 
 impl Client {
     pub fn new(node: &Arc<Node>, number: u64, (peer, local): (String, String)) -> Self {
-        let now_ms = node.clock().unix_ms();
+        let now_ms = node.keyspaces().time().now_ms();
         Client {
             node: Arc::clone(node),
             seen: Arc::new(Seen::new(number, peer, local, now_ms)),
@@ -107,27 +110,37 @@ impl Client {
             pass: None,
             is_leaving: false,
             is_reset: false,
+            has_moved: false,
             is_queueing: false,
             judge: LastJudge::default(),
             recorded: None,
         }
     }
 
-    /// Admits the client with this token; returns whether it was.
-    pub fn admit(&mut self, token: Option<&str>) -> bool {
-        self.try_admit(token).is_ok()
-    }
-
-    fn try_admit(&mut self, token: Option<&str>) -> Result<()> {
+    /// Admits the client with this token.
+    ///
+    /// # Errors
+    /// `Denied` where the token is none of this node; `OverLimit` where there are too many clients.
+    pub fn admit(&mut self, token: Option<&str>) -> Result<()> {
         let (caller, pass) = self.node.admit(token)?;
-        let guard = self.node.connect(caller.tenant(), limits::RESP_CONNECTIONS_MAX)?;
         let keys = caller.keys()?;
+        // Another token of the same tenant: what the client has begun goes on, as with Redis' AUTH.
+        if let Some(admitted) = &mut self.admitted
+            && admitted.caller.tenant() == caller.tenant()
+        {
+            admitted.caller = caller;
+            self.seen.set_user(pass.token_name().unwrap_or("default"));
+            self.pass = Some(pass);
+            return Ok(());
+        }
+        let guard = self.node.connect(caller.tenant(), limits::RESP_CONNECTIONS_MAX)?;
         let buffers = self.node.account(caller.tenant()).empty();
         let slow = self.node.keyspaces().slow_log(caller.tenant());
         let clients = self.node.keyspaces().clients(caller.tenant());
         self.seen.set_user(pass.token_name().unwrap_or("default"));
         // What it has done so far counts for the tenant before, whose clients it leaves.
         self.settle_now();
+        self.has_moved |= self.admitted.is_some();
         self.admitted = None;
         let member = clients.enter(&self.seen);
         self.admitted =
@@ -139,6 +152,11 @@ impl Client {
     /// What others know of the client.
     pub fn seen(&self) -> &Arc<Seen> {
         &self.seen
+    }
+
+    /// Whether the client has shown another token since [`Client::take_pass`].
+    pub fn has_new_pass(&self) -> bool {
+        self.pass.is_some()
     }
 
     /// The clients of its tenant.
@@ -165,9 +183,14 @@ impl Client {
         self.facts.buffers = buffers;
     }
 
-    /// The time, in milliseconds since the epoch.
+    /// The time of keys, in milliseconds since the epoch.
     pub fn unix_ms(&self) -> u64 {
-        self.node.clock().unix_ms()
+        self.node.keyspaces().time().now_ms()
+    }
+
+    /// How far the time of keys is ahead of the machine's.
+    pub fn clock_ahead_ms(&self) -> i64 {
+        self.node.keyspaces().time().ahead_ms()
     }
 
     /// How long the node has run.
@@ -199,15 +222,30 @@ impl Client {
     }
 
     /// Counts a command, and notes it if it took long, which it did up to a time in milliseconds since the epoch. Those that
-    /// have a token are not noted.
+    /// have a token are not noted, nor those that were refused before they began: whose name is misspelt may have one, too.
     #[inline]
     pub fn took(&mut self, args: &Args<'_>, ns: u64, unix_ms: u64) {
         self.count(self.ran, ns, args);
         self.facts.used_ms = unix_ms;
         let Some(log) = self.slow_log().filter(|log| log.is_slow(ns)) else { return };
-        if !matches!(own(args[0]), Some(("auth" | "hello", _))) {
-            log.add(args, (ns, unix_ms), &self.seen.peer, &self.name);
+        let is_secret = matches!(own(args[0]), Some(("auth" | "hello", _)));
+        if !is_secret && self.ran.outcome != Outcome::Rejected {
+            let is_token = |text: &[u8]| self.is_token(text);
+            log.add(args, is_token, (ns, unix_ms), (&self.seen.peer, &self.name));
         }
+    }
+
+    /// Whether a text is a token of the node.
+    fn is_token(&self, text: &[u8]) -> bool {
+        std::str::from_utf8(text).is_ok_and(|text| self.node.has_token(text))
+    }
+
+    /// Reads the name of a connection. What has a token in it is refused: others of the tenant see names.
+    pub(super) fn name_of(&self, text: &[u8]) -> std::result::Result<String, Refusal> {
+        if self.is_token(text) || matches!(without_tokens(text), Cow::Owned(_)) {
+            return Err("ERR this name has a token in it, and others see names: choose another one".into());
+        }
+        client_name(text)
     }
 
     fn slowlog(&self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
@@ -367,7 +405,12 @@ impl Client {
             && let Some(("quit" | "reset", _)) = own(args[0])
         {
             self.ran = Ran { name: "", outcome: Outcome::Done };
-            if let Err(Refusal(text)) = self.knows(args).and_then(|_| self.run(args, replies)) {
+            let known = self.knows(args);
+            if known.is_err() {
+                self.ran.outcome = Outcome::Rejected;
+                session.note_refused();
+            }
+            if let Err(Refusal(text)) = known.and_then(|_| self.run(args, replies)) {
                 replies.error(&*text);
             }
         } else {
@@ -385,26 +428,51 @@ impl Client {
                 session.note_recorded(number);
             }
         }
+        let has_moved = std::mem::take(&mut self.has_moved);
         if std::mem::take(&mut self.is_reset) {
             session.reset(keys);
+        } else if has_moved {
+            session.leave(keys);
         }
     }
 
     fn auth(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
-        let token = match args {
-            [_, token] | [_, _, token] => *token,
+        match args {
+            [_, token] => self.log_in(None, token)?,
+            [_, user, token] => self.log_in(Some(user), token)?,
             _ => return Err("ERR syntax error".into()),
-        };
-        self.log_in(token)?;
+        }
         replies.ok();
         Ok(())
     }
 
-    fn log_in(&mut self, token: &[u8]) -> Done {
+    /// Admits the client with a token, in place of the one that it has shown before, if any. Where it is refused, the client
+    /// stays who it was.
+    fn log_in(&mut self, user: Option<&[u8]>, token: &[u8]) -> Done {
+        if self.node.is_open() {
+            return match user {
+                None => Err(NO_PASSWORD.into()),
+                Some(b"default") => Ok(()),
+                Some(_) => Err("WRONGPASS invalid username-password pair or user is disabled.".into()),
+            };
+        }
         let token = std::str::from_utf8(token).map_err(|_| "WRONGPASS a token is text")?;
-        // With the old tenant's keys the client has nothing to do any more.
-        self.is_reset = self.admitted.is_some();
-        self.try_admit(Some(token)).map_err(|error| refused("WRONGPASS", &error))
+        self.check_stays(token)?;
+        self.admit(Some(token)).map_err(|error| match error.kind {
+            ErrorKind::OverLimit => TOO_MANY.into(),
+            _ => refused("WRONGPASS", &error),
+        })
+    }
+
+    /// Refuses a token of another tenant inside a transaction, which has the keys of one.
+    fn check_stays(&self, token: &str) -> Done {
+        let Some(admitted) = self.admitted.as_ref().filter(|_| self.is_queueing) else { return Ok(()) };
+        match self.node.admit(Some(token)) {
+            Ok((caller, _)) if caller.tenant() != admitted.caller.tenant() => {
+                Err("ERR this token is one of another tenant: AUTH with it before MULTI".into())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn hello(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
@@ -415,16 +483,16 @@ impl Client {
                 Protocol::of_number(number).ok_or("NOPROTO unsupported protocol version")?
             }
         };
-        let (mut name, mut token) = (None, None);
+        let (mut name, mut login) = (None, None);
         let mut options = args.get(2..).unwrap_or_default();
         while let [option, rest @ ..] = options {
             options = match (option.to_ascii_lowercase().as_slice(), rest) {
-                (b"auth", [_, given, rest @ ..]) => {
-                    token = Some(*given);
+                (b"auth", [user, given, rest @ ..]) => {
+                    login = Some((*user, *given));
                     rest
                 }
                 (b"setname", [given, rest @ ..]) => {
-                    name = Some(client_name(given)?);
+                    name = Some(self.name_of(given)?);
                     rest
                 }
                 _ => {
@@ -435,8 +503,8 @@ impl Client {
                 }
             };
         }
-        if let Some(token) = token {
-            self.log_in(token)?;
+        if let Some((user, token)) = login {
+            self.log_in(Some(user), token)?;
         }
         if self.admitted.is_none() {
             return Err("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
@@ -502,6 +570,10 @@ impl Host for Client {
         if name == "info" && self.is_queueing {
             return Err("ERR INFO is not allowed inside a transaction".into());
         }
+        // Refused when it is queued, so that what follows is not carried out for the wrong tenant.
+        if let Some(token) = token_of(name, args).and_then(|token| std::str::from_utf8(token).ok()) {
+            self.check_stays(token)?;
+        }
         let least = arity.unsigned_abs();
         let fits = if arity < 0 { args.len() >= least } else { args.len() == least };
         match introspect::asked(args) {
@@ -552,13 +624,15 @@ impl Host for Client {
                 replies.set_protocol(Protocol::Resp2);
                 // Back to who needs no token, if anybody is served without one.
                 self.admitted = None;
-                self.admit(None);
+                drop(self.admit(None));
                 replies.simple("RESET");
             }
             "time" => {
+                // Not that of the batch, which has milliseconds.
+                let now_us = self.node.keyspaces().time().now_us();
                 replies.array(2);
-                replies.bulk((self.now_ms / 1000).to_string().as_bytes());
-                replies.bulk((self.now_ms % 1000 * 1000).to_string().as_bytes());
+                replies.bulk((now_us / 1_000_000).to_string().as_bytes());
+                replies.bulk((now_us % 1_000_000).to_string().as_bytes());
             }
             other => return Err(Refusal(Cow::Owned(format!("ERR {other} is not carried out")))),
         }
@@ -570,12 +644,32 @@ impl Host for Client {
     }
 }
 
+/// The refusal of a password where none is asked for, as Redis says it.
+const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. Are you sure \
+                           your configuration is correct?";
+
+/// The refusal of a client where there are too many already.
+pub(super) const TOO_MANY: &str = "ERR max number of clients reached";
+
+/// The token among the arguments of a command of this name, if it has one.
+fn token_of<'a>(name: &str, args: &Args<'a>) -> Option<&'a [u8]> {
+    match name {
+        "auth" => args.last().copied(),
+        "hello" => {
+            let at = args.iter().skip(2).position(|option| option.eq_ignore_ascii_case(b"auth"))?;
+            args.get(at + 4).copied()
+        }
+        _ => None,
+    }
+}
+
 /// Slow commands that are told if nothing else is said.
 const SLOW_COMMANDS_TOLD: usize = 10;
 
+/// Replies with what `HELP` tells, and the lines about itself that Redis ends it with.
 pub(super) fn tell_help(lines: &[&str], replies: &mut Replies<'_>) {
-    replies.array(lines.len());
-    lines.iter().for_each(|line| replies.simple(line));
+    replies.array(lines.len() + 2);
+    lines.iter().chain(&["HELP", "    Prints this help."]).for_each(|line| replies.simple(line));
 }
 
 /// Latency is not monitored, as in Redis where `latency-monitor-threshold` is 0: there are no events.
@@ -602,7 +696,7 @@ fn own(name: &[u8]) -> Option<(&'static str, isize)> {
     OWN.iter().copied().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-pub(super) fn client_name(name: &[u8]) -> std::result::Result<String, Refusal> {
+fn client_name(name: &[u8]) -> std::result::Result<String, Refusal> {
     let is_plain = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
     if !is_plain || name.len() > limits::CLIENT_CHARS_MAX {
         return Err("ERR Client names cannot contain spaces, newlines or special characters.".into());

@@ -83,6 +83,7 @@ impl Client {
             ("os", std::env::consts::OS.into()),
             ("process_id", std::process::id().to_string()),
             ("uptime_in_seconds", up_s.to_string()),
+            ("farpool_clock_ahead_ms", self.clock_ahead_ms().to_string()),
             ("uptime_in_days", (up_s / 86_400).to_string()),
         ])
     }

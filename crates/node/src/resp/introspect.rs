@@ -118,7 +118,7 @@ pub(super) fn tell(args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
             for name in names {
                 match find(name) {
                     Some(about) => tell_info(about, replies),
-                    None => replies.null_array(),
+                    None => replies.null(),
                 }
             }
         }
@@ -350,7 +350,7 @@ mod tests {
                    $5 range $4 spec *6 $7 lastkey :0 $7 keystep :1 $5 limit :0 *0 ";
         assert_eq!(told("command info GET", Protocol::Resp2), get);
         for name in ["get|key", "config|get|key", "nope"] {
-            assert_eq!(told(&format!("command info {name}"), Protocol::Resp2), "*1 *-1 ");
+            assert_eq!(told(&format!("command info {name}"), Protocol::Resp2), "*1 $-1 ");
         }
         let told = |command: &str| told(command, Protocol::Resp2);
         assert_eq!(told("command getkeys memory usage key"), "*1 $3 key ");

@@ -81,7 +81,7 @@ pub async fn serve<L: Listener + 'static>(
 
 /// Removes keys that have expired.
 fn tidy(node: &Node) {
-    let now = node.clock().unix_ms();
+    let now = node.keyspaces().time().now_ms();
     node.keyspaces().all_clients().iter().for_each(|clients| clients.sample(now));
     for keys in node.keyspaces().all() {
         for _ in 0..TIDY_STEPS {

@@ -1,5 +1,6 @@
 //! The log of slow commands of a tenant: the latest ones, with their arguments cut as Redis cuts them.
 
+use crate::access::{REDACTED, without_tokens};
 use farpool_kv::Args;
 use farpool_kv::resp::Replies;
 use farpool_model::limits::{SLOW_LOG_ARGUMENT_BYTES_MAX, SLOW_LOG_ARGUMENTS_MAX, SLOW_LOG_ENTRIES_MAX};
@@ -9,6 +10,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Microseconds from which a command is slow, if nothing else is said.
 const SLOWER_THAN_US: i64 = 10_000;
+
+/// Bytes of an argument that may be a token.
+const TOKEN_BYTES_MAX: usize = 1024;
 
 /// The slow commands of a tenant.
 pub(crate) struct SlowLog {
@@ -76,21 +80,21 @@ impl SlowLog {
         self.kept.lock().entries.clear();
     }
 
-    /// Adds a command that took so long.
+    /// Adds a command that took so long, without tokens.
     #[cold]
-    pub fn add(&self, args: &Args<'_>, (ns, unix_ms): (u64, u64), peer: &str, name: &str) {
+    pub fn add(
+        &self,
+        args: &Args<'_>,
+        is_token: impl Fn(&[u8]) -> bool,
+        (ns, unix_ms): (u64, u64),
+        (peer, name): (&str, &str),
+    ) {
+        let args = cut(args, is_token);
         let mut kept = self.kept.lock();
         let (id, most) = (kept.next_id, kept.most);
         kept.next_id += 1;
         let (peer, name) = (peer.to_string(), name.to_string());
-        kept.entries.push_front(Entry {
-            id,
-            unix_s: unix_ms / 1000,
-            us: ns / 1000,
-            args: cut(args),
-            peer,
-            name,
-        });
+        kept.entries.push_front(Entry { id, unix_s: unix_ms / 1000, us: ns / 1000, args, peer, name });
         kept.entries.truncate(most);
     }
 
@@ -111,23 +115,30 @@ impl SlowLog {
     }
 }
 
-/// As much of the arguments as is kept.
-fn cut(args: &Args<'_>) -> Vec<Vec<u8>> {
+/// As much of the arguments as is kept: no tokens, and nothing behind an `AUTH`, which is about to name one.
+fn cut(args: &Args<'_>, is_token: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
     let shown = if args.len() > SLOW_LOG_ARGUMENTS_MAX { SLOW_LOG_ARGUMENTS_MAX - 1 } else { args.len() };
+    let secret = args.iter().position(|arg| arg.eq_ignore_ascii_case(b"auth")).unwrap_or(args.len());
     let mut all: Vec<Vec<u8>> = args[..shown]
         .iter()
-        .map(|arg| match arg.len().checked_sub(SLOW_LOG_ARGUMENT_BYTES_MAX) {
-            None | Some(0) => arg.to_vec(),
-            Some(more) => {
-                let more = format!("... ({more} more bytes)");
-                [&arg[..SLOW_LOG_ARGUMENT_BYTES_MAX], more.as_bytes()].concat()
-            }
+        .enumerate()
+        .map(|(at, arg)| match at > secret || arg.len() <= TOKEN_BYTES_MAX && is_token(arg) {
+            true => REDACTED.to_vec(),
+            false => cut_argument(arg),
         })
         .collect();
     if shown < args.len() {
         all.push(format!("... ({} more arguments)", args.len() - shown).into_bytes());
     }
     all
+}
+
+fn cut_argument(arg: &[u8]) -> Vec<u8> {
+    let Some(more) = arg.len().checked_sub(SLOW_LOG_ARGUMENT_BYTES_MAX).filter(|more| *more > 0) else {
+        return without_tokens(arg).into_owned();
+    };
+    let more = format!("... ({more} more bytes)");
+    [&without_tokens(&arg[..SLOW_LOG_ARGUMENT_BYTES_MAX]), more.as_bytes()].concat()
 }
 
 #[cfg(test)]
@@ -146,7 +157,7 @@ mod tests {
         let long = vec![b'x'; 130];
         let mut args: Vec<&[u8]> = vec![b"MSET", &long];
         args.resize(40, b"y");
-        (0..200).for_each(|_| log.add(&args, (1_500_000, 7_000), "peer", "name"));
+        (0..200).for_each(|_| log.add(&args, |_| false, (1_500_000, 7_000), ("peer", "name")));
         assert_eq!(log.len(), SLOW_LOG_ENTRIES_MAX);
         let mut bytes = Vec::new();
         log.tell(1, &mut Replies::new(&mut bytes, Protocol::Resp2));
@@ -161,5 +172,26 @@ mod tests {
         assert_eq!(log.len(), 3);
         log.clear();
         assert_eq!(log.len(), 0);
+    }
+    fn told(args: &[&[u8]], tokens: &[&[u8]]) -> String {
+        let args = cut(args, |text| tokens.contains(&text));
+        args.iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn no_token_is_told() {
+        let token = crate::access::new_token([0xab; 32]);
+        let bytes = token.as_bytes();
+        assert_eq!(told(&[b"SET", b"k", bytes], &[]), "SET k (redacted)");
+        assert_eq!(told(&[b"SET", &[&b"a:"[..], bytes, b":b"].concat(), b"v"], &[]), "SET a:(redacted):b v");
+        assert_eq!(told(&[b"SET", b"fp_short", b"secret"], &[b"secret"]), "SET fp_short (redacted)");
+        assert_eq!(
+            told(&[b"COMMAND", b"GETKEYS", b"auth", b"u", b"pw"], &[]),
+            "COMMAND GETKEYS auth (redacted) (redacted)"
+        );
+        // One that is cut, and one that is behind what is shown.
+        let cut = told(&[b"SET", b"k", &[&b"x".repeat(110)[..], bytes].concat()], &[]);
+        assert!(cut.ends_with("xxx(redacted)... (49 more bytes)"), "{cut}");
+        assert!(!told(&[b"SET", b"k", &[&b"x".repeat(122)[..], bytes].concat()], &[]).contains("abab"));
     }
 }

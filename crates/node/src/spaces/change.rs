@@ -108,7 +108,7 @@ impl Caller {
                 let values = columns.iter().zip(&batch.columns()[1..]);
                 let what = match outputs.is_empty() {
                     true => KeyState::Remove,
-                    false => space.updated(values, row, self.clock().unix_ms())?,
+                    false => space.updated(values, row, self.node().keyspaces().time().now_ms())?,
                 };
                 let expected = read.and_then(|read| read.expected(&key));
                 changes.push(KeyChange { key, expected, what });
@@ -125,7 +125,7 @@ impl Caller {
     }
 
     fn moment(&self) -> Moment {
-        let now = self.clock().unix_ms();
+        let now = self.node().keyspaces().time().now_ms();
         // Tells parts of one record from those of others.
         Moment { now, random: self.node().keyspaces().moments().next().0 }
     }
@@ -251,7 +251,9 @@ impl Caller {
             None => {
                 let value = bytes_of(&columns[1], row).ok_or_else(|| no_value(space))?;
                 let ttl = columns[2].as_primitive::<arrow_array::types::Int64Type>();
-                let expiry = ttl.is_valid(row).then(|| expiry(self.clock().unix_ms(), ttl.value(row)));
+                let expiry = ttl
+                    .is_valid(row)
+                    .then(|| expiry(self.node().keyspaces().time().now_ms(), ttl.value(row)));
                 KeyState::InsertString(value, expiry)
             }
         };

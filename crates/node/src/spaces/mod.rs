@@ -357,7 +357,7 @@ impl Caller {
             return Ok(table);
         }
         self.check(Verb::ReadKeys)?;
-        let (chosen, bytes) = space.clone().at_once(program, self.clock().unix_ms())?;
+        let (chosen, bytes) = space.clone().at_once(program, self.node().keyspaces().time().now_ms())?;
         let bytes = bytes + farpool_model::cast::usize_saturating(chosen.bytes_outside_pool);
         Ok(Arc::new(chosen.holding(self.account().try_reserve(bytes)?)))
     }

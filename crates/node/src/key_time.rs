@@ -1,0 +1,126 @@
+//! The time of keys: what `TIME` tells, what `TTL` and `EXPIREAT` count by, and what records have.
+//!
+//! It is the time of day at which the node was started, and what has passed since by a clock that nobody sets. It begins no
+//! earlier than the latest time in the log of keys, so that it does not go back over a restart either:
+//! 1. A lock expires at 12:00:10, and at 12:00:11 somebody else is told that it is free.
+//! 2. The clock of the machine is put back by an hour, while the node runs or before it is started again.
+//! 3. If the node took that time, the lock would be there again; if it waited until the clock has caught up, as it did, a lock
+//!    of a second that is taken meanwhile would last an hour.
+
+use farpool_model::Clock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// See the file's comment.
+#[derive(Debug)]
+pub(crate) struct KeyTime {
+    clock: Arc<dyn Clock>,
+    /// Microseconds from 1970 to the moment from which the steady time of the clock counts.
+    base_us: AtomicI64,
+}
+
+impl KeyTime {
+    /// Begins with the time of day.
+    pub fn starting(clock: Arc<dyn Clock>) -> Self {
+        let base = signed(clock.unix_ms().saturating_mul(1000)) - signed(clock.steady_ns() / 1000);
+        KeyTime { clock, base_us: AtomicI64::new(base) }
+    }
+
+    /// Goes on from a time that was seen before, in milliseconds since 1970, unless it is later already. Called before anybody
+    /// is served.
+    pub fn go_on_from(&self, seen_ms: u64) {
+        let behind = signed(seen_ms.saturating_mul(1000)) - signed(self.now_us());
+        if behind > 0 {
+            self.base_us.fetch_add(behind, Ordering::Relaxed);
+        }
+    }
+
+    /// Microseconds since 1970.
+    pub fn now_us(&self) -> u64 {
+        let steady = signed(self.clock.steady_ns() / 1000);
+        u64::try_from(self.base_us.load(Ordering::Relaxed).saturating_add(steady)).unwrap_or(0)
+    }
+
+    /// Milliseconds since 1970.
+    pub fn now_ms(&self) -> u64 {
+        self.now_us() / 1000
+    }
+
+    /// How far this is ahead of the time of day, in milliseconds: negative where that is ahead.
+    pub fn ahead_ms(&self) -> i64 {
+        signed(self.now_ms()) - signed(self.clock.unix_ms())
+    }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    /// A clock that stands still unless it is set.
+    #[derive(Debug, Default)]
+    struct Hands {
+        wall_ms: AtomicU64,
+        steady_ms: AtomicU64,
+    }
+
+    impl Clock for Hands {
+        fn now_ns(&self) -> u64 {
+            0
+        }
+
+        fn thread_cpu_ns(&self) -> u64 {
+            0
+        }
+
+        fn unix_ms(&self) -> u64 {
+            self.wall_ms.load(Ordering::Relaxed)
+        }
+
+        fn steady_ns(&self) -> u64 {
+            self.steady_ms.load(Ordering::Relaxed) * 1_000_000
+        }
+    }
+
+    fn started(wall_ms: u64, steady_ms: u64) -> (Arc<Hands>, KeyTime) {
+        let hands = Hands { wall_ms: AtomicU64::new(wall_ms), steady_ms: AtomicU64::new(steady_ms) };
+        let hands = Arc::new(hands);
+        (hands.clone(), KeyTime::starting(hands))
+    }
+
+    #[test]
+    fn a_step_of_the_time_of_day_changes_nothing() {
+        let (hands, time) = started(1_700_000_000_000, 77);
+        assert_eq!(time.now_ms(), 1_700_000_000_000);
+        for wall in [1_700_000_000_000 - 3_600_000, 1_700_000_000_000 + 86_400_000, 5] {
+            hands.wall_ms.store(wall, Ordering::Relaxed);
+            let before = time.now_ms();
+            hands.steady_ms.fetch_add(1500, Ordering::Relaxed);
+            assert_eq!(time.now_ms(), before + 1500);
+            assert_eq!(time.ahead_ms(), (before + 1500) as i64 - wall as i64);
+        }
+    }
+
+    #[test]
+    fn it_goes_on_from_what_was_seen_before_a_restart() {
+        let (hands, time) = started(1_000_000, 9_000_000);
+        time.go_on_from(999_999);
+        assert_eq!(time.now_ms(), 1_000_000);
+        time.go_on_from(4_000_000);
+        assert_eq!(time.now_ms(), 4_000_000);
+        hands.steady_ms.fetch_add(500, Ordering::Relaxed);
+        assert_eq!((time.now_ms(), time.now_us()), (4_000_500, 4_000_500_000));
+    }
+
+    #[test]
+    fn a_machine_that_does_not_know_the_year_counts_from_1970() {
+        let (hands, time) = started(0, 50);
+        assert_eq!(time.now_ms(), 0);
+        hands.steady_ms.fetch_add(20, Ordering::Relaxed);
+        assert_eq!(time.now_ms(), 20);
+    }
+}
