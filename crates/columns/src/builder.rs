@@ -13,7 +13,8 @@ use crate::sums::Sums;
 use crate::table::{Encoder, Table};
 use crate::views;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::types::{Date32Type, Date64Type};
+use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch};
 use arrow_cast::CastOptions;
 use arrow_schema::{DataType, Schema, SchemaRef};
 use farpool_cipher::MemoryCipher;
@@ -293,7 +294,18 @@ pub fn to_canonical(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef>
     match column.data_type() {
         DataType::Dictionary(_, values) => to_canonical(&cast(column, values)?, data_type),
         DataType::RunEndEncoded(_, values) => to_canonical(&cast(column, values.data_type())?, data_type),
+        DataType::Date64 => days(column.as_primitive()),
         DataType::FixedSizeBinary(_) => cast(&cast(column, &DataType::Binary)?, data_type),
         _ => cast(column, data_type),
     }
+}
+
+/// Returns the days on which times in milliseconds lie. A time before 1970 is on the day that it has begun, where a cast
+/// would round it to the next.
+fn days(column: &PrimitiveArray<Date64Type>) -> Result<ArrayRef> {
+    let day = |milliseconds: i64| {
+        i32::try_from(milliseconds.div_euclid(86_400_000))
+            .map_err(|_| Error::invalid(format!("{milliseconds} milliseconds since 1970 are no date")))
+    };
+    Ok(Arc::new(column.try_unary::<_, Date32Type, _>(day)?))
 }

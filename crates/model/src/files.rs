@@ -76,9 +76,42 @@ pub struct ReadOptions {
     pub ignore_errors: bool,
     /// Whether fields that are missing at the end of a line are NULL.
     pub null_padding: bool,
+    /// Whether fields in quotes are NULL, too, if they are one of `null_texts`.
+    pub quoted_nulls: bool,
     /// Whether folders named `name=value` become columns; by default they do if all files lie in such
     /// folders.
     pub hive_partitioning: Option<bool>,
+    /// Whether several files have all columns that one of them has, by name; one that a file lacks is NULL there.
+    pub union_by_name: bool,
+    /// The name of a column with the path of each row's file.
+    pub file_column: Option<String>,
+    /// How characters are encoded; by default as UTF-8.
+    pub encoding: Option<CharacterEncoding>,
+    /// The character before the fraction of a number; by default a point.
+    pub decimal_separator: Option<u8>,
+    /// The character between groups of digits of a number.
+    pub thousands: Option<u8>,
+    /// The form of dates, as `strptime` has it, such as `%d.%m.%Y`.
+    pub date_format: Option<String>,
+    /// The form of timestamps.
+    pub timestamp_format: Option<String>,
+    /// Names of the first columns, in place of those of the header.
+    pub names: Vec<String>,
+}
+
+/// How the characters of a text file are encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CharacterEncoding {
+    /// UTF-8.
+    Utf8,
+    /// ISO 8859-1: each byte is the character of that number.
+    Latin1,
+    /// UTF-16 in the order that a byte order mark says, little-endian without.
+    Utf16,
+    /// UTF-16, little-endian.
+    Utf16Le,
+    /// UTF-16, big-endian.
+    Utf16Be,
 }
 
 /// The files of one table of a query.
@@ -93,20 +126,30 @@ pub struct FileSpec {
 /// The options by name, each with the formats that it applies to.
 const OPTIONS: &[(&str, &[FileFormat])] = &[
     ("all_varchar", CSV),
+    ("allow_quoted_nulls", CSV),
     ("comment", CSV),
     ("compression", TEXT),
+    ("dateformat", CSV),
+    ("decimal_separator", CSV),
     ("delim", CSV),
+    ("encoding", CSV),
     ("escape", CSV),
+    ("filename", ALL),
     ("header", CSV),
-    ("hive_partitioning", &[FileFormat::Csv, FileFormat::Json, FileFormat::Parquet]),
-    ("ignore_errors", CSV),
+    ("hive_partitioning", ALL),
+    ("ignore_errors", TEXT),
+    ("names", CSV),
     ("null_padding", CSV),
     ("nullstr", CSV),
     ("quote", CSV),
     ("sample_size", TEXT),
     ("skip", CSV),
+    ("thousands", CSV),
+    ("timestampformat", CSV),
     ("types", TEXT),
+    ("union_by_name", ALL),
 ];
+const ALL: &[FileFormat] = &[FileFormat::Csv, FileFormat::Json, FileFormat::Parquet];
 const CSV: &[FileFormat] = &[FileFormat::Csv];
 const TEXT: &[FileFormat] = &[FileFormat::Csv, FileFormat::Json];
 
@@ -153,6 +196,10 @@ impl ReadOptions {
             "null" | "nulls" | "na_values" => "nullstr".to_string(),
             "dtypes" | "column_types" | "columns_types" => "types".to_string(),
             "all_text" => "all_varchar".to_string(),
+            "date_format" => "dateformat".to_string(),
+            "timestamp_format" => "timestampformat".to_string(),
+            "decimal" => "decimal_separator".to_string(),
+            "column_names" => "names".to_string(),
             name => name.to_string(),
         };
         self.check_name(&name)?;
@@ -173,19 +220,28 @@ impl ReadOptions {
     fn set_known(&mut self, name: &str, value: &OptionValue) -> Result<()> {
         match name {
             "all_varchar" => self.all_text = flag(value)?,
+            "allow_quoted_nulls" => self.quoted_nulls = flag(value)?,
             "comment" => self.comment = optional_byte(value)?,
             "compression" => self.compression = compression(value)?,
+            "dateformat" => self.date_format = Some(format(value)?),
+            "decimal_separator" => self.decimal_separator = Some(decimal_separator(value)?),
             "delim" => self.delimiter = Some(byte(value)?),
+            "encoding" => self.encoding = Some(encoding(value)?),
             "escape" => self.escape = optional_byte(value)?,
+            "filename" => self.file_column = file_column(value)?,
             "header" => self.header = Some(flag(value)?),
             "hive_partitioning" => self.hive_partitioning = Some(flag(value)?),
             "ignore_errors" => self.ignore_errors = flag(value)?,
+            "names" => self.names = names(value)?,
             "null_padding" => self.null_padding = flag(value)?,
             "nullstr" => self.null_texts = Some(texts(value)?),
             "quote" => self.quote = optional_byte(value)?.or(Some(0)),
             "sample_size" => self.sample_rows = Some(sample_rows(value)?),
             "skip" => self.skip_lines = count(value)?,
+            "thousands" => self.thousands = Some(byte(value)?),
+            "timestampformat" => self.timestamp_format = Some(format(value)?),
             "types" => self.types = types(value)?,
+            "union_by_name" => self.union_by_name = flag(value)?,
             _ => return Err(Error::internal("an option without a meaning")),
         }
         Ok(())
@@ -267,6 +323,56 @@ fn byte(value: &OptionValue) -> Result<u8> {
         "\\t" => Ok(b'\t'),
         text if text.len() == 1 && !matches!(text, "\n" | "\r" | "\0") => Ok(text.as_bytes()[0]),
         _ => Err(Error::invalid("one ASCII character is expected, such as ';' or '\\t'")),
+    }
+}
+
+/// Returns the form of dates or times. Whoever reads with it checks it.
+fn format(value: &OptionValue) -> Result<String> {
+    match text(value)? {
+        "" => Err(Error::invalid("it is empty").advise("write it as strptime has it: '%d.%m.%Y'")),
+        format => Ok(format.to_string()),
+    }
+}
+
+fn decimal_separator(value: &OptionValue) -> Result<u8> {
+    match text(value)? {
+        "," => Ok(b','),
+        "." => Ok(b'.'),
+        _ => Err(Error::invalid("it is ',' or '.'")),
+    }
+}
+
+fn encoding(value: &OptionValue) -> Result<CharacterEncoding> {
+    match text(value)?.to_ascii_lowercase().replace('_', "-").as_str() {
+        "utf-8" | "utf8" => Ok(CharacterEncoding::Utf8),
+        "latin-1" | "latin1" | "iso-8859-1" | "iso8859-1" => Ok(CharacterEncoding::Latin1),
+        "utf-16" | "utf16" => Ok(CharacterEncoding::Utf16),
+        "utf-16le" | "utf-16-le" | "utf16le" => Ok(CharacterEncoding::Utf16Le),
+        "utf-16be" | "utf-16-be" | "utf16be" => Ok(CharacterEncoding::Utf16Be),
+        _ => Err(Error::invalid("it is one of: utf-8, latin-1, utf-16, utf-16le, utf-16be")
+            .advise("convert the file from another one, for example with iconv -f windows-1252 -t utf8")),
+    }
+}
+
+/// Returns the name of the column for the path, if there is to be one.
+fn file_column(value: &OptionValue) -> Result<Option<String>> {
+    match value {
+        OptionValue::Text(name) if flag(value).is_err() && !name.is_empty() => Ok(Some(name.clone())),
+        _ => Ok(flag(value)?.then(|| "filename".to_string())),
+    }
+}
+
+fn names(value: &OptionValue) -> Result<Vec<String>> {
+    let OptionValue::List(values) = value else {
+        return Err(Error::invalid("a list of names is expected, as in ['id', 'name']"));
+    };
+    let names = values.iter().map(|value| text(value).map(str::to_string)).collect::<Result<Vec<_>>>()?;
+    if names.len() > limits::COLUMNS_MAX {
+        return Err(Error::over_limit(format!("a table may have {} columns", limits::COLUMNS_MAX)));
+    }
+    match names.iter().enumerate().find(|(i, name)| name.trim().is_empty() || names[..*i].contains(name)) {
+        Some((_, name)) => Err(Error::invalid(format!("{:?} is empty, or twice there", crate::brief(name)))),
+        None => Ok(names),
     }
 }
 
@@ -366,6 +472,6 @@ mod tests {
         assert!(said(set("types", types)).contains("decimal(p, s)"));
         let mut parquet = ReadOptions::for_format(FileFormat::Parquet);
         let error = parquet.set("delim", &text(";")).unwrap_err().to_string();
-        assert!(error.contains("the options are: hive_partitioning"), "{error}");
+        assert!(error.contains("the options are: filename, hive_partitioning, union_by_name"), "{error}");
     }
 }

@@ -55,7 +55,7 @@ pub use clock::Clock;
 pub use error::{Error, ErrorKind, Result};
 pub use expr::{ArithmeticOp, CompareOp, Expr};
 pub use facts::{Columns, Facts, arithmetic_type};
-pub use files::{FileCompression, FileFormat, FileSpec, OptionValue, ReadOptions};
+pub use files::{CharacterEncoding, FileCompression, FileFormat, FileSpec, OptionValue, ReadOptions};
 pub use form::{Compression, Encoding, ResultForm};
 pub use key_filter::KeyFilter;
 pub use key_set::KeySet;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Returns the type under which the pool stores values of `data_type`, or `None` when it does not store them.
 ///
 /// Stored: bool; 8- to 64-bit integers with and without sign; 32- and 64-bit floats (16-bit ones widen);
-/// decimals of up to 38 digits; dates; timestamps of any unit, with or without time zone; strings and
+/// decimals of up to 38 digits; dates, those of milliseconds as days; timestamps of any unit, with or without time zone; strings and
 /// binaries. Dictionary and run-end encoded inputs are stored as their values.
 pub fn canonical_type(data_type: &DataType) -> Option<DataType> {
     use DataType::*;
@@ -24,8 +24,7 @@ pub fn canonical_type(data_type: &DataType) -> Option<DataType> {
         Decimal32(p, s) | Decimal64(p, s) | Decimal128(p, s) => {
             return decimal(i16::from(*p), i16::from(*s));
         }
-        Date32 => Date32,
-        Date64 => Timestamp(arrow_schema::TimeUnit::Millisecond, None),
+        Date32 | Date64 => Date32,
         Timestamp(..) => data_type.clone(),
         Utf8 | LargeUtf8 | Utf8View => Utf8View,
         Binary | LargeBinary | BinaryView | FixedSizeBinary(_) => BinaryView,

@@ -6,7 +6,9 @@
 use super::compressed;
 use super::input::Input;
 use super::ipc::Kind;
-use farpool_model::{Error, ErrorKind, FileCompression, FileFormat, ReadOptions, Result, limits};
+use farpool_model::{
+    CharacterEncoding, Error, ErrorKind, FileCompression, FileFormat, ReadOptions, Result, limits,
+};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -202,7 +204,12 @@ pub(super) fn format(
         _ => compressed::head(&head, compression, HEAD_BYTES)
             .map_err(|error| super::damaged(path, format_args!("it cannot be decompressed: {error}")))?,
     };
-    let format = format_of(path, Looks::of(&head), options)?;
+    let looks = match Looks::of(&head) {
+        // Every second byte of Latin letters is 0 there.
+        Looks::Binary if has_zeros(options) => Looks::Text,
+        looks => looks,
+    };
+    let format = format_of(path, looks, options)?;
     if compression != FileCompression::None && matches!(format, Format::Parquet | Format::Ipc(_)) {
         let message = format!("{} is compressed as a whole", path.display());
         return Err(
@@ -210,6 +217,14 @@ pub(super) fn format(
         );
     }
     Ok((format, compression))
+}
+
+/// Whether text may have bytes that are 0, in the encoding that the options say.
+fn has_zeros(options: &ReadOptions) -> bool {
+    matches!(
+        options.encoding,
+        Some(CharacterEncoding::Utf16 | CharacterEncoding::Utf16Le | CharacterEncoding::Utf16Be)
+    )
 }
 
 /// Whether the name or the options say that the file is Parquet.

@@ -9,9 +9,10 @@
 //! interprocess communication".)
 
 use super::ipc::Kind;
+use super::parquet::types::has_wide_integer;
 use arrow_ipc::{Block, Message, MessageHeader, RecordBatch as BatchHeader};
 use arrow_schema::ArrowError;
-use farpool_model::{cast, limits};
+use farpool_model::{brief, cast, limits};
 use std::io::{Read, Seek, SeekFrom};
 
 /// The marker before each message of the current format.
@@ -44,6 +45,7 @@ impl<R: Read + Seek> Walk<'_, R> {
         let start = end.checked_sub(footer_bytes).ok_or_else(|| broken("its footer is cut off"))?;
         let footer = self.read_vec(start, footer_bytes)?;
         let footer = arrow_ipc::root_as_footer(&footer).map_err(|e| broken(&e.to_string()))?;
+        readable(footer.schema())?;
         for block in footer.dictionaries().into_iter().flatten() {
             self.block(block, false)?;
         }
@@ -93,6 +95,7 @@ impl<R: Read + Seek> Walk<'_, R> {
     fn message(&mut self, message: &[u8], body_start: u64, body_bytes: u64, counts: bool) -> Result<()> {
         self.check_range(body_start, body_bytes)?;
         let message = arrow_ipc::root_as_message(message).map_err(|e| broken(&e.to_string()))?;
+        readable(message.header_as_schema())?;
         if let Some(batch) = batch_header(&message) {
             self.batch(&batch, body_start, body_bytes)?;
         }
@@ -148,6 +151,34 @@ impl<R: Read + Seek> Walk<'_, R> {
         let mut buffer = vec![0; cast::usize_saturating(bytes)];
         self.read_at(start, &mut buffer)?;
         Ok(buffer)
+    }
+}
+
+/// Reads the first message of a stream, which has the columns, and returns its bytes.
+pub(super) fn first_message(from: &mut impl Read) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut more = |bytes: &mut Vec<u8>, count: u64| from.take(count).read_to_end(bytes).map(drop);
+    more(&mut bytes, 4)?;
+    if bytes == CONTINUATION {
+        more(&mut bytes, 4)?;
+    }
+    let length = bytes.last_chunk().map_or(0, |word| i32::from_le_bytes(*word));
+    let start = bytes.len();
+    more(&mut bytes, unsigned(i64::from(length))?)?;
+    let message = arrow_ipc::root_as_message(&bytes[start..]).map_err(|e| broken(&e.to_string()))?;
+    readable(message.header_as_schema())?;
+    Ok(bytes)
+}
+
+/// Checks that the reader knows the columns' types: it panics at integers of 128 bits, as Polars writes them.
+fn readable(schema: Option<arrow_ipc::Schema<'_>>) -> Result<()> {
+    let fields = schema.and_then(|schema| schema.fields());
+    match fields.into_iter().flatten().find(has_wide_integer) {
+        None => Ok(()),
+        Some(field) => {
+            let name = field.name().map(brief).unwrap_or_default();
+            Err(ArrowError::NotYetImplemented(format!("column {name:?} has 128-bit integers")))
+        }
     }
 }
 

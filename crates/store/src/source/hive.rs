@@ -5,7 +5,7 @@
 use super::InputFile;
 use super::csv::guess::Guess;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use farpool_model::ReadOptions;
+use farpool_model::{Error, ReadOptions, Result, brief};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -45,6 +45,25 @@ pub(super) fn with_partitions(
         file.partitions = places.iter().map(|&place| of[place].1.clone()).collect();
     }
     Arc::new(Schema::new(fields))
+}
+
+/// Returns the schema with a column for the path of each row's file, if that is asked for.
+pub(super) fn with_paths(
+    files: &mut [InputFile],
+    schema: SchemaRef,
+    options: &ReadOptions,
+) -> Result<SchemaRef> {
+    let Some(name) = &options.file_column else { return Ok(schema) };
+    if schema.index_of(name).is_ok() {
+        return Err(Error::invalid(format!("option filename: the files have a column {:?}", brief(name)))
+            .advise("give the column of paths another name: filename = 'path'"));
+    }
+    for file in files {
+        let path = file.place.path.display().to_string();
+        file.partitions.push(Some(path));
+    }
+    let field = Arc::new(Field::new(name, DataType::Utf8View, true));
+    Ok(Arc::new(Schema::new(schema.fields().iter().cloned().chain([field]).collect::<Vec<_>>())))
 }
 
 fn partitions(path: &Path) -> Vec<(String, Option<String>)> {

@@ -55,13 +55,13 @@ pub(super) fn read(
     })
 }
 
-fn failure(path: &Path, error: ArrowError) -> Error {
+pub(super) fn failure(path: &Path, error: ArrowError) -> Error {
     match error {
         ArrowError::IoError(_, io) if io.kind() != std::io::ErrorKind::UnexpectedEof => {
             files::unreadable(path, &io)
         }
         ArrowError::NotYetImplemented(what) => Error::invalid(format!("{}: {what}", path.display()))
-            .advise("the file uses a part of Arrow that is not read: write it again without"),
+            .advise("this part of Arrow is not read: write it again without, or as Parquet"),
         other => damaged(path, format_args!("not readable as Arrow IPC: {other}")),
     }
 }

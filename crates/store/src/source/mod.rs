@@ -8,9 +8,11 @@
 //! Invariant: every error names the file it is about, and no file, however damaged, makes the reader panic.
 
 mod ahead;
+mod calendar;
 mod compressed;
 mod convert;
 mod csv;
+mod encoding;
 mod files;
 mod framing;
 mod hive;
@@ -43,7 +45,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 pub use remote::{Fetch, Remote, RemoteFile, Remotes};
-pub use stream::{Stream, open_stream};
+pub use stream::{Stream, of_rows, open_stream};
 pub use tasks::{Task, Tasks, of_batches};
 pub use urls::is_url;
 
@@ -82,8 +84,9 @@ pub fn open_all(patterns: &[&str], options: &ReadOptions, remotes: Option<&dyn R
         return Err(Error::invalid("there is no file to read"));
     }
     let mut files = open_places(&places, options)?;
-    let schema = schemas::agreed(&mut files)?;
+    let schema = schemas::agreed(&mut files, options)?;
     let schema = hive::with_partitions(&mut files, schema, options);
+    let schema = hive::with_paths(&mut files, schema, options)?;
     let paths = places.into_iter().map(|place| place.path).collect();
     Ok(Source { paths, files, schema, held, limit: None, progress: Arc::default() })
 }
@@ -127,7 +130,9 @@ struct InputFile {
     rows: Option<u64>,
     /// The columns stored in the file.
     schema: SchemaRef,
-    /// Values of the partition columns, which follow those of the file, taken from the folders of its path.
+    /// For each column that files store, its index in this one; `None` where it lacks the column.
+    stored: Vec<Option<usize>>,
+    /// Values of the columns that follow: those of the folders of its path, and the path.
     partitions: Vec<Option<String>>,
     format: Opened,
 }
@@ -135,8 +140,7 @@ struct InputFile {
 enum Opened {
     Parquet(parquet::Footer),
     Csv(csv::Dialect, FileCompression),
-    /// With the names of the columns whose types the user set.
-    Json(Vec<String>, FileCompression),
+    Json(json::Form, FileCompression),
     Ipc(ipc::Kind),
 }
 
@@ -245,7 +249,9 @@ impl InputFile {
         let (format, compression) = place.guarded(|| files::format(path, &mut file, options))?;
         let text = || -> Result<Bytes> {
             let (file, _) = place.open()?;
-            compressed::read(path, file, compression, Arc::new(Progress::new(0, Arc::default())))
+            let bytes =
+                compressed::read(path, file, compression, Arc::new(Progress::new(0, Arc::default())))?;
+            Ok(encoding::decoded(bytes, options.encoding))
         };
         let (schema, rows, format) = place.guarded(|| {
             Ok(match format {
@@ -259,7 +265,7 @@ impl InputFile {
                 }
                 Format::Json => {
                     let schema = json::open(path, text()?, options)?;
-                    (schema, None, Opened::Json(options.typed(), compression))
+                    (schema, None, Opened::Json(json::Form::of(options), compression))
                 }
                 Format::Ipc(kind) => {
                     let (schema, rows) = ipc::open(path, file, bytes, kind)?;
@@ -269,7 +275,7 @@ impl InputFile {
         })?;
         schemas::bounded(path, schema.fields().len())?;
         let (schema, place) = (names::with_unique_names(schema), place.clone());
-        Ok(InputFile { place, bytes, rows, schema, partitions: Vec::new(), format })
+        Ok(InputFile { place, bytes, rows, schema, stored: Vec::new(), partitions: Vec::new(), format })
     }
 
     fn read(
@@ -296,11 +302,13 @@ impl InputFile {
             Opened::Parquet(footer) => parquet::read(path, file, footer, columns, limit, progress),
             Opened::Csv(dialect, compression) => {
                 let from = compressed::read(path, file, *compression, progress)?;
+                let from = encoding::decoded(from, dialect.encoding);
                 csv::read(path, from, &self.schema, dialect, columns)
             }
-            Opened::Json(typed, compression) => {
+            Opened::Json(form, compression) => {
                 let from = compressed::read(path, file, *compression, progress)?;
-                json::read(path, from, &self.schema, typed, columns)
+                let from = encoding::decoded(from, form.encoding);
+                json::read(path, from, &self.schema, form, columns)
             }
             Opened::Ipc(kind) => ipc::read(path, file, *kind, columns, progress),
         }
@@ -352,4 +360,8 @@ fn damaged(path: &Path, what: impl std::fmt::Display) -> Error {
 }
 
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unions;

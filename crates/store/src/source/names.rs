@@ -1,7 +1,7 @@
 //! Column names: makes them unique and not blank, and applies types given by name.
 
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use farpool_model::{Error, Result, brief};
+use arrow_schema::{Field, Schema, SchemaRef};
+use farpool_model::{Error, ReadOptions, Result, brief};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +13,19 @@ pub(super) fn of_header(header: &[String]) -> Vec<String> {
         name => name.to_string(),
     };
     unique(header.iter().enumerate().map(name))
+}
+
+/// Returns the names with those that the user gave in place of the first ones.
+pub(super) fn renamed(path: &Path, mut names: Vec<String>, given: &[String]) -> Result<Vec<String>> {
+    if given.len() > names.len() {
+        let (given, columns) = (given.len(), names.len());
+        let message = format!("{} has {columns} columns, and {given} names are given", path.display());
+        return Err(
+            Error::invalid(message).advise("leave names out; those that are missing come from the header")
+        );
+    }
+    names.splice(..given.len(), given.iter().cloned());
+    Ok(unique(names.into_iter()))
 }
 
 /// Makes names unique: repeated ones get `_1`, `_2`, … appended.
@@ -41,13 +54,13 @@ pub(super) fn with_unique_names(schema: SchemaRef) -> SchemaRef {
 }
 
 /// Returns the columns with the types that the user set for some of them.
-pub(super) fn with_types(
-    path: &Path,
-    mut fields: Vec<Field>,
-    types: &[(String, DataType)],
-) -> Result<Vec<Field>> {
-    for (name, data_type) in types {
+pub(super) fn with_types(path: &Path, mut fields: Vec<Field>, options: &ReadOptions) -> Result<Vec<Field>> {
+    for (name, data_type) in &options.types {
         let Some(at) = fields.iter().position(|field| field.name() == name) else {
+            if options.union_by_name {
+                // Another file may have it.
+                continue;
+            }
             let known: Vec<&str> = fields.iter().map(|field| field.name().as_str()).take(20).collect();
             let message =
                 format!("{} has no column {:?}, which a type is given for", path.display(), brief(name));

@@ -1,5 +1,7 @@
 //! Reads Parquet files with the `parquet` crate: strings as views, and only the requested columns.
 
+pub(super) mod types;
+
 use super::input::{Chunks, Input, Place};
 use super::lanes::{Lanes, Tail};
 use super::progress::Progress;
@@ -17,8 +19,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The metadata at the end of a file.
-pub(super) type Footer = ArrowReaderMetadata;
+pub(super) use types::Footer;
 
 /// Approximate bytes of one batch: enough that a row group of the pool usually comes from one batch and is
 /// encoded without concatenation, and not so much that a few batches of wide rows fill the memory.
@@ -27,17 +28,17 @@ const BATCH_BYTES: u64 = 32 << 20;
 /// Returns the columns, the number of rows and the footer.
 pub(super) fn open(path: &Path, file: &Input) -> Result<(SchemaRef, u64, Footer)> {
     let footer = match file {
-        Input::Local(file) => ArrowReaderMetadata::load(file, ArrowReaderOptions::new()),
-        Input::Remote(reader) => ArrowReaderMetadata::load(&Tail(&reader.of), ArrowReaderOptions::new()),
+        Input::Local(file) => ArrowReaderMetadata::load(file, types::plain_options()),
+        Input::Remote(reader) => ArrowReaderMetadata::load(&Tail(&reader.of), types::plain_options()),
     };
-    let footer = footer.map_err(|e| failure(path, &e))?;
-    if footer.schema().fields().is_empty() {
+    let footer = footer.and_then(|footer| Footer::of(&footer)).map_err(|e| failure(path, &e))?;
+    if footer.schema.fields().is_empty() {
         return Err(Error::invalid(format!("{} has no columns", path.display())));
     }
     let footer = with_views(footer);
     let rows = footer.metadata().file_metadata().num_rows();
     let rows = u64::try_from(rows).map_err(|_| damaged(path, "its number of rows is negative"))?;
-    Ok((footer.schema().clone(), rows, footer))
+    Ok((footer.schema.clone(), rows, footer))
 }
 
 /// Reads the columns at indices `columns`, of the first `limit` rows.
@@ -68,8 +69,10 @@ pub(super) fn read(
     let rows_all = rows_of(footer);
     let mut rows_read = 0;
     let path = path.to_path_buf();
+    let (footer, columns) = (footer.clone(), columns.to_vec());
     Ok(Box::new(reader.map(move |batch| {
         let batch = batch.map_err(|error| damaged(&path, error))?;
+        let batch = footer.converted(batch, &columns).map_err(|error| error.at(path.display()))?;
         rows_read += batch.num_rows();
         // In proportion to the rows: columns that are left out count as read.
         progress.reach((progress.bytes() as f64 * (rows_read as f64 / rows_all)) as u64);
@@ -112,7 +115,7 @@ const GROUP_BYTES_AHEAD: u64 = 256 << 20;
 
 /// Indices of the leaf columns, within a row group, that make up `columns`.
 fn leaves(footer: &Footer, columns: &[usize]) -> Vec<usize> {
-    let descriptor = footer.parquet_schema();
+    let descriptor = footer.read.parquet_schema();
     let wanted: HashSet<usize> = columns.iter().copied().collect();
     let is_wanted = |leaf: &usize| wanted.contains(&descriptor.get_column_root_idx(*leaf));
     (0..descriptor.num_columns()).filter(is_wanted).collect()
@@ -160,16 +163,18 @@ fn row_group(
         .map_err(|error| failure(path, &error))?;
     let bytes_of_row = progress.bytes() as f64 / rows_of(footer);
     let (path, progress) = (path.to_path_buf(), progress.clone());
+    let (footer, columns) = (footer.clone(), columns.to_vec());
     Ok(Box::new(reader.map(move |batch| {
         let batch = batch.map_err(|error| damaged(&path, error))?;
+        let batch = footer.converted(batch, &columns).map_err(|error| error.at(path.display()))?;
         progress.add((batch.num_rows() as f64 * bytes_of_row) as u64);
         Ok(batch)
     })))
 }
 
 fn builder(file: Chunks, footer: &Footer, columns: &[usize]) -> ParquetRecordBatchReaderBuilder<Chunks> {
-    let mask = ProjectionMask::roots(footer.parquet_schema(), columns.iter().copied());
-    ParquetRecordBatchReaderBuilder::new_with_metadata(file, footer.clone()).with_projection(mask)
+    let mask = ProjectionMask::roots(footer.read.parquet_schema(), columns.iter().copied());
+    ParquetRecordBatchReaderBuilder::new_with_metadata(file, footer.read.clone()).with_projection(mask)
 }
 
 /// Number of rows of the file, at least one.
@@ -188,13 +193,16 @@ fn with_views(footer: Footer) -> Footer {
         };
         Arc::new(Field::new(field.name(), data_type, field.is_nullable()))
     };
-    let fields: Fields = footer.schema().fields().iter().map(view).collect();
-    if fields == *footer.schema().fields() {
+    let fields: Fields = footer.read.schema().fields().iter().map(view).collect();
+    if fields == *footer.read.schema().fields() {
         return footer;
     }
     let options = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields)));
     // The views are an optimisation: files for which the reader rejects the hint are read without it.
-    ArrowReaderMetadata::try_new(footer.metadata().clone(), options).unwrap_or(footer)
+    match ArrowReaderMetadata::try_new(footer.read.metadata().clone(), options) {
+        Ok(read) => footer.over(read),
+        Err(_) => footer,
+    }
 }
 
 fn plain(data_type: &DataType) -> &DataType {

@@ -1,10 +1,11 @@
 //! Selects the columns of a file to read, and assembles the result from them.
 
-use super::InputFile;
 use super::convert::{self, Origin};
+use super::{InputFile, calendar};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray, new_null_array};
-use arrow_schema::{DataType, Schema, SchemaRef};
-use farpool_model::{Error, Result};
+use arrow_cast::{CastOptions, cast_with_options};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use farpool_model::{Error, Result, brief};
 use std::sync::Arc;
 
 pub(super) struct Selection {
@@ -19,6 +20,8 @@ pub(super) struct Selection {
 enum Place {
     /// The index in `read`.
     Read(usize),
+    /// NULL in each row: the file lacks the column.
+    Missing,
     /// The same value in each row.
     Constant(Option<String>),
 }
@@ -27,16 +30,18 @@ impl Selection {
     /// Selects the columns at `columns`, indices in `schema`, the schema of the table that the file is part
     /// of.
     pub(super) fn new(schema: &Schema, columns: &[usize], file: &InputFile) -> Self {
-        let width = file.schema.fields().len();
-        let mut read: Vec<usize> = columns.iter().copied().filter(|column| *column < width).collect();
+        let width = file.stored.len();
+        let stored = |column: &usize| file.stored.get(*column).copied().flatten();
+        let mut read: Vec<usize> = columns.iter().filter_map(stored).collect();
         read.sort_unstable();
         read.dedup();
         if read.is_empty() {
             read.push(0);
         }
-        let place = |column: &usize| match read.binary_search(column) {
-            Ok(position) if *column < width => Place::Read(position),
-            _ => Place::Constant(file.partitions.get(*column - width).cloned().flatten()),
+        let place = |column: &usize| match (stored(column), column.checked_sub(width)) {
+            (Some(index), _) => read.binary_search(&index).map_or(Place::Missing, Place::Read),
+            (None, Some(partition)) => Place::Constant(file.partitions.get(partition).cloned().flatten()),
+            (None, None) => Place::Missing,
         };
         let places = columns.iter().map(place).collect();
         let fields: Vec<_> = columns.iter().map(|column| schema.fields()[*column].clone()).collect();
@@ -50,13 +55,28 @@ impl Selection {
 
     pub(super) fn apply(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let columns = self.places.iter().zip(self.schema.fields()).map(|(place, field)| match place {
-            Place::Read(i) => Ok(valued(batch.column(*i), field.data_type())),
+            Place::Read(i) => {
+                let column = promoted(batch.column(*i), field)?;
+                calendar::check(field.name(), &column).map(|()| column)
+            }
+            Place::Missing => Ok(new_null_array(field.data_type(), batch.num_rows())),
             Place::Constant(value) => constant(value.as_deref(), field.data_type(), batch.num_rows()),
         });
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(self.schema.clone(), columns.collect::<Result<_>>()?, &options)
             .map_err(|error| Error::corrupt(error.to_string()))
     }
+}
+
+/// Returns the column with the type that the files have in common for it.
+fn promoted(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
+    let column = valued(column, field.data_type());
+    if column.data_type() == field.data_type() {
+        return Ok(column);
+    }
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(&column, field.data_type(), &options)
+        .map_err(|error| Error::invalid(format!("column {:?}: {error}", brief(field.name()))))
 }
 
 /// Returns the column; one of type Null becomes NULLs of the type that the schema has for it.

@@ -7,7 +7,7 @@
 use super::schemas::settled;
 use super::selection::valued;
 use super::tasks::{Task, Tasks, in_order, of_batches};
-use super::{Batches, compressed, csv, guarded, json, names};
+use super::{Batches, calendar, compressed, csv, encoding, framing, guarded, ipc, json, names};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_ipc::reader::StreamReader;
 use arrow_schema::SchemaRef;
@@ -37,6 +37,20 @@ impl Stream {
     }
 }
 
+/// Takes rows that are batches of this schema already, such as a data frame. Columns of type Null become text.
+///
+/// # Errors
+/// `Invalid` when there is no column, `OverLimit` when there are too many.
+pub fn of_rows(name: &str, schema: &SchemaRef, batches: Batches) -> Result<Stream> {
+    if schema.fields().is_empty() {
+        return Err(Error::invalid(format!("{name} has no columns")).advise("a table has one at least"));
+    }
+    super::schemas::bounded(Path::new(name), schema.fields().len())?;
+    let schema = settled(schema);
+    let task: Task = Box::new(move || batches);
+    Ok(Stream { tasks: settled_tasks(schema.clone(), Box::new(std::iter::once(task))), schema })
+}
+
 /// Detects the format of the stream `from` and prepares to read it. `name` identifies it in errors.
 ///
 /// # Errors
@@ -62,11 +76,12 @@ pub fn open_stream(name: &str, from: impl Read + Send + 'static, options: &ReadO
     }
     let compression = options.compression.unwrap_or_else(|| compressed::of_head(&head));
     let whole = Cursor::new(head).chain(from);
-    if compression == FileCompression::None {
+    if compression == FileCompression::None && options.encoding.is_none() {
         return text(&path, whole, options);
     }
     let bytes = compressed::decompressed(whole, compression);
-    text(&path, bytes.map_err(|error| super::files::unreadable(&path, &error))?, options)
+    let bytes = bytes.map_err(|error| super::files::unreadable(&path, &error))?;
+    text(&path, encoding::decoded(bytes, options.encoding), options)
 }
 
 fn text(path: &Path, mut from: impl Read + Send + 'static, options: &ReadOptions) -> Result<Stream> {
@@ -99,7 +114,7 @@ fn objects(
     let columns: Vec<usize> = (0..schema.fields().len()).collect();
     let whole = compressed::decompressed(Cursor::new(head).chain(from), FileCompression::None);
     let whole = whole.map_err(|error| super::files::unreadable(path, &error))?;
-    let tasks = json::tasks(path, whole, &schema, &options.typed(), &columns)?;
+    let tasks = json::tasks(path, whole, &schema, &json::Form::of(options), &columns)?;
     Ok(Stream { tasks: settled_tasks(schema.clone(), tasks), schema })
 }
 
@@ -121,7 +136,9 @@ fn after_padding(path: &Path, from: &mut impl Read) -> Result<Vec<u8>> {
     Err(super::damaged(path, "there is nothing behind the head of an Arrow IPC file"))
 }
 
-fn arrow(path: PathBuf, from: impl Read + Send + 'static) -> Result<Stream> {
+fn arrow(path: PathBuf, mut from: impl Read + Send + 'static) -> Result<Stream> {
+    let first = framing::first_message(&mut from).map_err(|error| ipc::failure(&path, error))?;
+    let from = Cursor::new(first).chain(from);
     let damaged = |error: arrow_schema::ArrowError| {
         Error::corrupt(format!("{} is not readable as Arrow IPC: {error}", path.display()))
     };
@@ -168,9 +185,12 @@ fn settled_tasks(schema: SchemaRef, tasks: Tasks) -> Tasks {
 
 fn in_schema(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
     let columns = batch.columns().iter().zip(schema.fields());
-    let columns = columns.map(|(column, field)| valued(column, field.data_type()));
+    let columns = columns.map(|(column, field)| {
+        let column = valued(column, field.data_type());
+        calendar::check(field.name(), &column).map(|()| column)
+    });
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(schema.clone(), columns.collect(), &options)
+    RecordBatch::try_new_with_options(schema.clone(), columns.collect::<Result<_>>()?, &options)
         .map_err(|error| Error::corrupt(error.to_string()))
 }
 

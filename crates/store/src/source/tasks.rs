@@ -7,7 +7,7 @@
 use super::input::Place;
 use super::progress::Progress;
 use super::selection::Selection;
-use super::{Batches, Guarded, InputFile, Opened, Source, compressed, csv, json, parquet};
+use super::{Batches, Guarded, InputFile, Opened, Source, compressed, csv, encoding, json, parquet};
 use farpool_model::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -124,10 +124,12 @@ impl InputFile {
             Opened::Csv(dialect, compression) => {
                 // Only lines are checked, not values.
                 let columns = if selection.is_empty() { &[] } else { columns };
-                csv::tasks(path, bytes(*compression)?, &self.schema, dialect, columns)
+                let bytes = encoding::decoded(bytes(*compression)?, dialect.encoding);
+                csv::tasks(path, bytes, &self.schema, dialect, columns)
             }
-            Opened::Json(typed, compression) => {
-                json::tasks(path, bytes(*compression)?, &self.schema, typed, columns)
+            Opened::Json(form, compression) => {
+                let bytes = encoding::decoded(bytes(*compression)?, form.encoding);
+                json::tasks(path, bytes, &self.schema, form, columns)
             }
             Opened::Ipc(_) => Ok(of_batches(self.batches(columns, None, progress)?)),
         }

@@ -35,7 +35,7 @@ pub(super) struct Piece<R> {
     pub rest: Option<R>,
     /// The line on which the piece begins, from 1.
     pub line: u64,
-    /// Whether this is the first piece of the file.
+    /// Whether this is the first piece of the file that has more than empty lines, or one before that.
     pub is_first: bool,
 }
 
@@ -121,7 +121,10 @@ impl<R: BufRead> Cutter<R> {
     fn piece(&mut self, bytes: Vec<u8>, rest: Option<R>) -> Piece<R> {
         let line = self.line;
         self.line += cast::u64_from(memchr_iter(b'\n', &bytes).count());
-        Piece { bytes, rest, line, is_first: std::mem::take(&mut self.is_first) }
+        let is_first = self.is_first;
+        // Empty lines before the header are skipped.
+        self.is_first &= bytes.iter().all(|byte| matches!(byte, b'\n' | b'\r'));
+        Piece { bytes, rest, line, is_first }
     }
 }
 

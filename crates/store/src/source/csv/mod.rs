@@ -9,6 +9,7 @@
 
 mod cut;
 mod error;
+mod forms;
 pub(super) mod guess;
 mod marks;
 mod piece;
@@ -20,7 +21,8 @@ use super::{Batches, files, names};
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
 use cut::{Cutter, Piece};
 use error::broken;
-use farpool_model::{Error, ReadOptions, Result, limits};
+use farpool_model::{CharacterEncoding, Error, ReadOptions, Result, limits};
+use forms::Forms;
 use guess::Guess;
 use piece::PieceRecords;
 use read::CsvBatches;
@@ -47,6 +49,13 @@ pub(super) struct Dialect {
     sample_rows: usize,
     /// Names of columns whose types the user set.
     typed: Vec<String>,
+    quoted_nulls: bool,
+    forms: Forms,
+    /// Names in place of those of the first columns.
+    names: Vec<String>,
+    pub(super) encoding: Option<CharacterEncoding>,
+    /// Whether a file has one column, so that an empty line is a row.
+    is_single: bool,
 }
 
 impl Dialect {
@@ -65,11 +74,20 @@ impl Dialect {
             null_padding: options.null_padding,
             sample_rows: options.sample_rows.unwrap_or(GUESS_ROWS),
             typed: options.typed(),
+            quoted_nulls: options.quoted_nulls,
+            forms: Forms::of(options).unwrap_or_default(),
+            names: options.names.clone(),
+            encoding: options.encoding,
+            is_single: false,
         }
     }
 
-    fn is_null(&self, field: &[u8]) -> bool {
+    /// Whether the field at index `i` of a record is NULL in a column of text or of another type. One in quotes is not, as
+    /// in PostgreSQL, unless it is empty and no text: programs that put all fields in quotes write NULL so.
+    fn is_null(&self, record: &Record<'_>, i: usize, is_text: bool) -> bool {
+        let field = record.field(i);
         self.null_texts.iter().any(|null| null == field)
+            && (self.quoted_nulls || (field.is_empty() && !is_text) || !record.is_quoted(i))
     }
 
     /// Number of rows that the type of a column was guessed from; `None` if from all.
@@ -96,6 +114,7 @@ pub(super) fn open<R: BufRead>(
     tabs: bool,
     options: &ReadOptions,
 ) -> Result<(SchemaRef, Dialect)> {
+    Forms::of(options)?;
     let delimiter = match options.delimiter {
         Some(delimiter) => delimiter,
         None if tabs => b'\t',
@@ -164,12 +183,14 @@ impl Parse {
                         true => usize::MAX,
                         false => self.columns.iter().max().map_or(0, |last| last + 1),
                     };
-                    let records = PieceRecords::new(piece.bytes, piece.line, &self.dialect, needed);
+                    let records =
+                        PieceRecords::new(piece.bytes, piece.line, piece.is_first, &self.dialect, needed);
                     self.batches(records, is_in_header)
                 }
                 Some(rest) => {
                     let from = Read::chain(Cursor::new(piece.bytes), rest);
-                    self.batches(Records::from_line(from, piece.line, &self.dialect), is_in_header)
+                    let records = Records::from_line(from, piece.line, piece.is_first, &self.dialect);
+                    self.batches(records, is_in_header)
                 }
             }
         })
@@ -187,30 +208,26 @@ impl Parse {
 fn guess(
     path: &Path,
     from: impl BufRead,
-    dialect: Dialect,
+    mut dialect: Dialect,
     options: &ReadOptions,
 ) -> Result<(SchemaRef, Dialect)> {
     let mut records = Records::new(from, &dialect).map_err(|error| files::unreadable(path, &error))?;
-    let next = |records: &mut Records<_>| {
-        // The first record may hold the column names.
-        Ok::<_, Error>(match records.next().map_err(|why| broken(path, why))? {
-            Some(record) => Some(texts(path, &record, dialect.ignore_errors)?),
-            None => None,
-        })
-    };
-    let first = next(&mut records)?;
-    let Some(first) = first.filter(|first| !first.is_empty()) else {
+    // The first record may hold the column names.
+    let first = records.next().map_err(|why| broken(path, why))?;
+    let Some(first) = first.filter(|first| first.len() > 0) else {
         return Err(Error::invalid(format!("{} has no columns", path.display())));
     };
     super::schemas::bounded(path, first.len())?;
+    dialect.is_single = first.len() == 1;
     let mut guesses = vec![Guess::default(); first.len()];
     let names = match dialect.has_header {
-        true => names::of_header(&first),
+        true => names::of_header(&texts(path, &first, dialect.ignore_errors)?),
         false => {
-            first.iter().zip(&mut guesses).for_each(|(text, guess)| see(guess, text.as_bytes(), &dialect));
+            guesses.iter_mut().enumerate().for_each(|(i, guess)| see(guess, &first, i, &dialect));
             names::of_header(&vec![String::new(); first.len()])
         }
     };
+    let names = names::renamed(path, names, &dialect.names)?;
     if !options.all_text {
         guess_types(path, &mut records, &dialect, &mut guesses)?;
     }
@@ -219,7 +236,7 @@ fn guess(
         let data_type = if options.all_text { DataType::Utf8View } else { guess.data_type() };
         fields.push(Field::new(name, data_type, true));
     }
-    let fields = names::with_types(path, fields, &options.types)?;
+    let fields = names::with_types(path, fields, options)?;
     Ok((Arc::new(Schema::new(fields.into_iter().collect::<Fields>())), dialect))
 }
 
@@ -239,7 +256,7 @@ fn guess_types(
             return Err(error::ragged(path, record.line, record.len(), guesses.len()));
         }
         for (i, guess) in guesses.iter_mut().enumerate().take(record.len()) {
-            see(guess, record.field(i), dialect);
+            see(guess, &record, i, dialect);
         }
         rows += 1;
     }
@@ -247,10 +264,11 @@ fn guess_types(
 }
 
 /// Bytes that are not UTF-8 do not affect the guess; reading them is an error.
-fn see(guess: &mut Guess, field: &[u8], dialect: &Dialect) {
-    if !dialect.is_null(field) {
-        match std::str::from_utf8(field) {
-            Ok(text) => guess.see(text),
+fn see(guess: &mut Guess, record: &Record<'_>, i: usize, dialect: &Dialect) {
+    // An empty text in quotes does not tell numbers from texts.
+    if !dialect.is_null(record, i, false) {
+        match std::str::from_utf8(record.field(i)) {
+            Ok(text) => guess.see(&dialect.forms.guessed(text)),
             Err(_) if dialect.ignore_errors => {}
             Err(_) => guess.see("no text"),
         }

@@ -9,7 +9,7 @@
 
 use super::Dialect;
 use super::marks::{BLOCK, Marked, Marks, parity};
-use super::records::{Broken, Record, RecordSource, Records, Spans};
+use super::records::{Broken, Quotes, Record, RecordSource, Records, Spans};
 use farpool_columns::Level;
 use memchr::memchr;
 use std::io::Cursor;
@@ -32,6 +32,21 @@ pub(super) struct PieceRecords {
     has_returns: bool,
     /// Number of bytes examined in vain, for records that the twin then read.
     wasted: usize,
+    /// Whether an empty line is a record, as it is behind the first record of a file of one column.
+    keeps_empty_lines: bool,
+    /// Where `at` is.
+    place: Place,
+}
+
+/// Where a splitter is between two records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// At the beginning of a line.
+    Start,
+    /// At the line break of the record that was read last.
+    Break,
+    /// Behind a record that the twin has read: behind its line break, or within one of two bytes.
+    Twin,
 }
 
 /// Result of looking for the end of a record.
@@ -45,7 +60,7 @@ enum Found {
 impl PieceRecords {
     /// Creates a splitter for `bytes`, which begin on line `line` of the file. It locates the first `needed`
     /// fields of each record; the others are perhaps only counted.
-    pub(super) fn new(bytes: Vec<u8>, line: u64, dialect: &Dialect, needed: usize) -> Self {
+    pub(super) fn new(bytes: Vec<u8>, line: u64, is_first: bool, dialect: &Dialect, needed: usize) -> Self {
         let has = |byte: &u8| memchr(*byte, &bytes).is_some();
         let has_returns = has(&b'\r');
         let quote = dialect.quote.filter(has);
@@ -64,6 +79,8 @@ impl PieceRecords {
             quote,
             has_returns,
             wasted: 0,
+            keeps_empty_lines: dialect.is_single && !is_first,
+            place: Place::Start,
         }
     }
 
@@ -76,11 +93,21 @@ impl PieceRecords {
         self.plain.as_ref().map_or(&*self.bytes, Records::bytes)
     }
 
-    /// Skips empty lines; returns whether anything follows.
+    /// Skips empty lines that are no records; returns whether anything follows.
     fn find(&mut self) -> bool {
         let (mut at, mut line) = (self.at, self.line);
+        let skips = !self.keeps_empty_lines;
+        let place = std::mem::replace(&mut self.place, Place::Start);
         let bytes = self.bytes();
-        while let Some(byte @ (b'\n' | b'\r')) = bytes.get(at) {
+        let is_within_break = match place {
+            Place::Start => false,
+            Place::Break => true,
+            Place::Twin => at > 0 && bytes[at - 1] == b'\r',
+        };
+        if !skips && is_within_break && bytes.get(at) == Some(&b'\n') {
+            (at, line) = (at + 1, line + 1);
+        }
+        while skips && let Some(byte @ (b'\n' | b'\r')) = bytes.get(at) {
             line += u64::from(*byte == b'\n');
             at += 1;
         }
@@ -176,6 +203,9 @@ impl PieceRecords {
     fn other(&mut self) -> Result<Option<Record<'_>>, Broken> {
         let plain =
             self.plain.get_or_insert_with(|| Records::within(std::mem::take(&mut self.bytes), &self.dialect));
+        plain.keep_empty_lines(self.keeps_empty_lines);
+        self.place = Place::Twin;
+        self.keeps_empty_lines = self.dialect.is_single;
         plain.next_at(&mut self.at, &mut self.line)
     }
 }
@@ -195,7 +225,11 @@ impl RecordSource for PieceRecords {
             Found::End(end, breaks) => {
                 self.at = end;
                 self.line += breaks;
-                Ok(Some(Record { bytes: self.bytes(), fields: Spans::Apart(&self.spans, self.more), line }))
+                self.place = Place::Break;
+                self.keeps_empty_lines = self.dialect.is_single;
+                let quotes = self.quote.map_or(Quotes::Known(&[]), Quotes::Before);
+                let fields = Spans::Apart(&self.spans, self.more);
+                Ok(Some(Record { bytes: self.bytes(), fields, quotes, line }))
             }
             Found::Other(bytes) => {
                 self.wasted += bytes;
@@ -209,6 +243,18 @@ impl RecordSource for PieceRecords {
         if !is_passed_over || !self.find() {
             return 0;
         }
+        let passed = self.pass_simple(fields, most);
+        if passed > 0 {
+            self.place = Place::Break;
+            self.keeps_empty_lines = self.dialect.is_single;
+        }
+        passed
+    }
+}
+
+impl PieceRecords {
+    /// Passes over simple records, of which the first begins at `at`.
+    fn pass_simple(&mut self, fields: usize, most: usize) -> usize {
         let PieceRecords { bytes, plain, marked, at, line, .. } = self;
         let bytes = plain.as_ref().map_or(&**bytes, Records::bytes);
         let (mut start, mut passed, mut delimiters, mut breaks) = (*at, 0, 0, 0);

@@ -9,7 +9,7 @@ use super::error;
 use super::records::{Record, RecordSource};
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, StringArray};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::{ArrowError, DataType, SchemaRef};
 use farpool_model::{Error, Result, limits, sql_name};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +33,8 @@ pub(super) struct CsvBatches<R> {
 
 /// The text of one column in a batch.
 struct Texts {
+    /// Whether the column is one of text.
+    is_text: bool,
     bytes: Vec<u8>,
     ends: Vec<i32>,
     valid: Vec<bool>,
@@ -104,7 +106,11 @@ impl<R: RecordSource> CsvBatches<R> {
 
     /// Returns the fields of the next records, and the line of each.
     fn texts(&mut self) -> Result<(Vec<Texts>, Vec<u64>)> {
-        let mut texts: Vec<Texts> = self.columns.iter().map(|_| Texts::new()).collect();
+        let is_text = |column: &usize| {
+            let data_type = self.schema.field(*column).data_type();
+            matches!(data_type, DataType::Utf8View | DataType::Utf8 | DataType::Null)
+        };
+        let mut texts: Vec<Texts> = self.columns.iter().map(|column| Texts::new(is_text(column))).collect();
         let (mut lines, mut bytes) = (Vec::new(), 0);
         let width = self.schema.fields().len();
         while lines.len() < limits::BATCH_ROWS && bytes < BATCH_BYTES {
@@ -153,12 +159,14 @@ impl<R: RecordSource> CsvBatches<R> {
             Error::invalid(format!("{what} cannot be read as {}", sql_name(field.data_type())))
         };
         let origin = if self.dialect.is_typed(field.name()) { Origin::Said } else { Origin::Guessed };
+        let rewritten = self.dialect.forms.of_column(&texts, field.data_type());
+        let values = rewritten.as_ref().unwrap_or(&texts);
         if self.dialect.ignore_errors {
-            let values = convert::converted(&texts, field.data_type(), origin).map_err(|_| no_type())?;
+            let values = convert::converted(values, field.data_type(), origin).map_err(|_| no_type())?;
             convert::misfits(&texts, &*values).for_each(|row| good[row] = false);
             return Ok(values);
         }
-        convert::convert(&texts, field.data_type(), origin).map_err(|misfit| match misfit {
+        convert::convert(values, field.data_type(), origin).map_err(|misfit| match misfit {
             Misfit::Row(row) => {
                 let rows = self.dialect.rows_guessed_from(field.name());
                 error::misfit(&self.path, lines[row], texts.value(row), field, rows)
@@ -184,8 +192,8 @@ fn not_made(error: ArrowError) -> Error {
 fn push(texts: &mut [Texts], columns: &[usize], record: &Record<'_>, dialect: &Dialect) -> usize {
     let mut bytes = 0;
     for (texts, &column) in texts.iter_mut().zip(columns) {
-        let field = if column < record.len() { Some(record.field(column)) } else { None };
-        let field = field.filter(|field| !dialect.is_null(field));
+        let is_there = column < record.len() && !dialect.is_null(record, column, texts.is_text);
+        let field = is_there.then(|| record.field(column));
         bytes += field.map_or(0, <[u8]>::len);
         texts.push(field);
     }
@@ -193,8 +201,8 @@ fn push(texts: &mut [Texts], columns: &[usize], record: &Record<'_>, dialect: &D
 }
 
 impl Texts {
-    fn new() -> Self {
-        Texts { bytes: Vec::new(), ends: vec![0], valid: Vec::new() }
+    fn new(is_text: bool) -> Self {
+        Texts { is_text, bytes: Vec::new(), ends: vec![0], valid: Vec::new() }
     }
 
     fn push(&mut self, field: Option<&[u8]>) {
@@ -207,7 +215,7 @@ impl Texts {
     /// Returns the column, and the rows whose fields are not UTF-8; these are decoded with replacement
     /// characters.
     fn into_array(self) -> (StringArray, Vec<usize>) {
-        let Texts { bytes, ends, valid } = self;
+        let Texts { bytes, ends, valid, is_text: _ } = self;
         let nulls = NullBuffer::new(BooleanBuffer::from(valid));
         let offsets = OffsetBuffer::new(ScalarBuffer::from(ends));
         let nulls = (nulls.null_count() > 0).then_some(nulls);

@@ -34,14 +34,96 @@ pub(in super::super) struct Records<R> {
     field_count: usize,
     skipped_lines: u64,
     ended: bool,
+    /// The bytes of the current record as they stand in the file, for those that can have quotes.
+    raw: Vec<u8>,
+    marks: Marks,
+    /// For each field of the current record whether it was in quotes; empty if none was.
+    quoted: Vec<bool>,
+    /// Whether an empty line is a record: an empty field, in a file of one column.
+    empty_lines: EmptyLines,
+    /// Whether the first bytes are those of a file, which may be a byte order mark.
+    is_at_start: bool,
+}
+
+/// What an empty line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EmptyLines {
+    Skipped,
+    /// A record, once the first record was read.
+    KeptLater,
+    /// A record; whether the byte that was read last is a carriage return.
+    Kept(bool),
+}
+
+/// The characters by which fields in quotes are told.
+#[derive(Clone, Copy, Debug)]
+struct Marks {
+    delimiter: u8,
+    quote: Option<u8>,
+    escape: Option<u8>,
+    comment: Option<u8>,
+}
+
+impl Marks {
+    /// Appends to `quoted` for each field of the record in `raw` whether it is in quotes, by the rules of `csv_core`.
+    fn quoted_fields(self, quote: u8, raw: &[u8], quoted: &mut Vec<bool>) {
+        let is_break = |byte: u8| byte == b'\n' || byte == b'\r';
+        let mut rest = raw;
+        // The lines before the record that are none.
+        while let Some(&first) = rest.first() {
+            rest = match first {
+                _ if is_break(first) => &rest[1..],
+                _ if Some(first) == self.comment => {
+                    memchr::memchr(b'\n', rest).map_or(&[][..], |end| &rest[end + 1..])
+                }
+                _ => break,
+            };
+        }
+        loop {
+            let is_quoted = rest.first() == Some(&quote);
+            quoted.push(is_quoted);
+            let closed = if is_quoted { self.behind_quotes(quote, &rest[1..]) } else { rest };
+            let end = closed.iter().position(|byte| *byte == self.delimiter || is_break(*byte));
+            match end {
+                Some(end) if closed[end] == self.delimiter => rest = &closed[end + 1..],
+                _ => return,
+            }
+        }
+    }
+
+    /// Returns what follows the quote that closes a field.
+    fn behind_quotes(self, quote: u8, mut rest: &[u8]) -> &[u8] {
+        while let Some(at) = rest.iter().position(|byte| *byte == quote || Some(*byte) == self.escape) {
+            let is_pair = match self.escape {
+                Some(escape) => rest[at] == escape,
+                None => rest.get(at + 1) == Some(&quote),
+            };
+            let behind = at + if is_pair { 2 } else { 1 };
+            rest = rest.get(behind..).unwrap_or_default();
+            if !is_pair {
+                break;
+            }
+        }
+        rest
+    }
 }
 
 /// One record.
 pub(in super::super) struct Record<'a> {
     pub bytes: &'a [u8],
     pub fields: Spans<'a>,
+    pub quotes: Quotes<'a>,
     /// The line on which the record begins, from 1.
     pub line: u64,
+}
+
+/// Which fields of a record were in quotes.
+#[derive(Clone, Copy)]
+pub(in super::super) enum Quotes<'a> {
+    /// One of each field; none was if it is empty.
+    Known(&'a [bool]),
+    /// Those before which this byte stands.
+    Before(u8),
 }
 
 /// Positions of the fields within the bytes of a record, without their quotes.
@@ -58,6 +140,18 @@ impl<'a> Record<'a> {
         match self.fields {
             Spans::Joined(ends) => ends.len(),
             Spans::Apart(spans, more) => spans.len() + more,
+        }
+    }
+
+    /// Whether the field at index `i` was in quotes.
+    pub(in super::super) fn is_quoted(&self, i: usize) -> bool {
+        match (self.quotes, self.fields) {
+            (Quotes::Known(quoted), _) => quoted.get(i).copied().unwrap_or(false),
+            (Quotes::Before(quote), Spans::Apart(spans, _)) => {
+                let before = spans.get(i).and_then(|(start, _)| start.checked_sub(1));
+                before.is_some_and(|before| self.bytes[before] == quote)
+            }
+            (Quotes::Before(_), Spans::Joined(_)) => false,
         }
     }
 
@@ -94,9 +188,12 @@ impl<R: BufRead> Records<R> {
     }
 
     /// Reads records from within a file; the first begins on `line`.
-    pub(super) fn from_line(from: R, line: u64, dialect: &Dialect) -> Self {
+    pub(super) fn from_line(from: R, line: u64, is_first: bool, dialect: &Dialect) -> Self {
         let mut records = Records::of(from, dialect);
         records.start();
+        if dialect.is_single && !is_first {
+            records.empty_lines = EmptyLines::Kept(false);
+        }
         records.core.set_line(line);
         records
     }
@@ -104,6 +201,7 @@ impl<R: BufRead> Records<R> {
     /// Feeds the splitter an empty line first, since it strips a byte order mark from its first input.
     fn start(&mut self) {
         let _ = self.core.read_record(b"\n", &mut self.fields, &mut self.ends);
+        self.is_at_start = false;
     }
 
     fn of(from: R, dialect: &Dialect) -> Self {
@@ -123,12 +221,26 @@ impl<R: BufRead> Records<R> {
             field_count: 0,
             skipped_lines: 0,
             ended: false,
+            raw: Vec::new(),
+            marks: Marks {
+                delimiter: dialect.delimiter,
+                quote: dialect.quote,
+                escape: dialect.escape,
+                comment: dialect.comment,
+            },
+            quoted: Vec::new(),
+            empty_lines: if dialect.is_single { EmptyLines::KeptLater } else { EmptyLines::Skipped },
+            is_at_start: true,
         }
     }
 
     /// Reads the next record; returns the line on which it begins.
     fn advance(&mut self) -> Result<Option<u64>, Broken> {
         (self.field_bytes, self.field_count) = (0, 0);
+        self.raw.clear();
+        if let Some(line) = self.empty_line().map_err(Broken::Io)? {
+            return Ok(Some(line));
+        }
         while !self.ended {
             self.make_room()?;
             let input = self.from.fill_buf().map_err(Broken::Io)?;
@@ -140,11 +252,20 @@ impl<R: BufRead> Records<R> {
             self.field_bytes += written;
             self.field_count += ends;
             let is_terminated = read > 0 && input[read - 1] == b'\n';
+            let ends_with_return = read > 0 && input[read - 1] == b'\r';
+            if self.marks.quote.is_some() {
+                self.raw.extend_from_slice(&input[..read]);
+            }
             if !self.ended {
                 self.from.consume(read);
             }
             match result {
-                ReadRecordResult::Record => return Ok(Some(self.line(is_terminated))),
+                ReadRecordResult::Record => {
+                    if self.empty_lines != EmptyLines::Skipped {
+                        self.empty_lines = EmptyLines::Kept(ends_with_return);
+                    }
+                    return Ok(Some(self.line(is_terminated)));
+                }
                 _ if self.ended && written > 0 => return Err(Broken::Unclosed(self.line(false))),
                 ReadRecordResult::InputEmpty
                 | ReadRecordResult::OutputFull
@@ -155,10 +276,46 @@ impl<R: BufRead> Records<R> {
         Ok(None)
     }
 
+    /// Takes an empty line, where that is a record, and returns its number.
+    fn empty_line(&mut self) -> std::io::Result<Option<u64>> {
+        while let EmptyLines::Kept(is_behind_return) = self.empty_lines {
+            let line = self.skipped_lines + self.core.line();
+            match self.from.fill_buf()?.first() {
+                Some(b'\n') => {
+                    self.from.consume(1);
+                    self.skipped_lines += 1;
+                    self.empty_lines = EmptyLines::Kept(false);
+                    if is_behind_return {
+                        // It ends the line of the return.
+                        continue;
+                    }
+                }
+                Some(b'\r') => {
+                    self.from.consume(1);
+                    self.empty_lines = EmptyLines::Kept(true);
+                }
+                _ => return Ok(None),
+            }
+            (self.field_count, self.ends[0]) = (1, 0);
+            return Ok(Some(line));
+        }
+        Ok(None)
+    }
+
     /// The record that was read last.
-    fn record(&self, line: u64) -> Record<'_> {
+    fn record(&mut self, line: u64) -> Record<'_> {
+        self.quoted.clear();
+        if let Some(quote) = self.marks.quote
+            && memchr::memchr(quote, &self.raw).is_some()
+        {
+            let mark = if self.is_at_start { &b"\xef\xbb\xbf"[..] } else { b"" };
+            let raw = self.raw.strip_prefix(mark).unwrap_or(&self.raw);
+            self.marks.quoted_fields(quote, raw, &mut self.quoted);
+        }
+        self.is_at_start = false;
         let fields = Spans::Joined(&self.ends[..self.field_count]);
-        Record { bytes: &self.fields[..self.field_bytes], fields, line }
+        let quotes = Quotes::Known(&self.quoted);
+        Record { bytes: &self.fields[..self.field_bytes], fields, quotes, line }
     }
 
     /// Makes room for at least one byte and one field.
@@ -185,14 +342,22 @@ impl<R: BufRead> Records<R> {
 
 impl<R: BufRead> RecordSource for Records<R> {
     fn next(&mut self) -> Result<Option<Record<'_>>, Broken> {
-        Ok(self.advance()?.map(|line| self.record(line)))
+        match self.advance()? {
+            Some(line) => Ok(Some(self.record(line))),
+            None => Ok(None),
+        }
     }
 }
 
 impl Records<Cursor<Vec<u8>>> {
     /// Splits records of bytes in memory from within a file: no byte order mark or lines are skipped.
     pub(super) fn within(bytes: Vec<u8>, dialect: &Dialect) -> Self {
-        Records::from_line(Cursor::new(bytes), 1, dialect)
+        Records::from_line(Cursor::new(bytes), 1, true, dialect)
+    }
+
+    /// Says whether an empty line at the next place is a record.
+    pub(super) fn keep_empty_lines(&mut self, are_kept: bool) {
+        self.empty_lines = if are_kept { EmptyLines::Kept(false) } else { EmptyLines::Skipped };
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -205,7 +370,10 @@ impl Records<Cursor<Vec<u8>>> {
         self.core.set_line(*line);
         let found = self.advance()?;
         (*at, *line) = (cast::usize_saturating(self.from.position()), self.core.line());
-        Ok(found.map(|line| self.record(line)))
+        match found {
+            Some(line) => Ok(Some(self.record(line))),
+            None => Ok(None),
+        }
     }
 }
 

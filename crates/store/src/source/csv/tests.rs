@@ -164,3 +164,42 @@ fn a_zone_is_kept_and_one_among_times_without_is_a_misfit() {
     let micros = got.column(0).as_primitive::<arrow_array::types::TimestampMicrosecondType>();
     assert_eq!(micros.value(0), micros.value(1), "the zone of a session is UTC");
 }
+
+/// A text in quotes is a text, as PostgreSQL reads CSV; of other types, programs that put all in quotes write NULL so.
+#[test]
+fn a_field_in_quotes_is_not_null() {
+    let texts = |bytes: &[u8], options: &ReadOptions, column: usize| -> Vec<Option<String>> {
+        let got = all(bytes, options).unwrap();
+        got.column(column).as_string_view().iter().map(|text| text.map(str::to_string)).collect()
+    };
+    let some = |text: &str| Some(text.to_string());
+    let plain = ReadOptions::default();
+    assert_eq!(
+        texts(b"n,s\n1,\"\"\n2,\n3,\"x\"\"\"\n,\"\"\n", &plain, 1),
+        [some(""), None, some("x\""), some("")]
+    );
+    assert_eq!(texts(b"n,s\n1,\"a\"\"\"\n2,\"\"\n3,\n", &plain, 1), [some("a\""), some(""), None]);
+    let got = all(b"n,s\n\"1\",\"\"\n\"\",\n", &plain).unwrap();
+    let numbers: Vec<_> = got.column(0).as_primitive::<Int64Type>().iter().collect();
+    assert_eq!(numbers, [Some(1), None]);
+    let na = options(&[("nullstr", text("NA"))]);
+    assert_eq!(texts(b"n,s\n1,\"NA\"\n2,NA\n3,\n", &na, 1), [some("NA"), None, some("")]);
+    let tabs = options(&[("delim", text("\\t")), ("comment", text("#"))]);
+    assert_eq!(texts(b"n\ts\n# \"\"\n1\t\"\"\n#x\n\n2\t\n", &tabs, 1), [some(""), None]);
+}
+
+/// In a file of one column an empty line is a row, as in PostgreSQL and DuckDB: nothing else can be a NULL there.
+#[test]
+fn an_empty_line_of_a_single_column_is_null() {
+    let rows = |bytes: &[u8]| -> Vec<Option<String>> {
+        let got = all(bytes, &ReadOptions::default()).unwrap();
+        got.column(0).as_string_view().iter().map(|text| text.map(str::to_string)).collect()
+    };
+    let some = |text: &str| Some(text.to_string());
+    let expected = [some("x"), None, some(""), some("y"), None];
+    assert_eq!(rows(b"a\nx\n\n\"\"\ny\n\n"), expected);
+    assert_eq!(rows(b"\n\na\r\nx\r\n\r\n\"\"\r\ny\r\n\r\n"), expected);
+    assert_eq!(rows(b"a\nx\ny"), [some("x"), some("y")]);
+    let got = all(b"a,b\nx,1\n\ny,2\n\n", &ReadOptions::default()).unwrap();
+    assert_eq!(got.num_rows(), 2, "of more columns it is none");
+}

@@ -8,14 +8,16 @@ use super::*;
 use farpool_model::{FileFormat, OptionValue};
 use proptest::prelude::*;
 
-/// The line, number of fields and first fields of each record; and the error that ended the records, if any.
-type All = (Vec<(u64, usize, Vec<Vec<u8>>)>, Option<String>);
+/// The line, number of fields and first fields of each record, with whether they were in quotes; and the error that ended
+/// the records, if any.
+type All = (Vec<(u64, usize, Vec<(Vec<u8>, bool)>)>, Option<String>);
 
 fn drain(records: &mut impl RecordSource, needed: usize, all: &mut All) {
     loop {
         match records.next() {
             Ok(Some(record)) => {
-                let fields = (0..record.len().min(needed)).map(|i| record.field(i).to_vec()).collect();
+                let field = |i: usize| (record.field(i).to_vec(), record.is_quoted(i));
+                let fields = (0..record.len().min(needed)).map(field).collect();
                 all.0.push((record.line, record.len(), fields));
             }
             Ok(None) => return,
@@ -38,9 +40,14 @@ fn in_pieces(bytes: &[u8], dialect: &Dialect, needed: usize, size: usize) -> All
     let mut all = All::default();
     let mut is_first = true;
     while let Some(piece) = cutter.next().unwrap() {
-        assert_eq!(piece.is_first, std::mem::take(&mut is_first));
+        assert_eq!(piece.is_first, is_first);
+        is_first &= piece.bytes.iter().all(|byte| matches!(byte, b'\n' | b'\r'));
         assert!(piece.rest.is_none());
-        drain(&mut PieceRecords::new(piece.bytes, piece.line, dialect, needed), needed, &mut all);
+        drain(
+            &mut PieceRecords::new(piece.bytes, piece.line, piece.is_first, dialect, needed),
+            needed,
+            &mut all,
+        );
         if all.1.is_some() {
             break;
         }
@@ -56,7 +63,7 @@ fn pass(bytes: &[u8], dialect: &Dialect, fields: usize, most: usize, size: usize
     let mut passed = 0;
     let mut cutter = Cutter::new(bytes, dialect).unwrap().of_size(size);
     while let Some(piece) = cutter.next().unwrap() {
-        let mut records = PieceRecords::new(piece.bytes, piece.line, dialect, 0);
+        let mut records = PieceRecords::new(piece.bytes, piece.line, piece.is_first, dialect, 0);
         loop {
             let count = records.pass(fields, most);
             assert!(count <= most);
@@ -107,7 +114,9 @@ fn dialects() -> Vec<Dialect> {
         set.iter().for_each(|(name, value)| options.set(name, value).unwrap());
         Dialect::new(options.delimiter.unwrap_or(b','), &options)
     };
-    options.into_iter().map(dialect).collect()
+    let dialects: Vec<Dialect> = options.into_iter().map(dialect).collect();
+    let single = dialects.iter().cloned().map(|dialect| Dialect { is_single: true, ..dialect });
+    dialects.iter().cloned().chain(single).collect()
 }
 
 fn check(bytes: &[u8]) {
@@ -142,6 +151,7 @@ fn cases_that_look_like_others() {
         "\u{feff}\"a\nb\",c\n\u{feff}d\n",
         "\u{feff}\u{feff}a\nb",
         "\n\u{feff}a\nb",
+        "\n\ra,b\n\n\r\nc\r\r\nd\n\n",
         "'a;\n';b\n\"c\n",
         "a,\"b\nc,d\ne,f\n",
         "\"a\r\nb\"\r\n\r\n,\r\n\"\"\r\nc,\"d\re\"\rf",
@@ -200,7 +210,7 @@ fn carriage_returns_in_place_of_line_breaks() {
     for record in ["1,x\r", "\"1\",\"x\"\r", "1,\"x\"\"y\"\r"] {
         let bytes = record.repeat(20_000);
         for dialect in dialects().into_iter().filter(|dialect| dialect.skip_lines == 0) {
-            let mut records = PieceRecords::new(bytes.clone().into_bytes(), 1, &dialect, usize::MAX);
+            let mut records = PieceRecords::new(bytes.clone().into_bytes(), 1, true, &dialect, usize::MAX);
             let mut all = All::default();
             drain(&mut records, usize::MAX, &mut all);
             assert_eq!(all, plain(bytes.as_bytes(), &dialect, usize::MAX));

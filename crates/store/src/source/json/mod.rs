@@ -15,7 +15,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_json::reader::{Decoder, ReaderBuilder};
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef};
-use farpool_model::{Error, ReadOptions, Result, brief, limits, sql_name};
+use farpool_model::{CharacterEncoding, Error, ReadOptions, Result, brief, limits, sql_name};
 use scan::{Cut, Scanner};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,22 @@ use std::sync::Arc;
 
 /// Bytes after which a batch ends.
 const BATCH_BYTES: usize = 16 << 20;
+
+/// How objects are read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Form {
+    /// Names of the columns whose types the user set.
+    typed: Vec<String>,
+    /// Whether lines that are no object, or have a value that does not fit, are left out.
+    ignore_errors: bool,
+    pub(super) encoding: Option<CharacterEncoding>,
+}
+
+impl Form {
+    pub(super) fn of(options: &ReadOptions) -> Self {
+        Form { typed: options.typed(), ignore_errors: options.ignore_errors, encoding: options.encoding }
+    }
+}
 
 /// Returns the columns, of type Null where the first rows have no value.
 pub(super) fn open(path: &Path, from: impl BufRead, options: &ReadOptions) -> Result<SchemaRef> {
@@ -41,7 +57,7 @@ pub(super) fn open_head(
 
 fn guess(path: &Path, from: impl BufRead, is_whole: bool, options: &ReadOptions) -> Result<SchemaRef> {
     let rows = options.sample_rows.unwrap_or(super::csv::GUESS_ROWS);
-    let mut scanner = Scanner::new(from);
+    let mut scanner = Scanner::new(from, options.ignore_errors);
     let mut guess = guess::Object::default();
     for _ in 0..rows {
         let (record, line) = match scanner.record() {
@@ -50,9 +66,12 @@ fn guess(path: &Path, from: impl BufRead, is_whole: bool, options: &ReadOptions)
             Err(Cut::Short) if !is_whole => break,
             Err(why) => return Err(broken(path, why)),
         };
+        if options.ignore_errors && !is_object(record) {
+            continue;
+        }
         guess.see(record).map_err(|error| at(path, line, &format!("no JSON object: {error}")))?;
     }
-    let fields = names::with_types(path, guess.fields(), &options.types)?;
+    let fields = names::with_types(path, guess.fields(), options)?;
     super::schemas::bounded(path, fields.len())?;
     if fields.is_empty() {
         return Err(Error::invalid(format!("{} has no columns", path.display())));
@@ -60,15 +79,20 @@ fn guess(path: &Path, from: impl BufRead, is_whole: bool, options: &ReadOptions)
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// Reads the columns at indices `columns`; the user set the types of those called `typed`.
+/// Whether text is one valid object.
+fn is_object(text: &[u8]) -> bool {
+    text.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
+}
+
+/// Reads the columns at indices `columns`.
 pub(super) fn read(
     path: &Path,
     from: Bytes,
     schema: &SchemaRef,
-    typed: &[String],
+    form: &Form,
     columns: &[usize],
 ) -> Result<Batches> {
-    Ok(in_order(tasks(path, from, schema, typed, columns)?))
+    Ok(in_order(tasks(path, from, schema, form, columns)?))
 }
 
 /// Reads the same rows as tasks: the ends of objects are found first, and each task parses its objects.
@@ -76,10 +100,14 @@ pub(super) fn tasks(
     path: &Path,
     from: Bytes,
     schema: &SchemaRef,
-    typed: &[String],
+    form: &Form,
     columns: &[usize],
 ) -> Result<Tasks> {
-    let result = schema.project(columns).map_err(|error| Error::invalid(error.to_string()))?;
+    // Which lines are left out does not depend on the columns that are read.
+    let wanted = columns.len();
+    let others = (0..schema.fields().len()).filter(|i| form.ignore_errors && !columns.contains(i));
+    let columns: Vec<usize> = columns.iter().copied().chain(others).collect();
+    let parsed = schema.project(&columns).map_err(|error| Error::invalid(error.to_string()))?;
     // Other types than numbers, booleans and nested ones are first read as text, so that errors name the
     // value.
     let raw = |field: &Arc<Field>| match field.data_type() {
@@ -87,13 +115,18 @@ pub(super) fn tasks(
         data_type if data_type.is_nested() => field.clone(),
         _ => Arc::new(Field::new(field.name(), DataType::Utf8, true)),
     };
-    let raw = Arc::new(Schema::new(result.fields().iter().map(raw).collect::<Fields>()));
-    let parse =
-        Arc::new(Parse { path: path.to_path_buf(), raw, result: Arc::new(result), typed: typed.to_vec() });
+    let raw = Arc::new(Schema::new(parsed.fields().iter().map(raw).collect::<Fields>()));
+    let parse = Arc::new(Parse {
+        path: path.to_path_buf(),
+        raw,
+        result: Arc::new(parsed),
+        wanted,
+        form: form.clone(),
+    });
     parse.decoder()?;
-    let mut scanner = Some(Scanner::new(from));
+    let mut scanner = Some(Scanner::new(from, form.ignore_errors));
     Ok(Box::new(std::iter::from_fn(move || {
-        let objects = Objects::next_of(scanner.as_mut()?);
+        let objects = Objects::next_of(scanner.as_mut()?, &parse.form);
         if objects.is_err() {
             scanner = None;
         }
@@ -114,10 +147,13 @@ struct Objects {
 
 impl Objects {
     /// Reads the objects of the next batch.
-    fn next_of(scanner: &mut Scanner<Bytes>) -> std::result::Result<Self, Cut> {
+    fn next_of(scanner: &mut Scanner<Bytes>, form: &Form) -> std::result::Result<Self, Cut> {
         let mut objects = Objects { bytes: Vec::new(), ends: Vec::new() };
         while objects.ends.len() < limits::BATCH_ROWS && objects.bytes.len() < BATCH_BYTES {
             let Some((record, line)) = scanner.record()? else { break };
+            if form.ignore_errors && !is_object(record) {
+                continue;
+            }
             objects.bytes.extend_from_slice(record);
             objects.ends.push((objects.bytes.len(), line));
         }
@@ -130,12 +166,43 @@ struct Parse {
     path: PathBuf,
     raw: SchemaRef,
     result: SchemaRef,
-    typed: Vec<String>,
+    /// How many of the columns, the first ones, are returned.
+    wanted: usize,
+    form: Form,
 }
 
 impl Parse {
     fn task(self: Arc<Self>, objects: Objects) -> Task {
-        Box::new(move || Box::new(self.batch(&objects).transpose().into_iter()))
+        Box::new(move || Box::new(self.fitting(&objects).transpose().into_iter()))
+    }
+
+    /// Parses objects; without those that do not fit, if they are to be left out.
+    fn fitting(&self, objects: &Objects) -> Result<Option<RecordBatch>> {
+        let batch = match self.batch(objects) {
+            Err(_) if self.form.ignore_errors => self.one_by_one(objects)?,
+            other => other?,
+        };
+        let wanted: Vec<usize> = (0..self.wanted).collect();
+        let project = |batch: RecordBatch| batch.project(&wanted);
+        batch.map(project).transpose().map_err(|error| Error::internal(error.to_string()))
+    }
+
+    /// Parses each object by itself, and leaves out those that do not fit.
+    fn one_by_one(&self, objects: &Objects) -> Result<Option<RecordBatch>> {
+        let mut start = 0;
+        let mut good = Vec::new();
+        for &(end, line) in &objects.ends {
+            let bytes = objects.bytes[start..end].to_vec();
+            let one = Objects { ends: vec![(bytes.len(), line)], bytes };
+            good.extend(self.batch(&one).ok().flatten());
+            start = end;
+        }
+        match good.is_empty() {
+            true => Ok(None),
+            false => arrow_select::concat::concat_batches(&self.result, &good)
+                .map(Some)
+                .map_err(|error| Error::internal(error.to_string())),
+        }
     }
 
     fn decoder(&self) -> Result<Decoder> {
@@ -192,7 +259,7 @@ impl Parse {
             return Ok(column.clone());
         }
         let texts = column.as_string::<i32>();
-        let origin = if self.typed.contains(field.name()) { Origin::Said } else { Origin::Guessed };
+        let origin = if self.form.typed.contains(field.name()) { Origin::Said } else { Origin::Guessed };
         convert::convert(texts, field.data_type(), origin).map_err(|misfit| {
             let what = match misfit {
                 Misfit::Row(row) => format!(

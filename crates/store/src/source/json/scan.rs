@@ -15,6 +15,8 @@ pub(super) struct Scanner<R> {
     is_escaped: bool,
     line: u64,
     array: Array,
+    /// Whether each line is an object, whatever it has, so that a line that is none ends with it.
+    by_lines: bool,
 }
 
 /// State of the scanner with respect to an array around the objects.
@@ -47,7 +49,8 @@ pub(super) enum Cut {
 }
 
 impl<R: BufRead> Scanner<R> {
-    pub(super) fn new(from: R) -> Self {
+    /// Splits `from` into objects; with `by_lines` into lines that are not empty.
+    pub(super) fn new(from: R, by_lines: bool) -> Self {
         Scanner {
             from,
             record: Vec::new(),
@@ -56,11 +59,53 @@ impl<R: BufRead> Scanner<R> {
             is_escaped: false,
             line: 1,
             array: Array::Unknown,
+            by_lines,
         }
+    }
+
+    /// Returns the next line that has something, and its number.
+    fn text_line(&mut self) -> Result<Option<(&[u8], u64)>, Cut> {
+        loop {
+            self.record.clear();
+            let line = self.line;
+            let mut is_ended = false;
+            while !is_ended {
+                let input = self.from.fill_buf().map_err(Cut::Io)?;
+                let end = memchr::memchr(b'\n', input);
+                let read = end.map_or(input.len(), |at| at + 1);
+                if self.record.len() + read > limits::RECORD_BYTES_MAX {
+                    return Err(Cut::Long(line));
+                }
+                is_ended = end.is_some() || input.is_empty();
+                self.record.extend_from_slice(&input[..read]);
+                self.from.consume(read);
+            }
+            if self.record.is_empty() {
+                return Ok(None);
+            }
+            self.line += 1;
+            if line == 1 && self.record.starts_with(b"\xef\xbb\xbf") {
+                self.record.drain(..3);
+            }
+            let text = self.record.trim_ascii();
+            if self.array == Array::Unknown && text.starts_with(b"[") {
+                let what =
+                    "an array of objects, of which none can be left out: write each on a line of its own";
+                return Err(Cut::Syntax(line, what));
+            }
+            if !text.is_empty() {
+                self.array = Array::None;
+                break;
+            }
+        }
+        Ok(Some((self.record.trim_ascii(), self.line - 1)))
     }
 
     /// Returns the next object and the line on which it begins.
     pub(super) fn record(&mut self) -> Result<Option<(&[u8], u64)>, Cut> {
+        if self.by_lines {
+            return self.text_line();
+        }
         self.record.clear();
         if !self.find()? {
             return Ok(None);

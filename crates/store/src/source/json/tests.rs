@@ -6,12 +6,15 @@ use arrow_array::types::{Date32Type, Float64Type, Int64Type};
 use std::io::Cursor;
 
 fn all(text: &str) -> Result<RecordBatch> {
+    all_with(text, &ReadOptions::default())
+}
+
+fn all_with(text: &str, options: &ReadOptions) -> Result<RecordBatch> {
     let path = Path::new("x.json");
-    let schema =
-        super::super::schemas::settled(&*open(path, Cursor::new(text.as_bytes()), &ReadOptions::default())?);
+    let schema = super::super::schemas::settled(&*open(path, Cursor::new(text.as_bytes()), options)?);
     let columns: Vec<usize> = (0..schema.fields().len()).collect();
     let from: Bytes = Box::new(Cursor::new(text.as_bytes().to_vec()));
-    let batches = read(path, from, &schema, &[], &columns)?.collect::<Result<Vec<_>>>()?;
+    let batches = read(path, from, &schema, &Form::of(options), &columns)?.collect::<Result<Vec<_>>>()?;
     Ok(arrow_select::concat::concat_batches(&schema, &batches).unwrap())
 }
 
@@ -97,4 +100,22 @@ fn instants_and_times_without_a_zone_are_told_apart() {
     assert_eq!(types, [micros(Some("UTC")), micros(None), DataType::Utf8View]);
     let instants = got.column(0).as_primitive::<arrow_array::types::TimestampMicrosecondType>();
     assert_eq!(instants.value(0), instants.value(1));
+}
+
+#[test]
+fn lines_that_do_not_fit_are_left_out_if_that_is_asked_for() {
+    let lenient = ReadOptions { ignore_errors: true, sample_rows: Some(2), ..ReadOptions::default() };
+    let text = "\u{feff}{\"a\": 1, \"b\": \"x\"}\n{\"a\": 2}\n\n{\"a\": \"many\"}\n{\"a\": 3,\nno\n{\"a\": 4} {}\n[1]\n{\"a\": 5}\r\n{\"a\": 6";
+    let got = all_with(text, &lenient).unwrap();
+    assert_eq!(got.column(0).as_primitive::<Int64Type>().values(), &[1, 2, 5]);
+    assert_eq!(got.column(1).as_string_view().iter().next(), Some(Some("x")));
+    let path = Path::new("x.json");
+    let schema =
+        super::super::schemas::settled(&*open(path, Cursor::new(text.as_bytes()), &lenient).unwrap());
+    let from: Bytes = Box::new(Cursor::new(text.as_bytes().to_vec()));
+    let batches = read(path, from, &schema, &Form::of(&lenient), &[1]).unwrap();
+    let rows: usize = batches.map(|batch| batch.unwrap().num_rows()).sum();
+    assert_eq!(rows, 3, "whichever columns are read");
+    let error = all_with("[{\"a\": 1}]", &lenient).unwrap_err().to_string();
+    assert!(error.contains("an array of objects"), "{error}");
 }
