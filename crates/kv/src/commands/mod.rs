@@ -23,7 +23,7 @@ mod tests;
 
 pub use changes::{KeyChange, KeyState};
 pub(crate) use keys::check_subcommand;
-pub use pattern::matches;
+pub use pattern::{Pattern, matches};
 pub(crate) use predicates::Predicates;
 pub(crate) use taken::Taken;
 
