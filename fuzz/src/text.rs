@@ -1,6 +1,6 @@
 //! Reads untrusted CSV, JSON and Arrow streams.
 
-use farpool_model::{OptionValue, ReadOptions};
+use farpool_model::{CharacterEncoding, OptionValue, ReadOptions};
 use farpool_store::source;
 use std::io::Cursor;
 
@@ -31,6 +31,15 @@ fn options(choice: u8) -> ReadOptions {
     }
     if choice & 16 != 0 {
         options.escape = Some(b'\\');
+    }
+    if choice & 64 != 0 {
+        (options.decimal_separator, options.thousands) = (Some(b','), Some(b'.'));
+        (options.date_format, options.timestamp_format) =
+            (Some("%d.%m.%Y".to_string()), Some("%d.%m.%Y %H:%M:%S.%f".to_string()));
+    }
+    if choice & 128 != 0 {
+        let of_escape = [CharacterEncoding::Latin1, CharacterEncoding::Utf16];
+        options.encoding = Some(of_escape[usize::from(choice & 16 != 0)]);
     }
     options.null_texts = (choice & 32 != 0).then(|| vec!["NA".to_string(), String::new()]);
     options

@@ -2,9 +2,11 @@
 
 use crate::runtime;
 use arrow::array::{RecordBatch, RecordBatchReader};
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Field, Schema};
 use arrow::error::ArrowError;
 use arrow::ffi_stream::ArrowArrayStreamReader;
+use farpool::model::schema::canonical_type;
+use farpool::model::sql_name;
 use farpool::{Error, FileLoad, LoadOptions, Pool, ReadOptions, StreamLoad, TableInfo, TableName};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,10 +80,12 @@ impl Load {
         rows: ArrowArrayStreamReader,
         progress: &Progress,
     ) -> farpool::Result<Loaded> {
-        let schema = rows.schema();
-        let load = StreamLoad::of_batches(schema, rows.map(read));
+        let load = StreamLoad::of_batches(FRAME, &rows.schema(), rows.map(read))?;
         let load = if self.nested_as_json { load.nested_as_json() } else { load };
-        let (columns, note) = self.chosen(load.schema())?;
+        let (columns, note) = self.chosen(load.schema()).map_err(|error| error.advise(FRAME_ADVICE))?;
+        let schema = load.schema().clone();
+        let taken = columns.clone().unwrap_or_else(|| (0..schema.fields().len()).collect());
+        taken.into_iter().try_for_each(|i| held(schema.field(i)))?;
         let load = match columns {
             Some(columns) => load.select(columns),
             None => load,
@@ -97,6 +101,26 @@ impl Load {
         let mut columns = farpool::column_positions(schema, Some(names))?;
         columns.sort_unstable();
         Ok((Some(columns), None))
+    }
+}
+
+/// What errors call rows of the caller.
+const FRAME: &str = "the data frame";
+
+const FRAME_ADVICE: &str = "a statement can read the column, with the frame's variable in FROM; to load it, convert it in the \
+                            frame, for example to text or to a number (nested=\"json\" makes text of lists and structs), or leave it out (columns=[…])";
+
+/// Refuses a column of a frame that a pool does not hold, before its rows are sent.
+fn held(field: &Field) -> farpool::Result<()> {
+    match canonical_type(field.data_type()) {
+        Some(_) => Ok(()),
+        None => {
+            let (name, kind) = (field.name(), sql_name(field.data_type()));
+            Err(Error::invalid(format!(
+                "column {name:?} of the data frame has type {kind}, which a pool does not hold"
+            ))
+            .advise(FRAME_ADVICE))
+        }
     }
 }
 

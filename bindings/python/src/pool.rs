@@ -15,8 +15,8 @@ use farpool::node::{KeySource, MasterKey, Node, Packing};
 use farpool::report::{Report, Source};
 use farpool::{
     ClientOptions, ClientTls, EmbeddedPool, Error, LoadMode, LoadOptions, Pool, PoolUrl, Proof, PublicKey,
-    QueryFiles, ReadOptions, RemotePool, Residency, Session, SessionOptions, Statement, TableName, Tier,
-    TokenKey, WorkMemory,
+    QueryFiles, ReadOptions, RemotePool, Residency, Session, SessionOptions, Statement, StreamLoad,
+    TableName, Tier, TokenKey, WorkMemory,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -193,10 +193,15 @@ impl NativePool {
         statement.line = line;
         for (name, rows) in tables.iter() {
             let rows = arrow_stream::imported(&rows)?;
+            let name = name.extract::<String>()?;
+            let named = format!("the data frame {name}");
             let schema = rows.schema();
             let batches = runtime::without_lock(py, || rows.collect::<Result<Vec<_>, _>>());
             let batches = batches.map_err(|error| unread(py, &error))?;
-            statement = statement.with_table(&name.extract::<String>()?, schema, batches);
+            let load = checked(py, StreamLoad::of_batches(&named, &schema, batches.into_iter().map(Ok)))?;
+            let schema = load.schema().clone();
+            let batches = checked(py, runtime::without_lock(py, || load.collect()))?;
+            statement = statement.with_table(&name, schema, batches);
         }
         let query = runtime::wait(py, async move { opened.session.sql(statement).await })?;
         Ok(NativeQuery::new(query))
@@ -254,12 +259,14 @@ impl NativePool {
         let progress = Progress::default();
         let told = progress.clone();
         let tell = |_: Python<'_>| tell.as_ref().map_or(Ok(()), |tell| told.tell(tell));
+        // A table of pyarrow is a list of columns, too.
+        let is_frame = source.hasattr("__arrow_c_stream__")?;
         match source.extract::<Vec<String>>() {
-            Ok(files) => {
+            Ok(files) if !is_frame => {
                 let work = async move { load.files(&*opened.pool, files, read, &progress).await };
                 runtime::wait_telling(py, work, tell)
             }
-            Err(_) => {
+            _ => {
                 if read != ReadOptions::default() {
                     let error = Error::invalid("options of files were given with rows that are in memory");
                     return Err(errors::raised(py, &error.advise("leave them out")));

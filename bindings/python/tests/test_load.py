@@ -1,5 +1,6 @@
 """Tables: loads of files and frames, descriptions, exports."""
 
+import decimal
 import warnings
 
 import farpool
@@ -173,3 +174,52 @@ def test_progress_is_shown_where_somebody_looks(pool, capsys, monkeypatch):
     assert "loading t: 1,000 rows, 25% of 4 MiB" in shown and shown.endswith("\r")
     pool.load("t", pl.DataFrame({"n": [1]}))
     assert capsys.readouterr().err == ""
+
+
+def test_columns_without_a_type_are_text_without_values():
+    nothing = pl.DataFrame({"k": [1], "n": [None], "l": [[None]]})
+    arrow = pa.table({"k": [1], "n": pa.nulls(1)})
+    with farpool.open(memory="64MiB") as p:
+        assert p.sql("select k, n, l from nothing").fetchall() == [(1, None, [None])]
+        assert p.sql("select typeof(n) from arrow").fetchall() == [("VARCHAR",)]
+        assert p.load("arrow_rows", arrow).rows == 1
+        assert p.sql("select n from arrow_rows").fetchall() == [(None,)]
+        assert p.load("polars_rows", nothing.drop("l")).rows == 1
+        assert p.sql("select n from polars_rows").fetchall() == [(None,)]
+
+
+def test_objects_and_wide_integers_of_polars_are_what_they_are_or_an_error():
+    objects = pl.DataFrame({"o": [object()]})
+    wide = pl.DataFrame({"i": [2**100]}, schema={"i": pl.Int128})
+    too_wide = pl.DataFrame({"i": [10**38]}, schema={"i": pl.Int128})
+    with farpool.open(memory="64MiB") as p:
+        with pytest.raises(farpool.Error, match="'o' of the data frame has Python objects"):
+            p.sql("select o from objects").fetchall()
+        with pytest.raises(farpool.Error, match="'o' of the data frame has Python objects"):
+            p.load("objects", objects)
+        assert p.sql("select i from wide").fetchall() == [(decimal.Decimal(2**100),)]
+        assert p.load("wide_rows", wide).rows == 1
+        with pytest.raises(farpool.Error, match="no column of Arrow"):
+            p.sql("select i from too_wide").fetchall()
+        with pytest.raises(farpool.Error, match="no column of Arrow"):
+            p.load("mixed", pd.DataFrame({"o": [object()]}))
+
+
+def test_errors_about_frames_are_not_about_files():
+    delta = pd.DataFrame({"d": pd.to_timedelta(["1 days"]), "k": [1]})
+    empty, none = pd.DataFrame(), pl.DataFrame()
+    far = pa.table({"t": pa.array([2**63 - 1]).cast(pa.timestamp("us"))})
+    with farpool.open(memory="64MiB") as p:
+        for frame, columns in ((delta[["d"]], None), (delta, ["d"])):
+            with pytest.raises(farpool.Error) as raised:
+                p.load("t", frame, columns=columns)
+            assert '"d"' in str(raised.value) and "FILE" not in str(raised.value), raised.value
+            assert "farpool load" not in str(raised.value)
+        for frame in (empty, none, pa.table({})):
+            with pytest.raises(farpool.Error, match="the data frame has no columns"):
+                p.load("t", frame)
+        with pytest.raises(farpool.Error, match="the data frame empty has no columns"):
+            p.sql("select * from empty").fetchall()
+        for read in (lambda: p.load("t", far), lambda: p.sql("select t from far").fetchall()):
+            with pytest.raises(farpool.Error, match="outside of the calendar"):
+                read()

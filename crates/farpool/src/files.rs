@@ -193,14 +193,26 @@ impl StreamLoad {
         Ok(StreamLoad { stream, columns: None, rows_read: Arc::default() })
     }
 
-    /// Takes rows that are Arrow batches of this schema already.
+    /// Takes rows that are Arrow batches of this schema already; errors refer to them by `name`. Columns of type Null
+    /// become text.
+    ///
+    /// # Errors
+    /// When there is no column, or too many.
     pub fn of_batches(
-        schema: SchemaRef,
+        name: &str,
+        schema: &SchemaRef,
         batches: impl Iterator<Item = Result<RecordBatch>> + Send + 'static,
-    ) -> Self {
-        let task: Task = Box::new(move || Box::new(batches));
-        let stream = source::Stream { schema, tasks: Box::new(std::iter::once(task)) };
-        StreamLoad { stream, columns: None, rows_read: Arc::default() }
+    ) -> Result<Self> {
+        let stream = source::of_rows(name, schema, Box::new(batches))?;
+        Ok(StreamLoad { stream, columns: None, rows_read: Arc::default() })
+    }
+
+    /// Reads all rows on the calling thread.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn collect(self) -> Result<Vec<RecordBatch>> {
+        self.stream.batches().collect()
     }
 
     /// The columns of the stream.

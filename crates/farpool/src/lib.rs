@@ -61,7 +61,7 @@ pub use calibration::{
     CalibratedLink, calibrated_rates, calibration_file, keep_link, keep_rates, link_file, machine_name,
     transfer_over,
 };
-pub use copy::{CopyFiles, textual};
+pub use copy::{CopyFiles, csv_header, csv_lines, textual};
 pub use described::table_json;
 pub use embedded::EmbeddedPool;
 pub use farpool_datafusion::{

@@ -22,9 +22,17 @@ def stream_of(value: Any) -> Any:
         import pyarrow as pa
 
         # An index that is more than row numbers is a column for people, and for queries.
-        return pa.Table.from_pandas(value, preserve_index=None).replace_schema_metadata(None)
+        try:
+            return pa.Table.from_pandas(value, preserve_index=None).replace_schema_metadata(None)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise InterfaceError(
+                "the data frame has a column that is no column of Arrow: " + "; ".join(map(str, error.args)),
+                "convert it to one type, for example to text: frame[name].astype(str)",
+            ) from error
     if _is_lazy_polars(value):
-        return value.collect()
+        value = value.collect()
+    if _is_polars(value):
+        return _exportable(value)
     if isinstance(value, type) or not hasattr(value, "__arrow_c_stream__"):
         raise InterfaceError(
             f"{type(value).__name__} has no rows that a pool can take",
@@ -76,6 +84,51 @@ def _is_pandas(value: Any) -> bool:
     # Who has a frame of pandas has imported pandas.
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(value, getattr(pandas, "DataFrame", ()))
+
+
+def _exportable(frame: Any) -> Any:
+    """Returns a frame of Polars whose columns arrive in Arrow as what they are."""
+    import polars as pl
+
+    types = {name: _exported(name, dtype) for name, dtype in frame.schema.items()}
+    others = {name: to for name, to in types.items() if to != frame.schema[name]}
+    try:
+        # By columns, since Polars takes some names for patterns.
+        return frame.with_columns([frame.get_column(name).cast(to) for name, to in others.items()])
+    except pl.exceptions.PolarsError as error:
+        raise InterfaceError(
+            f"the data frame has a column that is no column of Arrow: {error}",
+            "cast it to text, a decimal or a double in Polars",
+        ) from error
+
+
+def _exported(name: str, dtype: Any) -> Any:
+    """The type under which a column is exported. Polars exports objects as their addresses, 128-bit integers as a type that
+    only itself knows, and columns that have no type with a buffer more than the interface has.
+    """
+    import polars as pl
+
+    if dtype == pl.Object:
+        raise InterfaceError(
+            f"column {name!r} of the data frame has Python objects, which are no values of a table",
+            f"cast it in Polars, for example to text: pl.col({name!r}).map_elements(str, return_dtype=pl.String)",
+        )
+    if dtype == pl.Null:
+        return pl.String
+    if dtype in (getattr(pl, "Int128", None), getattr(pl, "UInt128", None)):
+        return pl.Decimal(38, 0)
+    if isinstance(dtype, pl.List):
+        return pl.List(_exported(name, dtype.inner))
+    if isinstance(dtype, pl.Array):
+        return pl.Array(_exported(name, dtype.inner), dtype.size)
+    if isinstance(dtype, pl.Struct):
+        return pl.Struct([pl.Field(field.name, _exported(name, field.dtype)) for field in dtype.fields])
+    return dtype
+
+
+def _is_polars(value: Any) -> bool:
+    polars = sys.modules.get("polars")
+    return polars is not None and isinstance(value, getattr(polars, "DataFrame", ()))
 
 
 def _is_lazy_polars(value: Any) -> bool:

@@ -3,7 +3,7 @@
 use super::csv::{self, Form};
 use super::encode::{Encoded, failed, stopped};
 use super::{Message, Out};
-use arrow::array::{Array, ArrayRef, RecordBatch, StringArray};
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::{FileWriter, StreamWriter};
@@ -16,7 +16,6 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use std::io::{BufWriter, Write};
-use std::sync::Arc;
 use tokio::sync::mpsc::Receiver;
 
 /// Size of the output buffer in bytes.
@@ -60,13 +59,22 @@ impl Csv {
 
     /// Returns the header line, empty if no header is written.
     fn head(&self, schema: &SchemaRef) -> Result<Vec<u8>> {
-        let names: StringArray = schema.fields().iter().map(|field| Some(field.name())).collect();
         if !self.header {
             return Ok(Vec::new());
         }
-        let columns = (0..names.len()).map(|i| (i.to_string(), Arc::new(names.slice(i, 1)) as ArrayRef));
-        let names = RecordBatch::try_from_iter(columns).map_err(|error| failed(&error))?;
-        csv::rows(&self.form(), &names).map_err(|error| failed(&error))
+        csv::header(&self.form(), schema).map_err(|error| failed(&error))
+    }
+
+    /// Refuses a text for NULL that needs quotes, since NULL is what has none.
+    fn check(&self) -> Result<()> {
+        match self.form().is_special(&self.null) {
+            false => Ok(()),
+            true => Err(Error::invalid(format!(
+                "COPY, option null: {:?} has a delimiter, a quote, an escape or a line break in it",
+                brief(&self.null)
+            ))
+            .advise("NULL is written without quotes: choose another text for it, such as NULL 'NA'")),
+        }
     }
 }
 
@@ -104,6 +112,9 @@ impl Settings {
             settings
                 .set(name, value)
                 .map_err(|error| error.at(format_args!("COPY, option {}", brief(name))))?;
+        }
+        if let Format::Csv(csv) = &settings.format {
+            csv.check()?;
         }
         match (&settings.format, settings.compression) {
             (_, FileCompression::None) | (Format::Csv(_) | Format::Json { .. }, _) => Ok(settings),

@@ -15,6 +15,7 @@ use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use async_trait::async_trait;
+pub use csv::{csv_header, csv_lines};
 use encode::{Encoded, Encoder};
 use farpool_datafusion::{CopyTarget, FileWriter};
 use farpool_model::{Error, Result};

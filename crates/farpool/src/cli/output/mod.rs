@@ -188,13 +188,6 @@ pub fn check(format: Format) -> Outcome {
 fn stop(error: arrow::error::ArrowError) -> Stop {
     match error {
         arrow::error::ArrowError::IoError(_, source) => Stop::output(source),
-        other => csv_closed(&other).unwrap_or_else(|| {
-            Stop::Failed(farpool::Error::invalid(format!("cannot write the result: {other}")))
-        }),
+        other => Stop::Failed(farpool::Error::invalid(format!("cannot write the result: {other}"))),
     }
-}
-
-/// Whether `error` is a closed pipe: the CSV writer keeps only the text of an IO error.
-fn csv_closed(error: &arrow::error::ArrowError) -> Option<Stop> {
-    error.to_string().contains("Broken pipe").then_some(Stop::OutputClosed)
 }

@@ -7,7 +7,6 @@ use super::{LeftOut, Out, RowWriter, stop};
 use crate::cli::stop::{Outcome, Stop};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::cast;
-use arrow::csv;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
@@ -16,11 +15,10 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::sync::Arc;
 
-/// Writes values separated by commas or tabs.
+/// Writes values separated by commas or tabs, as COPY does: nothing for NULL, and quotes for an empty text.
 pub struct CsvWriter {
-    writer: csv::Writer<Out>,
-    schema: SchemaRef,
-    any: bool,
+    out: Out,
+    delimiter: u8,
 }
 
 impl CsvWriter {
@@ -29,24 +27,19 @@ impl CsvWriter {
         if !first {
             writeln!(out).map_err(Stop::output)?;
         }
-        let writer = csv::WriterBuilder::new().with_delimiter(delimiter).build(out);
-        Ok(CsvWriter { writer, schema: schema.clone(), any: false })
+        out.write_all(&farpool::csv_header(delimiter, schema).map_err(stop)?).map_err(Stop::output)?;
+        Ok(CsvWriter { out, delimiter })
     }
 }
 
 impl RowWriter for CsvWriter {
     fn write(&mut self, batch: &RecordBatch) -> Outcome {
-        self.any = true;
-        self.writer.write(&farpool::textual(batch)?).map_err(stop)
+        let lines = farpool::csv_lines(self.delimiter, &farpool::textual(batch)?).map_err(stop)?;
+        self.out.write_all(&lines).map_err(Stop::output)
     }
 
     fn finish(mut self: Box<Self>) -> Outcome<LeftOut> {
-        if !self.any {
-            // The writer prints the header with the first batch.
-            let empty = farpool::textual(&RecordBatch::new_empty(self.schema.clone()))?;
-            self.writer.write(&empty).map_err(stop)?;
-        }
-        self.writer.into_inner().flush().map_err(Stop::output)?;
+        self.out.flush().map_err(Stop::output)?;
         Ok(LeftOut::default())
     }
 }
