@@ -34,6 +34,7 @@ const NO_LIMITS: &[(&str, &str, &str)] = &[
     ),
     ("crates/datafusion/src/names.rs", "NAMES_SHOWN_MAX", "the length of a message"),
     ("crates/farpool/src/report/html/heat.rs", "VALUES_MAX", "the look of a page"),
+    ("crates/node/src/resp/slow.rs", "TOKEN_BYTES_MAX", "which arguments are looked at for tokens"),
     ("crates/farpool/src/cloud/reading.rs", "REQUESTS_MAX", "how many requests a client sends at a time"),
     ("crates/farpool/src/cloud/writing.rs", "PARTS_MAX", "how many parts a client sends at a time"),
     ("crates/farpool/src/ordered.rs", "THREADS_MAX", "how many threads parse a file"),
