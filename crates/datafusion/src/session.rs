@@ -58,7 +58,7 @@ pub(crate) const HOME: &str = "session";
 /// The schema of names without a schema, which every catalog has.
 pub(crate) const SCHEMA: &str = "public";
 /// The schema in which the engine tells what there is.
-const INFORMATION_SCHEMA: &str = "information_schema";
+pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// Settings of a session.
 #[derive(Clone, Debug)]

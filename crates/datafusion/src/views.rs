@@ -16,7 +16,7 @@ pub(crate) use create::{created, text_for};
 use crate::catalog::{self, Found, PoolCatalog};
 use crate::dialect::{self, Grammar};
 use crate::error;
-use crate::session::{HOME, SCHEMA};
+use crate::session::{HOME, INFORMATION_SCHEMA, SCHEMA};
 use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{
     CatalogProvider, CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList,
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
         let statement = Statement::Statement(Box::new(SqlStatement::Query(query)));
         let mut schemas = BTreeMap::from([(SCHEMA.to_string(), Arc::<MemorySchemaProvider>::default())]);
         for reference in resolve_table_references(&statement, true)?.0 {
-            if reference.catalog().is_some() {
+            if reference.catalog().is_some() || reference.schema() == Some(INFORMATION_SCHEMA) {
                 let message = format!("{reference} does not stand in the pool of the view");
                 return Err(error::wrap(Error::invalid(message)));
             }

@@ -382,7 +382,7 @@ fn a_node_takes_tables_answers_and_drops_them() {
     let listed = server.run(&["tables"]).ok();
     assert!(listed.contains("trips") && listed.contains("cities (view)"), "{listed}");
     let json = server.run(&["tables", "--format", "json"]).ok();
-    assert!(json.contains(r#"{"name":"cities","view":true}"#), "{json}");
+    assert!(json.contains(r#"{"name":"cities","schema":"public","view":true}"#), "{json}");
     let view = server.run(&["tables", "cities"]).ok();
     assert!(view.contains("cities: a view") && view.contains("GROUP BY city"), "{view}");
     let shown = server.csv("select table_name, table_type from information_schema.tables where table_type = 'VIEW' and table_schema = 'public'");

@@ -67,7 +67,7 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
         Verb::ChangeSchemas => {
             let schema = SchemaName::new("staging")?;
             pool.create_schema(&schema).await?;
-            assert_eq!(pool.list(None).await?.schemas, [schema.clone()]);
+            assert_eq!(pool.list(None).await?.schemas, vec![schema.clone()]);
             pool.drop_schema(&schema, false).await?;
             // Whoever may do that finds its own tables only.
             pool.table(&name(table)).await.map(drop)

@@ -475,7 +475,8 @@ impl World {
 
     /// Lets time pass; somebody may set the clock of the machine, which must not matter.
     fn pass_time(&mut self) -> Checked {
-        let passed = self.random.magnitude(if self.random.chance(8) { 10_000_000 } else { 1000 }) as u64;
+        let most = if self.random.chance(8) { 10_000_000 } else { 1000 };
+        let passed = self.random.magnitude(most) as u64;
         self.clock.pass(passed);
         if self.random.chance(20) {
             self.set_clock();

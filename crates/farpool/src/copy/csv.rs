@@ -77,21 +77,24 @@ pub(super) fn header(form: &Form, schema: &Schema) -> Result<Vec<u8>, ArrowError
 /// When a value has no text.
 pub(super) fn rows(form: &Form, batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
     let options = FormatOptions::default().with_null(&form.null);
-    let columns = batch.columns().iter().map(|column| Ok((column, Values::of(column, &options)?)));
+    // A column of untyped NULLs has no mask of its own.
+    let nulls: Vec<_> = batch.columns().iter().map(|column| column.logical_nulls()).collect();
+    let is_null = |place: usize, row: usize| nulls[place].as_ref().is_some_and(|nulls| nulls.is_null(row));
+    let columns = batch.columns().iter().map(|column| Values::of(column, &options));
     let columns = columns.collect::<Result<Vec<_>, ArrowError>>()?;
     let mut out = Vec::with_capacity(batch.num_rows() * columns.len() * FIELD_BYTES);
     for row in 0..batch.num_rows() {
-        for (place, (column, values)) in columns.iter().enumerate() {
+        for (place, values) in columns.iter().enumerate() {
             if place > 0 {
                 out.push(form.delimiter);
             }
-            match column.is_null(row) {
+            match is_null(place, row) {
                 true => out.extend_from_slice(form.null.as_bytes()),
                 false => form.value(values, row, &mut out)?,
             }
         }
         // Other programs pass over an empty line, which is a NULL at best.
-        if columns.len() == 1 && matches!(out.last(), None | Some(b'\n')) && !columns[0].0.is_null(row) {
+        if columns.len() == 1 && matches!(out.last(), None | Some(b'\n')) && !is_null(0, row) {
             out.extend([form.quote, form.quote]);
         }
         out.push(b'\n');

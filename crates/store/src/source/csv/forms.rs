@@ -12,6 +12,9 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use farpool_model::{Error, ReadOptions, Result, brief};
 use std::borrow::Cow;
 
+/// Returns a value in its usual form; `None` where it is not of the form that was said.
+type Rewrite<'a> = Box<dyn Fn(&str) -> Option<String> + 'a>;
+
 /// What no number, date or time is read from.
 const NO_VALUE: &str = "no value";
 
@@ -74,7 +77,7 @@ impl Forms {
     /// Rewrites the values of a column of this type; `None` if nothing changes.
     pub(super) fn of_column(&self, texts: &StringArray, data_type: &DataType) -> Option<StringArray> {
         let is_number = data_type.is_numeric();
-        let rewrite: Box<dyn Fn(&str) -> Option<String> + '_> = match data_type {
+        let rewrite: Rewrite<'_> = match data_type {
             _ if is_number && self.has_numbers() => Box::new(|text| self.number(text)),
             DataType::Date32 if self.date.is_some() => Box::new(|text| self.date(text)),
             DataType::Timestamp(..) if self.timestamp.is_some() || self.date.is_some() => Box::new(|text| {
@@ -178,7 +181,8 @@ mod tests {
 
     #[test]
     fn values_are_rewritten_to_the_usual_form() {
-        let cases: &[(&[(&str, &str)], &[(&str, &str)])] = &[
+        type Pairs<'a> = &'a [(&'a str, &'a str)];
+        let cases: &[(Pairs<'_>, Pairs<'_>)] = &[
             (
                 &[("decimal_separator", ",")],
                 &[

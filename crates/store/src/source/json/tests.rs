@@ -110,8 +110,7 @@ fn lines_that_do_not_fit_are_left_out_if_that_is_asked_for() {
     assert_eq!(got.column(0).as_primitive::<Int64Type>().values(), &[1, 2, 5]);
     assert_eq!(got.column(1).as_string_view().iter().next(), Some(Some("x")));
     let path = Path::new("x.json");
-    let schema =
-        super::super::schemas::settled(&*open(path, Cursor::new(text.as_bytes()), &lenient).unwrap());
+    let schema = super::super::schemas::settled(&open(path, Cursor::new(text.as_bytes()), &lenient).unwrap());
     let from: Bytes = Box::new(Cursor::new(text.as_bytes().to_vec()));
     let batches = read(path, from, &schema, &Form::of(&lenient), &[1]).unwrap();
     let rows: usize = batches.map(|batch| batch.unwrap().num_rows()).sum();
