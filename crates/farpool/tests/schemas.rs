@@ -2,7 +2,7 @@
 
 use crate::support::pools::{Pools, Way};
 use crate::support::text::{rows, run};
-use farpool::{ErrorKind, Pool, Session};
+use farpool::{ErrorKind, Session};
 
 const WAYS: [(Way, bool); 3] = [(Way::Embedded, true), (Way::Remote, true), (Way::Plain, false)];
 
