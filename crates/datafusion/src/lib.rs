@@ -55,6 +55,7 @@ mod summarize;
 mod table;
 #[cfg(test)]
 mod tests;
+mod using;
 mod views;
 mod window;
 mod zones;

@@ -20,17 +20,19 @@ mod functions;
 mod grammar;
 mod headers;
 mod intervals;
+mod joins;
 mod json;
 mod numbers;
 mod order_all;
 mod ordinals;
+mod outer_names;
 mod parameters;
 mod patterns;
 mod pivot;
 mod powers;
-mod quantified;
 mod readers;
 mod repeated;
+mod scopes;
 mod semi_joins;
 mod show;
 mod sql;
@@ -38,6 +40,7 @@ mod templates;
 #[cfg(test)]
 mod tests;
 mod timestamps;
+mod tuples;
 mod undone;
 mod zones;
 
@@ -150,6 +153,11 @@ fn mend(state: &SessionState, statement: &mut Statement, error: &DataFusionError
         visit(statement, &mut reuse)?;
         return Ok(reuse.done);
     }
+    if outer_names::is_cause(error) {
+        let mut rename = outer_names::Rename::default();
+        visit(statement, &mut rename)?;
+        return Ok(rename.done);
+    }
     match outermost(statement) {
         Some(query) if error::is_of_equal_names(error) => Ok(repeated::beside_wildcard(query, lowers)),
         _ => Ok(false),
@@ -159,15 +167,18 @@ fn mend(state: &SessionState, statement: &mut Statement, error: &DataFusionError
 /// Applies the rules to a statement that was parsed from `text`.
 fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bool) -> Result<()> {
     match statement {
-        Statement::Statement(statement) => match &mut **statement {
-            SqlStatement::CreateView(create) => headers::name_columns(&mut create.query, lowers),
-            SqlStatement::CreateTable(create) => {
-                if let Some(query) = &mut create.query {
-                    headers::name_columns(query, lowers);
+        Statement::Statement(statement) => {
+            match &mut **statement {
+                SqlStatement::CreateView(create) => headers::name_columns(&mut create.query, lowers),
+                SqlStatement::CreateTable(create) => {
+                    if let Some(query) = &mut create.query {
+                        headers::name_columns(query, lowers);
+                    }
                 }
+                _ => {}
             }
-            _ => {}
-        },
+            scopes::apply(statement, lowers);
+        }
         Statement::CopyTo(copy) => {
             if let CopyToSource::Query(query) = &mut copy.source {
                 headers::name_columns(query, lowers);
@@ -265,16 +276,12 @@ impl VisitorMut for Rules<'_> {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         from_first::apply(select);
         semi_joins::apply(select);
-        flow(undone::select(select))
+        flow(undone::select(select).and_then(|()| joins::apply(select)))
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
-        let Functions { state, copied } = &mut self.functions;
-        flow(
-            exists::apply(select)
-                .and_then(|()| quantified::apply(select, state, copied))
-                .and_then(|()| ordinals::apply(select)),
-        )
+        exists::apply(select);
+        flow(ordinals::apply(select))
     }
 
     fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<DataFusionError> {
@@ -283,7 +290,11 @@ impl VisitorMut for Rules<'_> {
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<DataFusionError> {
         semi_joins::in_brackets(table);
-        flow(undone::table(table).and_then(|()| readers::apply(table)))
+        flow(
+            undone::table(table)
+                .and_then(|()| joins::in_brackets(table))
+                .and_then(|()| readers::apply(table)),
+        )
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<DataFusionError> {
@@ -296,6 +307,7 @@ impl VisitorMut for Rules<'_> {
             formats::apply(expr)
                 .and_then(|()| patterns::apply(expr))
                 .and_then(|()| json::apply(expr))
+                .and_then(|()| tuples::apply(expr))
                 .and_then(|()| templates::apply(expr))
                 .and_then(|()| self.functions.apply(expr)),
         )

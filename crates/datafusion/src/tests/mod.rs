@@ -15,6 +15,7 @@ mod overflow;
 mod parameters;
 mod plans;
 mod pushed;
+mod subqueries;
 mod zones;
 
 use crate::{Rates, Session, SessionOptions};
