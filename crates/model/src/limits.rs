@@ -637,6 +637,13 @@ pub const RESP_REPLIES_BYTES_MAX: usize = 1 << 20;
 /// Bytes of the longest key of a key-value space.
 pub const KV_KEY_BYTES_MAX: usize = 65_535;
 
+/// Bytes of a pattern of keys: as many as a key has.
+pub const KV_PATTERN_BYTES_MAX: usize = KV_KEY_BYTES_MAX;
+
+/// Elements (characters and classes) of a pattern in long segments between stars. A byte of a key that is matched costs a
+/// word of work for each 64 of them.
+pub const KV_PATTERN_ELEMENTS_MAX: usize = 1024;
+
 /// Bytes of the longest value of a key-value space, as Redis has it.
 pub const KV_VALUE_BYTES_MAX: usize = 512 << 20;
 

@@ -39,6 +39,13 @@ pub(super) fn setbit(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
+/// The number of bits that are set, by words of eight bytes.
+fn ones(bytes: &[u8]) -> i64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let of_words: i64 = words.iter().map(|word| i64::from(u64::from_ne_bytes(*word).count_ones())).sum();
+    of_words + rest.iter().map(|byte| i64::from(byte.count_ones())).sum::<i64>()
+}
+
 pub(super) fn bitcount(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let in_bits = match args.get(4) {
         None => false,
@@ -53,7 +60,6 @@ pub(super) fn bitcount(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     };
     let slot = context.slot(args[1]);
     let value = slot.string()?.unwrap_or_default();
-    let ones = |bytes: &[u8]| bytes.iter().map(|byte| i64::from(byte.count_ones())).sum::<i64>();
     let count = if in_bits {
         let bits = range(bounds.0, bounds.1, value.len() * 8);
         // Whole bytes at once, and the bits before and behind them one by one.

@@ -1,6 +1,6 @@
 //! Commands of hashes.
 
-use super::pattern::matches;
+use super::pattern::Pattern;
 use super::{Args, Context, Done, NOT_INTEGER, Refusal, SYNTAX, TOO_MUCH, integer};
 use crate::fields::Fields;
 use crate::resp::{ExtendedFloat, INTEGER_TEXT_BYTES, Replies, integer_text, parse_integer};
@@ -8,6 +8,9 @@ use crate::resp::{ExtendedFloat, INTEGER_TEXT_BYTES, Replies, integer_text, pars
 /// Fields that `HSCAN` looks at if nothing else is said, and at most.
 const SCAN_COUNT: usize = 10;
 const SCAN_COUNT_LIMIT: usize = 1000;
+
+/// Words of work of a pattern that count as much as a field that is looked at.
+const WORDS_PER_FIELD: usize = 1024;
 
 /// Bytes that a string takes in a reply beside its own.
 const BESIDE: usize = 16;
@@ -188,7 +191,7 @@ pub(super) fn hscan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     for option in args[3..].chunks(2) {
         let &[name, value] = option else { return Err(SYNTAX.into()) };
         match name.to_ascii_lowercase().as_slice() {
-            b"match" => pattern = Some(value),
+            b"match" => pattern = Some(Pattern::new(value)?),
             b"count" => match integer(value) {
                 Ok(number) if number > 0 => count = (number as usize).min(SCAN_COUNT_LIMIT),
                 Ok(_) => return Err(SYNTAX.into()),
@@ -203,8 +206,9 @@ pub(super) fn hscan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         None => cursor = 0,
         Some(fields) => loop {
             cursor = fields.scan(cursor, |field, value| {
-                looked_at += 1;
-                if pattern.is_none_or(|pattern| matches(pattern, field)) {
+                let words = pattern.as_ref().map_or(0, |pattern| pattern.words_per_byte() * field.len());
+                looked_at += 1 + words / WORDS_PER_FIELD;
+                if pattern.as_ref().is_none_or(|pattern| pattern.matches(field)) {
                     bytes += field.len() + value.len() + 2 * BESIDE;
                     found.push((field.to_vec(), value.to_vec()));
                 }

@@ -1,6 +1,6 @@
 //! Commands of keys, whatever their values are.
 
-use super::pattern::matches;
+use super::pattern::Pattern;
 use super::{Args, Context, Done, NO_KEY, NOT_INTEGER, REST, Refusal, SYNTAX, TOO_MUCH, integer};
 use crate::SpaceId;
 use crate::entry::{Entry, Kind};
@@ -18,8 +18,8 @@ const SCAN_COUNT_LIMIT: usize = 1000;
 /// Bytes that a key takes in a list and in a reply beside its own.
 const KEY_BYTES_BESIDE: usize = 16;
 
-/// Comparisons that count as much as a key that is looked at: a pattern may be long.
-const COMPARISONS_PER_KEY: usize = 1024;
+/// Words of work of a pattern that count as much as a key that is looked at: keys and patterns may be long.
+const WORDS_PER_KEY: usize = 1024;
 
 pub(super) fn exists(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let count = REST.of(args).filter(|key| context.slot(key).exists()).count();
@@ -129,12 +129,13 @@ fn unknown_subcommand(args: &Args<'_>) -> Refusal {
 }
 
 pub(super) fn keys(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let pattern = Pattern::new(args[1])?;
     let (mut found, mut bytes) = (Vec::new(), 0);
     for table in context.tables() {
         let mut cursor = 0;
         loop {
             cursor = table.scan(cursor, context.now, |entry| {
-                if matches(args[1], entry.key()) {
+                if pattern.matches(entry.key()) {
                     bytes += entry.key().len() + KEY_BYTES_BESIDE;
                     found.push(Box::<[u8]>::from(entry.key()));
                 }
@@ -182,7 +183,7 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     for option in options.by_ref() {
         let &[name, value] = option else { return Err(SYNTAX.into()) };
         match name.to_ascii_lowercase().as_slice() {
-            b"match" => pattern = Some(value),
+            b"match" => pattern = Some(Pattern::new(value)?),
             b"count" => match integer(value) {
                 Ok(number) if number > 0 => count = (number as usize).min(SCAN_COUNT_LIMIT),
                 Ok(_) => return Err(SYNTAX.into()),
@@ -202,9 +203,11 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         let space = spaces.get((place / shards) as usize).copied().flatten();
         let table = space.and_then(|space| context.table_of((place % shards) as usize, space));
         let seen = |entry: Entry<'_>| {
-            looked_at += 1 + pattern.map_or(0, <[u8]>::len) * entry.key().len() / COMPARISONS_PER_KEY;
+            let words = pattern.as_ref().map_or(0, |pattern| pattern.words_per_byte() * entry.key().len());
+            // A key that is long takes longer to copy.
+            looked_at += 1 + (words + entry.key().len()) / WORDS_PER_KEY;
             let is_wanted = kind.is_none_or(|kind| kind.eq_ignore_ascii_case(entry.kind().name().as_bytes()));
-            if is_wanted && pattern.is_none_or(|pattern| matches(pattern, entry.key())) {
+            if is_wanted && pattern.as_ref().is_none_or(|pattern| pattern.matches(entry.key())) {
                 found.push(Box::<[u8]>::from(entry.key()));
             }
         };

@@ -22,7 +22,7 @@ mod taken;
 mod tests;
 
 pub use changes::{KeyChange, KeyState};
-pub use pattern::matches;
+pub use pattern::{Pattern, matches};
 pub(crate) use predicates::Predicates;
 pub(crate) use taken::Taken;
 

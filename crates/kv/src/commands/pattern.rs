@@ -1,75 +1,259 @@
 //! Patterns of keys, as `KEYS` and `SCAN` take them: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a character that stands for
 //! itself.
+//!
+//! A pattern is compiled once per command and matches in linear time, without backtracking. The stars cut it into segments:
+//! the first and the last are compared in place, those between are each found at the leftmost position behind the segment
+//! before. Long segments are searched bit-parallel (Shift-And; Baeza-Yates and Gonnet, CACM 35(10), 1992), so that a byte
+//! of a key costs at most `KV_PATTERN_ELEMENTS_MAX / 64` words, however often it could match.
 
-/// Whether the pattern matches all of `text`. Takes time by the product of both lengths at most: only the last `*` is
-/// tried again.
-pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (0, 0);
-    let mut last_star = None;
-    while t < text.len() {
-        let step = match pattern.get(p) {
-            Some(b'*') => {
-                last_star = Some((p, t));
-                p += 1;
-                continue;
+use super::Refusal;
+use farpool_model::limits::{KV_PATTERN_BYTES_MAX, KV_PATTERN_ELEMENTS_MAX};
+
+/// Elements of a segment that is searched by comparing at each position: masks would take longer to make.
+const COMPARED: usize = 4;
+
+/// Values of a byte.
+const BYTES: usize = 256;
+
+/// A compiled pattern.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    first: Vec<Element>,
+    /// Segments between two stars.
+    middle: Vec<Segment>,
+    /// What is behind the last star; `None` where there is no star.
+    last: Option<Vec<Element>>,
+}
+
+/// What one byte of the text must be.
+#[derive(Clone, Debug)]
+enum Element {
+    Any,
+    Byte(u8),
+    /// One bit for each value of a byte.
+    Class(Box<[u64; 4]>),
+}
+
+#[derive(Clone, Debug)]
+enum Segment {
+    /// Compared at each position.
+    Short(Vec<Element>),
+    /// Searched with a mask for each value of a byte: which elements it matches.
+    Masked { elements: usize, words: usize, masks: Box<[u64]> },
+}
+
+impl Element {
+    fn matches(&self, byte: u8) -> bool {
+        match self {
+            Element::Any => true,
+            Element::Byte(own) => *own == byte,
+            Element::Class(bits) => bits[usize::from(byte) / 64] >> (byte % 64) & 1 == 1,
+        }
+    }
+}
+
+fn all_match(elements: &[Element], text: &[u8]) -> bool {
+    elements.iter().zip(text).all(|(element, byte)| element.matches(*byte))
+}
+
+impl Segment {
+    fn of(elements: Vec<Element>) -> Segment {
+        if elements.len() <= COMPARED {
+            return Segment::Short(elements);
+        }
+        let words = elements.len().div_ceil(64);
+        let mut masks = vec![0; BYTES * words].into_boxed_slice();
+        for (at, element) in elements.iter().enumerate() {
+            let mut set = |byte: u8| masks[usize::from(byte) * words + at / 64] |= 1 << (at % 64);
+            match element {
+                Element::Byte(byte) => set(*byte),
+                Element::Any | Element::Class(_) => {
+                    (0..=u8::MAX).filter(|byte| element.matches(*byte)).for_each(set);
+                }
             }
-            Some(_) => one(&pattern[p..], text[t]),
-            None => None,
+        }
+        Segment::Masked { elements: elements.len(), words, masks }
+    }
+
+    /// The end of the leftmost part of the text that matches.
+    fn find_end(&self, text: &[u8]) -> Option<usize> {
+        match self {
+            Segment::Short(elements) => {
+                let windows = text.windows(elements.len());
+                windows
+                    .enumerate()
+                    .find(|(_, part)| all_match(elements, part))
+                    .map(|(at, part)| at + part.len())
+            }
+            Segment::Masked { elements, words: 1, masks } => {
+                let (mut state, end) = (0_u64, 1 << (elements - 1));
+                text.iter().position(|byte| {
+                    state = (state << 1 | 1) & masks[usize::from(*byte)];
+                    state & end != 0
+                })
+            }
+            .map(|at| at + 1),
+            Segment::Masked { elements, words, masks } => find_end_in_words(text, *elements, *words, masks),
+        }
+    }
+
+    fn words(&self) -> usize {
+        match self {
+            Segment::Short(_) => 1,
+            Segment::Masked { words, .. } => *words,
+        }
+    }
+}
+
+fn find_end_in_words(text: &[u8], elements: usize, words: usize, masks: &[u64]) -> Option<usize> {
+    let mut state = vec![0_u64; words];
+    let (end_word, end) = ((elements - 1) / 64, 1_u64 << ((elements - 1) % 64));
+    for (at, byte) in text.iter().enumerate() {
+        let masks = &masks[usize::from(*byte) * words..][..words];
+        let mut carry = 1;
+        for (word, mask) in state.iter_mut().zip(masks) {
+            let shifted = *word << 1 | carry;
+            carry = *word >> 63;
+            *word = shifted & mask;
+        }
+        if state[end_word] & end != 0 {
+            return Some(at + 1);
+        }
+    }
+    None
+}
+
+impl Pattern {
+    /// Compiles a pattern.
+    ///
+    /// # Errors
+    /// Refused where it is longer than [`KV_PATTERN_BYTES_MAX`], or has more than [`KV_PATTERN_ELEMENTS_MAX`] elements in
+    /// long segments between stars.
+    pub fn new(pattern: &[u8]) -> Result<Pattern, Refusal> {
+        if pattern.len() > KV_PATTERN_BYTES_MAX {
+            let bytes = pattern.len();
+            let text =
+                format!("ERR a pattern of {bytes} bytes: patterns have at most {KV_PATTERN_BYTES_MAX}");
+            return Err(Refusal(text.into()));
+        }
+        let mut segments = vec![Vec::new()];
+        let mut rest = pattern;
+        while let Some((element, behind)) = next(rest) {
+            // Two stars are as good as one.
+            let is_behind_star = segments.len() > 1 && segments.last().is_some_and(Vec::is_empty);
+            match (element, segments.last_mut()) {
+                (Some(element), Some(segment)) => segment.push(element),
+                (None, _) if is_behind_star => {}
+                (None, _) | (_, None) => segments.push(Vec::new()),
+            }
+            rest = behind;
+        }
+        let last = if segments.len() > 1 { segments.pop() } else { None };
+        let mut segments = segments.into_iter();
+        let first = segments.next().unwrap_or_default();
+        let middle: Vec<Vec<Element>> = segments.collect();
+        let searched: usize = middle.iter().map(Vec::len).filter(|elements| *elements > COMPARED).sum();
+        if searched > KV_PATTERN_ELEMENTS_MAX {
+            let text = format!(
+                "ERR a pattern with {searched} characters between stars: patterns have at most {KV_PATTERN_ELEMENTS_MAX}"
+            );
+            return Err(Refusal(text.into()));
+        }
+        Ok(Pattern { first, middle: middle.into_iter().map(Segment::of).collect(), last })
+    }
+
+    /// Whether the pattern matches all of `text`.
+    pub fn matches(&self, text: &[u8]) -> bool {
+        let Some(last) = &self.last else {
+            return text.len() == self.first.len() && all_match(&self.first, text);
         };
-        match (step, last_star) {
-            (Some(bytes), _) => (p, t) = (p + bytes, t + 1),
-            (None, Some((star, from))) => {
-                last_star = Some((star, from + 1));
-                (p, t) = (star + 1, from + 1);
-            }
-            (None, None) => return false,
+        let Some(between) = text.len().checked_sub(self.first.len() + last.len()) else { return false };
+        let (first, rest) = text.split_at(self.first.len());
+        let (mut rest, end) = rest.split_at(between);
+        if !all_match(&self.first, first) || !all_match(last, end) {
+            return false;
         }
+        for segment in &self.middle {
+            let Some(end) = segment.find_end(rest) else { return false };
+            rest = &rest[end..];
+        }
+        true
     }
-    pattern[p..].iter().all(|byte| *byte == b'*')
+
+    /// Words of work for each byte of a text, at most.
+    pub fn words_per_byte(&self) -> usize {
+        self.middle.iter().map(Segment::words).max().unwrap_or(1)
+    }
 }
 
-/// Bytes of the pattern's first element, if that matches the character.
-fn one(pattern: &[u8], character: u8) -> Option<usize> {
-    match pattern {
-        [b'?', ..] => Some(1),
-        [b'\\', escaped, ..] => (*escaped == character).then_some(2),
+/// Whether a pattern that is used once matches all of `text`; one that is refused matches nothing.
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    Pattern::new(pattern).is_ok_and(|pattern| pattern.matches(text))
+}
+
+/// The first element of a pattern, `None` for a star, and what is behind it; `None` at the end.
+fn next(pattern: &[u8]) -> Option<(Option<Element>, &[u8])> {
+    Some(match pattern {
+        [] => return None,
+        [b'*', rest @ ..] => (None, rest),
+        [b'?', rest @ ..] => (Some(Element::Any), rest),
+        [b'\\', escaped, rest @ ..] => (Some(Element::Byte(*escaped)), rest),
         [b'[', set @ ..] => {
-            let (is_match, bytes) = in_set(set, character);
-            is_match.then_some(1 + bytes)
+            let (class, rest) = class_of(set);
+            (Some(Element::Class(Box::new(class))), rest)
         }
-        [plain, ..] => (*plain == character).then_some(1),
-        [] => None,
-    }
+        [plain, rest @ ..] => (Some(Element::Byte(*plain)), rest),
+    })
 }
 
-/// Whether the character is in the set, and how many bytes that has with its `]`. A set without one goes to the end.
-fn in_set(set: &[u8], character: u8) -> (bool, usize) {
+/// The bytes in a set, and what is behind its `]`. A set without one goes to the end.
+fn class_of(set: &[u8]) -> ([u64; 4], &[u8]) {
     let is_inverted = set.first() == Some(&b'^');
-    let mut at = usize::from(is_inverted);
-    let mut found = false;
-    loop {
-        match set[at..] {
-            [] => return (found != is_inverted, at),
-            [b']', ..] => return (found != is_inverted, at + 1),
-            [b'\\', escaped, ..] => {
-                found |= escaped == character;
-                at += 2;
+    let mut rest = &set[usize::from(is_inverted)..];
+    let mut bits = [0_u64; 4];
+    let mut add = |byte: u8| bits[usize::from(byte) / 64] |= 1 << (byte % 64);
+    rest = loop {
+        rest = match rest {
+            [] => break rest,
+            [b']', behind @ ..] => break behind,
+            [b'\\', escaped, behind @ ..] => {
+                add(*escaped);
+                behind
             }
-            [low, b'-', high, ..] => {
-                found |= (low.min(high)..=low.max(high)).contains(&character);
-                at += 3;
+            [low, b'-', high, behind @ ..] => {
+                (*low.min(high)..=*low.max(high)).for_each(&mut add);
+                behind
             }
-            [plain, ..] => {
-                found |= plain == character;
-                at += 1;
+            [plain, behind @ ..] => {
+                add(*plain);
+                behind
             }
-        }
+        };
+    };
+    if is_inverted {
+        bits = bits.map(|word| !word);
     }
+    (bits, rest)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    fn matches(pattern: &str, text: &str) -> bool {
+        Pattern::new(pattern.as_bytes()).unwrap().matches(text.as_bytes())
+    }
+
+    /// The plain twin, which tries every end of a star.
+    fn naive(pattern: &[u8], text: &[u8]) -> bool {
+        match (next(pattern), text) {
+            (None, text) => text.is_empty(),
+            (Some((None, rest)), text) => (0..=text.len()).any(|from| naive(rest, &text[from..])),
+            (Some((Some(element), rest)), [byte, text @ ..]) => element.matches(*byte) && naive(rest, text),
+            (Some((Some(_), _)), []) => false,
+        }
+    }
 
     #[test]
     fn patterns_match_as_those_of_redis() {
@@ -79,6 +263,7 @@ mod tests {
             ("*", "", true),
             ("a*c", "abbc", true),
             ("a*c", "abbd", false),
+            ("a*a", "a", false),
             ("*a*b*c*", "xaxbxc", true),
             ("h?llo", "hello", true),
             ("h?llo", "hllo", false),
@@ -92,11 +277,57 @@ mod tests {
             ("[ab", "b", true),
             ("a\\", "a\\", true),
             ("[]a", "a", false),
+            ("[^]", "a", true),
+            ("*abcde?g*", "xxabcdabcdefgx", true),
+            ("*abcde?g*", "xxabcdabcdefx", false),
         ] {
-            assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
         }
-        // Would take for ever if each `*` were tried again.
-        let pattern = "a*".repeat(1000) + "b";
-        assert!(!matches(pattern.as_bytes(), "a".repeat(5000).as_bytes()));
+    }
+
+    #[test]
+    fn work_is_linear_and_long_patterns_are_refused() {
+        // Each would take for ever if stars were tried again, or a class were read again for each byte.
+        let text = "a".repeat(KV_PATTERN_BYTES_MAX);
+        for pattern in [
+            "*[b-z".to_string() + &"b-z".repeat(20_000) + "]",
+            "*a".repeat(30_000) + "b",
+            "*?".repeat(30_000) + "z",
+        ] {
+            let pattern = Pattern::new(pattern.as_bytes()).unwrap();
+            assert_eq!((pattern.words_per_byte(), pattern.matches(text.as_bytes())), (1, false));
+        }
+        let longest = "*".to_string() + &"a".repeat(KV_PATTERN_ELEMENTS_MAX);
+        let pattern = Pattern::new((longest.clone() + "b*").as_bytes());
+        assert!(pattern.unwrap_err().0.contains("between stars"));
+        let pattern = Pattern::new((longest + "*").as_bytes()).unwrap();
+        assert_eq!(pattern.words_per_byte(), KV_PATTERN_ELEMENTS_MAX / 64);
+        assert!(pattern.matches(text.as_bytes()));
+        assert!(Pattern::new(&[b'a'; KV_PATTERN_BYTES_MAX + 1]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn compiled_patterns_agree_with_the_plain_twin(
+            pattern in "([ab*?]|\\[[ab^\\]-]{0,3}|\\\\[ab*]){0,9}",
+            text in "[ab*\\]]{0,14}",
+        ) {
+            prop_assert_eq!(matches(&pattern, &text), naive(pattern.as_bytes(), text.as_bytes()));
+        }
+
+        #[test]
+        fn long_segments_agree_too(
+            segment in "[ab?]{5,7}",
+            repeated in 1_usize..24,
+            text in "[ab]{0,200}",
+            at in 0_usize..200,
+        ) {
+            let long = segment.repeat(repeated);
+            let pattern = format!("*{long}*");
+            prop_assert_eq!(matches(&pattern, &text), naive(pattern.as_bytes(), text.as_bytes()));
+            let mut text = text;
+            text.insert_str(at.min(text.len()), &long.replace('?', "b"));
+            prop_assert!(matches(&pattern, &text));
+        }
     }
 }
