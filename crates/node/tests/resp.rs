@@ -1,6 +1,7 @@
 //! Tests of the server of the Redis protocol, with clients that send bytes and compare those that come back.
 
 mod clients;
+mod fairness;
 
 use crate::common::*;
 use bytes::BytesMut;

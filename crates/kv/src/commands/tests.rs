@@ -2,6 +2,7 @@
 
 mod models;
 mod spaces;
+mod steps;
 
 use crate::resp::{Protocol, Replies};
 use crate::{Args, COMMANDS, Host, Keyspace, Moment, Refusal, Session, command};
