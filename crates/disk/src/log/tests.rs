@@ -577,7 +577,7 @@ fn what_the_mark_knows_is_missed() {
             directory.remove("durable").unwrap();
             directory
         };
-        for bytes in [512, 600] {
+        for bytes in [512, 540] {
             damaged(&|directory, name| cut(directory, name, bytes, FILE_BYTES as usize));
         }
         damaged(&|directory, name| cut(directory, name, 0, 0));
