@@ -104,7 +104,7 @@ impl Load {
     }
 }
 
-/// What errors call rows of the caller.
+/// The name that error messages give to rows in the caller's memory.
 const FRAME: &str = "the data frame";
 
 const FRAME_ADVICE: &str = "a statement can read the column, with the frame's variable in FROM; to load it, convert it in the \

@@ -76,7 +76,7 @@ impl SchemaChange {
     /// Makes the change.
     ///
     /// # Errors
-    /// Those of the pool.
+    /// Errors of the pool, such as `NotFound` for a missing schema.
     pub(crate) async fn run(&self, pool: &dyn Pool) -> farpool_model::Result<()> {
         match self.kind {
             Kind::Create => pool.create_schema(&self.schema).await,

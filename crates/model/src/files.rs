@@ -85,7 +85,7 @@ pub struct ReadOptions {
     pub union_by_name: bool,
     /// The name of a column with the path of each row's file.
     pub file_column: Option<String>,
-    /// How characters are encoded; by default as UTF-8.
+    /// The character encoding; UTF-8 by default.
     pub encoding: Option<CharacterEncoding>,
     /// The character before the fraction of a number; by default a point.
     pub decimal_separator: Option<u8>,
@@ -99,7 +99,7 @@ pub struct ReadOptions {
     pub names: Vec<String>,
 }
 
-/// How the characters of a text file are encoded.
+/// The character encoding of a text file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CharacterEncoding {
     /// UTF-8.

@@ -46,7 +46,7 @@ impl KeyTime {
         self.now_us() / 1000
     }
 
-    /// How far this is ahead of the time of day, in milliseconds: negative where that is ahead.
+    /// Milliseconds that this clock is ahead of the time of day; negative if it is behind.
     pub fn ahead_ms(&self) -> i64 {
         signed(self.now_ms()) - signed(self.clock.unix_ms())
     }

@@ -205,7 +205,7 @@ pub(super) fn memory(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// What `MEMORY DOCTOR` says.
+/// The reply to `MEMORY DOCTOR`.
 fn diagnosis(context: &Context<'_, '_>) -> String {
     let meter = context.keyspace.meter();
     let (used, policy) = (meter.used(), context.keyspace.limits().policy.name());

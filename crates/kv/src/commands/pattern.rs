@@ -21,11 +21,11 @@ pub struct Pattern {
     first: Vec<Element>,
     /// Segments between two stars.
     middle: Vec<Segment>,
-    /// What is behind the last star; `None` where there is no star.
+    /// The segment after the last star; `None` if the pattern has no star.
     last: Option<Vec<Element>>,
 }
 
-/// What one byte of the text must be.
+/// The condition on one byte of the text.
 #[derive(Clone, Debug)]
 enum Element {
     Any,

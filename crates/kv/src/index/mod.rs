@@ -286,7 +286,7 @@ impl Index {
     /// Puts an entry into the stash.
     ///
     /// # Errors
-    /// Those of the pool, where the stash has many entries; nothing is changed then.
+    /// Errors of the pool when a large stash needs more memory; nothing is changed then.
     fn put_in_stash(&mut self, hash: KeyHash, place: Place) -> Result<()> {
         self.table.stand_for(Stash::bytes_of(self.stash.len() + 1))?;
         self.stash.push(Stashed::new(hash, place));

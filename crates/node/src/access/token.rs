@@ -85,7 +85,7 @@ pub(crate) fn without_tokens(bytes: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// What stands in the place of a token.
+/// The text that replaces a token in logs.
 pub(crate) const REDACTED: &[u8] = b"(redacted)";
 
 fn write_hex(out: &mut impl Write, bytes: &[u8]) -> fmt::Result {
