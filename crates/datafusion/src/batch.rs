@@ -4,7 +4,6 @@
 //! Invariant: a batch gives the answers of its statements run one after the other, in their order, as they are at one moment.
 //! None waits for another's rows to be read: what runs ahead keeps its rows, or none of them where they are too many.
 
-use crate::deadline::Deadline;
 use crate::exec::PoolExec;
 use crate::kept::KeptRows;
 use crate::pins::Versions;
@@ -99,14 +98,14 @@ impl Batch {
         let versions = Arc::clone(self.versions.get_or_insert_default());
         let mut planned = Vec::with_capacity(count);
         for statement in self.rest.iter().take(count) {
-            let deadline = Deadline::after(self.session.timeout());
-            planned.push(deadline.keep(self.session.plan_first(statement, Some(&versions))).await);
+            let scope = self.session.scope();
+            planned.push(scope.keep(self.session.plan_first(statement, Some(&versions))).await);
         }
         let programs = planned.iter().flatten().flat_map(|planned| planned.programs(PoolExec::share_place));
         shared::share(programs.flatten().collect(), &self.session.means()).await;
         let of_batch = |(statement, planned): (Statement, Result<Planned>)| {
-            let deadline = Deadline::after(self.session.timeout());
-            let query = Query::new(self.session.clone(), statement, deadline, planned?);
+            let scope = self.session.scope();
+            let query = Query::new(self.session.clone(), statement, scope, planned?);
             Ok(query.in_batch(&versions, &self.ahead))
         };
         self.planned = self.rest.drain(..count).zip(planned).map(of_batch).collect();

@@ -52,9 +52,10 @@ impl QueryPlanner for PoolPlanner {
         let plan = crate::checked::given_back(plan.clone())?;
         crate::joins::prepare(&plan).await?;
         let plan = rewrite(crate::joins::reorder(plan)?, Vec::new(), context).await?;
-        let plan = crate::checked::guarded(plan)?;
+        let plan = crate::bounded::bounded(crate::checked::guarded(plan)?)?;
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(PoolPlanner)]);
-        planner.create_physical_plan(&plan, session).await
+        let plan = planner.create_physical_plan(&plan, session).await?;
+        crate::interrupt::exec::stoppable(plan)
     }
 }
 

@@ -3,10 +3,10 @@
 use crate::batch::{self, Ahead, HeadStart};
 use crate::changes::Change;
 use crate::copy::Copy;
-use crate::deadline::Deadline;
 use crate::dialect::Headers;
 use crate::error;
 use crate::exec::PoolExec;
+use crate::interrupt::Scope;
 use crate::pins::Versions;
 use crate::rows::Rows;
 use crate::schemas::SchemaChange;
@@ -38,7 +38,8 @@ pub struct Query {
 struct State {
     session: Session,
     statement: Statement,
-    deadline: Deadline,
+    /// What ends at the time limit.
+    scope: Arc<Scope>,
     /// The plan that runs next or ran last.
     planned: Mutex<Planned>,
     /// Of a statement in a batch, what all of it reads.
@@ -237,10 +238,11 @@ impl State {
     /// Runs the statement, with the memory of others that are `ahead` of their turn if need be.
     async fn execute(self: Arc<Self>, ahead: Option<Arc<Ahead>>) -> Result<BatchStream> {
         // Of a batch, some are planned long before they run.
-        let deadline = match &self.versions {
-            Some(_) => Deadline::after(self.session.timeout()),
-            None => self.deadline,
+        let scope = match &self.versions {
+            Some(_) => self.session.scope(),
+            None => Arc::clone(&self.scope),
         };
+        let run = scope.run();
         let window = Arc::clone(self.session.window());
         let caller = window.enter();
         let begun = async {
@@ -249,10 +251,10 @@ impl State {
             }
             self.begin(ahead).await
         };
-        let batches = deadline.keep(begun).await?.inspect(move |_| {
+        let batches = run.keep(begun).await?.inspect(move |_| {
             let _ = &caller;
         });
-        Ok(deadline.keep_stream(batches.boxed()))
+        Ok(run.keep_stream(batches.boxed()))
     }
 
     /// Has programs run with those that other callers of the session ask for at the same time, if the statement takes so long
@@ -306,9 +308,9 @@ async fn first(started: Result<BatchStream>) -> Result<(Option<RecordBatch>, Bat
 }
 
 impl Query {
-    pub(crate) fn new(session: Session, statement: Statement, deadline: Deadline, planned: Planned) -> Self {
+    pub(crate) fn new(session: Session, statement: Statement, scope: Arc<Scope>, planned: Planned) -> Self {
         let schema = planned.schema();
-        let state = State { session, statement, deadline, planned: Mutex::new(planned), versions: None };
+        let state = State { session, statement, scope, planned: Mutex::new(planned), versions: None };
         Query { schema, state: Arc::new(state), in_batch: None }
     }
 

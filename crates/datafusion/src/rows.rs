@@ -7,6 +7,7 @@ use crate::checked::FiltersFirst;
 use crate::dialect::Headers;
 use crate::error;
 use crate::exec::PoolExec;
+use crate::interrupt;
 use crate::joins::{CompactRows, HashTables};
 use crate::lineage::TrustedFilters;
 use crate::plain::UnlessPlain;
@@ -84,7 +85,10 @@ struct Current {
 pub(crate) fn physical_rules(
     tables: Option<HashTables>,
 ) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    rules_of_all_plans(tables).into_iter().map(|rule| Arc::new(UnlessPlain(rule)) as _).collect()
+    rules_of_all_plans(tables)
+        .into_iter()
+        .map(|rule| interrupt::rules::physical(Arc::new(UnlessPlain(rule))))
+        .collect()
 }
 
 /// As [`physical_rules`], also for plans that they would not change.

@@ -2,14 +2,15 @@
 
 use crate::alter;
 use crate::batch::Batch;
+use crate::bounded::BoundedFunctions;
 use crate::catalog::{self, Found, Home, HomeCatalog, PoolCatalog};
 use crate::changes::{self, Change};
 use crate::checked::CheckedArithmetic;
 use crate::copy::{self, Copy, FileWriter};
-use crate::deadline::Deadline;
 use crate::dialect::{self, Headers};
 use crate::error;
 use crate::file::{self, FileOpener};
+use crate::interrupt::{self, Scope};
 use crate::memory::EngineMemory;
 use crate::one_zero::{OneZero, OneZeroOfConstants};
 use crate::parameters::Parameters;
@@ -118,13 +119,14 @@ impl Session {
             .with_optimizer_rule(Arc::new(OneZero))
             .with_analyzer_rule(Arc::new(SubqueriesAsValues))
             .with_analyzer_rule(Arc::new(CheckedArithmetic))
+            .with_analyzer_rule(Arc::new(BoundedFunctions))
             .with_analyzer_rule(Arc::new(OneZeroOfConstants))
             .with_query_planner(Arc::new(PoolPlanner))
             .with_type_planner(Arc::new(InstantTypes))
             .with_physical_optimizer_rules(physical_rules(None))
             .with_statistics_registry(crate::joins::registry())
             .build();
-        let context = SessionContext::new_with_state(state);
+        let context = SessionContext::new_with_state(interrupt::rules::checked(state));
         crate::aggregates::register(&context);
         crate::statistics::register(&context);
         crate::functions::register(&context);
@@ -175,10 +177,10 @@ impl Session {
     /// `Invalid` or `NotFound`, with the position, when the statement is at fault; the error of a pool or a
     /// file that cannot be read; `TimedOut`.
     pub async fn sql(&self, statement: impl Into<Statement>) -> Result<Query> {
-        let (statement, deadline) = (statement.into(), Deadline::after(self.options.timeout));
+        let (statement, scope) = (statement.into(), self.scope());
         let _caller = self.window.enter();
-        let planned = deadline.keep(self.plan_first(&statement, None)).await?;
-        Ok(Query::new(self.clone(), statement, deadline, planned))
+        let planned = scope.keep(self.plan_first(&statement, None)).await?;
+        Ok(Query::new(self.clone(), statement, scope, planned))
     }
 
     /// Has statements run together, to be taken one after the other. They read tables as these are at one moment, some of them
@@ -200,9 +202,9 @@ impl Session {
         &self.window
     }
 
-    /// The longest time that a statement may take.
-    pub(crate) fn timeout(&self) -> Option<Duration> {
-        self.options.timeout
+    /// Makes the scope of a statement that begins now.
+    pub(crate) fn scope(&self) -> Arc<Scope> {
+        Scope::statement(self.options.timeout, Arc::clone(&self.context.runtime_env().memory_pool))
     }
 
     /// Whether a statement only reads.

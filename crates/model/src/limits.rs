@@ -257,6 +257,30 @@ pub const SQL_DEPTH_MAX: usize = 500;
 /// double the size of those before it.
 pub const SQL_NODES_MAX: usize = 100_000;
 
+/// Steps of the parser for each byte of a statement. It tries one form after the other, and takes less than two where the
+/// first is right; where a text is wrong in its innermost bracket, the steps double with each bracket around.
+pub const SQL_PARSE_STEPS_PER_BYTE_MAX: usize = 64;
+
+/// Tables and WITH queries that a statement names, with each WITH query as often as it is named.
+pub const SQL_RELATIONS_MAX: usize = 4 << 10;
+
+/// Operators of a statement's plan, with each subquery and view as often as it is named: five times those of a view. They
+/// take some 10 KiB each while they are planned.
+pub const PLAN_OPERATORS_MAX: usize = 20 << 10;
+
+/// Parts of the expressions of one operator, with columns of subqueries written out.
+pub const PLAN_EXPRESSION_PARTS_MAX: usize = 200_000;
+
+/// Grouping sets of one GROUP BY: those of CUBE of 12 columns, as in PostgreSQL. Each row is grouped once for each.
+pub const GROUPING_SETS_MAX: usize = 4096;
+
+/// Bytes of a function's result that becomes a constant of a plan, which is copied many times while it is planned.
+pub const FOLDED_BYTES_MAX: usize = 1 << 20;
+
+/// Steps of a function whose work is the product of its arguments' lengths, for one row: a second or two, in which a statement
+/// cannot be stopped.
+pub const FUNCTION_STEPS_MAX: usize = 1 << 31;
+
 /// Aliases of expressions of one statement that are used again in it. The statement is planned once for each.
 pub const SQL_NAMES_REUSED_MAX: usize = 64;
 
@@ -528,6 +552,10 @@ pub const UNREAD_BYTES_MAX: usize = 1 << 30;
 /// small multiple of the longest pause of a healthy peer on a busy machine.
 pub const PING_AFTER_MS: u64 = 15_000;
 
+/// Milliseconds for which a client waits for the next message of an answer while the node answers each `Ping`. Longer than any
+/// program computes in memory before it returns rows or its receipt, or waits for its turn.
+pub const ANSWER_MS_MAX: u64 = 3_600_000;
+
 /// Milliseconds without a byte from a client after which a node sends it a `Ping`. A client may well be idle,
 /// so there is no hurry, but a client that vanished still holds memory.
 pub const CLIENT_PING_AFTER_MS: u64 = 60_000;
@@ -549,6 +577,10 @@ pub const CHANGE_REPETITIONS_MAX: usize = 16;
 
 /// Bytes of the longest first line with which a file is taken for CSV.
 pub const CSV_HEADER_BYTES_MAX: u64 = 1 << 20;
+
+/// Fields of one record of a CSV file: several times the columns of a table, so that a line that has too many by a mistake is
+/// still counted in its error.
+pub const CSV_FIELDS_MAX: usize = 16 * COLUMNS_MAX;
 
 /// Bytes of one record of a CSV or JSON file: those of the longest value. A compressed file may have any
 /// number of records; they are read one after the other, so that only a record and a batch are held in

@@ -6,6 +6,7 @@
 //! - `1_000_000` is a number.
 //! - `j ->> 'a' = 'b'` compares the result of the arrow, as in PostgreSQL.
 
+use crate::interrupt::steps::step;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -84,6 +85,9 @@ impl Dialect for Grammar {
     }
 
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        if let Err(stopped) = step() {
+            return Some(Err(stopped));
+        }
         match parser.peek_token_ref().token {
             Token::Caret => Some(Ok(POWER)),
             Token::Arrow | Token::LongArrow | Token::HashArrow | Token::HashLongArrow => Some(Ok(ARROW)),
@@ -93,6 +97,9 @@ impl Dialect for Grammar {
 
     /// Parses a sign together with its operand, before a power is applied: `-2 ^ 2` is 4.
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        if let Err(stopped) = step() {
+            return Some(Err(stopped));
+        }
         let op = match parser.peek_token_ref().token {
             Token::Minus => UnaryOperator::Minus,
             Token::Plus => UnaryOperator::Plus,

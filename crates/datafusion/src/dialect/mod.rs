@@ -13,6 +13,7 @@ mod complements;
 mod copy;
 mod depth;
 mod exists;
+mod expansions;
 mod fetch;
 mod formats;
 mod from_first;
@@ -32,6 +33,7 @@ mod quantified;
 mod readers;
 mod repeated;
 mod semi_joins;
+mod sets;
 mod show;
 mod sql;
 mod templates;
@@ -48,6 +50,7 @@ pub(crate) use parameters::fill_in_arguments;
 pub(crate) use readers::{files, is_call};
 
 use crate::error;
+use crate::interrupt::{sizes, steps};
 use datafusion::common::config::Dialect;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SessionState;
@@ -74,14 +77,15 @@ pub(crate) struct Parsed {
 pub(crate) fn parse(state: &SessionState, text: &str) -> Result<Parsed> {
     depth::check_text(text)?;
     let options = &state.config_options().sql_parser;
-    let mut statement = match options.dialect {
+    let parsed = || match options.dialect {
         Dialect::Generic => match copy::statement(text, options.recursion_limit.get())? {
-            Some(copy) => copy,
-            None => only(text, options.recursion_limit.get())?,
+            Some(copy) => Ok(copy),
+            None => only(text, options.recursion_limit.get()),
         },
         // A dialect selected with SET uses its own grammar.
-        _ => state.sql_to_statement(text, &options.dialect)?,
+        _ => state.sql_to_statement(text, &options.dialect),
     };
+    let mut statement = steps::bounded(text.len(), parsed)?;
     let lowers = options.enable_ident_normalization;
     let headers = match &statement {
         Statement::Statement(statement) => Headers::of(statement, lowers),
@@ -107,7 +111,13 @@ fn only(text: &str, recursion_limit: usize) -> Result<Statement> {
 ///
 /// # Errors
 /// When the statement is wrong.
-pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan> {
+pub(crate) async fn plan(state: &SessionState, statement: Statement) -> Result<LogicalPlan> {
+    let plan = planned(state, statement).await?;
+    sizes::check_operators(&plan)?;
+    Ok(plan)
+}
+
+async fn planned(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan> {
     if let Some(columns) = columns_to_order_by(state, &statement).await? {
         outermost(&mut statement).into_iter().for_each(|query| order_all::write_out_open(query, columns));
     }
@@ -180,6 +190,9 @@ fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bo
             return Err(refusal("CREATE EXTERNAL TABLE is not done", advice));
         }
         Statement::Explain(_) => {}
+    }
+    if let Statement::Statement(statement) = &*statement {
+        expansions::check(&**statement)?;
     }
     parameters::number(statement)?;
     let functions = Functions { state, copied: 0 };
@@ -265,7 +278,7 @@ impl VisitorMut for Rules<'_> {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         from_first::apply(select);
         semi_joins::apply(select);
-        flow(undone::select(select))
+        flow(undone::select(select).and_then(|()| sets::check(select)))
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {

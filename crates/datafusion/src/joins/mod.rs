@@ -26,7 +26,7 @@ use datafusion::optimizer::{Optimizer, OptimizerContext};
 use farpool_model::limits;
 use farpool_planner::joins::estimate::{Estimate, JoinKind, Known};
 use farpool_planner::joins::sizes::{self, Origin};
-use farpool_planner::joins::{Matches, Relation, Tree, order};
+use farpool_planner::joins::{Matches, RELATIONS_MAX, Relation, Tree, order};
 use std::sync::Arc;
 
 /// Requests from the pools the sketches that [`reorder`] needs to estimate those joins of `plan` whose sides
@@ -78,13 +78,15 @@ pub(crate) fn reorder(plan: LogicalPlan) -> Result<LogicalPlan> {
 fn ordered(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     plan.transform_down_with_subqueries(|node| {
         let Some(mut joins) = Joins::of(&node) else { return Ok(Transformed::no(node)) };
+        // Relations are ordered once: those of joins that stay as they are, when these are visited themselves.
+        let Some(tree) = joins.tree() else { return Ok(Transformed::no(node)) };
         for relation in &mut joins.relations {
             *relation = ordered(relation.clone())?.data;
         }
         // Joins that cannot be rebuilt stay as they are, with their names.
-        match joins.rebuilt(&node) {
-            Some(Ok(plan)) => Ok(Transformed::new(plan, true, TreeNodeRecursion::Jump)),
-            _ => Ok(Transformed::no(node)),
+        match joins.rebuilt(&tree, &node) {
+            Ok(plan) => Ok(Transformed::new(plan, true, TreeNodeRecursion::Jump)),
+            Err(_) => Ok(Transformed::no(node)),
         }
     })
 }
@@ -106,8 +108,8 @@ struct Joins {
 }
 
 impl Joins {
-    /// Returns `None` if `plan` is not a tree of at least three relations, or contains a kind of join that
-    /// keeps its order.
+    /// Returns `None` if `plan` is not a tree of at least three relations, contains a kind of join that keeps
+    /// its order, or has more relations than are ordered.
     fn of(plan: &LogicalPlan) -> Option<Self> {
         if !matches!(plan, LogicalPlan::Join(_)) {
             return None;
@@ -140,7 +142,7 @@ impl Joins {
             }
             relation => self.relations.push(relation.clone()),
         }
-        Some(())
+        (self.relations.len() <= RELATIONS_MAX).then_some(())
     }
 
     fn equal(&mut self, left: &Logical, right: &Logical) {
@@ -157,8 +159,8 @@ impl Joins {
         }
     }
 
-    /// Returns the join of the relations in the best order, with the columns of `plan`.
-    fn rebuilt(mut self, plan: &LogicalPlan) -> Option<Result<LogicalPlan>> {
+    /// Returns the best order of the relations, if one is known.
+    fn tree(&self) -> Option<Tree> {
         // A class with keys of different types would need casts, which exist only for the pairs in the
         // statement.
         let one_type = |class: &Vec<Logical>| {
@@ -176,16 +178,19 @@ impl Joins {
         let known: Vec<Matches> = known.collect();
         let relations = (0..self.relations.len()).map(|i| self.relation(i, &estimates));
         let relations = relations.collect::<Option<Vec<Relation>>>()?;
-        let tree = order(&relations, &known, KEYS_PUSHED)?;
-        Some(self.build(&tree).and_then(|(joined, _)| {
-            let columns = plan.schema().columns().into_iter().map(Logical::Column);
-            // Conditions that no join could apply, such as one without columns.
-            let joined = match conjunction(std::mem::take(&mut self.filters)) {
-                Some(rest) => LogicalPlanBuilder::from(joined).filter(rest)?.build()?,
-                None => joined,
-            };
-            LogicalPlanBuilder::from(joined).project(columns)?.build()
-        }))
+        order(&relations, &known, KEYS_PUSHED)
+    }
+
+    /// Returns the join of the relations in this order, with the columns of `plan`.
+    fn rebuilt(mut self, tree: &Tree, plan: &LogicalPlan) -> Result<LogicalPlan> {
+        let (joined, _) = self.build(tree)?;
+        let columns = plan.schema().columns().into_iter().map(Logical::Column);
+        // Conditions that no join could apply, such as one without columns.
+        let joined = match conjunction(std::mem::take(&mut self.filters)) {
+            Some(rest) => LogicalPlanBuilder::from(joined).filter(rest)?.build()?,
+            None => joined,
+        };
+        LogicalPlanBuilder::from(joined).project(columns)?.build()
     }
 
     fn type_in(&self, expr: &Logical, relation: usize) -> Option<arrow_schema::DataType> {

@@ -20,6 +20,9 @@ pub const HERE_SELECTIVITY: f64 = 0.25;
 /// have a match.
 const ANTI_SELECTIVITY_MIN: f64 = 0.1;
 
+/// Columns that are remembered as equal to one another: with each join of many tables on one key they would double.
+const ORIGINS: usize = 16;
+
 /// Which rows of its two sides a join returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinKind {
@@ -83,7 +86,9 @@ impl Known {
         if let (Some(ours), Some(theirs)) = (self.origins.first(), key.origins.first())
             && ours.is(theirs)
         {
-            self.origins.extend(other.origins.iter().cloned());
+            let new = other.origins.iter().filter(|other| !self.origins.iter().any(|own| own.is(other)));
+            let new: Vec<Origin> = new.take(ORIGINS - self.origins.len().min(ORIGINS)).cloned().collect();
+            self.origins.extend(new);
         }
     }
 }

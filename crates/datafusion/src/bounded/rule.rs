@@ -1,0 +1,154 @@
+//! Replaces calls in plans: before constants are folded, which evaluates functions, and again before a plan is run, since rules
+//! in between make calls of their own.
+
+use super::concat::{concatenation, constant};
+use super::function::{BoundedFunction, LONG};
+use crate::checked;
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
+use datafusion::optimizer::AnalyzerRule;
+use std::sync::Arc;
+
+/// Functions that return one of their arguments, a part of it, or its type, and that the engine knows by their types.
+const SMALLER: [&str; 24] = [
+    "array_element",
+    "arrow_cast",
+    "arrow_field",
+    "arrow_metadata",
+    "arrow_try_cast",
+    "arrow_typeof",
+    "cast_to_type",
+    "coalesce",
+    "get_field",
+    "greatest",
+    "ifnull",
+    "input_file_name",
+    "least",
+    "named_struct",
+    "nullif",
+    "nvl",
+    "nvl2",
+    "row",
+    "struct",
+    "try_cast_to_type",
+    "typeof",
+    "union_extract",
+    "union_tag",
+    "with_metadata",
+];
+
+/// Functions that rules behind the analyzer know by their types: they become conditions of programs.
+const KNOWN: [&str; 4] = ["left", "regexp_like", "starts_with", "substr"];
+
+/// The analyzer rule.
+#[derive(Debug)]
+pub(crate) struct BoundedFunctions;
+
+impl AnalyzerRule for BoundedFunctions {
+    fn name(&self) -> &'static str {
+        "bounded_functions"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        replaced(plan, &|call| !KNOWN.contains(&call.func.name()))
+    }
+}
+
+/// Returns the plan, which no rule changes any more, with all its calls replaced.
+pub(crate) fn bounded(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let plan = replaced(plan, &|_| true)?;
+    plan.transform_up_with_subqueries(|plan| {
+        if !matches!(plan, LogicalPlan::Projection(_)) || !plan.expressions().iter().any(is_long) {
+            return Ok(Transformed::no(plan));
+        }
+        let names = NamePreserver::new(&plan);
+        plan.map_expressions(|expr| {
+            let name = names.save(&expr);
+            Ok(charged(expr).update_data(|expr| name.restore(expr)))
+        })
+    })
+    .map(|plan| plan.data)
+}
+
+fn is_long(expr: &Expr) -> bool {
+    match expr {
+        Expr::Alias(alias) => is_long(&alias.expr),
+        Expr::Literal(scalar, _) => scalar.size() > LONG,
+        _ => false,
+    }
+}
+
+/// Replaces a column that is a long constant.
+fn charged(expr: Expr) -> Transformed<Expr> {
+    match expr {
+        Expr::Alias(mut alias) if is_long(&alias.expr) => {
+            alias.expr = Box::new(charged(*alias.expr).data);
+            Transformed::yes(Expr::Alias(alias))
+        }
+        expr if is_long(&expr) => {
+            let func = Arc::new(BoundedFunction::over(constant()));
+            Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args: vec![expr] }))
+        }
+        expr => Transformed::no(expr),
+    }
+}
+
+/// Returns the plan with those calls replaced; columns keep their names.
+fn replaced(plan: LogicalPlan, takes: &dyn Fn(&ScalarFunction) -> bool) -> Result<LogicalPlan> {
+    let replaced = plan.transform_up_with_subqueries(|plan| {
+        if !calls(&plan, takes)? {
+            return Ok(Transformed::no(plan));
+        }
+        let names = NamePreserver::new(&plan);
+        plan.map_expressions(|expr| {
+            let name = names.save(&expr);
+            Ok(in_expr(expr, takes)?.update_data(|expr| name.restore(expr)))
+        })
+    });
+    replaced.map(|plan| plan.data)
+}
+
+/// Whether the operator has a call to replace.
+fn calls(plan: &LogicalPlan, takes: &dyn Fn(&ScalarFunction) -> bool) -> Result<bool> {
+    let mut found = false;
+    plan.apply_expressions(|expr| {
+        found |= expr.exists(|expr| Ok(is_replaced(expr, takes)))?;
+        Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
+}
+
+/// Replaces the calls in an expression that a function has turned into.
+pub(super) fn bounded_expr(expr: Expr) -> Result<Transformed<Expr>> {
+    in_expr(expr, &|call| !KNOWN.contains(&call.func.name()))
+}
+
+fn in_expr(expr: Expr, takes: &dyn Fn(&ScalarFunction) -> bool) -> Result<Transformed<Expr>> {
+    expr.transform_up(|expr| {
+        if !is_replaced(&expr, takes) {
+            return Ok(Transformed::no(expr));
+        }
+        let (func, args) = match expr {
+            Expr::ScalarFunction(call) => (call.func, call.args),
+            Expr::BinaryExpr(BinaryExpr { left, right, .. }) => (concatenation(), vec![*left, *right]),
+            other => return Ok(Transformed::no(other)),
+        };
+        let func = Arc::new(BoundedFunction::over(func));
+        Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args })))
+    })
+}
+
+fn is_replaced(expr: &Expr, takes: &dyn Fn(&ScalarFunction) -> bool) -> bool {
+    match expr {
+        Expr::ScalarFunction(call) => {
+            let is_own = call.func.inner().is::<BoundedFunction>() || checked::operation(call).is_some();
+            !is_own && !call.args.is_empty() && !SMALLER.contains(&call.func.name()) && takes(call)
+        }
+        Expr::BinaryExpr(binary) => binary.op == Operator::StringConcat,
+        _ => false,
+    }
+}

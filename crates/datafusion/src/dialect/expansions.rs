@@ -1,0 +1,111 @@
+//! Bounds statements whose WITH queries name one another: planned, each is written out as often as it is named, so that a row of
+//! queries that each read the one before twice is exponential in its length. Planning would take that time before it has a plan
+//! whose operators could be counted.
+
+use crate::error;
+use datafusion::common::Result;
+use datafusion::sql::sqlparser::ast::{ObjectName, Query, Visit, Visitor};
+use farpool_model::{Error, limits};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+/// Refuses a statement that reads too many tables once its WITH queries are written out.
+///
+/// # Errors
+/// `OverLimit`.
+pub(super) fn check(statement: &impl Visit) -> Result<()> {
+    let mut relations = Relations { open: vec![Level::default()] };
+    let visited = statement.visit(&mut relations);
+    debug_assert!(visited.is_continue(), "the visitor never breaks");
+    let count = relations.open.first().map_or(0, |level| level.relations);
+    match count <= limits::SQL_RELATIONS_MAX {
+        true => Ok(()),
+        false => {
+            let most = limits::SQL_RELATIONS_MAX;
+            let message = format!(
+                "the statement reads more than {most} tables, with each WITH query as often as it is named"
+            );
+            let advice = "keep a part of it as a table (CREATE TABLE … AS), and read that";
+            Err(error::wrap(Error::over_limit(message).advise(advice)))
+        }
+    }
+}
+
+/// The queries around the place that is visited.
+struct Relations {
+    open: Vec<Level>,
+}
+
+#[derive(Default)]
+struct Level {
+    relations: usize,
+    /// Names of the WITH queries that have not been visited, the first one last. They are visited before the body.
+    coming: Vec<String>,
+    /// Relations of those that have been.
+    known: HashMap<String, usize>,
+}
+
+impl Visitor for Relations {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let names = query.with.iter().flat_map(|with| &with.cte_tables);
+        let coming = names.map(|cte| cte.alias.name.value.to_lowercase()).rev().collect();
+        self.open.push(Level { coming, ..Level::default() });
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        let relations = self.open.pop().map_or(0, |level| level.relations);
+        if let Some(around) = self.open.last_mut() {
+            match around.coming.pop() {
+                Some(name) => {
+                    around.known.insert(name, relations);
+                }
+                None => around.relations = around.relations.saturating_add(relations),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
+        let name = relation.to_string().to_lowercase();
+        let known = self.open.iter().rev().find_map(|level| level.known.get(name.trim_matches('"'))).copied();
+        if let Some(level) = self.open.last_mut() {
+            level.relations = level.relations.saturating_add(known.unwrap_or(1));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::Grammar;
+    use datafusion::sql::sqlparser::parser::Parser;
+
+    fn is_refused(text: &str) -> bool {
+        check(&Parser::parse_sql(&Grammar, text).unwrap().remove(0)).is_err()
+    }
+
+    fn doubled(count: usize, each: &str) -> String {
+        let more = (1..count).map(|i| format!(", c{i} AS ({})", each.replace('?', &format!("c{}", i - 1))));
+        format!("WITH c0 AS (SELECT * FROM t){} SELECT * FROM C{}", more.collect::<String>(), count - 1)
+    }
+
+    #[test]
+    fn queries_that_double_are_refused_before_they_are_planned() {
+        let union = "SELECT * FROM ? UNION ALL SELECT * FROM ?";
+        assert!(!is_refused(&doubled(12, union)));
+        assert!(is_refused(&doubled(24, union)));
+        assert!(is_refused(&doubled(100, "SELECT * FROM ? a JOIN ? b ON a.x = b.x")));
+        assert!(is_refused(&doubled(24, "SELECT (SELECT max(x) FROM ?) FROM ?")));
+        assert!(is_refused(&format!("SELECT * FROM ({})", doubled(24, union))));
+        assert!(!is_refused(&doubled(200, "SELECT * FROM ?")));
+        assert!(!is_refused(
+            "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT * FROM r, r"
+        ));
+        // A name within another WITH is that one's.
+        assert!(!is_refused("WITH a AS (WITH a AS (SELECT 1) SELECT * FROM a) SELECT * FROM a"));
+    }
+}

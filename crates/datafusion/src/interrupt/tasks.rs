@@ -1,0 +1,35 @@
+//! Tasks that the engine starts work for the scope of the one that started them.
+
+use super::current;
+use datafusion::common::runtime::{JoinSetTracer, set_join_set_tracer};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use std::any::Any;
+use std::sync::Once;
+
+type Output = Box<dyn Any + Send>;
+type Block = Box<dyn FnOnce() -> Output + Send>;
+
+/// Enters the scope at each poll of a task, and for the whole of a closure that blocks.
+struct Inherit;
+
+/// Has tasks of the engine inherit scopes, in all of this process. A tracer that the process has set before stays; its tasks
+/// then end only where they wait.
+pub(super) fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let _ = set_join_set_tracer(&Inherit);
+    });
+}
+
+impl JoinSetTracer for Inherit {
+    fn trace_future(&self, mut task: BoxFuture<'static, Output>) -> BoxFuture<'static, Output> {
+        let Some(entered) = current::entered() else { return task };
+        futures::future::poll_fn(move |context| current::enter(&entered, || task.poll_unpin(context))).boxed()
+    }
+
+    fn trace_block(&self, work: Block) -> Block {
+        let Some(entered) = current::entered() else { return work };
+        Box::new(move || current::enter(&entered, work))
+    }
+}

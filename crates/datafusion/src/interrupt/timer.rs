@@ -1,0 +1,66 @@
+//! A thread that wakes those whose deadline has come. Timers of a runtime are looked after by its worker threads, all of which
+//! may compute.
+
+use super::Scope;
+use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How long the thread stays when there is nothing to wait for.
+const IDLE: Duration = Duration::from_secs(10);
+
+#[derive(Default)]
+struct Watched {
+    /// By time, and by address, which tells two of the same time apart.
+    scopes: BTreeMap<(Instant, usize), Weak<Scope>>,
+    /// The process whose thread there is: threads do not survive a fork.
+    process: Option<u32>,
+}
+
+static WATCHED: Mutex<Watched> = Mutex::new(Watched { scopes: BTreeMap::new(), process: None });
+static EARLIER: Condvar = Condvar::new();
+
+/// Has the future that waits for `scope` woken at this time.
+pub(super) fn watch(at: Instant, scope: &Arc<Scope>) {
+    let process = std::process::id();
+    let mut watched = WATCHED.lock();
+    let is_first = watched.scopes.first_key_value().is_none_or(|((first, _), _)| at < *first);
+    watched.scopes.insert((at, Arc::as_ptr(scope).addr()), Arc::downgrade(scope));
+    if watched.process != Some(process) {
+        let started = std::thread::Builder::new().name("farpool-timer".into()).spawn(wait);
+        // Without the thread, deadlines are kept by the checks of those who compute, and when they are polled.
+        watched.process = started.is_ok().then_some(process);
+    } else if is_first {
+        EARLIER.notify_one();
+    }
+}
+
+/// Forgets the scope at this address.
+pub(super) fn forget(at: Instant, address: usize) {
+    WATCHED.lock().scopes.remove(&(at, address));
+}
+
+fn wait() {
+    let mut watched = WATCHED.lock();
+    loop {
+        let now = Instant::now();
+        let mut due = Vec::new();
+        while let Some(first) = watched.scopes.first_entry().filter(|first| first.key().0 <= now) {
+            due.push(first.remove());
+        }
+        if !due.is_empty() {
+            // Dropping the last reference to a scope takes the lock.
+            parking_lot::MutexGuard::unlocked(&mut watched, || {
+                due.iter().filter_map(Weak::upgrade).for_each(|scope| scope.wake());
+            });
+            continue;
+        }
+        let first = watched.scopes.first_key_value().map(|((at, _), _)| *at);
+        let timed_out = EARLIER.wait_until(&mut watched, first.unwrap_or(now + IDLE)).timed_out();
+        if first.is_none() && timed_out && watched.scopes.is_empty() {
+            watched.process = None;
+            return;
+        }
+    }
+}
