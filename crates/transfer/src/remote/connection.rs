@@ -40,6 +40,8 @@ pub(super) struct Patience {
     pub ping_after: Duration,
     /// Further silence after which the connection is given up.
     pub pong_max: Duration,
+    /// Time without the next message of any answer after which the connection is given up although `Ping`s are answered.
+    pub answer_max: Duration,
 }
 
 impl Default for Patience {
@@ -47,6 +49,7 @@ impl Default for Patience {
         Patience {
             ping_after: Duration::from_millis(limits::PING_AFTER_MS),
             pong_max: Duration::from_millis(limits::PONG_MS_MAX),
+            answer_max: Duration::from_millis(limits::ANSWER_MS_MAX),
         }
     }
 }
@@ -276,7 +279,7 @@ impl Shared {
     /// Waits until bytes can be read. If a node from which something is expected stays silent, it is sent a
     /// `Ping`, and the connection is given up if that is not answered either.
     async fn readable(&self) -> Result<(), Closed> {
-        let Patience { ping_after, pong_max } = self.patience;
+        let Patience { ping_after, pong_max, .. } = self.patience;
         let mut asked = false;
         loop {
             let patience = if asked { pong_max } else { ping_after };
@@ -306,6 +309,24 @@ impl Shared {
             self.place
         ))
         .advise("see whether it still runs and the network is up, and try again")
+    }
+
+    /// Fails if somebody waits for an answer and all who do have waited for too long: a node that answers nothing else.
+    fn check_progress(&self) -> Result<(), Closed> {
+        let streams = self.streams.lock();
+        let waiting = streams.open.values().filter(|mailbox| !mailbox.has_ended()).map(|m| m.waited()).min();
+        match waiting.filter(|waited| *waited >= self.patience.answer_max) {
+            None => Ok(()),
+            Some(waited) => {
+                let (place, minutes) = (&self.place, waited.as_secs() / 60);
+                let message = format!(
+                    "the pool at {place} answers, but not what it was asked: no part of it came for {minutes} min"
+                );
+                Err(Closed::Failed(
+                    Error::unavailable(message).advise("see what it does (farpool queries), and try again"),
+                ))
+            }
+        }
     }
 
     fn ping(&self) -> Result<(), Closed> {
@@ -354,8 +375,9 @@ impl Shared {
         match Response::decode(message, None).map_err(|error| self.at_fault(error))? {
             Response::Ping => {
                 self.sender.pong(&*self.socket);
-                Ok(())
+                self.check_progress()
             }
+            Response::Pong => self.check_progress(),
             Response::Error(error) => Err(Closed::Failed(error)),
             _ => Ok(()),
         }

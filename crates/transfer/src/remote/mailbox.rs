@@ -11,6 +11,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Bytes counted for a message in addition to those of its body: its queue entry, and the allocation.
 const MESSAGE_OVERHEAD_BYTES: u64 = 128;
@@ -75,6 +77,8 @@ struct State {
     share: Share,
     is_closed: bool,
     reader: Option<Waker>,
+    /// Since when the reader has waited for the next message.
+    waiting_since: Option<Instant>,
 }
 
 impl State {
@@ -94,6 +98,7 @@ impl Mailbox {
             share: Share::new(unread),
             is_closed: false,
             reader: None,
+            waiting_since: None,
         }))
     }
 
@@ -110,6 +115,7 @@ impl Mailbox {
         let mut state = self.0.lock();
         state.conversation.check(message.kind)?;
         state.conversation.received(message.kind, message.bytes_on_wire);
+        state.waiting_since = None;
         if message.kind == FrameKind::Credit {
             if let Response::Credit { bytes } = Response::decode(&message, None)? {
                 state.conversation.granted(bytes)?;
@@ -142,8 +148,14 @@ impl Mailbox {
         if state.is_closed {
             return Poll::Ready(None);
         }
+        state.waiting_since.get_or_insert_with(Instant::now);
         state.reader = Some(context.waker().clone());
         Poll::Pending
+    }
+
+    /// For how long the reader has waited for the next message; zero where nobody waits.
+    pub fn waited(&self) -> Duration {
+        self.0.lock().waiting_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Polls until credit allows to send rows of a load; false once the load has ended.
@@ -155,6 +167,7 @@ impl Mailbox {
         if state.conversation.may_send() {
             return Poll::Ready(true);
         }
+        state.waiting_since.get_or_insert_with(Instant::now);
         state.reader = Some(context.waker().clone());
         Poll::Pending
     }

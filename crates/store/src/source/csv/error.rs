@@ -15,6 +15,10 @@ pub(super) fn broken(path: &Path, why: Broken) -> Error {
         Broken::Unclosed(line) => named(line, "a quote opens in this record, and none closes it").advise(
             "correct the line, or say which character quotes (--quote, read_csv(…, quote = '')); '' is none",
         ),
+        Broken::Wide(line) => {
+            let what = format!("this record has more than {} fields", limits::CSV_FIELDS_MAX);
+            named(line, &what).advise("say what separates fields (--delimiter, read_csv(…, delim = ';'))")
+        }
         Broken::Long(line) => {
             let what = format!("this record has more than {} bytes", limits::RECORD_BYTES_MAX);
             named(line, &what).advise("perhaps a quote opens there and none closes it")

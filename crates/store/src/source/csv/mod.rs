@@ -180,7 +180,7 @@ impl Parse {
             match piece.rest {
                 None => {
                     let needed = match self.dialect.ignore_errors {
-                        true => usize::MAX,
+                        true => limits::CSV_FIELDS_MAX,
                         false => self.columns.iter().max().map_or(0, |last| last + 1),
                     };
                     let records =

@@ -173,6 +173,8 @@ pub(in super::super) enum Broken {
     Unclosed(u64),
     /// The record of this line is longer than the limit.
     Long(u64),
+    /// The record of this line has more fields than the limit.
+    Wide(u64),
 }
 
 impl<R: BufRead> Records<R> {
@@ -322,6 +324,10 @@ impl<R: BufRead> Records<R> {
     fn make_room(&mut self) -> Result<(), Broken> {
         if self.field_bytes >= limits::RECORD_BYTES_MAX {
             return Err(Broken::Long(self.line(false)));
+        }
+        // Each takes eight times as much memory as its delimiter in the file.
+        if self.field_count > limits::CSV_FIELDS_MAX {
+            return Err(Broken::Wide(self.line(false)));
         }
         if self.field_bytes + 2 > self.fields.len() {
             self.fields.resize(self.fields.len() * 2, 0);

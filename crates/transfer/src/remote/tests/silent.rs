@@ -12,7 +12,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_does_not_even_answer_a_ping_is_given_up() {
-    let patience = Patience { ping_after: SHORT, pong_max: SHORT };
+    let patience = Patience { ping_after: SHORT, pong_max: SHORT, ..Patience::default() };
     let pool = pool_with(patience, |mut peer| async move {
         peer.receive_kind(FrameKind::Ping).await;
         assert!(peer.receive().await.is_none(), "one ping, and then nothing");
@@ -26,7 +26,7 @@ async fn a_node_that_does_not_even_answer_a_ping_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_answers_pings_may_take_as_long_as_it_likes() {
-    let patience = Patience { ping_after: SHORT, pong_max: LONG };
+    let patience = Patience { ping_after: SHORT, pong_max: LONG, ..Patience::default() };
     let pool = pool_with(patience, |mut peer| async move {
         let stream = peer.receive_kind(FrameKind::Tables).await.stream;
         for _ in 0..20 {
@@ -41,8 +41,25 @@ async fn a_node_that_answers_pings_may_take_as_long_as_it_likes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_answers_nothing_but_pings_is_given_up_in_the_end() {
+    let patience = Patience { ping_after: SHORT, pong_max: LONG, answer_max: 10 * SHORT };
+    for of_node in [true, false] {
+        let pool = pool_with(patience, move |mut peer| async move {
+            while peer.receive().await.is_some() {
+                let sent = if of_node { Response::Ping } else { Response::Pong };
+                peer.send(0, &sent).await;
+            }
+        })
+        .await;
+        let error = tokio::time::timeout(LONG, pool.tables()).await.expect("hangs").unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unavailable);
+        assert!(error.message.contains("not what it was asked"), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_expected_of_a_node_that_was_asked_nothing() {
-    let patience = Patience { ping_after: SHORT, pong_max: SHORT };
+    let patience = Patience { ping_after: SHORT, pong_max: SHORT, ..Patience::default() };
     let pool = pool_with(patience, |mut peer| async move {
         let message = peer.receive().await.unwrap();
         assert_eq!(message.kind, FrameKind::Tables, "no ping");
