@@ -5,7 +5,7 @@
 //! threads that ask for its lock while it exits, in the middle of Rust code, which aborts the process.
 
 use crate::errors;
-use farpool::{Error, ErrorKind};
+use farpool::{Error, ErrorKind, Interrupt};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -89,8 +89,13 @@ pub fn wait_telling<T: Send + 'static>(
     mut tell: impl FnMut(Python<'_>) -> PyResult<()>,
 ) -> PyResult<T> {
     let handle = errors::checked(py, handle())?;
+    let signal = Signal::default();
+    let interrupt = signal.interrupt();
+    let work = within(interrupt.clone(), work);
     let work = match without_lock(py, || begun(&handle, work)) {
-        Ok(Begun::Done(outcome)) => return errors::checked(py, outcome),
+        Ok(Begun::Done(outcome)) => {
+            return signal.raised().map_or_else(|| errors::checked(py, outcome), Err);
+        }
         Ok(Begun::Pending(work)) => work,
         Err(_) => return Err(errors::raised(py, &defect())),
     };
@@ -107,11 +112,45 @@ pub fn wait_telling<T: Send + 'static>(
             Err(RecvTimeoutError::Disconnected) => return Err(errors::raised(py, &defect())),
             Err(RecvTimeoutError::Timeout) => {
                 if let Err(stopped) = looked(py).and_then(|()| tell(py)) {
+                    interrupt.stop();
                     give_up(py, &task, receiver);
                     return Err(stopped);
                 }
             }
         }
+    }
+}
+
+/// Runs `work` so that `interrupt` ends what the engine computes for it, too: a task is aborted only where it waits.
+async fn within<W: Future>(interrupt: Interrupt, work: W) -> W::Output {
+    interrupt.run(work).await
+}
+
+/// The exception of a signal handler that ran while the thread that calls did the work itself.
+#[derive(Clone, Default)]
+struct Signal(Arc<Mutex<Option<PyErr>>>);
+
+impl Signal {
+    /// Returns an interrupt that work on this thread asks for signals now and then: planning is one long computation.
+    fn interrupt(&self) -> Interrupt {
+        let (signal, caller) = (self.clone(), thread::current().id());
+        Interrupt::probing(move || thread::current().id() == caller && signal.has_come())
+    }
+
+    fn has_come(&self) -> bool {
+        if IS_LEAVING.load(Ordering::SeqCst) {
+            return true;
+        }
+        let raised = Python::try_attach(|py| py.check_signals().err()).flatten();
+        let has_come = raised.is_some();
+        if has_come {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = raised;
+        }
+        has_come
+    }
+
+    fn raised(&self) -> Option<PyErr> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -176,6 +215,8 @@ pub fn wait_anywhere<T: Send + 'static>(
 ) -> farpool::Result<T> {
     let handle = handle()?;
     let (sender, receiver) = sync_channel(1);
+    let interrupt = Interrupt::default();
+    let work = within(interrupt.clone(), work);
     let task = handle.spawn(async move {
         // Nobody receives it when the wait has been given up.
         let _ = sender.send(work.await);
@@ -186,6 +227,7 @@ pub fn wait_anywhere<T: Send + 'static>(
             Err(RecvTimeoutError::Disconnected) => return Err(defect()),
             Err(RecvTimeoutError::Timeout) => {
                 if let Some(stopped) = interrupted() {
+                    interrupt.stop();
                     task.abort();
                     return Err(stopped);
                 }

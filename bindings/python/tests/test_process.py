@@ -127,6 +127,26 @@ def test_ctrl_c_ends_a_statement(python):
     assert interrupted(script, python) == "interrupted True\n"
 
 
+PAIRS = "select count(*) from generate_series(1, 400000) a(n), generate_series(1, 400000) b(n)"
+LIKES = "select count(*) from generate_series(1, 100000) a(n) join generate_series(1, 100000) b(n) on a.n::text like '%' || b.n::text || 'x'"
+
+
+@pytest.mark.parametrize("statement", [PAIRS, LIKES])
+def test_nothing_computes_after_ctrl_c(python, statement):
+    script = f"""
+    try:
+        farpool.open(memory='64MiB').sql({statement!r}).fetchall()
+    except KeyboardInterrupt:
+        while True:
+            before = time.process_time()
+            time.sleep(0.5)
+            # Threads that compute would use as much as passes.
+            if time.process_time() - before < 0.1:
+                raise
+"""
+    assert interrupted(script, python).startswith("interrupted")
+
+
 def test_ctrl_c_ends_a_stream(python):
     # Exceptions do not pass through Arrow's interface: it is an error of who reads the stream.
     script = f"""

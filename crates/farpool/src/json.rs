@@ -2,11 +2,14 @@
 //! are the texts that PostgreSQL and the JSON of Protocol Buffers have for them, so that they are neither lost
 //! nor taken for NULL.
 
-use arrow::array::{Array, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::{SortOptions, sort_to_indices};
 use arrow::datatypes::{DataType, FieldRef, Float16Type, Float32Type, Float64Type};
 use arrow::error::ArrowError;
 use arrow::json::writer::{NullableEncoder, make_encoder};
 use arrow::json::{Encoder, EncoderFactory, EncoderOptions, WriterBuilder};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use farpool_model::{Error, Result};
 use std::sync::{Arc, LazyLock};
 
 /// Arrow's own encoding of finite numbers.
@@ -15,6 +18,47 @@ static PLAIN: LazyLock<EncoderOptions> = LazyLock::new(EncoderOptions::default);
 /// Returns the settings of a writer of rows as JSON.
 pub fn json_writer() -> WriterBuilder {
     WriterBuilder::new().with_explicit_nulls(true).with_encoder_factory(Arc::new(Floats))
+}
+
+/// Checks that all values of a batch have a text: Arrow's writer gives the text of an error for a time that is in no calendar, as
+/// if it were the value.
+///
+/// # Errors
+/// `Invalid`, with the column and the first such value.
+pub fn check_json(batch: &RecordBatch) -> Result<()> {
+    let schema = batch.schema();
+    batch.columns().iter().zip(schema.fields()).try_for_each(|(column, field)| {
+        check_values(column).map_err(|error| {
+            let name = farpool_model::brief(field.name());
+            Error::invalid(format!("column {name:?} has a value that cannot be written: {error}"))
+                .advise("cast it to BIGINT, or leave such rows out with WHERE")
+        })
+    })
+}
+
+fn check_values(values: &ArrayRef) -> std::result::Result<(), ArrowError> {
+    match values.data_type() {
+        data_type if data_type.is_temporal() => check_times(values),
+        DataType::List(_) => check_values(values.as_list::<i32>().values()),
+        DataType::LargeList(_) => check_values(values.as_list::<i64>().values()),
+        DataType::FixedSizeList(..) => check_values(values.as_fixed_size_list().values()),
+        DataType::Struct(_) => values.as_struct().columns().iter().try_for_each(check_values),
+        DataType::Map(..) => values.as_map().entries().columns().iter().try_for_each(check_values),
+        DataType::Dictionary(..) => check_values(values.as_any_dictionary().values()),
+        _ => Ok(()),
+    }
+}
+
+/// Values between two that have a text have one, too.
+fn check_times(times: &ArrayRef) -> std::result::Result<(), ArrowError> {
+    const OPTIONS: FormatOptions<'static> = FormatOptions::new();
+    let formatter = ArrayFormatter::try_new(times, &OPTIONS)?;
+    [false, true].into_iter().try_for_each(|descending| {
+        let options = SortOptions { descending, nulls_first: false };
+        let first = sort_to_indices(times, Some(options), Some(1))?;
+        let rows = first.values().iter().map(|row| *row as usize).filter(|row| times.is_valid(*row));
+        rows.into_iter().try_for_each(|row| formatter.value(row).try_to_string().map(drop))
+    })
 }
 
 /// Returns the text of a float that JSON has no number for: `NaN`, `Infinity` or `-Infinity`.
@@ -36,7 +80,7 @@ impl EncoderFactory for Floats {
         field: &'a FieldRef,
         array: &'a dyn Array,
         _options: &'a EncoderOptions,
-    ) -> Result<Option<NullableEncoder<'a>>, ArrowError> {
+    ) -> std::result::Result<Option<NullableEncoder<'a>>, ArrowError> {
         let is_special = |row| !array.is_null(row) && special(array, row).is_some();
         if !array.data_type().is_floating() || !(0..array.len()).any(is_special) {
             return Ok(None);
@@ -96,5 +140,27 @@ mod tests {
 {"wide":null,"narrow":"Infinity","list":[null,0.0]}
 "#;
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_time_without_a_text_is_an_error_wherever_it_stands() {
+        use arrow::array::{ListArray, TimestampMicrosecondArray};
+        use arrow::datatypes::TimestampMicrosecondType;
+        let of = |column: ArrayRef| RecordBatch::try_from_iter([("t", column)]).unwrap();
+        let times =
+            |last| Arc::new(TimestampMicrosecondArray::from(vec![None, Some(0), Some(last), Some(5)]));
+        check_json(&of(times(253_402_300_799_000_000))).unwrap();
+        for last in [i64::MAX, i64::MIN] {
+            let error = check_json(&of(times(last))).unwrap_err();
+            assert!(error.message.contains("\"t\"") && error.advice.is_some(), "{error}");
+        }
+        let lists = ListArray::from_iter_primitive::<TimestampMicrosecondType, _, _>([
+            Some(vec![Some(1)]),
+            None,
+            Some(vec![None, Some(i64::MAX)]),
+        ]);
+        assert!(check_json(&of(Arc::new(lists))).is_err());
+        let whole: ArrayRef = Arc::new(arrow::array::Int64Array::from(vec![i64::MAX]));
+        check_json(&of(whole)).unwrap();
     }
 }

@@ -56,6 +56,7 @@ pub mod report;
 mod scan;
 pub mod size;
 mod stdin;
+mod terminal_text;
 
 pub use calibration::{
     CalibratedLink, calibrated_rates, calibration_file, keep_link, keep_rates, link_file, machine_name,
@@ -65,8 +66,8 @@ pub use copy::{CopyFiles, csv_header, csv_lines, textual};
 pub use described::table_json;
 pub use embedded::EmbeddedPool;
 pub use farpool_datafusion::{
-    Batch, CopyTarget, FileAccess, FileOpener, FileWriter, Parameters, Piece, PieceKind, PoolTable, Query,
-    Rates, Session, SessionOptions, Statement, is_whole_sql, split_statements, sql_pieces,
+    Batch, CopyTarget, FileAccess, FileOpener, FileWriter, Interrupt, Parameters, Piece, PieceKind,
+    PoolTable, Query, Rates, Session, SessionOptions, Statement, is_whole_sql, split_statements, sql_pieces,
 };
 pub use farpool_memory::WorkMemory;
 pub use farpool_model as model;
@@ -80,12 +81,13 @@ pub use farpool_transfer::{
     BatchStream, ClientOptions, ClientTls, Execution, Pool, PoolUrl, Proof, PublicKey, RemotePool, TokenKey,
 };
 pub use files::{FileLoad, StreamLoad, held_columns, load_files, stream_blocking};
-pub use json::{json_float, json_writer};
+pub use json::{check_json, json_float, json_writer};
 pub use machine::{memory_bytes, memory_bytes_default, processors, user_folder, work_bytes_default};
 pub use near::{NearPool, Nearness, Transfer};
 pub use opened::{connect_near, open_session};
 pub use profile::{Profiling, TableProfile, column_positions, profile_table};
 pub use query_files::QueryFiles;
+pub use terminal_text::{EscapeStyle, TerminalText, is_obeyed};
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Converts nested columns (lists, structs and maps), which pools do not hold, to text: the JSON of their
 //! values.
 
-use crate::json::json_writer;
+use crate::json::{check_json, json_writer};
 use arrow::array::{Array, ArrayRef, RecordBatch, StringViewBuilder};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::json::writer::LineDelimited;
@@ -47,6 +47,7 @@ fn text(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     };
     let alone = Arc::new(Schema::new(vec![field.clone().with_name("v")]));
     let batch = RecordBatch::try_new(alone, vec![column.clone()]).map_err(failed)?;
+    check_json(&batch)?;
     let mut writer = json_writer().build::<_, LineDelimited>(Vec::new());
     writer.write(&batch).map_err(failed)?;
     let bytes = writer.into_inner();

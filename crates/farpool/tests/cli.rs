@@ -101,12 +101,35 @@ fn long_results_come_whole_in_every_format() {
 #[test]
 fn a_statement_that_takes_longer_than_it_may_is_ended() {
     let endless = "select max(value) from generate_series(1, 1000000000000)";
-    farpool(&["sql", "--timeout", "300ms", "-c", endless]).fails(1, &["longer than the 300ms", "--timeout"]);
+    let pairs = "select count(*) from generate_series(1, 400000) a, generate_series(1, 400000) b";
+    let likes = "select count(*) from generate_series(1, 100000) a(n) join generate_series(1, 100000) b(n) \
+                 on a.n::text like '%' || b.n::text || 'x'";
+    for text in [endless, pairs, likes] {
+        farpool(&["sql", "--timeout", "300ms", "-c", text]).fails(1, &["longer than the 300ms", "--timeout"]);
+    }
     assert_eq!(
         farpool(&["sql", "--timeout", "1min", "--format", "csv", "-c", "select 1 as a"]).ok(),
         "a\n1\n"
     );
     farpool(&["sql", "--timeout", "3 weeks", "-c", "select 1"]).fails(2, &["is not a time", "30s"]);
+}
+
+#[test]
+fn one_interrupt_ends_a_statement_that_computes() {
+    let pairs = "select count(*) from generate_series(1, 400000) a, generate_series(1, 400000) b";
+    let running = Running::start(program(&["sql", "--local", "-c", pairs]));
+    // Before the handler is there, the signal would end the process by itself.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    signal(&running.child, "INT");
+    running.wait().fails(130, &["interrupted"]);
+}
+
+#[test]
+fn a_value_that_json_has_no_text_for_is_an_error() {
+    let text = "select arrow_cast(9223372036854775807, 'Timestamp(Microsecond, None)') as t";
+    for format in ["json", "ndjson"] {
+        farpool(&["sql", "--format", format, "-c", text]).fails(1, &["\"t\"", "cannot be written"]);
+    }
 }
 
 #[test]

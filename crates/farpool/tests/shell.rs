@@ -46,6 +46,24 @@ fn statements_are_typed_completed_and_cancelled() {
 }
 
 #[test]
+fn formats_for_programs_show_escapes_on_a_terminal() {
+    let home = home();
+    let shell = Terminal::shell(home.path(), &[], &[]);
+    let text = "select 'a' || chr(27) || '[8mb' || chr(8238) || 'c' as t;";
+    for (mode, shown) in [
+        ("csv", "a\\u{1b}[8mb\\u{202e}c"),
+        ("tsv", "a\\u{1b}[8mb\\u{202e}c"),
+        ("json", "{\"t\":\"a\\u001b[8mb\\u202ec\"}"),
+        ("ndjson", "{\"t\":\"a\\u001b[8mb\\u202ec\"}"),
+    ] {
+        shell.run(&format!(".mode {mode}"), "farpool>");
+        shell.run(text, shown);
+    }
+    shell.run("copy (select chr(27) || '[8mb' as t) to stdout (format csv);", "\\u{1b}[8mb");
+    assert!(shell.leave().success());
+}
+
+#[test]
 fn results_fit_the_terminal_of_the_moment() {
     let home = home();
     let shell = Terminal::shell(home.path(), &[], &[]);

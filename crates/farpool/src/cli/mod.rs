@@ -15,6 +15,7 @@ mod display_args;
 mod drop;
 mod export;
 mod help;
+mod interrupts;
 mod key_args;
 mod load;
 mod man;
@@ -162,36 +163,9 @@ where
     W: Future<Output = Outcome> + Send + 'static,
 {
     let runtime = runtime()?;
-    let outcome = interruptible(&runtime, work);
+    let outcome = interrupts::run(&runtime, work);
     runtime.shutdown_timeout(Duration::from_millis(200));
     outcome
-}
-
-/// Runs `work` on a thread of the runtime to its end, or until Ctrl-C.
-fn interruptible<W, T>(runtime: &tokio::runtime::Runtime, work: W) -> Outcome<T>
-where
-    W: Future<Output = Outcome<T>> + Send + 'static,
-    T: Send + 'static,
-{
-    runtime.block_on(async {
-        // Spawned on another thread, so that a write that blocks on a full pipe does not keep Ctrl-C from
-        // being seen.
-        let mut work = tokio::spawn(work);
-        tokio::select! {
-            outcome = &mut work => outcome.unwrap_or_else(|error| Err(Stop::from(defect(&error)))),
-            _ = tokio::signal::ctrl_c() => {
-                work.abort();
-                // Leaves time to tell the node, which would otherwise notice when the connection closes.
-                let _ = tokio::time::timeout(Duration::from_millis(200), work).await;
-                Err(Stop::Interrupted)
-            }
-        }
-    })
-}
-
-fn defect(error: &tokio::task::JoinError) -> farpool::Error {
-    farpool::Error::internal(format!("the command did not finish: {error}"))
-        .advise("this is a defect in farpool: please report it with the command that led to it")
 }
 
 fn runtime() -> Outcome<tokio::runtime::Runtime> {

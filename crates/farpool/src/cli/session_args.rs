@@ -86,6 +86,8 @@ pub struct Opened {
     pub pool: Arc<dyn Pool>,
     /// The node, if the pool is one elsewhere.
     pub node: Option<PoolUrl>,
+    /// How long a statement may take.
+    pub timeout: Option<Duration>,
 }
 
 impl SessionArgs {
@@ -119,7 +121,7 @@ impl SessionArgs {
         let files = files.on_load(|label, load| Box::new(super::load::watch(label, load)));
         let files = Arc::new(files);
         let session = farpool::open_session(options, pool.clone(), files.clone()).await?;
-        Ok(Opened { session, files, pool, node: node.map(|node| node.url) })
+        Ok(Opened { session, files, pool, node: node.map(|node| node.url), timeout: self.timeout })
     }
 
     /// Refuses options that mean nothing where no node is asked.

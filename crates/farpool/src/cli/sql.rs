@@ -2,6 +2,7 @@
 
 use super::config::Config;
 use super::display_args::DisplayArgs;
+use super::interrupts;
 use super::output;
 use super::printing::{Printer, add_receipt};
 use super::session_args::{Opened, SessionArgs};
@@ -79,7 +80,8 @@ pub fn run(args: Args) -> Outcome {
     let receipt_file = args.receipt.as_deref().map(ReceiptFile::create).transpose()?;
     super::run_until_interrupted(async move {
         let statements = statements(&texts)?;
-        let Opened { session, files, .. } = args.session.open(&Config::read()?, args.together).await?;
+        let Opened { session, files, timeout, .. } =
+            args.session.open(&Config::read()?, args.together).await?;
         let printer = Printer {
             format: args.display.format(),
             fit: args.display.fit(),
@@ -91,20 +93,24 @@ pub fn run(args: Args) -> Outcome {
         if args.together {
             let mut batch = session.batch(statements);
             let mut start = Instant::now();
+            interrupts::begin_statement(timeout);
             while let Some(query) = batch.next().await {
                 let query = query?;
                 is_first &= !printer.print(&query, start, is_first).await?;
                 receipt.merge(&query.receipt());
                 start = Instant::now();
+                interrupts::begin_statement(timeout);
             }
         } else {
             for statement in statements {
                 let start = Instant::now();
+                interrupts::begin_statement(timeout);
                 let query = session.sql(statement).await?;
                 is_first &= !printer.print(&query, start, is_first).await?;
                 add_receipt(&mut receipt, &query.receipt());
             }
         }
+        interrupts::begin_statement(None);
         if args.session.read.is_given()? && !files.has_used_options() {
             eprintln!(
                 "note: the flags about reading CSV and JSON (--null, --types, …) did nothing: no statement read a file \

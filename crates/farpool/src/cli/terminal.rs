@@ -1,8 +1,10 @@
 //! Escapes text for a terminal: texts from a peer, a file or a query may contain characters that move the
 //! cursor, change the terminal or reorder the text beside them; these are shown as escapes.
 //!
-//! Formats for programs (CSV, JSON, Arrow) output every text unchanged.
+//! Formats for programs (CSV, JSON) have the same done to them on a terminal ([`farpool::TerminalText`]), and every text unchanged
+//! in files and pipes.
 
+use farpool::is_obeyed;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use terminal_size::{Height, Width, terminal_size_of};
@@ -39,12 +41,6 @@ fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
         }
     }
     Cow::Owned(shown)
-}
-
-/// Whether a terminal would act on the character: control characters, of C0 and C1, and those that begin and
-/// end a change of direction (Unicode Standard Annex 9, sections 2.1 to 2.5).
-fn is_obeyed(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Writes the log to standard error, escaped, since it may contain texts from peers.

@@ -7,7 +7,7 @@
 use super::csv::{self, Form};
 use super::format::{Format, Settings};
 use super::textual;
-use crate::json::json_writer;
+use crate::json::{check_json, json_writer};
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
@@ -93,6 +93,7 @@ impl Encoder {
                 Encoded::Bytes(bytes)
             }
             Encoder::Json { is_array: true } => {
+                batches.iter().try_for_each(check_json)?;
                 let mut writer = json_writer().build::<_, JsonArray>(Vec::new());
                 batches.iter().try_for_each(|batch| writer.write(batch)).map_err(|error| failed(&error))?;
                 writer.finish().map_err(|error| failed(&error))?;
@@ -101,6 +102,7 @@ impl Encoder {
                 Encoded::Bytes(bytes.get(1..bytes.len() - 1).unwrap_or_default().to_vec())
             }
             Encoder::Json { is_array: false } => {
+                batches.iter().try_for_each(check_json)?;
                 let mut writer = json_writer().build::<_, LineDelimited>(Vec::new());
                 batches.iter().try_for_each(|batch| writer.write(batch)).map_err(|error| failed(&error))?;
                 Encoded::Bytes(writer.into_inner())

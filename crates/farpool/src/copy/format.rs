@@ -3,6 +3,7 @@
 use super::csv::{self, Form};
 use super::encode::{Encoded, failed, stopped};
 use super::{Message, Out};
+use crate::terminal_text::EscapeStyle;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
@@ -120,6 +121,15 @@ impl Settings {
             (_, FileCompression::None) | (Format::Csv(_) | Format::Json { .. }, _) => Ok(settings),
             _ => Err(Error::invalid("Parquet and Arrow files are not compressed as a whole")
                 .advise("leave .gz or .zst out; Parquet has the option COMPRESSION")),
+        }
+    }
+
+    /// How a terminal is shown what is written; `None` for what is no text.
+    pub(super) fn escapes(&self) -> Option<EscapeStyle> {
+        match (&self.format, self.compression) {
+            (Format::Csv(_), FileCompression::None) => Some(EscapeStyle::Text),
+            (Format::Json { .. }, FileCompression::None) => Some(EscapeStyle::Json),
+            _ => None,
         }
     }
 

@@ -11,6 +11,7 @@ mod format;
 mod parts;
 
 use crate::cloud::Upload;
+use crate::terminal_text::TerminalText;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -23,7 +24,7 @@ use farpool_store::source::is_url;
 use farpool_transfer::BatchStream;
 use format::Settings;
 use futures::StreamExt;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -123,7 +124,12 @@ fn keep(partial: NamedTempFile, path: &Path) -> std::io::Result<()> {
 fn to_stdout(settings: &Settings, schema: &SchemaRef, rows: Receiver<Message>) -> Result<()> {
     let is_closed = Arc::new(AtomicBool::new(false));
     let out = Stdout { out: std::io::stdout(), is_closed: is_closed.clone() };
-    match settings.write(Box::new(out), schema, rows) {
+    let is_terminal = std::io::stdout().is_terminal();
+    let out: Box<dyn Write + Send> = match settings.escapes() {
+        Some(style) => Box::new(TerminalText::new(out, style, is_terminal)),
+        None => Box::new(out),
+    };
+    match settings.write(out, schema, rows) {
         // The reader has all that it wants.
         Err(_) if is_closed.load(Ordering::Relaxed) => Ok(()),
         outcome => outcome.map(|_| ()).map_err(|error| error.at("standard output")),

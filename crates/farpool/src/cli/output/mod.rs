@@ -14,6 +14,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::json::writer::LineDelimited;
 use clap::ValueEnum;
+use farpool::{EscapeStyle, TerminalText};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use style::Style;
@@ -159,6 +160,11 @@ pub fn writer(
     first: bool,
 ) -> Outcome<Box<dyn RowWriter>> {
     let table = |style, out, fit| TableWriter::new(out, style, fit, schema, first);
+    let out = match format {
+        Format::Csv | Format::Tsv => on_terminal(out, EscapeStyle::Text),
+        Format::Json | Format::Ndjson => on_terminal(out, EscapeStyle::Json),
+        Format::Table | Format::Box | Format::Markdown | Format::Line | Format::Arrow => out,
+    };
     Ok(match format {
         Format::Table | Format::Box if PlanWriter::takes(schema) => Box::new(PlanWriter::new(out)),
         Format::Table => Box::new(table(Style::Lines, out, fit)?),
@@ -171,6 +177,14 @@ pub fn writer(
         Format::Ndjson => Box::new(rows::JsonWriter::<LineDelimited>::new(out, schema)),
         Format::Arrow => Box::new(rows::ArrowWriter::new(out, schema)?),
     })
+}
+
+/// Returns an output that escapes what a terminal would act on, if standard output is one. What a pager is given ends there, too.
+fn on_terminal(out: Out, style: EscapeStyle) -> Out {
+    match io::stdout().is_terminal() {
+        true => BufWriter::new(Box::new(TerminalText::new(out, style, true))),
+        false => out,
+    }
 }
 
 /// Refuses to print binary output to a terminal.

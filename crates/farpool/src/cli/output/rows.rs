@@ -94,6 +94,7 @@ impl<F: JsonFormat + Send> RowWriter for JsonWriter<F> {
     fn write(&mut self, batch: &RecordBatch) -> Outcome {
         let columns = batch.columns().to_vec();
         let batch = RecordBatch::try_new(self.schema.clone(), columns).map_err(stop)?;
+        farpool::check_json(&batch)?;
         self.writer.write(&batch).map_err(stop)
     }
 

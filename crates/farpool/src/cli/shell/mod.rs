@@ -76,7 +76,7 @@ pub fn run(args: Args) -> Outcome {
     let settings = Settings::new(&args.display, &config);
     output::check(settings.format)?;
     let runtime = super::runtime()?;
-    let opened = super::interruptible(&runtime, async move {
+    let opened = super::interrupts::run(&runtime, async move {
         let opened = args.session.open(&config, false).await?;
         Ok(opened)
     })?;
@@ -219,7 +219,9 @@ impl Shell {
         let (printer, is_first) = (self.settings.printer(), !self.has_printed);
         let start = Instant::now();
         let pages = self.settings.pager.is_some() && terminal::size().is_some();
-        let (taken, has_result, receipt) = super::interruptible(&self.runtime, async move {
+        let limit = self.opened.timeout;
+        let (taken, has_result, receipt) = super::interrupts::run(&self.runtime, async move {
+            super::interrupts::begin_statement(limit);
             let query = session.sql(statement).await?;
             let (taken, has_result) = match pages {
                 true => {
@@ -297,7 +299,7 @@ impl Shell {
             Command::Schema(name) => {
                 let (session, pool) = (self.opened.session.clone(), self.opened.pool.clone());
                 let work = async move { describe::schema(&session, &*pool, name.as_deref()).await };
-                output::print_text(&super::interruptible(&self.runtime, work)?)?;
+                output::print_text(&super::interrupts::run(&self.runtime, work)?)?;
             }
             Command::Mode(None) => eprintln!("mode {}", settings.format.name()),
             Command::Mode(Some(format)) => {
