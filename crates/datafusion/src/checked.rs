@@ -6,11 +6,13 @@
 //! coercion, which gives operations their types, and before constants are folded. Columns keep their names.
 
 mod branches;
+mod conditions;
 mod function;
 mod guard;
 mod projections;
 
 pub(crate) use branches::given_back;
+pub(crate) use conditions::GuardedFilters;
 pub(crate) use function::{Operation, operation};
 pub(crate) use guard::guarded;
 pub(crate) use projections::FiltersFirst;
@@ -27,7 +29,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr as Logical, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use farpool_model::{ArithmeticOp, Expr, Facts, schema};
-use function::type_of;
+use function::{operation_of, type_of};
 
 /// Depth to which operands are examined for bounds. Constants and narrow columns are usually direct operands;
 /// deeper operands are bounded by their types, so that the cost of a long chain is proportional to its

@@ -151,7 +151,7 @@ fn shared(error: &DataFusionError) -> Error {
 }
 
 fn exhausted(message: String) -> Error {
-    Error::over_limit(message)
+    Error::over_limit(messages::without_operators(&message))
         .advise("give joins, sorts and groups more memory (--work-memory), or ask for less in one statement")
 }
 
@@ -265,7 +265,7 @@ pub(crate) fn is_of_equal_names(error: &DataFusionError) -> bool {
                 | SchemaError::DuplicateQualifiedField { .. }
                 | SchemaError::DuplicateUnqualifiedField { .. }
         ),
-        DataFusionError::Plan(message) => message.starts_with("Projections require unique expression names"),
+        DataFusionError::Plan(message) => message.contains("require unique expression names"),
         _ => false,
     }
 }
@@ -299,7 +299,7 @@ fn plan(message: String) -> Error {
 fn explained(diagnostic: &Diagnostic, error: Error) -> Error {
     let help = diagnostic.helps.iter().map(|h| h.message.as_str()).next();
     match (help, &error.advice) {
-        (Some(help), None) => error.advise(lower_first(help)),
+        (Some(help), None) => error.advise(lower_first(&messages::sql_types(help))),
         _ => error,
     }
 }

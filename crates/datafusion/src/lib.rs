@@ -47,7 +47,9 @@ mod query;
 mod rows;
 mod schemas;
 mod session;
+mod set_all;
 mod shared;
+mod shifts;
 mod sink;
 mod spill;
 mod statements;
@@ -57,8 +59,10 @@ mod summarize;
 mod table;
 #[cfg(test)]
 mod tests;
+mod types;
 mod views;
 mod window;
+mod written;
 mod zones;
 
 pub use batch::Batch;

@@ -40,6 +40,33 @@ fn without_insides(message: &str) -> String {
     }
 }
 
+/// The engine's operators that need memory, by a part of their names, and what they do.
+const OPERATORS: &[(&str, &str)] = &[
+    ("Aggregate", "groups"),
+    ("Join", "a join"),
+    ("Sort", "a sort"),
+    ("TopK", "a sort"),
+    ("Window", "a window"),
+];
+
+/// Replaces names such as `AggregateStream[0]` by what these operators do.
+pub(crate) fn without_operators(message: &str) -> String {
+    let plain = |word: &str| {
+        let (name, place) = word.split_once('[')?;
+        let number = place.trim_end_matches([',', '.', ':', ')']).strip_suffix(']')?;
+        let is_operator = !name.is_empty()
+            && name.bytes().all(|b| b.is_ascii_alphanumeric())
+            && !number.is_empty()
+            && number.bytes().all(|b| b.is_ascii_digit());
+        is_operator.then(|| {
+            let known = OPERATORS.iter().find(|(part, _)| name.contains(part));
+            known.map_or("the statement", |(_, what)| what).to_string()
+        })
+    };
+    let words = message.split(' ').map(|word| plain(word).unwrap_or_else(|| word.to_string()));
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// Finds where a debug-printed structure begins, such as `Ident { value: …`.
 fn structure(text: &str) -> Option<usize> {
     let is_name = |word: &str| word.starts_with(|c: char| c.is_ascii_uppercase());
@@ -50,9 +77,18 @@ fn structure(text: &str) -> Option<usize> {
     Some(text[..opens].rfind(char::is_whitespace).map_or(0, |at| at + 1))
 }
 
-/// A subquery in a place that the engine does not support, such as the arguments of an aggregate.
+/// A subquery, or another expression, in a place that the engine does not support, such as the arguments of an
+/// aggregate.
 fn subquery_in_a_wrong_place(message: &str) -> Option<Error> {
     let expr = message.strip_prefix("Physical plan does not support logical expression ")?;
+    if expr.starts_with("WindowFunction") {
+        let error = Error::invalid("a window function is not done in this place");
+        return Some(error.advise("compute it in a query in FROM, or write QUALIFY in place of WHERE"));
+    }
+    if expr.starts_with("OuterReferenceColumn") {
+        let error = Error::invalid("a subquery cannot refer to a column of the outer query in this place");
+        return Some(error.advise("write it as a join"));
+    }
     let is_one =
         ["ScalarSubquery", "InSubquery", "Exists", "SetComparison"].iter().any(|name| expr.starts_with(name));
     is_one.then(|| {
@@ -127,7 +163,6 @@ fn equal_names(message: &str) -> Option<Error> {
 /// Functions of other databases, each with advice on what to use in their place.
 const MEANINGS: &[(&str, &str)] = &[
     ("age", "subtract the times, or use date_diff('day', t, u)"),
-    ("array_filter", "use unnest and WHERE"),
     ("avg_if", "use avg(x) FILTER (WHERE condition)"),
     ("charindex", "use strpos(text, part)"),
     ("date_sub", "use t - INTERVAL '1 day', or date_diff"),
@@ -135,9 +170,9 @@ const MEANINGS: &[(&str, &str)] = &[
     ("format", "use concat, or to_char for dates"),
     ("getdate", "use now()"),
     ("hash", "use md5 or sha256"),
+    ("json_each", "name members by json_get_json(j, key), or read a file of JSON with FROM"),
+    ("json_tree", "name members by json_get_json(j, key), or read a file of JSON with FROM"),
     ("isnumeric", "use TRY_CAST(x AS DOUBLE) IS NOT NULL"),
-    ("list_filter", "use unnest and WHERE"),
-    ("list_transform", "use unnest"),
     ("locate", "use strpos(text, part)"),
     ("mode", "use approx_top_k(x, 1)"),
     ("printf", "use concat, or to_char for dates"),
@@ -219,6 +254,11 @@ pub(crate) fn sql_types(text: &str) -> String {
         }
         let (word, behind) = rest.split_at(end);
         rest = behind;
+        if let Some((constant, behind)) = constant_of(word, rest) {
+            made.push_str(&constant);
+            rest = behind;
+            continue;
+        }
         match TYPES.iter().find(|(known, _, _)| *known == word) {
             None => made.push_str(word),
             Some((_, name, drops)) => {
@@ -230,6 +270,26 @@ pub(crate) fn sql_types(text: &str) -> String {
         }
     }
     made
+}
+
+/// Returns a constant that the engine writes with its type, `Int64(1)` or `Utf8("a")`, as in SQL, and the text
+/// behind it. `word` is the type.
+fn constant_of<'a>(word: &str, rest: &'a str) -> Option<(String, &'a str)> {
+    let is_plain = |known: &&(&str, &str, bool)| known.0 == word && !known.2;
+    let has_constants = TYPES.iter().find(is_plain).is_some_and(|(_, name, _)| *name != "DECIMAL");
+    let inner = rest.strip_prefix('(').filter(|_| has_constants)?;
+    match inner.strip_prefix('"') {
+        Some(text) => {
+            let (text, behind) = text.split_once("\")")?;
+            Some((format!("'{text}'"), behind))
+        }
+        None => {
+            let (value, behind) = inner.split_once(')')?;
+            let is_value = !value.is_empty()
+                && value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'+'));
+            is_value.then(|| (value.to_string(), behind))
+        }
+    }
 }
 
 /// Returns the text after the bracketed part that `text` begins with.
@@ -273,6 +333,14 @@ mod tests {
         let time = "Cannot cast to Timestamp(Nanosecond, Some(\"UTC\")) of Decimal128(10, 2)";
         assert_eq!(say(time), "Cannot cast to TIMESTAMP of DECIMAL(10, 2)");
         assert_eq!(say("a { b } and Öl {"), "a { b } and Öl {");
+        let memory = "Failed to allocate 1 B for AggregateStream[0] with 2 B";
+        assert_eq!(without_operators(memory), "Failed to allocate 1 B for groups with 2 B");
+        assert_eq!(without_operators("no [1] or a[i] here"), "no [1] or a[i] here");
         assert_eq!(say("Int64(1"), "BIGINT(1");
+        assert_eq!(
+            say("count(Int64(1)) and Utf8(\"a(b)\") beside Float64(-1.5)"),
+            "count(1) and 'a(b)' beside -1.5"
+        );
+        assert_eq!(say("Date32(\"2024-01-01\") and Boolean(NULL)"), "'2024-01-01' and NULL");
     }
 }

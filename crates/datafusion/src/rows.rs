@@ -3,7 +3,7 @@
 //! A plan that runs out of memory before its first row is made again, at the same versions of the tables, with fewer hash
 //! joins (`crate::joins::HashTables`): the sorts of the joins that take their place go to files.
 
-use crate::checked::FiltersFirst;
+use crate::checked::{FiltersFirst, GuardedFilters};
 use crate::dialect::Headers;
 use crate::error;
 use crate::exec::PoolExec;
@@ -99,6 +99,7 @@ pub(crate) fn rules_of_all_plans(
     rules.push(Arc::new(FiltersFirst));
     rules.push(Arc::new(TrustedFilters));
     rules.push(Arc::new(CompactRows));
+    rules.push(Arc::new(GuardedFilters));
     rules
 }
 

@@ -26,9 +26,9 @@ use crate::statements::Statement;
 use crate::subqueries::SubqueriesAsValues;
 use crate::summarize;
 use crate::table::PoolTable;
+use crate::types::{NamedTypes, OperandTypes};
 use crate::views;
 use crate::window::Window;
-use crate::zones::InstantTypes;
 use arrow_schema::{FieldRef, Schema};
 use datafusion::common::{TableReference, internal_err, not_impl_err};
 use datafusion::datasource::source_as_provider;
@@ -41,6 +41,7 @@ use datafusion::logical_expr::{
     DdlStatement, LogicalPlan, LogicalPlanBuilder, Statement as LogicalStatement, TableType, WriteOp, col,
     lit,
 };
+use datafusion::optimizer::Analyzer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::planner::object_name_to_table_reference;
@@ -112,8 +113,11 @@ impl Session {
     /// Makes a session without pools.
     pub fn new(options: SessionOptions) -> Self {
         let files = Arc::new(SpillFiles::default());
+        let mut analyzer = Analyzer::new();
+        analyzer.rules.insert(0, Arc::new(OperandTypes));
         let state = SessionStateBuilder::new()
             .with_default_features()
+            .with_analyzer_rules(analyzer.rules)
             .with_config(config(&options).with_extension(Arc::clone(&files)))
             .with_runtime_env(runtime(&options, files))
             .with_optimizer_rule(Arc::new(OneZero))
@@ -122,7 +126,7 @@ impl Session {
             .with_analyzer_rule(Arc::new(BoundedFunctions))
             .with_analyzer_rule(Arc::new(OneZeroOfConstants))
             .with_query_planner(Arc::new(PoolPlanner))
-            .with_type_planner(Arc::new(InstantTypes))
+            .with_type_planner(Arc::new(NamedTypes))
             .with_physical_optimizer_rules(physical_rules(None))
             .with_statistics_registry(crate::joins::registry())
             .build();
@@ -130,6 +134,10 @@ impl Session {
         crate::aggregates::register(&context);
         crate::statistics::register(&context);
         crate::functions::register(&context);
+        crate::set_all::register(&context);
+        crate::shifts::register(&context);
+        crate::types::register(&context);
+        crate::written::register(&context);
         crate::zones::register(&context);
         let home = Arc::new(Home::default());
         context.register_catalog(HOME, Arc::new(HomeCatalog::new(&home)));

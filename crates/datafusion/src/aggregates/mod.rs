@@ -1,7 +1,7 @@
 //! Replaces those SQL aggregates whose meaning in DataFusion differs from the pool's: SUM does not wrap, AVG
 //! of decimals is rounded, MIN and MAX of floats handle infinities and do not depend on the order of rows,
 //! PERCENTILE_CONT uses the standard's formula, BOOL_AND and BOOL_OR work in windows whose frame moves. Adds
-//! MODE. A query thus gives the same result wherever its aggregates run: in the pool, above a join, in a
+//! MODE. ARRAY_AGG of distinct values has the order that is written. A query thus gives the same result wherever its aggregates run: in the pool, above a join, in a
 //! window, or where parts of groups are merged.
 //!
 //! - Input: the arguments of DataFusion's functions of these names, coerced to the same types. Types that are
@@ -15,6 +15,7 @@
 mod distinct;
 mod exact;
 mod function;
+mod lists;
 mod mode;
 mod order;
 mod percentile;
@@ -33,4 +34,5 @@ pub(crate) fn register(context: &SessionContext) {
         context.register_udaf(function.as_ref().clone());
     }
     context.register_udaf(mode::mode());
+    context.register_udaf(lists::array_agg().as_ref().clone());
 }

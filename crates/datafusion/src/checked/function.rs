@@ -33,7 +33,12 @@ pub(super) struct CheckedFunction {
 
 /// Returns the operation of a call of [`CheckedFunction`].
 pub(crate) fn operation(call: &ScalarFunction) -> Option<Operation> {
-    call.func.inner().downcast_ref::<CheckedFunction>().map(|function| function.operation)
+    operation_of(&call.func)
+}
+
+/// Returns the operation of a function, if it is [`CheckedFunction`].
+pub(super) fn operation_of(function: &ScalarUDF) -> Option<Operation> {
+    function.inner().downcast_ref::<CheckedFunction>().map(|function| function.operation)
 }
 
 /// Returns the type of `expr` over `input`.

@@ -1,64 +1,131 @@
-//! Guards conditions of filters and joins whose arithmetic may fail.
+//! Guards conditions of joins whose parts may fail; those of filters are guarded later ([`super::conditions`]).
 //!
-//! Invariant: where a condition decides whether a row passes, a part that may fail is evaluated only on rows
-//! that the parts which cannot fail leave undecided, as in the pool. DataFusion evaluates both sides of AND
+//! Invariant: where a condition decides whether rows are joined, a part that may fail is evaluated only on
+//! pairs that the parts which are less likely to fail leave undecided. DataFusion evaluates both sides of AND
 //! and OR on all rows of a batch unless the first side decides nearly all of them.
 
-use super::operation;
-use datafusion::common::Result;
+use super::{columns_below, operation};
+use crate::types::cast_function;
+use arrow_schema::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::Case;
-use datafusion::logical_expr::{BinaryExpr, Expr as Logical, LogicalPlan, Operator, lit};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr as Logical, ExprSchemable, Filter, LogicalPlan, Operator, lit,
+};
+use std::sync::Arc;
+
+/// How likely an expression fails on some row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Risk {
+    /// Comparisons, logic, and what always fits.
+    None,
+    /// Functions, most of which fail on no value.
+    Unlikely,
+    /// Casts and arithmetic.
+    Likely,
+}
+
+/// Whether a cast may fail on some value.
+pub(super) fn cast_may_fail(from: &DataType, to: &DataType) -> bool {
+    use DataType::{Dictionary, Float32, Float64, LargeUtf8, Null, Utf8, Utf8View};
+    let bits = |integer: &DataType| integer.primitive_width().unwrap_or(0);
+    match (from, to) {
+        (from, to) if from == to => false,
+        (Null, _) | (_, Utf8 | LargeUtf8 | Utf8View) => false,
+        (Dictionary(_, from), to) => cast_may_fail(from, to),
+        (from, Float32 | Float64) if from.is_numeric() => false,
+        (from, to) if from.is_signed_integer() && to.is_signed_integer() => bits(from) > bits(to),
+        (from, to) if from.is_unsigned_integer() && to.is_unsigned_integer() => bits(from) > bits(to),
+        (from, to) if from.is_unsigned_integer() && to.is_signed_integer() => bits(from) >= bits(to),
+        _ => true,
+    }
+}
 
 /// Returns the plan with guarded conditions. This is the last step before physical operators are made,
 /// because other rules need to recognize AND.
 pub(crate) fn guarded(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let guarded = plan.transform_up_with_subqueries(|mut plan| {
-        let condition = match &mut plan {
-            LogicalPlan::Filter(filter) => Some(&mut filter.predicate),
-            // A null-aware join (NOT IN) distinguishes NULL from false.
-            LogicalPlan::Join(join) if !join.null_aware => join.filter.as_mut(),
-            _ => None,
+    let guarded = plan.transform_up_with_subqueries(|plan| {
+        let mut join = match plan {
+            LogicalPlan::Join(join) => join,
+            LogicalPlan::Filter(filter) => return casts_as_functions(filter),
+            other => return Ok(Transformed::no(other)),
         };
-        let Some(condition) = condition else { return Ok(Transformed::no(plan)) };
-        let found = may_fail(condition)?;
-        if found {
-            let before = std::mem::replace(condition, lit(true));
-            *condition = guarded_condition(before)?;
-        }
-        Ok(Transformed::new_transformed(plan, found))
+        // A null-aware join (NOT IN) distinguishes NULL from false.
+        let Some(condition) = join.filter.take_if(|_| !join.null_aware) else {
+            return Ok(Transformed::no(LogicalPlan::Join(join)));
+        };
+        let columns = columns_below(&LogicalPlan::Join(join.clone()))?;
+        let found = risk(&condition, &columns)? != Risk::None;
+        join.filter = Some(if found { guarded_condition(condition, &columns)? } else { condition });
+        Ok(Transformed::new_transformed(LogicalPlan::Join(join), found))
     })?;
     Ok(guarded.data)
 }
 
-fn may_fail(expr: &Logical) -> Result<bool> {
-    expr.exists(|expr| Ok(matches!(expr, Logical::ScalarFunction(call) if operation(call).is_some())))
+/// Writes casts in a condition of several parts as functions, of which the engine knows no bounds.
+fn casts_as_functions(mut filter: Filter) -> Result<Transformed<LogicalPlan>> {
+    let columns = Arc::clone(filter.input.schema());
+    let has_parts = |expr: &Logical| matches!(expr, Logical::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or));
+    if !has_parts(&filter.predicate) || risk(&filter.predicate, &columns)? != Risk::Likely {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    }
+    let made = filter.predicate.transform_up(|expr| match expr {
+        Logical::Cast(cast) if cast_may_fail(&cast.expr.get_type(&*columns)?, cast.field.data_type()) => {
+            Ok(Transformed::yes(cast_function(cast)))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    filter.predicate = made.data;
+    Ok(Transformed::new_transformed(LogicalPlan::Filter(filter), made.transformed))
+}
+
+/// Returns the greatest risk of the parts of an expression.
+fn risk(expr: &Logical, columns: &DFSchema) -> Result<Risk> {
+    let mut greatest = Risk::None;
+    expr.exists(|part| {
+        let risk = match part {
+            Logical::ScalarFunction(call) if operation(call).is_some() => Risk::Likely,
+            Logical::ScalarFunction(_) => Risk::Unlikely,
+            Logical::Cast(cast) => {
+                let may_fail = cast_may_fail(&cast.expr.get_type(columns)?, cast.field.data_type());
+                if may_fail { Risk::Likely } else { Risk::None }
+            }
+            _ => Risk::None,
+        };
+        greatest = greatest.max(risk);
+        Ok(greatest == Risk::Likely)
+    })?;
+    Ok(greatest)
 }
 
 /// Guards a condition that only matters as true or not true.
-fn guarded_condition(expr: Logical) -> Result<Logical> {
+fn guarded_condition(expr: Logical, columns: &DFSchema) -> Result<Logical> {
     let op = match &expr {
         Logical::BinaryExpr(BinaryExpr { op: op @ (Operator::And | Operator::Or), .. }) => *op,
         _ => return Ok(expr),
     };
-    let (mut safe, mut risky) = (Vec::new(), Vec::new());
+    let mut by_risk = [Vec::new(), Vec::new(), Vec::new()];
     for part in operands(expr, op) {
-        if may_fail(&part)? { risky.push(guarded_condition(part)?) } else { safe.push(part) }
+        let risk = risk(&part, columns)?;
+        by_risk[risk as usize].push(if risk == Risk::None {
+            part
+        } else {
+            guarded_condition(part, columns)?
+        });
     }
     let join = |parts: Vec<Logical>| {
         parts.into_iter().reduce(|l, r| Logical::BinaryExpr(BinaryExpr::new(Box::new(l), op, Box::new(r))))
     };
-    let (safe, risky) = match (join(safe), join(risky)) {
-        (Some(safe), Some(risky)) => (safe, risky),
-        (Some(all), None) | (None, Some(all)) => return Ok(all),
-        (None, None) => return Ok(lit(op == Operator::And)),
-    };
-    let (then, otherwise) = match op {
-        Operator::And => (risky, lit(false)),
-        _ => (lit(true), risky),
-    };
-    let branches = vec![(Box::new(safe), Box::new(then))];
-    Ok(Logical::Case(Case::new(None, branches, Some(Box::new(otherwise)))))
+    let guarded = by_risk.into_iter().filter_map(join).rev().reduce(|riskier, safer| {
+        let (then, otherwise) = match op {
+            Operator::And => (riskier, lit(false)),
+            _ => (lit(true), riskier),
+        };
+        let branches = vec![(Box::new(safer), Box::new(then))];
+        Logical::Case(Case::new(None, branches, Some(Box::new(otherwise))))
+    });
+    Ok(guarded.unwrap_or_else(|| lit(op == Operator::And)))
 }
 
 /// The operands of a chain of one operator, left to right, without recursion: chains may be long.

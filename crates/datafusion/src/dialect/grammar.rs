@@ -4,6 +4,7 @@
 //! - `2 ^ 10` is a power and binds more tightly than `*`, as in PostgreSQL and DuckDB; exclusive OR of bits
 //!   is `5 # 3`, as in PostgreSQL.
 //! - `1_000_000` is a number.
+//! - `j#>>'{a}'` has no name with `#` in it.
 //! - `j ->> 'a' = 'b'` compares the result of the arrow, as in PostgreSQL.
 
 use crate::interrupt::steps::step;
@@ -47,7 +48,7 @@ impl Dialect for Grammar {
     }
 
     fn is_identifier_part(&self, c: char) -> bool {
-        GenericDialect.is_identifier_part(c)
+        c != '#' && GenericDialect.is_identifier_part(c)
     }
 
     as_the_generic_dialect! {

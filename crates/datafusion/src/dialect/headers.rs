@@ -145,15 +145,19 @@ pub(super) fn is_called(function: &Function, wanted: &str) -> bool {
 /// Gives each column of the query its header as an alias, for a query that is stored as a table, a view or a
 /// file.
 pub(super) fn name_columns(query: &mut Query, lowers: bool) {
+    if let Some(select) = leftmost_mut(query) {
+        for item in &mut select.projection {
+            name_column(item, lowers);
+        }
+    }
+}
+
+/// As [`leftmost`].
+pub(super) fn leftmost_mut(query: &mut Query) -> Option<&mut Select> {
     let mut body = &mut *query.body;
     loop {
         match body {
-            SetExpr::Select(select) => {
-                for item in &mut select.projection {
-                    name_column(item, lowers);
-                }
-                return;
-            }
+            SetExpr::Select(select) => return Some(select),
             SetExpr::Query(query) => body = &mut query.body,
             SetExpr::SetOperation { left, .. } => body = left,
             SetExpr::Values(_)
@@ -161,7 +165,7 @@ pub(super) fn name_columns(query: &mut Query, lowers: bool) {
             | SetExpr::Update(_)
             | SetExpr::Delete(_)
             | SetExpr::Merge(_)
-            | SetExpr::Table(_) => return,
+            | SetExpr::Table(_) => return None,
         }
     }
 }

@@ -1,17 +1,31 @@
-//! `n * interval '1 day'`: the engine cannot multiply intervals. Rewrites it to a call of farpool's function,
-//! if one side is syntactically an interval.
+//! Intervals: products and quotients with numbers, if one side is syntactically an interval, since the engine
+//! cannot compute them; and `'1 day 04:05:06'`, whose hours, minutes and seconds it does not read.
 
 use super::call;
-use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, Expr};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, Expr, Value, ValueWithSpan};
 
 pub(super) fn apply(expr: &mut Expr) {
-    let Expr::BinaryOp { left, op: BinaryOperator::Multiply, right } = expr else { return };
-    let (interval, times) = match (is_interval(left), is_interval(right)) {
-        (true, false) => (left, right),
-        (false, true) => (right, left),
-        (true, true) | (false, false) => return,
+    match expr {
+        Expr::Interval(interval) => write_out_clock(&mut interval.value),
+        Expr::Cast { expr, data_type: DataType::Interval { .. }, .. } => write_out_clock(expr),
+        Expr::BinaryOp { left, op, right } => {
+            if let Some(made) = scaled(left, op, right) {
+                *expr = made;
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns the call of farpool's function for an interval times or divided by a number.
+fn scaled(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
+    let (function, interval, number) = match (op, is_interval(left), is_interval(right)) {
+        (BinaryOperator::Multiply, true, false) => ("multiply_interval", left, right),
+        (BinaryOperator::Multiply, false, true) => ("multiply_interval", right, left),
+        (BinaryOperator::Divide, true, false) => ("divide_interval", left, right),
+        _ => return None,
     };
-    *expr = call("multiply_interval", vec![(**interval).clone(), (**times).clone()]);
+    Some(call(function, vec![interval.clone(), number.clone()]))
 }
 
 fn is_interval(expr: &Expr) -> bool {
@@ -21,6 +35,46 @@ fn is_interval(expr: &Expr) -> bool {
         Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, data_type, .. } => {
             matches!(data_type, DataType::Interval { .. })
         }
+        Expr::Function(function) => ["multiply_interval", "divide_interval"]
+            .iter()
+            .any(|name| super::headers::is_called(function, name)),
         _ => false,
+    }
+}
+
+/// Rewrites the clock in a text: `1 day 04:05:06` to `1 day 04 hours 05 minutes 06 seconds`.
+fn write_out_clock(value: &mut Expr) {
+    let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) = value else { return };
+    if !text.contains(':') {
+        return;
+    }
+    let words: Option<Vec<String>> = text
+        .split_whitespace()
+        .map(|word| if word.contains(':') { clock(word) } else { Some(word.to_string()) })
+        .collect();
+    if let Some(words) = words {
+        *text = words.join(" ");
+    }
+}
+
+fn clock(word: &str) -> Option<String> {
+    let (sign, digits) = match word.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", word.strip_prefix('+').unwrap_or(word)),
+    };
+    let parts: Vec<&str> = digits.split(':').collect();
+    let is_number = |part: &str, point| {
+        !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit() || (point && b == b'.'))
+    };
+    match parts.as_slice() {
+        [hours, minutes] if is_number(hours, false) && is_number(minutes, false) => {
+            Some(format!("{sign}{hours} hours {sign}{minutes} minutes"))
+        }
+        [hours, minutes, seconds]
+            if is_number(hours, false) && is_number(minutes, false) && is_number(seconds, true) =>
+        {
+            Some(format!("{sign}{hours} hours {sign}{minutes} minutes {sign}{seconds} seconds"))
+        }
+        _ => None,
     }
 }

@@ -12,16 +12,20 @@ mod aliases;
 mod complements;
 mod copy;
 mod depth;
+mod distinct_names;
+mod exact_numbers;
 mod exists;
 mod expansions;
 mod fetch;
 mod formats;
+mod forms;
 mod from_first;
 mod functions;
 mod grammar;
 mod headers;
 mod intervals;
 mod json;
+mod materialized;
 mod numbers;
 mod order_all;
 mod ordinals;
@@ -33,6 +37,7 @@ mod quantified;
 mod readers;
 mod repeated;
 mod semi_joins;
+mod set_all;
 mod sets;
 mod show;
 mod sql;
@@ -41,12 +46,14 @@ mod templates;
 mod tests;
 mod timestamps;
 mod undone;
+mod windows;
 mod zones;
 
 pub(crate) use copy::{STDOUT, without_prefix};
 pub(crate) use grammar::Grammar;
 pub(crate) use headers::Headers;
 pub(crate) use parameters::fill_in_arguments;
+pub(crate) use patterns::escaped_anew;
 pub(crate) use readers::{files, is_call};
 
 use crate::error;
@@ -58,7 +65,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{CopyToSource, DFParserBuilder, ResetStatement, Statement};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    Query, Select, Statement as SqlStatement, TableFactor, ValueWithSpan, VisitMut, VisitorMut,
+    OrderByKind, Query, Select, Statement as SqlStatement, TableFactor, ValueWithSpan, VisitMut, VisitorMut,
 };
 use farpool_model::{Error, limits};
 use functions::Functions;
@@ -76,6 +83,8 @@ pub(crate) struct Parsed {
 /// The parser's, and for forms that are refused here. Also when there is no statement, or several.
 pub(crate) fn parse(state: &SessionState, text: &str) -> Result<Parsed> {
     depth::check_text(text)?;
+    let blanked = materialized::blanked(text);
+    let text = &*blanked;
     let options = &state.config_options().sql_parser;
     let parsed = || match options.dialect {
         Dialect::Generic => match copy::statement(text, options.recursion_limit.get())? {
@@ -98,7 +107,7 @@ pub(crate) fn parse(state: &SessionState, text: &str) -> Result<Parsed> {
 /// Parses `text`, a single statement, with this grammar.
 fn only(text: &str, recursion_limit: usize) -> Result<Statement> {
     let parser = DFParserBuilder::new(text).with_dialect(&Grammar).with_recursion_limit(recursion_limit);
-    let mut statements = parser.build()?.parse_statements()?;
+    let mut statements = parser.build()?.parse_statements().map_err(undone::asof_join)?;
     match (statements.pop_front(), statements.is_empty()) {
         (Some(statement), true) => Ok(statement),
         (Some(_), false) => Err(refusal("these are several statements", "give them one by one")),
@@ -121,13 +130,24 @@ async fn planned(state: &SessionState, mut statement: Statement) -> Result<Logic
     if let Some(columns) = columns_to_order_by(state, &statement).await? {
         outermost(&mut statement).into_iter().for_each(|query| order_all::write_out_open(query, columns));
     }
+    let mut mended = Mended::default();
     for _ in 0..limits::SQL_NAMES_REUSED_MAX {
         match state.statement_to_plan(statement.clone()).await {
-            Err(error) if mend(state, &mut statement, &error)? => {}
-            planned => return planned,
-        }
+            Err(error) => match mended.mend(state, &mut statement, &error) {
+                Ok(true) => mended.first.get_or_insert(error),
+                Ok(false) => return Err(mended.told(error)),
+                Err(error) => return Err(error),
+            },
+            Ok(plan) => return finished(plan, mended.casts),
+        };
     }
-    state.statement_to_plan(statement).await
+    finished(state.statement_to_plan(statement).await?, mended.casts)
+}
+
+/// Replaces what rules have written for the planner only; `has_casts` says whether casts are parts of names.
+fn finished(plan: LogicalPlan, has_casts: bool) -> Result<LogicalPlan> {
+    let plan = if has_casts { crate::written::planned(plan)? } else { plan };
+    crate::set_all::planned(plan)
 }
 
 /// Returns the number of columns, if the statement has ORDER BY ALL over columns that are not written out.
@@ -152,17 +172,63 @@ fn outermost(statement: &mut Statement) -> Option<&mut Query> {
     }
 }
 
-/// Rewrites a statement whose planning failed with `error`; returns whether anything was rewritten.
-fn mend(state: &SessionState, statement: &mut Statement, error: &DataFusionError) -> Result<bool> {
-    let lowers = state.config_options().sql_parser.enable_ident_normalization;
-    if let Some(missing) = aliases::Missing::of(error) {
-        let mut reuse = aliases::Reuse { missing, state, lowers, done: false };
-        visit(statement, &mut reuse)?;
-        return Ok(reuse.done);
+/// Rules that were applied to a statement after its planning had failed, those about equal names once each.
+#[derive(Default)]
+struct Mended {
+    wildcard: bool,
+    columns: bool,
+    casts: bool,
+    subqueries: bool,
+    /// The error before any of them.
+    first: Option<DataFusionError>,
+}
+
+impl Mended {
+    /// Rewrites a statement whose planning failed with `error`; returns whether anything was rewritten.
+    fn mend(
+        &mut self,
+        state: &SessionState,
+        statement: &mut Statement,
+        error: &DataFusionError,
+    ) -> Result<bool> {
+        let lowers = state.config_options().sql_parser.enable_ident_normalization;
+        if let Some(missing) = aliases::Missing::of(error) {
+            let mut reuse = aliases::Reuse { missing, state, lowers, done: false };
+            visit(statement, &mut reuse)?;
+            if reuse.done {
+                return Ok(true);
+            }
+        }
+        if !self.subqueries && distinct_names::of_subqueries(statement, error, lowers)? {
+            self.subqueries = true;
+            return Ok(true);
+        }
+        if !error::is_of_equal_names(error) {
+            return Ok(false);
+        }
+        if !std::mem::replace(&mut self.wildcard, true)
+            && let Some(query) = outermost(statement)
+            && repeated::beside_wildcard(query, lowers)
+        {
+            return Ok(true);
+        }
+        if !std::mem::replace(&mut self.columns, true) {
+            distinct_names::of_columns(statement, lowers)?;
+            return Ok(true);
+        }
+        if !std::mem::replace(&mut self.casts, true) {
+            distinct_names::of_casts(statement)?;
+            return Ok(true);
+        }
+        Ok(false)
     }
-    match outermost(statement) {
-        Some(query) if error::is_of_equal_names(error) => Ok(repeated::beside_wildcard(query, lowers)),
-        _ => Ok(false),
+
+    /// Returns the error to tell: that of the statement as it was written, if the same kind is left.
+    fn told(self, error: DataFusionError) -> DataFusionError {
+        match self.first {
+            Some(first) if error::is_of_equal_names(&first) && error::is_of_equal_names(&error) => first,
+            _ => error,
+        }
     }
 }
 
@@ -196,7 +262,39 @@ fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bo
     }
     parameters::number(statement)?;
     let functions = Functions { state, copied: 0 };
-    visit(statement, &mut Rules { text, lowers, functions })
+    visit(statement, &mut Rules { text, lowers, functions })?;
+    match has_exact_numbers(statement) {
+        true => visit(statement, &mut exact_numbers::ExactNumbers),
+        false => Ok(()),
+    }
+}
+
+/// Keeps the digits of a query's numbers, as [`parse`] does of other statements than CREATE VIEW.
+///
+/// # Errors
+/// Fails only on a bug in this crate.
+pub(crate) fn keep_digits(query: &mut Query) -> Result<()> {
+    match query.visit(&mut exact_numbers::ExactNumbers) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// Whether numbers of the statement may meet decimals. A view is kept as its text, and planned from there.
+fn has_exact_numbers(statement: &Statement) -> bool {
+    match statement {
+        Statement::Statement(statement) => matches!(
+            **statement,
+            SqlStatement::Query(_)
+                | SqlStatement::Insert(_)
+                | SqlStatement::Update(_)
+                | SqlStatement::Delete(_)
+                | SqlStatement::CreateTable(_)
+                | SqlStatement::Explain { .. }
+        ),
+        Statement::CopyTo(_) | Statement::Explain(_) => true,
+        Statement::CreateExternalTable(_) | Statement::Reset(_) => false,
+    }
 }
 
 fn visit(statement: &mut Statement, rules: &mut impl VisitorMut<Break = DataFusionError>) -> Result<()> {
@@ -266,25 +364,30 @@ impl VisitorMut for Rules<'_> {
     }
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
+        if let Some(OrderByKind::Expressions(keys)) = query.order_by.as_mut().map(|order| &mut order.kind) {
+            keys.iter_mut().for_each(forms::order);
+        }
         flow(undone::query(query).and_then(|()| fetch::apply(query)))
     }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
         order_all::apply(query);
         repeated::apply(query, self.lowers);
-        ControlFlow::Continue(())
+        flow(windows::in_order(query, self.lowers).and_then(|()| set_all::apply(query)))
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         from_first::apply(select);
         semi_joins::apply(select);
-        flow(undone::select(select).and_then(|()| sets::check(select)))
+        let checked = undone::select(select).and_then(|()| sets::check(select));
+        flow(checked.and_then(|()| forms::grand_total(select)))
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         let Functions { state, copied } = &mut self.functions;
         flow(
-            exists::apply(select)
+            windows::apply(select, self.lowers)
+                .and_then(|()| exists::apply(select))
                 .and_then(|()| quantified::apply(select, state, copied))
                 .and_then(|()| ordinals::apply(select)),
         )
@@ -299,6 +402,10 @@ impl VisitorMut for Rules<'_> {
         flow(undone::table(table).and_then(|()| readers::apply(table)))
     }
 
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<DataFusionError> {
+        flow(forms::lambdas(expr))
+    }
+
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<DataFusionError> {
         powers::apply(expr);
         complements::apply(expr);
@@ -307,6 +414,7 @@ impl VisitorMut for Rules<'_> {
         zones::apply(expr);
         flow(
             formats::apply(expr)
+                .and_then(|()| forms::apply(expr))
                 .and_then(|()| patterns::apply(expr))
                 .and_then(|()| json::apply(expr))
                 .and_then(|()| templates::apply(expr))

@@ -1,8 +1,9 @@
-//! Patterns: translates `LIKE … ESCAPE 'c'` to the engine's escape character, and `SIMILAR TO` to the
+//! Patterns: translates `LIKE … ESCAPE 'c'` to the engine's escape character (of patterns that are computed, by
+//! a function), and `SIMILAR TO` to the
 //! equivalent regular expression (SQL:2016, 8.6). The engine itself takes the pattern of SIMILAR TO as a
 //! regular expression, which may match anywhere in the text.
 
-use super::refusal;
+use super::{call, refusal};
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value, ValueWithSpan};
 
@@ -16,9 +17,16 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
             let escape = character(&escape)?;
             // With the engine's escape character nothing needs translation, and the pattern need not be
             // constant.
-            if escape != Some(ESCAPE) {
-                let text = text(pattern, "LIKE with ESCAPE")?;
-                *text = escaped_anew(text, escape)?;
+            match &mut **pattern {
+                _ if escape == Some(ESCAPE) => {}
+                Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => {
+                    *text = escaped_anew(text, escape)?;
+                }
+                computed => {
+                    let escape = escape.map(String::from).unwrap_or_default();
+                    let escape = Expr::value(Value::SingleQuotedString(escape));
+                    *computed = call("like_pattern", vec![computed.clone(), escape]);
+                }
             }
             Ok(())
         }
@@ -67,7 +75,7 @@ fn text<'a>(pattern: &'a mut Expr, what: &str) -> Result<&'a mut String> {
 }
 
 /// Returns the pattern with the engine's escape character in place of `escape`.
-fn escaped_anew(pattern: &str, escape: Option<char>) -> Result<String> {
+pub(crate) fn escaped_anew(pattern: &str, escape: Option<char>) -> Result<String> {
     let mut made = String::with_capacity(pattern.len() + 1);
     let mut characters = pattern.chars();
     while let Some(c) = characters.next() {

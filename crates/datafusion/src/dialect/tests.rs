@@ -1,5 +1,7 @@
 //! Tests the rewriting rules by the results of rewritten statements. The expected values are PostgreSQL's.
 
+mod meanings;
+
 use crate::{Session, SessionOptions};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 

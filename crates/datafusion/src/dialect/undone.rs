@@ -1,11 +1,26 @@
 //! Refuses forms that the engine parses and then silently ignores: a wrong answer is worse than none.
 
+use super::headers::normal;
 use super::refusal;
 use super::show::is_file;
-use datafusion::common::Result;
-use datafusion::sql::sqlparser::ast::{Query, Select, Statement, TableFactor};
+use datafusion::common::{DataFusionError, Result};
+use datafusion::sql::sqlparser::ast::{
+    AlterColumnOperation, AlterTableOperation, AssignmentTarget, JoinOperator, ObjectName, Query, Select,
+    Statement, TableFactor, Update,
+};
+use std::collections::HashSet;
 
 const LEAVE_OUT: &str = "leave it out";
+const ASOF_JOIN: &str = "ASOF JOIN";
+const ASOF_ADVICE: &str = "join with the latest time: … ON u.k = t.k AND u.t = (SELECT max(v.t) FROM u v WHERE v.k = t.k AND v.t <= t.t)";
+
+/// Converts the parser's error for an ASOF JOIN of DuckDB, of which it knows another form.
+pub(super) fn asof_join(error: DataFusionError) -> DataFusionError {
+    match error.to_string().contains("MATCH_CONDITION") {
+        true => refusal(&format!("{ASOF_JOIN} is not done"), ASOF_ADVICE),
+        false => error,
+    }
+}
 
 fn refuse(is_asked: bool, what: &str, advice: &str) -> Result<()> {
     match is_asked {
@@ -25,8 +40,51 @@ pub(super) fn statement(statement: &Statement) -> Result<()> {
     refuse(is_transaction, "a transaction of several statements", "each statement is one of its own")?;
     let advice = "tables stand in the pool that a session is given";
     refuse(matches!(statement, Statement::CreateDatabase { .. }), "CREATE DATABASE", advice)?;
+    let returning = match statement {
+        Statement::Insert(insert) => insert.returning.is_some(),
+        Statement::Update(update) => {
+            assigned_once(update)?;
+            update.returning.is_some()
+        }
+        Statement::Delete(delete) => delete.returning.is_some(),
+        _ => false,
+    };
+    refuse(
+        returning,
+        "RETURNING",
+        "the rows change at the pool, which returns their number; query them before or after",
+    )?;
+    let changes_type = |operation: &AlterTableOperation| {
+        let AlterTableOperation::AlterColumn { op, .. } = operation else { return false };
+        matches!(op, AlterColumnOperation::SetDataType { .. })
+    };
+    let is_asked =
+        matches!(statement, Statement::AlterTable(alter) if alter.operations.iter().any(changes_type));
+    let advice = "CREATE OR REPLACE TABLE t AS SELECT … with the column cast";
+    refuse(is_asked, "a change of a column's type", advice)?;
+    let is_index = matches!(statement, Statement::CreateIndex(_));
+    refuse(is_index, "CREATE INDEX", "row groups have bounds of each column, which need no index")?;
     let drops_files = matches!(statement, Statement::Drop { names, .. } if names.iter().any(is_file));
     refuse(drops_files, "DROP of a file", "remove it with the system's own means")
+}
+
+/// Refuses two values for one column.
+fn assigned_once(update: &Update) -> Result<()> {
+    let mut seen = HashSet::new();
+    for assignment in &update.assignments {
+        let columns: &[ObjectName] = match &assignment.target {
+            AssignmentTarget::ColumnName(column) => std::slice::from_ref(column),
+            AssignmentTarget::Tuple(columns) => columns,
+        };
+        for column in columns {
+            let Some(name) = column.0.last().and_then(|part| part.as_ident()) else { continue };
+            if !seen.insert(normal(name, true)) {
+                let what = format!("UPDATE sets the column {} twice", name.value);
+                return Err(refusal(&what, "leave one of the values out"));
+            }
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn query(query: &Query) -> Result<()> {
@@ -40,6 +98,9 @@ pub(super) fn query(query: &Query) -> Result<()> {
 pub(super) fn select(select: &Select) -> Result<()> {
     refuse(!select.connect_by.is_empty(), "CONNECT BY", "use WITH RECURSIVE")?;
     refuse(select.prewhere.is_some(), "PREWHERE", "use WHERE")?;
+    let mut joins = select.from.iter().flat_map(|from| &from.joins);
+    let is_as_of = joins.any(|join| matches!(join.join_operator, JoinOperator::AsOf { .. }));
+    refuse(is_as_of, ASOF_JOIN, ASOF_ADVICE)?;
     refuse(select.select_modifiers.is_some(), "a modifier of SELECT", LEAVE_OUT)?;
     refuse(select.value_table_mode.is_some(), "SELECT AS STRUCT or AS VALUE", "use struct(…)")
 }

@@ -2,6 +2,7 @@
 //! functions and these (`dialect/functions`).
 
 mod json;
+mod texts;
 mod times;
 mod values;
 
@@ -12,4 +13,5 @@ pub(crate) fn register(context: &SessionContext) {
     values::register(context);
     times::register(context);
     json::register(context);
+    texts::register(context);
 }

@@ -104,6 +104,9 @@ async fn statements_that_change_something_work() {
     let session = session(&pool, true).await;
     rows(&session, "CREATE TABLE mine AS SELECT k, count(*) AS n FROM t GROUP BY k").await.unwrap();
     rows(&session, "CREATE VIEW big AS SELECT * FROM t WHERE k > 4").await.unwrap();
+    let halves = "CREATE VIEW halves AS SELECT d * 0.5 AS h FROM t WHERE f < 1.5 EXCEPT ALL SELECT 0.25";
+    rows(&session, halves).await.unwrap();
+    assert!(!rows(&session, "SELECT h FROM halves").await.unwrap().is_empty());
     let sql = "SELECT sum(n) = (SELECT count(*) FROM t) FROM mine";
     assert_eq!(rows(&session, sql).await.unwrap(), ["true"]);
     pool.ran.lock().clear();

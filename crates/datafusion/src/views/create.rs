@@ -6,6 +6,7 @@
 
 use super::Reader;
 use crate::catalog::PoolCatalog;
+use crate::dialect;
 use crate::error;
 use crate::session::SCHEMA;
 use datafusion::common::{TableReference, not_impl_err};
@@ -51,7 +52,9 @@ pub(crate) async fn text_for(
         return Ok(None);
     }
     let (path, reader) = ([name.clone()], Reader::new(state.clone(), pool));
-    let planned = reader.plan(query.clone(), &path).await?;
+    let mut exact = query.clone();
+    dialect::keep_digits(&mut exact)?;
+    let planned = reader.plan(exact, &path).await?;
     let text = text(&query, &create.name, &create.columns.iter().map(|c| &c.name).collect::<Vec<_>>());
     let view = View::new(name, text).map_err(error::wrap)?;
     let again = reader.parse(view.text()).map_err(|_| not_kept())?;

@@ -4,10 +4,7 @@
 //!
 //! Invariant: the only errors are an unknown zone, and a time that its type cannot hold.
 
-mod types;
 mod zone;
-
-pub(crate) use types::InstantTypes;
 
 use crate::error;
 use arrow_array::cast::AsArray;

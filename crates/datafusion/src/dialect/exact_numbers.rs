@@ -1,0 +1,49 @@
+//! Keeps the digits of numbers with a point, and of integers of more than 64 bits: the engine reads them as
+//! doubles. [`crate::types`] decides which of them are decimals, once the types of columns are known.
+
+use super::call;
+use crate::types::EXACT_NUMBER;
+use datafusion::common::DataFusionError;
+use datafusion::sql::sqlparser::ast::{Expr, Value, ValueWithSpan, VisitorMut};
+use std::ops::ControlFlow;
+
+pub(super) struct ExactNumbers;
+
+impl VisitorMut for ExactNumbers {
+    type Break = DataFusionError;
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<DataFusionError> {
+        match expr {
+            Expr::Value(ValueWithSpan { value: Value::Number(text, _), .. }) if is_exact(text) => {
+                let text = text.replace('_', "");
+                *expr = call(EXACT_NUMBER, vec![Expr::value(Value::SingleQuotedString(text))]);
+            }
+            // The engine takes the number of an interval for a constant.
+            Expr::Interval(interval) => {
+                if let Some(text) = written(&interval.value) {
+                    *interval.value = Expr::value(Value::Number(text, false));
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether a number is one whose digits a double may lose. One with an exponent is a double.
+fn is_exact(text: &str) -> bool {
+    let mut digits = text.bytes().filter(|b| *b != b'_');
+    let is_plain = digits.all(|b| b.is_ascii_digit() || b == b'.');
+    let is_large = || text.replace('_', "").parse::<u64>().is_err();
+    is_plain && (text.contains('.') || is_large())
+}
+
+/// Returns the text of a number that was replaced.
+fn written(expr: &Expr) -> Option<String> {
+    let Expr::Function(function) = expr else { return None };
+    if !super::headers::is_called(function, EXACT_NUMBER) {
+        return None;
+    }
+    let text = function.args.to_string();
+    Some(text.trim_matches(|c| "()'".contains(c)).to_string())
+}

@@ -1,0 +1,154 @@
+//! Forms of expressions that the engine lacks, written as others: `GROUP BY ()`, `x // y`, `'…'::uuid`,
+//! `ORDER BY x COLLATE "C"`, `percentile_disc(…)`, and functions of lists with a lambda.
+
+use super::headers::is_called;
+use super::{call, refusal, sql};
+use datafusion::common::Result;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
+    LambdaFunction, LambdaFunctionParameter, LambdaSyntax, ObjectName, OneOrManyWithParens, OrderByExpr,
+    Select,
+};
+
+/// `GROUP BY ()`, which is one group of all rows, also of none.
+pub(super) fn grand_total(select: &mut Select) -> Result<()> {
+    let GroupByExpr::Expressions(keys, modifiers) = &mut select.group_by else { return Ok(()) };
+    let is_empty = |key: &Expr| matches!(key, Expr::Tuple(parts) if parts.is_empty());
+    if !keys.iter().any(is_empty) || !modifiers.is_empty() {
+        return Ok(());
+    }
+    keys.retain(|key| !is_empty(key));
+    if keys.is_empty() && select.having.is_none() {
+        // A condition on groups makes the query one of groups, whatever it selects.
+        select.having = Some(sql::expr("count(*) >= 0")?);
+    }
+    Ok(())
+}
+
+pub(super) fn apply(expr: &mut Expr) -> Result<()> {
+    match expr {
+        Expr::BinaryOp { left, op: BinaryOperator::DuckIntegerDivide, right } => {
+            let op = BinaryOperator::Divide;
+            *expr = Expr::BinaryOp { left: left.clone(), op, right: right.clone() };
+        }
+        Expr::Cast { data_type: DataType::Uuid, expr: value, .. } => {
+            *expr = call("to_uuid", vec![(**value).clone()]);
+        }
+        Expr::TypedString(typed) if typed.data_type == DataType::Uuid => {
+            *expr = call("to_uuid", vec![Expr::Value(typed.value.clone())]);
+        }
+        Expr::Collate { expr: value, collation } => {
+            let name = collation.to_string();
+            let name = name.trim_matches('"').to_lowercase();
+            if !["c", "posix", "ucs_basic", "binary"].contains(&name.as_str()) {
+                let what = format!("there is no collation {collation} here");
+                return Err(refusal(
+                    &what,
+                    "texts are compared by their characters, COLLATE \"C\"; NOCASE may stand in ORDER BY",
+                ));
+            }
+            *expr = (**value).clone();
+        }
+        Expr::Function(function) if is_called(function, "percentile_disc") => {
+            *expr = percentile_disc(function)?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// `ORDER BY x COLLATE NOCASE`.
+pub(super) fn order(key: &mut OrderByExpr) {
+    let Expr::Collate { expr, collation } = &key.expr else { return };
+    if collation.to_string().trim_matches('"').eq_ignore_ascii_case("nocase") {
+        key.expr = call("lower", vec![(**expr).clone()]);
+    }
+}
+
+/// Returns the least value of which at least the share `p` of the values are no greater.
+fn percentile_disc(function: &Function) -> Result<Expr> {
+    let ([key], FunctionArguments::List(list)) = (function.within_group.as_slice(), &function.args) else {
+        let advice = "write percentile_disc(0.5) WITHIN GROUP (ORDER BY x)";
+        return Err(refusal("percentile_disc without the order of its values", advice));
+    };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(share))] = list.args.as_slice() else {
+        return Err(refusal("percentile_disc of other than one share", "write it once for each share"));
+    };
+    if function.over.is_some() {
+        return Err(refusal("percentile_disc in a window", "compute it in a subquery with GROUP BY"));
+    }
+    let order = if key.options.asc == Some(false) { "DESC" } else { "ASC" };
+    let condition =
+        if function.filter.is_some() { "value IS NOT NULL AND condition" } else { "value IS NOT NULL" };
+    let text = format!(
+        "array_element(array_agg(value ORDER BY value {order}) FILTER (WHERE {condition}), \
+         CAST(greatest(ceil(CAST(share AS DOUBLE) * CAST(count(value) FILTER (WHERE {condition}) AS DOUBLE)), \
+         CAST(1 AS DOUBLE)) AS BIGINT))"
+    );
+    let mut named = vec![("value", key.expr.clone()), ("share", share.clone())];
+    named.extend(function.filter.as_ref().map(|filter| ("condition", Expr::Nested(filter.clone()))));
+    sql::expr_with(&text, &named)
+}
+
+/// Functions of a list and a lambda, and the engine's names of them.
+const OF_LAMBDAS: &[(&str, &str)] = &[
+    ("list_transform", "array_transform"),
+    ("array_transform", "array_transform"),
+    ("list_apply", "array_transform"),
+    ("array_apply", "array_transform"),
+    ("list_filter", "array_filter"),
+    ("array_filter", "array_filter"),
+];
+
+/// Reads `x -> …` among the arguments of these functions as a lambda, before it is taken for a JSON operator.
+pub(super) fn lambdas(expr: &mut Expr) -> Result<()> {
+    let Expr::Function(function) = expr else { return Ok(()) };
+    let Some((_, engine)) = OF_LAMBDAS.iter().find(|(name, _)| is_called(function, name)) else {
+        return Ok(());
+    };
+    function.name = ObjectName::from(vec![(*engine).into()]);
+    let FunctionArguments::List(list) = &mut function.args else { return Ok(()) };
+    for argument in list.args.iter_mut().skip(1) {
+        let FunctionArg::Unnamed(FunctionArgExpr::Expr(body)) = argument else { continue };
+        if let Some(params) = parameters(body) {
+            let lambda = LambdaFunction { params, body: Box::new(body.clone()), syntax: LambdaSyntax::Arrow };
+            *body = Expr::Lambda(lambda);
+        }
+    }
+    Ok(())
+}
+
+/// Takes the parameters from the left end of `x -> x + 1 > 2`, which the grammar reads as `(x -> x + 1) > 2`.
+fn parameters(body: &mut Expr) -> Option<OneOrManyWithParens<LambdaFunctionParameter>> {
+    let mut left = body;
+    loop {
+        match left {
+            Expr::BinaryOp { left: names, op: BinaryOperator::Arrow, right } => {
+                let named = |name: &Expr| match name {
+                    Expr::Identifier(name) => {
+                        Some(LambdaFunctionParameter { name: name.clone(), data_type: None })
+                    }
+                    _ => None,
+                };
+                let params = match &**names {
+                    Expr::Tuple(names) => {
+                        OneOrManyWithParens::Many(names.iter().map(named).collect::<Option<_>>()?)
+                    }
+                    Expr::Nested(name) => OneOrManyWithParens::One(named(name)?),
+                    name => OneOrManyWithParens::One(named(name)?),
+                };
+                let right = (**right).clone();
+                *left = right;
+                return Some(params);
+            }
+            Expr::BinaryOp { left: inner, .. }
+            | Expr::IsNull(inner)
+            | Expr::IsNotNull(inner)
+            | Expr::Between { expr: inner, .. }
+            | Expr::InList { expr: inner, .. }
+            | Expr::Like { expr: inner, .. }
+            | Expr::ILike { expr: inner, .. } => left = inner,
+            _ => return None,
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `INTERSECT ALL` and `EXCEPT ALL`: the engine returns each row of the left side once for every equal row of
+//! the right side, or not at all (apache/datafusion#12955), where SQL counts rows: the smaller of both
+//! counts, and the difference.
+//!
+//! Rewritten to a query over both sides, each row with its side, under a condition that [`crate::set_all`]
+//! replaces once the columns are known.
+
+use super::sql;
+use crate::set_all::Kept;
+use datafusion::common::Result;
+use datafusion::sql::sqlparser::ast::{
+    Query, SetExpr, SetOperator, SetQuantifier, TableFactor, Values, VisitMut, VisitorMut,
+};
+use std::ops::ControlFlow;
+
+/// Rewrites the set operations of the query; those of nested queries are visited separately.
+pub(super) fn apply(query: &mut Query) -> Result<()> {
+    rewrite(&mut query.body)
+}
+
+fn rewrite(body: &mut SetExpr) -> Result<()> {
+    let SetExpr::SetOperation { op, set_quantifier, left, right } = body else { return Ok(()) };
+    rewrite(left)?;
+    rewrite(right)?;
+    let kept = match (op, set_quantifier) {
+        (SetOperator::Intersect, SetQuantifier::All) => Kept::InBoth,
+        (SetOperator::Except | SetOperator::Minus, SetQuantifier::All) => Kept::LeftOnly,
+        _ => return Ok(()),
+    };
+    let nothing = || Values { explicit_row: false, value_keyword: false, rows: Vec::new() };
+    let empty = || Box::new(SetExpr::Values(nothing()));
+    let sides = [std::mem::replace(left, empty()), std::mem::replace(right, empty())];
+    let text = format!(
+        "SELECT * EXCLUDE (\"{SIDE}\") FROM (SELECT *, 0 AS \"{SIDE}\" FROM (SELECT 0) AS \"{LEFT}\" \
+         UNION ALL SELECT *, 1 AS \"{SIDE}\" FROM (SELECT 1) AS \"{RIGHT}\") AS \":both\" \
+         WHERE {}(\"{SIDE}\")",
+        kept.function()
+    );
+    let mut made = sql::query(&text)?;
+    let visited = made.visit(&mut Sides(sides.map(Some)));
+    debug_assert!(visited.is_continue(), "the visitor never breaks");
+    *body = *made.body;
+    Ok(())
+}
+
+const SIDE: &str = ":side";
+const LEFT: &str = ":left";
+const RIGHT: &str = ":right";
+
+/// Puts both sides in the places of the text's tables.
+struct Sides([Option<Box<SetExpr>>; 2]);
+
+impl VisitorMut for Sides {
+    type Break = ();
+
+    fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
+        let TableFactor::Derived { subquery, alias: Some(alias), .. } = table else {
+            return ControlFlow::Continue(());
+        };
+        let side = match alias.name.value.as_str() {
+            LEFT => 0,
+            RIGHT => 1,
+            _ => return ControlFlow::Continue(()),
+        };
+        if let Some(body) = self.0[side].take() {
+            subquery.body = body;
+        }
+        ControlFlow::Continue(())
+    }
+}

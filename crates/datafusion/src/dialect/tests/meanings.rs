@@ -1,0 +1,279 @@
+//! Tests what statements mean where the engine alone gives them another meaning, and tells when upstream is
+//! right. The expected values are those of PostgreSQL and DuckDB.
+
+use super::run;
+
+#[tokio::test]
+async fn set_operations_count_rows() {
+    for (sql, expected) in [
+        ("VALUES (1), (1), (2), (NULL), (NULL) INTERSECT ALL VALUES (1), (1), (1), (NULL)", "1|1|NULL"),
+        ("VALUES (1), (1), (2), (NULL), (NULL) EXCEPT ALL VALUES (1), (NULL), (3)", "1|2|NULL"),
+        ("VALUES (1), (1), (2) EXCEPT ALL VALUES (1) EXCEPT ALL VALUES (2)", "1"),
+        ("VALUES (1), (2) UNION ALL VALUES (1) INTERSECT ALL VALUES (1.0), (1.0)", "1.0|1.0|2.0"),
+        ("SELECT 1, 'a' EXCEPT ALL SELECT 1, 'b'", "1 a"),
+    ] {
+        let mut rows = run(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        rows.sort();
+        assert_eq!(rows.join("|"), expected, "{sql}");
+    }
+}
+
+/// Tells when the engine counts rows itself, and `set_all` can go (apache/datafusion#12955).
+#[tokio::test]
+async fn the_engine_does_not_count_rows_of_intersect_all() {
+    let context = datafusion::prelude::SessionContext::new();
+    let sql = "VALUES (1), (1), (2) INTERSECT ALL VALUES (1)";
+    let batches = context.sql(sql).await.unwrap().collect().await.unwrap();
+    let rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();
+    assert_eq!(rows, 2, "SQL has 1: upstream is right, remove the rule");
+}
+
+/// Tells when the engine keeps TRY_CAST, and `types::try_casts` can go (apache/datafusion#14303).
+#[tokio::test]
+async fn the_engine_unwraps_try_cast() {
+    let context = datafusion::prelude::SessionContext::new();
+    let sql = "SELECT i FROM (VALUES (9999999999), (1)) t(i) WHERE try_cast(i AS INT) > 1";
+    let batches = context.sql(sql).await.unwrap().collect().await.unwrap();
+    let rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();
+    assert_eq!(rows, 1, "SQL has 0: upstream is right, remove the rule");
+}
+
+/// Tells when the engine refuses numbers beside dates, and `types::numbers` can go (apache/datafusion#12291).
+#[tokio::test]
+async fn the_engine_compares_dates_with_numbers() {
+    let context = datafusion::prelude::SessionContext::new();
+    let frame = context.sql("SELECT DATE '2024-01-01' > 5").await;
+    let rows = match frame {
+        Ok(frame) => frame.collect().await.map(|batches| batches.len()),
+        Err(error) => Err(error),
+    };
+    assert!(rows.is_ok(), "upstream is right, remove the rule");
+}
+
+/// Tells when the engine's LEAD counts over gaps of NULLs, and `shifts` can go (apache/datafusion#25471).
+#[tokio::test]
+async fn the_engine_loses_rows_over_gaps_of_nulls() {
+    let context = datafusion::prelude::SessionContext::new();
+    let sql = "SELECT id FROM (SELECT id, lead(v, 2) IGNORE NULLS OVER (ORDER BY id) AS x FROM (VALUES (1, 10), (2, 20), \
+               (3, 30), (4, 40), (5, NULL), (6, NULL), (7, 70), (8, 80)) t(id, v)) WHERE id = 3 AND x = 70";
+    let batches = context.sql(sql).await.unwrap().collect().await.unwrap();
+    let rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();
+    assert_eq!(rows, 0, "SQL has 1: upstream is right, remove the rule");
+}
+
+#[tokio::test]
+async fn names_of_columns_do_not_decide_what_they_are() {
+    let from = "FROM (VALUES (1, 2.5), (2, 3.5)) t(id, v)";
+    for (columns, expected) in [
+        ("sum(id), sum(id::double), sum(id::smallint)", "3 3.0 3"),
+        ("sum(id) a, sum(id::double) b", "3 3.0"),
+        ("sum(id), sum(t.id)", "3 3"),
+        ("count(*) + 1, (count(*)) + 1", "3 3"),
+        ("array_agg(DISTINCT id ORDER BY id DESC), array_agg(DISTINCT id ORDER BY id)", "[2, 1] [1, 2]"),
+    ] {
+        let sql = format!("SELECT {columns} {from}");
+        assert_eq!(run(&sql).await, Ok(vec![expected.to_string()]), "{sql}");
+    }
+    for (sql, expected) in [
+        ("SELECT v::int FROM (VALUES (2.5), (1.5)) t(v) ORDER BY v", "1|2"),
+        ("SELECT v::int, v::bigint FROM (VALUES (2.5)) t(v)", "2 2"),
+        ("SELECT sum(x::int) OVER (), sum(x) OVER () FROM (VALUES (2.5)) t(x)", "2 2.5"),
+        ("SELECT \"max(id)\" FROM (SELECT max(id) FROM (VALUES (1)) t(id))", "1"),
+        ("WITH c AS (SELECT MAX(id) FROM (VALUES (1)) t(id)) SELECT c.\"max(id)\" FROM c", "1"),
+    ] {
+        assert_eq!(run(sql).await.map(|rows| rows.join("|")), Ok(expected.to_string()), "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn windows_build_on_others() {
+    let from = "FROM (VALUES (1, 1), (2, 1), (3, 2)) t(id, g)";
+    for (columns, windows, expected) in [
+        ("sum(id) OVER (w ORDER BY id)", "w AS (PARTITION BY g)", "1|3|3"),
+        ("sum(id) OVER v", "w AS (PARTITION BY g), v AS (w ORDER BY id)", "1|3|3"),
+        ("sum(id) OVER V", "w AS (ORDER BY id), v AS w", "1|3|6"),
+        ("sum(id) OVER (w ROWS 1 PRECEDING)", "w AS (ORDER BY id)", "1|3|5"),
+        ("sum(id) OVER w", "w AS (ORDER BY id ROWS 1 PRECEDING)", "1|3|5"),
+    ] {
+        let sql = format!("SELECT {columns} {from} WINDOW {windows} ORDER BY id");
+        assert_eq!(run(&sql).await.map(|rows| rows.join("|")), Ok(expected.to_string()), "{sql}");
+    }
+    let ordered = format!("SELECT id {from} WINDOW w AS (ORDER BY id DESC) ORDER BY row_number() OVER w");
+    assert_eq!(run(&ordered).await.map(|rows| rows.join("|")), Ok("3|2|1".to_string()));
+    for (window, windows, error) in [
+        ("(w PARTITION BY id)", "w AS (ORDER BY id)", "cannot have a PARTITION BY of its own"),
+        ("(w ORDER BY g)", "w AS (ORDER BY id)", "cannot have another ORDER BY"),
+        ("(w)", "w AS (ORDER BY id ROWS 1 PRECEDING)", "cannot take over its frame"),
+        ("v", "v AS (w), w AS (ORDER BY id)", "there is no window w before this place"),
+        ("u", "w AS (ORDER BY id)", "there is no window u"),
+        ("w", "w AS (ORDER BY id), W AS (ORDER BY g)", "the window w is defined twice"),
+    ] {
+        let told = run(&format!("SELECT sum(id) OVER {window} {from} WINDOW {windows}")).await.unwrap_err();
+        assert!(told.contains(error), "{window}, {windows}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn types_mean_what_they_mean_elsewhere() {
+    for (sql, expected) in [
+        ("TRY_CAST(9999999999 AS INT) > 1", "NULL"),
+        ("date '2024-01-01' + interval '5 hours'", "2024-01-01T05:00:00"),
+        ("date '2024-01-01' + interval '1 day'", "2024-01-02"),
+        ("interval '1 hour' + date '2024-01-01'", "2024-01-01T01:00:00"),
+        ("interval '1 day' = interval '24 hours'", "true"),
+        ("interval '1 month' > interval '29 days 23 hours'", "true"),
+        ("interval '1 month' IN (interval '30 days')", "true"),
+        ("CASE interval '1 day' WHEN interval '24 hours' THEN 1 ELSE 0 END", "1"),
+        ("extract(hour FROM timestamp '2024-01-02 05:00' - timestamp '2024-01-01 00:00')", "5"),
+        ("extract(day FROM timestamp '2024-01-02 05:00' - timestamp '2024-01-01 00:00')", "1"),
+        ("interval '1 day 04:05:06' = interval '28 hours 5 minutes 6 seconds'", "true"),
+        ("interval '-04:05' = interval '-245 minutes'", "true"),
+        ("interval '1 month' / 2 = interval '15 days'", "true"),
+        ("interval '1 day' * 1.5 = interval '36 hours'", "true"),
+        ("timestamp '2024-01-01 00:00:00' < '9999-12-31'", "true"),
+        ("timestamp '2024-03-10 13:00:00' > '2024-03-10 12:00'", "true"),
+        ("'0001-01-01'::timestamp", "0001-01-01T00:00:00"),
+        ("now() < '9999-12-31'", "true"),
+        ("arrow_cast(timestamp '2024-01-01', 'Timestamp(Nanosecond, None)') < '9999-12-31'", "true"),
+        (
+            "arrow_cast(timestamp '2024-01-01', 'Timestamp(Nanosecond, None)') IN ('9999-12-31', '2024-01-01')",
+            "true",
+        ),
+        ("len([1, 2, 3])", "3"),
+        ("length([1, 2])", "2"),
+        ("length('äb')", "2"),
+        ("123456789012345678.12::decimal(20,2)", "123456789012345678.12"),
+        ("'0.1'::decimal(38,20) = 0.1", "true"),
+        ("'123456789012345678.12'::decimal(20,2) = 123456789012345678.13", "false"),
+        ("'123456789012345678.12'::decimal(20,2) + 0.01", "123456789012345678.13"),
+        (
+            "'123456789012345678.12'::decimal(20,2) BETWEEN 123456789012345678.11 AND 123456789012345678.12",
+            "true",
+        ),
+        ("coalesce(NULL::decimal(20,2), 123456789012345678.12)", "123456789012345678.12"),
+        ("typeof(1.5)", "DOUBLE"),
+        ("0.1 + 0.2 = 0.3", "false"),
+        ("1::uinteger + 1::utinyint", "2"),
+        ("typeof(1::ubigint)", "UBIGINT"),
+        ("'A0EEBC999C0B4EF8BB6D6BB9BD380A11'::uuid", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+        ("7 // 2", "3"),
+        ("'100%' LIKE '1' || '00!%' ESCAPE '!'", "true"),
+        ("'1000' LIKE '1' || '00!%' ESCAPE '!'", "false"),
+        ("list_transform([1, 2, 3], x -> x + 1)", "[2, 3, 4]"),
+        ("list_filter([1, 2, 3], x -> x > 1 AND x < 3)", "[2]"),
+        ("'{\"a\":1}'#>>'{a}'", "1"),
+    ] {
+        let found = run(&format!("SELECT {sql}")).await;
+        assert_eq!(found, Ok(vec![expected.to_string()]), "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn numbers_are_no_times() {
+    let from = "FROM (VALUES (DATE '2024-01-01', 5)) t(day, i)";
+    for condition in [
+        "day > 20240101",
+        "20240101 < day",
+        "day = i",
+        "day IN (1, 2)",
+        "day BETWEEN 1 AND 2",
+        "day IN (SELECT 5)",
+        "coalesce(day, i) IS NULL",
+        "CASE WHEN i = 5 THEN day ELSE i END IS NULL",
+        "day::int = 1",
+        "i::date = day",
+        "day IS DISTINCT FROM 5",
+        "nullif(day, 5) IS NULL",
+    ] {
+        let error = run(&format!("SELECT 1 {from} WHERE {condition}")).await.unwrap_err();
+        assert!(error.contains("DATE") && error.contains("cannot"), "{condition}: {error}");
+    }
+    let sets = ["SELECT DATE '2024-01-01' UNION ALL SELECT 1", "SELECT 1 UNION SELECT DATE '2024-01-01'"];
+    for sql in sets {
+        assert!(run(sql).await.unwrap_err().contains("become one column"), "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn intervals_are_grouped_and_sorted_by_their_length() {
+    let from = "FROM (VALUES (1, interval '1 month'), (2, interval '30 days'), (3, interval '720 hours'), \
+                (4, interval '29 days'), (5, interval '1 month 1 second')) t(n, i)";
+    for (sql, expected) in [
+        (format!("SELECT count(*) {from} GROUP BY i ORDER BY i"), "1|3|1"),
+        (format!("SELECT count(DISTINCT i) {from}"), "3"),
+        (format!("SELECT count(*) FROM (SELECT DISTINCT i {from})"), "3"),
+        (format!("SELECT n {from} ORDER BY i, n"), "4|1|2|3|5"),
+        (format!("SELECT rank() OVER (ORDER BY i) {from} ORDER BY n"), "2|2|2|1|5"),
+        (
+            format!("SELECT max(i) = interval '1 month 1 second', min(i) = interval '29 days' {from}"),
+            "true true",
+        ),
+        (
+            format!("SELECT count(*) FROM (SELECT i AS x {from}) a JOIN (SELECT i AS y {from}) b ON x = y"),
+            "11",
+        ),
+    ] {
+        assert_eq!(run(&sql).await.map(|rows| rows.join("|")), Ok(expected.to_string()), "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn rows_that_a_part_of_a_condition_rules_out_fail_nothing() {
+    let from = "FROM (VALUES (1, '0'), (2, 'x'), (3, '7'), (4, '')) t(id, s)";
+    for (condition, expected) in [
+        ("s ~ '^[0-9]+$' AND s::int = 0", "1"),
+        ("s::int = 0 AND s ~ '^[0-9]+$'", "1"),
+        ("s::int >= 0 AND 10 / s::int = 1 AND s = '7'", "3"),
+        ("length(s) < 2 AND s <> 'x' AND s <> '' AND s::int = 7", "3"),
+        ("NOT s ~ '^[0-9]+$' OR s::int = 7", "2|3|4"),
+        ("(s::int = 0 OR id = 2) AND s <> ''", "1|2"),
+    ] {
+        let sql = format!("SELECT id {from} WHERE {condition} ORDER BY id");
+        assert_eq!(run(&sql).await.map(|rows| rows.join("|")), Ok(expected.to_string()), "{sql}");
+    }
+    assert!(run(&format!("SELECT id {from} WHERE s::int = 0 AND id < 3")).await.is_err());
+    let having =
+        format!("SELECT s, count(*) {from} GROUP BY s HAVING max(id) <> 2 AND max(id) <> 4 AND s::int = 7");
+    assert_eq!(run(&having).await, Ok(vec!["7 1".to_string()]));
+}
+
+#[tokio::test]
+async fn other_forms_are_read_or_refused() {
+    for (sql, expected) in [
+        (
+            "WITH c AS MATERIALIZED (SELECT 1 x), d AS NOT MATERIALIZED (SELECT 2 y) SELECT x, y FROM c, d",
+            "1 2",
+        ),
+        ("SELECT count(*) FROM (VALUES (1), (2)) t(a) GROUP BY ()", "2"),
+        ("SELECT 1 FROM (VALUES (1), (2)) t(a) WHERE a > 5 GROUP BY ()", "1"),
+        ("SELECT a, count(*) FROM (VALUES (1)) t(a) GROUP BY a, ()", "1 1"),
+        ("SELECT a FROM (VALUES ('b'), ('A')) t(a) ORDER BY a COLLATE \"C\"", "A|b"),
+        ("SELECT a FROM (VALUES ('B'), ('a')) t(a) ORDER BY a COLLATE NOCASE", "a|B"),
+        (
+            "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY a) FROM (VALUES (1), (2), (9), (NULL)) t(a)",
+            "2",
+        ),
+        ("SELECT percentile_disc(0.3) WITHIN GROUP (ORDER BY a DESC) FROM (VALUES (1), (2), (9)) t(a)", "9"),
+    ] {
+        assert_eq!(run(sql).await.map(|rows| rows.join("|")), Ok(expected.to_string()), "{sql}");
+    }
+    for (sql, expected) in [
+        ("UPDATE t SET a = 1, a = 2", "sets the column a twice"),
+        ("INSERT INTO t VALUES (1) RETURNING a", "RETURNING is not done"),
+        ("DELETE FROM t RETURNING *", "RETURNING is not done"),
+        ("ALTER TABLE t ALTER COLUMN a SET DATA TYPE BIGINT", "a change of a column's type is not done"),
+        ("CREATE INDEX i ON t (a)", "CREATE INDEX is not done"),
+        ("SELECT 1 FROM t ASOF JOIN u ON t.a >= u.a", "ASOF JOIN is not done"),
+        (
+            "SELECT a FROM (VALUES (1)) t(a) WHERE row_number() OVER () = 1",
+            "a window function is not done in this place",
+        ),
+        ("SELECT sum(count(*)) FROM (VALUES (1)) t(a)", "count(1)"),
+        ("SELECT 'x'::uuid", "is no UUID"),
+        ("SELECT a FROM (VALUES ('a')) t(a) ORDER BY a COLLATE \"de_DE\"", "there is no collation"),
+        ("SELECT json_each('{}')", "json_each"),
+    ] {
+        let error = run(sql).await.unwrap_err();
+        assert!(error.contains(expected), "{sql}: {error}");
+    }
+}

@@ -1,0 +1,143 @@
+//! Named windows that build on others: `OVER (w ORDER BY id)`, `WINDOW w2 AS (w ORDER BY id)`. The engine
+//! reads the name and leaves out what it stands for, and does not look into ORDER BY and QUALIFY.
+//!
+//! Rules of the standard (SQL:2016, 7.15), as in PostgreSQL: a window names one that is defined before it,
+//! adds no PARTITION BY, adds ORDER BY only where there is none, and builds on none that has a frame.
+
+use super::headers::normal;
+use super::refusal;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, NamedWindowDefinition, NamedWindowExpr, OrderByKind, Query, Select, SetExpr, VisitMut,
+    VisitorMut, WindowSpec, WindowType,
+};
+use std::ops::ControlFlow;
+
+/// Writes out the windows that expressions of the SELECT name.
+pub(super) fn apply(select: &mut Select, lowers: bool) -> Result<()> {
+    let windows = Windows::of(&select.named_window, lowers)?;
+    // The engine takes definitions for complete.
+    for (definition, (_, spec)) in select.named_window.iter_mut().zip(&windows.specs) {
+        definition.1 = NamedWindowExpr::WindowSpec(spec.clone());
+    }
+    let mut write_out = WriteOut { windows, within: 0 };
+    flow(select.projection.visit(&mut write_out))?;
+    flow(select.qualify.visit(&mut write_out))
+}
+
+/// Writes out the windows that ORDER BY of the query names. Those of its SELECT have been written out.
+pub(super) fn in_order(query: &mut Query, lowers: bool) -> Result<()> {
+    let SetExpr::Select(select) = &*query.body else { return Ok(()) };
+    let windows = Windows::of(&select.named_window, lowers)?;
+    let Some(OrderByKind::Expressions(order)) = query.order_by.as_mut().map(|order| &mut order.kind) else {
+        return Ok(());
+    };
+    flow(order.visit(&mut WriteOut { windows, within: 0 }))
+}
+
+fn flow(visited: ControlFlow<DataFusionError>) -> Result<()> {
+    match visited {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// The windows of a SELECT by their names, written out, in their order.
+struct Windows {
+    specs: Vec<(String, WindowSpec)>,
+    lowers: bool,
+}
+
+impl Windows {
+    fn of(definitions: &[NamedWindowDefinition], lowers: bool) -> Result<Self> {
+        let mut windows = Windows { specs: Vec::with_capacity(definitions.len()), lowers };
+        for NamedWindowDefinition(name, definition) in definitions {
+            let spec = match definition {
+                NamedWindowExpr::NamedWindow(base) => windows.named(base)?.clone(),
+                NamedWindowExpr::WindowSpec(spec) => windows.complete(spec)?,
+            };
+            let name = normal(name, lowers);
+            if windows.find(&name).is_some() {
+                let what = format!("the window {name} is defined twice");
+                return Err(refusal(&what, "give one of them another name"));
+            }
+            windows.specs.push((name, spec));
+        }
+        Ok(windows)
+    }
+
+    fn find(&self, name: &str) -> Option<&WindowSpec> {
+        self.specs.iter().find(|(known, _)| known == name).map(|(_, spec)| spec)
+    }
+
+    fn named(&self, name: &Ident) -> Result<&WindowSpec> {
+        self.find(&normal(name, self.lowers)).ok_or_else(|| {
+            let what = format!("there is no window {} before this place", name.value);
+            refusal(&what, "define it in the WINDOW clause of this SELECT, before windows that build on it")
+        })
+    }
+
+    /// Returns `spec` with what it takes from the window that it names.
+    fn complete(&self, spec: &WindowSpec) -> Result<WindowSpec> {
+        let Some(name) = &spec.window_name else { return Ok(spec.clone()) };
+        let base = self.named(name)?;
+        let refused = |what: &str, advice: &str| {
+            Err(refusal(&format!("a window that builds on the window {} {what}", name.value), advice))
+        };
+        if !spec.partition_by.is_empty() {
+            return refused("cannot have a PARTITION BY of its own", "write out the whole window");
+        }
+        if !spec.order_by.is_empty() && !base.order_by.is_empty() {
+            return refused("cannot have another ORDER BY", "write out the whole window");
+        }
+        if base.window_frame.is_some() {
+            let advice =
+                "write OVER with the name and without brackets, or put the frame into the new window";
+            return refused("cannot take over its frame", advice);
+        }
+        let order_by = if spec.order_by.is_empty() { &base.order_by } else { &spec.order_by };
+        Ok(WindowSpec {
+            window_name: None,
+            partition_by: base.partition_by.clone(),
+            order_by: order_by.clone(),
+            window_frame: spec.window_frame.clone(),
+        })
+    }
+}
+
+struct WriteOut {
+    windows: Windows,
+    /// Depth of nested queries at this position: a window's name is known in its own SELECT only.
+    within: usize,
+}
+
+impl VisitorMut for WriteOut {
+    type Break = DataFusionError;
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<DataFusionError> {
+        self.within += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<DataFusionError> {
+        self.within -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<DataFusionError> {
+        let Expr::Function(call) = expr else { return ControlFlow::Continue(()) };
+        if self.within > 0 {
+            return ControlFlow::Continue(());
+        }
+        let spec = match &call.over {
+            None => return ControlFlow::Continue(()),
+            Some(WindowType::NamedWindow(name)) => self.windows.named(name).cloned(),
+            Some(WindowType::WindowSpec(spec)) => self.windows.complete(spec),
+        };
+        match spec {
+            Ok(spec) => call.over = Some(WindowType::WindowSpec(spec)),
+            Err(error) => return ControlFlow::Break(error),
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,315 @@
+//! Intervals are compared by their length, where a month is 30 days and a day 24 hours, as in PostgreSQL: the
+//! engine compares months, then days, then the rest. Keys of groups, sorts, joins and windows are brought to a
+//! normal form, whose parts have one sign and are as large as they can be, so that the engine's order of
+//! parts is the order of lengths and equal lengths are equal.
+//!
+//! The time between two timestamps has days, of 24 hours, and a rest of less, as in PostgreSQL and DuckDB,
+//! where parts of it are extracted.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{IntervalMonthDayNano, IntervalMonthDayNanoType};
+use arrow_array::{ArrayRef, Decimal128Array, PrimitiveArray};
+use arrow_schema::{DataType, IntervalUnit, TimeUnit};
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
+use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{
+    Aggregate, BinaryExpr, ColumnarValue, Distinct, Expr, ExprSchemable, LogicalPlan, Projection,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use std::sync::Arc;
+
+const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
+const LENGTH: DataType = DataType::Decimal128(38, 0);
+const NANOS_OF_DAY: i128 = 86_400_000_000_000;
+const NANOS_OF_MONTH: i128 = 30 * NANOS_OF_DAY;
+
+/// What an interval becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Form {
+    /// The normal form.
+    Normal,
+    /// Days and a rest.
+    Days,
+    /// The length in nanoseconds, a number: the engine has no frames over intervals.
+    Length,
+}
+
+/// Brings an interval, or a number of units, to a form. It is not registered, so that statements cannot call
+/// it.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct InForm {
+    form: Form,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for InForm {
+    fn name(&self) -> &str {
+        match self.form {
+            Form::Normal => "normal_interval",
+            Form::Days => "interval_of_days",
+            Form::Length => "interval_length",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(if self.form == Form::Length { LENGTH } else { INTERVAL })
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match arguments.args.into_iter().next() {
+            Some(ColumnarValue::Scalar(value)) => {
+                let made = in_form(self.form, &value.to_array()?)?;
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?))
+            }
+            Some(ColumnarValue::Array(values)) => Ok(ColumnarValue::Array(in_form(self.form, &values)?)),
+            None => internal_err!("{} of nothing", self.name()),
+        }
+    }
+}
+
+fn in_form(form: Form, values: &ArrayRef) -> Result<ArrayRef> {
+    let intervals = match values.data_type() {
+        DataType::Duration(unit) => {
+            let counts = arrow_cast::cast(values, &DataType::Int64)?;
+            let counts = counts.as_primitive::<arrow_array::types::Int64Type>();
+            let length = |count: i64| i128::from(count) * i128::from(nanos_of(*unit));
+            counts.unary_opt::<_, IntervalMonthDayNanoType>(|count| of_days(length(count)))
+        }
+        _ => arrow_cast::cast(values, &INTERVAL)?.as_primitive::<IntervalMonthDayNanoType>().clone(),
+    };
+    let made: PrimitiveArray<IntervalMonthDayNanoType> = match form {
+        Form::Normal => intervals.unary(normal),
+        Form::Days => intervals,
+        Form::Length => {
+            let lengths: Decimal128Array = intervals.unary(length);
+            return Ok(Arc::new(lengths.with_data_type(LENGTH)));
+        }
+    };
+    Ok(Arc::new(made))
+}
+
+fn nanos_of(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1,
+    }
+}
+
+fn of_days(nanos: i128) -> Option<IntervalMonthDayNano> {
+    let days = i32::try_from(nanos / NANOS_OF_DAY).ok()?;
+    Some(IntervalMonthDayNano::new(0, days, i64::try_from(nanos % NANOS_OF_DAY).ok()?))
+}
+
+/// Returns the normal form. What 32 bits of months do not hold stays in days, and of these in the rest, which
+/// holds it: the parts of the interval did.
+fn normal(interval: IntervalMonthDayNano) -> IntervalMonthDayNano {
+    let (months, nanos) = divided(length(interval), NANOS_OF_MONTH);
+    let (days, nanos) = divided(nanos, NANOS_OF_DAY);
+    let most = if nanos < 0 { i64::MIN } else { i64::MAX };
+    IntervalMonthDayNano::new(months, days, i64::try_from(nanos).unwrap_or(most))
+}
+
+/// Returns the length in nanoseconds.
+fn length(interval: IntervalMonthDayNano) -> i128 {
+    i128::from(interval.months) * NANOS_OF_MONTH
+        + i128::from(interval.days) * NANOS_OF_DAY
+        + i128::from(interval.nanoseconds)
+}
+
+/// Returns the quotient, or the nearest number that 32 bits hold, and what is left.
+fn divided(nanos: i128, unit: i128) -> (i32, i128) {
+    let most = if nanos < 0 { i32::MIN } else { i32::MAX };
+    let count = i32::try_from(nanos / unit).unwrap_or(most);
+    (count, nanos - i128::from(count) * unit)
+}
+
+fn is_interval(expr: &Expr, columns: &DFSchema) -> bool {
+    matches!(expr.get_type(columns), Ok(DataType::Interval(_)))
+}
+
+fn is_duration(expr: &Expr, columns: &DFSchema) -> bool {
+    matches!(expr.get_type(columns), Ok(DataType::Duration(_)))
+}
+
+fn call(form: Form, expr: Expr) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    let function = Arc::new(ScalarUDF::from(InForm { form, signature }));
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![expr]))
+}
+
+fn wrap(expr: &mut Expr) {
+    let is_normal = matches!(expr, Expr::ScalarFunction(call) if call.func.inner().is::<InForm>());
+    if !is_normal {
+        *expr = call(Form::Normal, std::mem::take(expr));
+    }
+}
+
+/// Wraps those that are intervals; returns whether there are any.
+fn wrap_intervals<'a>(exprs: impl Iterator<Item = &'a mut Expr>, columns: &DFSchema) -> bool {
+    let mut found = false;
+    for expr in exprs.filter(|expr| is_interval(expr, columns)) {
+        wrap(expr);
+        found = true;
+    }
+    found
+}
+
+/// Rewrites a comparison of intervals, or of one with a time between timestamps.
+pub(super) fn operands(mut binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let has = is_interval(&binary.left, columns) || is_interval(&binary.right, columns);
+    if has {
+        for side in [&mut binary.left, &mut binary.right] {
+            let is_text =
+                matches!(&**side, Expr::Literal(value, _) if value.try_as_str().flatten().is_some());
+            if is_text {
+                **side = datafusion::logical_expr::cast(std::mem::take(&mut **side), INTERVAL);
+            }
+            if is_text || is_interval(side, columns) || is_duration(side, columns) {
+                wrap(side);
+            }
+        }
+    }
+    Ok(Transformed::new_transformed(Expr::BinaryExpr(binary), has))
+}
+
+/// Rewrites functions that compare intervals, and `date_part` of the time between timestamps.
+pub(super) fn function(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::ScalarFunction(mut made) = expr else { return Ok(Transformed::no(expr)) };
+    let is_changed = match made.func.name() {
+        "nullif" | "greatest" | "least" => wrap_intervals(made.args.iter_mut(), columns),
+        "date_part" => match made.args.as_mut_slice() {
+            [_, value] if is_duration(value, columns) => {
+                *value = call(Form::Days, std::mem::take(value));
+                true
+            }
+            _ => false,
+        },
+        _ => false,
+    };
+    Ok(Transformed::new_transformed(Expr::ScalarFunction(made), is_changed))
+}
+
+/// Rewrites `CASE i WHEN …`.
+pub(super) fn case(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::Case(mut made) = expr else { return Ok(Transformed::no(expr)) };
+    let is_changed = made.expr.as_deref().is_some_and(|operand| is_interval(operand, columns));
+    if is_changed {
+        let whens = made.when_then_expr.iter_mut().map(|(when, _)| &mut **when);
+        wrap_intervals(made.expr.as_deref_mut().into_iter().chain(whens), columns);
+    }
+    Ok(Transformed::new_transformed(Expr::Case(made), is_changed))
+}
+
+/// Rewrites aggregates that compare intervals.
+pub(super) fn aggregate(mut made: AggregateFunction, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let compares = made.params.distinct || matches!(made.func.name(), "min" | "max");
+    let mut is_changed = compares && wrap_intervals(made.params.args.iter_mut(), columns);
+    is_changed |= wrap_intervals(made.params.order_by.iter_mut().map(|key| &mut key.expr), columns);
+    Ok(Transformed::new_transformed(Expr::AggregateFunction(made), is_changed))
+}
+
+/// Rewrites keys of windows, and what their functions compare.
+pub(super) fn window(mut made: Box<WindowFunction>, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let compares = made.params.distinct || matches!(made.fun.name(), "min" | "max");
+    let mut is_changed = compares && wrap_intervals(made.params.args.iter_mut(), columns);
+    is_changed |= wrap_intervals(made.params.partition_by.iter_mut(), columns);
+    for key in made.params.order_by.iter_mut().filter(|key| is_interval(&key.expr, columns)) {
+        key.expr = call(Form::Length, std::mem::take(&mut key.expr));
+        is_changed = true;
+    }
+    Ok(Transformed::new_transformed(Expr::WindowFunction(made), is_changed))
+}
+
+/// Rewrites keys of groups, sorts, joins and DISTINCT. Names stay.
+pub(super) fn keys(mut plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    match &mut plan {
+        LogicalPlan::Sort(sort) => {
+            let columns = Arc::clone(sort.input.schema());
+            let is_changed = wrap_intervals(sort.expr.iter_mut().map(|key| &mut key.expr), &columns);
+            Ok(Transformed::new_transformed(plan, is_changed))
+        }
+        LogicalPlan::Join(join) => {
+            let (left, right) = (Arc::clone(join.left.schema()), Arc::clone(join.right.schema()));
+            let mut is_changed = false;
+            for (l, r) in &mut join.on {
+                if is_interval(l, &left) && is_interval(r, &right) {
+                    wrap(l);
+                    wrap(r);
+                    is_changed = true;
+                }
+            }
+            Ok(Transformed::new_transformed(plan, is_changed))
+        }
+        LogicalPlan::Distinct(Distinct::All(input)) => match normal_columns(input)? {
+            Some(normal) => Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::All(Arc::new(normal))))),
+            None => Ok(Transformed::no(plan)),
+        },
+        LogicalPlan::Aggregate(aggregate) => {
+            let columns = Arc::clone(aggregate.input.schema());
+            if !aggregate.group_expr.iter().any(|key| is_interval(key, &columns)) {
+                return Ok(Transformed::no(plan));
+            }
+            let names = NamePreserver::new_for_projection();
+            let mut keys = aggregate.group_expr.clone();
+            for key in keys.iter_mut().filter(|key| is_interval(key, &columns)) {
+                let name = names.save(key);
+                wrap(key);
+                *key = name.restore(std::mem::take(key));
+            }
+            let (input, aggregates) = (Arc::clone(&aggregate.input), aggregate.aggr_expr.clone());
+            Ok(Transformed::yes(LogicalPlan::Aggregate(Aggregate::try_new(input, keys, aggregates)?)))
+        }
+        _ => Ok(Transformed::no(plan)),
+    }
+}
+
+/// Returns the rows with intervals in their normal form, if there are any.
+fn normal_columns(input: &Arc<LogicalPlan>) -> Result<Option<LogicalPlan>> {
+    let schema = input.schema();
+    if !schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Interval(_))) {
+        return Ok(None);
+    }
+    let columns = schema.columns().into_iter().map(|column| {
+        let (relation, name) = (column.relation.clone(), column.name.clone());
+        let mut expr = Expr::Column(column);
+        match is_interval(&expr, schema) {
+            true => {
+                wrap(&mut expr);
+                expr.alias_qualified(relation, name)
+            }
+            false => expr,
+        }
+    });
+    Ok(Some(LogicalPlan::Projection(Projection::try_new(columns.collect(), Arc::clone(input))?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_of_equal_length_have_one_form() {
+        let of = |months, days, hours: i64| {
+            normal(IntervalMonthDayNano::new(months, days, hours * 3_600_000_000_000))
+        };
+        assert_eq!(of(0, 0, 24), of(0, 1, 0));
+        assert_eq!(of(0, 30, 0), of(1, 0, 0));
+        assert_eq!(of(1, -30, 1), of(0, 0, 1));
+        assert_eq!(of(-1, 0, 0), of(0, -29, -24));
+        assert!(of(0, 29, 23) < of(1, 0, 0));
+        assert!(of(-1, 0, 0) < of(0, -29, -23));
+        assert!(of(0, -1, 0) < of(0, 0, 1));
+        let greatest = normal(IntervalMonthDayNano::new(i32::MAX, i32::MAX, i64::MAX));
+        assert!(greatest > of(i32::MAX, 0, 0));
+        let least = normal(IntervalMonthDayNano::new(i32::MIN, 0, 0));
+        assert!(least < of(-i32::MAX, 0, 0));
+    }
+}
