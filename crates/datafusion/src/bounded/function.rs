@@ -156,22 +156,27 @@ impl Call<'_> {
     }
 
     fn refused(&self, bytes: usize) -> DataFusionError {
-        let name = self.function.inner.name();
-        let within = match self.memory.memory_limit() {
-            MemoryLimit::Finite(limit) => format!(
-                "; of {} for work, {} are free",
-                size_text(u64_from(limit)),
-                size_text(u64_from(limit.saturating_sub(self.memory.reserved())))
-            ),
-            _ => "; one batch of rows may have 2 GiB".to_string(),
-        };
-        let message = format!("{name} may make {} of one batch of rows{within}", size_text(u64_from(bytes)));
-        let advice = format!("have {name} make less, or give the statement more memory (--work-memory)");
-        error::wrap(Error::over_limit(message).advise(advice))
+        refused(self.function.inner.name(), self.memory, bytes)
     }
 }
 
-fn has_fixed_size(data_type: &DataType) -> bool {
+/// The error of a function whose results would take so many bytes, which are not free.
+pub(super) fn refused(name: &str, memory: &Arc<dyn MemoryPool>, bytes: usize) -> DataFusionError {
+    let within = match memory.memory_limit() {
+        MemoryLimit::Finite(limit) => format!(
+            "; of {} for work, {} are free",
+            size_text(u64_from(limit)),
+            size_text(u64_from(limit.saturating_sub(memory.reserved())))
+        ),
+        _ => "; one batch of rows may have 2 GiB".to_string(),
+    };
+    let message = format!("{name} may make {} of one batch of rows{within}", size_text(u64_from(bytes)));
+    let advice = format!("have {name} make less, or give the statement more memory (--work-memory)");
+    error::wrap(Error::over_limit(message).advise(advice))
+}
+
+/// Whether all values of the type have the same few bytes.
+pub(super) fn has_fixed_size(data_type: &DataType) -> bool {
     data_type.primitive_width().is_some() || matches!(data_type, DataType::Boolean | DataType::Null)
 }
 

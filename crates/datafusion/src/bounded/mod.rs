@@ -16,6 +16,7 @@ mod growth;
 mod rule;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 pub(crate) use rule::{BoundedFunctions, bounded};
 
@@ -23,6 +24,9 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReser
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
+
+/// Bytes that functions of one operator may hold although no memory is free.
+const OVERDRAFT: usize = 4 << 20;
 
 /// What results of functions have been charged for one operator, or for the planning of a statement.
 #[derive(Default)]
@@ -35,11 +39,17 @@ impl fmt::Debug for Charge {
 }
 
 impl Charge {
-    /// Charges so many bytes to `memory`; returns whether they were free.
+    /// Charges so many bytes to `memory`; returns whether it may have them. Up to [`OVERDRAFT`] it may although they are not
+    /// free: operators that can work with less, such as a sort, leave no memory free, and take less from then on.
     fn grow(&self, memory: &Arc<dyn MemoryPool>, bytes: usize) -> bool {
         let mut reserved = self.0.lock();
         let reserved = reserved.get_or_insert_with(|| MemoryConsumer::new("functions").register(memory));
-        reserved.try_grow(bytes).is_ok()
+        let is_free = reserved.try_grow(bytes).is_ok();
+        let is_little = reserved.size().saturating_add(bytes) <= OVERDRAFT;
+        if !is_free && is_little {
+            reserved.grow(bytes);
+        }
+        is_free || is_little
     }
 
     /// Gives so many bytes back.

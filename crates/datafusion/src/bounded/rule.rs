@@ -3,13 +3,14 @@
 
 use super::concat::{concatenation, constant};
 use super::function::{BoundedFunction, LONG};
+use super::windows;
 use crate::checked;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 
@@ -61,17 +62,45 @@ impl AnalyzerRule for BoundedFunctions {
 /// Returns the plan, which no rule changes any more, with all its calls replaced.
 pub(crate) fn bounded(plan: LogicalPlan) -> Result<LogicalPlan> {
     let plan = replaced(plan, &|_| true)?;
-    plan.transform_up_with_subqueries(|plan| {
-        if !matches!(plan, LogicalPlan::Projection(_)) || !plan.expressions().iter().any(is_long) {
-            return Ok(Transformed::no(plan));
+    plan.transform_up_with_subqueries(|plan| match &plan {
+        LogicalPlan::Projection(_) if plan.expressions().iter().any(is_long) => {
+            mapped(plan, |expr| Ok(charged(expr)))
         }
-        let names = NamePreserver::new(&plan);
-        plan.map_expressions(|expr| {
-            let name = names.save(&expr);
-            Ok(charged(expr).update_data(|expr| name.restore(expr)))
-        })
+        LogicalPlan::Aggregate(_) => mapped(plan, |expr| match expr {
+            Expr::AggregateFunction(mut call) => {
+                let args = std::mem::take(&mut call.params.args);
+                // The others are options, which functions want to be constants.
+                let args = args.into_iter().enumerate();
+                let args = args.map(|(i, arg)| if i == 0 { charged(arg) } else { Transformed::no(arg) });
+                let mut is_changed = false;
+                call.params.args =
+                    args.inspect(|arg| is_changed |= arg.transformed).map(|arg| arg.data).collect();
+                Ok(Transformed::new_transformed(Expr::AggregateFunction(call), is_changed))
+            }
+            other => Ok(Transformed::no(other)),
+        }),
+        LogicalPlan::Window(window) => {
+            let columns = Arc::clone(window.input.schema());
+            mapped(plan, |expr| {
+                let data_type = expr.get_type(&*columns)?;
+                Ok(windows::charged(expr, &data_type))
+            })
+        }
+        _ => Ok(Transformed::no(plan)),
     })
     .map(|plan| plan.data)
+}
+
+/// Returns the operator with other expressions; its columns keep their names.
+fn mapped(
+    plan: LogicalPlan,
+    mut change: impl FnMut(Expr) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let names = NamePreserver::new(&plan);
+    plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        Ok(change(expr)?.update_data(|expr| name.restore(expr)))
+    })
 }
 
 fn is_long(expr: &Expr) -> bool {
@@ -100,14 +129,11 @@ fn charged(expr: Expr) -> Transformed<Expr> {
 /// Returns the plan with those calls replaced; columns keep their names.
 fn replaced(plan: LogicalPlan, takes: &dyn Fn(&ScalarFunction) -> bool) -> Result<LogicalPlan> {
     let replaced = plan.transform_up_with_subqueries(|plan| {
-        if !calls(&plan, takes)? {
+        // A table that has agreed to decide a filter must recognize it when it is scanned.
+        if matches!(plan, LogicalPlan::TableScan(_)) || !calls(&plan, takes)? {
             return Ok(Transformed::no(plan));
         }
-        let names = NamePreserver::new(&plan);
-        plan.map_expressions(|expr| {
-            let name = names.save(&expr);
-            Ok(in_expr(expr, takes)?.update_data(|expr| name.restore(expr)))
-        })
+        mapped(plan, |expr| in_expr(expr, takes))
     });
     replaced.map(|plan| plan.data)
 }

@@ -122,12 +122,27 @@ fn call(args: Vec<&ScalarValue>) -> ScalarFunctionArgs {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_there_is_no_memory_for_is_refused_with_the_name_of_the_function() {
     let session = session(64 << 20);
+    let constant = format!("SELECT '{}' FROM range(20000)", "x".repeat(10_000));
     for (name, text) in [
+        ("a constant", constant.as_str()),
+        ("string_agg", "SELECT length(string_agg(repeat('x', 100), ',') OVER ()) FROM range(30000)"),
+        (
+            "string_agg",
+            "SELECT string_agg(s, ',') FILTER (WHERE value = 7) OVER () FROM (SELECT value, repeat('x', 100000 + value % 2) s FROM range(3000))",
+        ),
+        (
+            "array_agg",
+            "SELECT array_agg(value) OVER (ORDER BY value ROWS BETWEEN 20000 PRECEDING AND CURRENT ROW) FROM range(30000)",
+        ),
+        (
+            "first_value",
+            "SELECT first_value(s) OVER (ORDER BY value) FROM (SELECT value, repeat('x', 100000 * (value = 0)::int) s FROM range(3000))",
+        ),
         ("generate_series", "SELECT length(generate_series(1, 10000000000)) FROM range(3)"),
         ("range", "SELECT length(range(0, 10000000000 + value)) FROM range(3)"),
         ("repeat", "SELECT repeat('x', 1000000000 + value) FROM range(3)"),
         ("||", "SELECT repeat('x', 20000) || value FROM range(20000)"),
-        ("a constant", "SELECT repeat('x', 1000000) FROM range(20000)"),
+        ("repeat", "SELECT repeat('x', 1000000) FROM range(20000)"),
         ("lpad", "SELECT lpad('x', 1000000000 + value, 'ab') FROM range(3)"),
         ("rpad", "SELECT rpad('x', 1000000000 + value) FROM range(3)"),
         ("replace", "SELECT replace(repeat('x', 10000 + value), 'x', repeat('y', 100000)) FROM range(3)"),

@@ -67,6 +67,8 @@ impl OptimizerRule for Checked<Optimizer> {
         let rewritten = self.0.rewrite(plan, config)?;
         if rewritten.transformed {
             check_expressions(&rewritten.data)?;
+            // A filter that has changed its place with a projection.
+            rewritten.data.inputs().into_iter().try_for_each(check_expressions)?;
         }
         Ok(rewritten)
     }
