@@ -21,6 +21,7 @@ mod dialect;
 mod dynamic;
 mod error;
 mod estimates;
+mod exclusions;
 mod exec;
 mod file;
 mod finish;

@@ -263,10 +263,18 @@ fn all_threads_read_what_one_reads() {
 fn files_of_too_many_columns_say_so() {
     let folder = Folder::new();
     let names = |count: usize| (0..count).map(|i| format!("c{i}")).collect::<Vec<_>>().join(",");
-    let wide = folder.write("wide.csv", format!("{0}\n{0}\n", names(300_000)));
-    let parts = ["wide.csv has 300000 columns", "4096"];
-    sql(&format!("from '{wide}' limit 1")).fails(1, &parts);
-    farpool(&["profile", &wide]).fails(1, &parts);
+    for (count, part) in [
+        (5_000, "wide.csv has 5000 columns"),
+        (300_000, "wide.csv, line 1: this record has more than 65536 fields"),
+    ] {
+        let wide = folder.write("wide.csv", format!("{0}\n{0}\n", names(count)));
+        sql(&format!("from '{wide}' limit 1")).fails(1, &[part]);
+        farpool(&["profile", &wide]).fails(1, &[part]);
+    }
+    // Also behind records that are not of that kind.
+    let late = folder.write("late.csv", format!("a,b\n1,2\n{}\n", ",".repeat(3_000_000)));
+    sql(&format!("select count(*) from '{late}'"))
+        .fails(1, &["late.csv, line 3: this record has more than 65536 fields"]);
     let members: Vec<String> = (0..5_000).map(|i| format!("\"c{i}\": 1")).collect();
     let json = folder.write("wide.json", format!("{{{}}}\n", members.join(",")));
     sql(&format!("select count(*) from '{json}'")).fails(1, &["wide.json, line 1", "4096 different names"]);

@@ -210,7 +210,9 @@ impl Arguments {
             }
             Growth::Pad => times(self.count(1, row), if self.is_ascii(row) { 1 } else { CHAR_BYTES }),
             Growth::Replace => {
-                let (text, from, to) = (self.bytes(0, row), self.bytes(1, row), self.bytes(2, row));
+                let (text, to) = (self.bytes(0, row), self.bytes(2, row));
+                // Without what a column has beside the characters, which would make matches longer than they are.
+                let from = self.columns.get(1).and_then(|column| column.text(row)).map_or(1, str::len);
                 let most = text.checked_div(from).unwrap_or(text.saturating_add(1));
                 text.saturating_add(times(most, to))
             }

@@ -5,7 +5,7 @@
 //! COPY FROM becomes `INSERT INTO table SELECT * FROM read_csv('file', …)`, or uses the reader of another
 //! format.
 
-use super::{Grammar, readers, refusal};
+use super::{Grammar, exclusions, readers, refusal};
 use crate::error;
 use datafusion::common::Result;
 use datafusion::sql::parser::{CopyToSource, CopyToStatement, Statement};
@@ -24,7 +24,13 @@ pub(crate) const STDIN: &str = "/dev/stdin";
 /// Parses `text`, if it is a COPY statement.
 pub(super) fn statement(text: &str, recursion_limit: usize) -> Result<Option<Statement>> {
     let parser = Parser::new(&Grammar).with_recursion_limit(recursion_limit);
-    let Ok(mut parser) = parser.try_with_sql(text) else { return Ok(None) };
+    let mut parser = match exclusions::marked(text) {
+        Some(tokens) => parser.with_tokens_with_locations(tokens),
+        None => match parser.try_with_sql(text) {
+            Ok(parser) => parser,
+            Err(_) => return Ok(None),
+        },
+    };
     if !parser.parse_keyword(Keyword::COPY) {
         return Ok(None);
     }

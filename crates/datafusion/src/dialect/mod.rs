@@ -14,6 +14,7 @@ mod copy;
 mod depth;
 mod distinct_names;
 mod exact_numbers;
+mod exclusions;
 mod exists;
 mod expansions;
 mod fetch;
@@ -62,7 +63,7 @@ use datafusion::common::config::Dialect;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::{CopyToSource, DFParserBuilder, ResetStatement, Statement};
+use datafusion::sql::parser::{CopyToSource, DFParserBuilder, ParserInput, ResetStatement, Statement};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
     OrderByKind, Query, Select, Statement as SqlStatement, TableFactor, ValueWithSpan, VisitMut, VisitorMut,
@@ -106,7 +107,8 @@ pub(crate) fn parse(state: &SessionState, text: &str) -> Result<Parsed> {
 
 /// Parses `text`, a single statement, with this grammar.
 fn only(text: &str, recursion_limit: usize) -> Result<Statement> {
-    let parser = DFParserBuilder::new(text).with_dialect(&Grammar).with_recursion_limit(recursion_limit);
+    let input = exclusions::marked(text).map_or(ParserInput::Sql(text), ParserInput::Tokens);
+    let parser = DFParserBuilder::new(input).with_dialect(&Grammar).with_recursion_limit(recursion_limit);
     let mut statements = parser.build()?.parse_statements().map_err(undone::asof_join)?;
     match (statements.pop_front(), statements.is_empty()) {
         (Some(statement), true) => Ok(statement),
@@ -147,7 +149,7 @@ async fn planned(state: &SessionState, mut statement: Statement) -> Result<Logic
 /// Replaces what rules have written for the planner only; `has_casts` says whether casts are parts of names.
 fn finished(plan: LogicalPlan, has_casts: bool) -> Result<LogicalPlan> {
     let plan = if has_casts { crate::written::planned(plan)? } else { plan };
-    crate::set_all::planned(plan)
+    crate::exclusions::planned(crate::set_all::planned(plan)?)
 }
 
 /// Returns the number of columns, if the statement has ORDER BY ALL over columns that are not written out.
@@ -257,15 +259,26 @@ fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bo
         }
         Statement::Explain(_) => {}
     }
-    if let Statement::Statement(statement) = &*statement {
-        expansions::check(&**statement)?;
-    }
+    check_expansions(statement)?;
     parameters::number(statement)?;
     let functions = Functions { state, copied: 0 };
     visit(statement, &mut Rules { text, lowers, functions })?;
     match has_exact_numbers(statement) {
         true => visit(statement, &mut exact_numbers::ExactNumbers),
         false => Ok(()),
+    }
+}
+
+/// Refuses a statement whose WITH queries would become too many tables.
+fn check_expansions(statement: &Statement) -> Result<()> {
+    match statement {
+        Statement::Statement(statement) => expansions::check(&**statement),
+        Statement::Explain(explain) => check_expansions(&explain.statement),
+        Statement::CopyTo(copy) => match &copy.source {
+            CopyToSource::Query(query) => expansions::check(&**query),
+            CopyToSource::Relation(_) => Ok(()),
+        },
+        Statement::CreateExternalTable(_) | Statement::Reset(_) => Ok(()),
     }
 }
 

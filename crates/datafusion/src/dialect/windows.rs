@@ -6,10 +6,11 @@
 
 use super::headers::normal;
 use super::refusal;
+use crate::exclusions;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, NamedWindowDefinition, NamedWindowExpr, OrderByKind, Query, Select, SetExpr, VisitMut,
-    VisitorMut, WindowSpec, WindowType,
+    Expr, Ident, NamedWindowDefinition, NamedWindowExpr, OrderByKind, Query, Select, SetExpr, Value,
+    ValueWithSpan, VisitMut, VisitorMut, WindowSpec, WindowType,
 };
 use std::ops::ControlFlow;
 
@@ -84,7 +85,7 @@ impl Windows {
         let refused = |what: &str, advice: &str| {
             Err(refusal(&format!("a window that builds on the window {} {what}", name.value), advice))
         };
-        if !spec.partition_by.is_empty() {
+        if !spec.partition_by.iter().all(is_exclusion) {
             return refused("cannot have a PARTITION BY of its own", "write out the whole window");
         }
         if !spec.order_by.is_empty() && !base.order_by.is_empty() {
@@ -98,11 +99,16 @@ impl Windows {
         let order_by = if spec.order_by.is_empty() { &base.order_by } else { &spec.order_by };
         Ok(WindowSpec {
             window_name: None,
-            partition_by: base.partition_by.clone(),
+            partition_by: [&*base.partition_by, &*spec.partition_by].concat(),
             order_by: order_by.clone(),
             window_frame: spec.window_frame.clone(),
         })
     }
+}
+
+/// Whether the expression stands for an EXCLUDE.
+fn is_exclusion(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) if exclusions::is_mark(text))
 }
 
 struct WriteOut {

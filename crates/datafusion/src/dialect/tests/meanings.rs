@@ -274,3 +274,42 @@ async fn other_forms_are_read_or_refused() {
         assert!(error.contains(expected), "{sql}: {error}");
     }
 }
+
+#[tokio::test]
+async fn frames_leave_out_rows_near_the_current_one() {
+    let from = "FROM (VALUES (1, 1, 'a'), (2, 1, 'b'), (3, 2, 'c'), (4, NULL, 'd')) t(id, g, s)";
+    // PostgreSQL 15 gives these values.
+    for (call, expected) in [
+        (
+            "sum(id) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW)",
+            "2|4|6|3",
+        ),
+        ("sum(id) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE NO OTHERS)", "3|6|9|7"),
+        ("sum(id) OVER (ORDER BY g RANGE UNBOUNDED PRECEDING EXCLUDE GROUP)", "NULL|NULL|3|6"),
+        ("sum(id) OVER (ORDER BY g RANGE UNBOUNDED PRECEDING EXCLUDE TIES)", "1|2|6|10"),
+        ("count(*) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE GROUP)", "0|0|0|0"),
+        (
+            "count(*) FILTER (WHERE g = 1) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE CURRENT ROW)",
+            "1|1|2|2",
+        ),
+        (
+            "first_value(s) OVER (PARTITION BY g ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE CURRENT ROW)",
+            "b|a|NULL|NULL",
+        ),
+        (
+            "string_agg(s, '+') OVER (ORDER BY id ROWS BETWEEN 2 PRECEDING AND CURRENT ROW EXCLUDE CURRENT ROW)",
+            "NULL|a|a+b|b+c",
+        ),
+        (
+            "row_number() OVER (ORDER BY id DESC ROWS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES)",
+            "4|3|2|1",
+        ),
+        ("max(id) OVER (w ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW)", "2|3|4|3"),
+    ] {
+        let sql =
+            format!("SELECT v FROM (SELECT id, {call} v {from} WINDOW w AS (ORDER BY id)) q ORDER BY id");
+        assert_eq!(run(&sql).await.map(|rows| rows.join("|")), Ok(expected.to_string()), "{sql}");
+    }
+    let all = format!("SELECT * EXCLUDE (g) {from} WHERE id = 1");
+    assert_eq!(run(&all).await, Ok(vec!["1 a".to_string()]));
+}
