@@ -41,6 +41,9 @@ pub(super) struct FileHeader {
     pub first_record: u64,
     /// Where the last batch of the file before ends; 0 in the first file of a log.
     pub previous_end: u64,
+    /// Bytes of the file, which are reserved before it is used; 0 in files of before this was noted. A multiple of
+    /// [`SECTOR_BYTES`].
+    pub file_bytes: u64,
 }
 
 /// What the first bytes of a file are.
@@ -61,6 +64,7 @@ impl FileHeader {
         bytes[..8].copy_from_slice(&FILE_MAGIC);
         let format = if keys.is_some() { ENCRYPTED_FORMAT } else { FORMAT };
         bytes[8..12].copy_from_slice(&format.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.sectors().to_le_bytes());
         let numbers = [self.log, self.first_batch, self.first_record, self.previous_end];
         for (place, number) in bytes[16..NUMBERS_BYTES].chunks_exact_mut(8).zip(numbers) {
             place.copy_from_slice(&number.to_le_bytes());
@@ -87,6 +91,7 @@ impl FileHeader {
             first_batch: u64_at(bytes, 24),
             first_record: u64_at(bytes, 32),
             previous_end: u64_at(bytes, 40),
+            file_bytes: u64::from(u32_at(bytes, 12)) * u64_from(SECTOR_BYTES),
         };
         match u32_at(bytes, 8) {
             FORMAT if is_plain => Opening::Header(header, None),
@@ -107,8 +112,15 @@ impl FileHeader {
         keys.open(Purpose::LogFile, &self.associated(file), seal, &mut [])
     }
 
+    fn sectors(&self) -> u32 {
+        u32::try_from(self.file_bytes / u64_from(SECTOR_BYTES)).unwrap_or(0)
+    }
+
     fn associated(&self, file: u64) -> Vec<u8> {
-        let numbers = [file, self.log, self.first_batch, self.first_record, self.previous_end];
+        let mut numbers = vec![file, self.log, self.first_batch, self.first_record, self.previous_end];
+        if self.sectors() > 0 {
+            numbers.push(self.sectors().into());
+        }
         associated(&numbers, "header")
     }
 }

@@ -9,7 +9,8 @@
 //! *Recovery.* Batches are numbered, and each is written after the one before it was synced. A damaged batch with a whole
 //! one behind it was therefore acknowledged, and is an error. A damaged batch at the very end was torn by a loss of power,
 //! before it was acknowledged, and is dropped. [`Log::close`] writes an empty batch, so that after a clean stop damage to
-//! the last records is an error, too.
+//! the last records is an error, too. A file is as long as its header says from the moment that it is used: a shorter one was
+//! cut, which is an error, as is a log that has fewer records than its mark ([`Log::mark`]).
 //!
 //! *Failures.* After a write or sync that failed nobody knows what is on the device, and a later sync that succeeds does
 //! not tell either. The log then refuses everything until it is opened again. Lack of space shows when a file is reserved,
@@ -19,6 +20,7 @@
 //! are among them.
 
 mod format;
+mod mark;
 mod recovery;
 #[cfg(test)]
 mod tests;
@@ -63,6 +65,8 @@ pub trait Observer: fmt::Debug + Send + Sync {
 /// The log of a directory. Shared by all threads that change something.
 #[derive(Debug)]
 pub struct Log {
+    /// Tells this log from any other.
+    number: u64,
     directory: Arc<dyn Directory>,
     /// Size of each file.
     file_bytes: u64,
@@ -74,6 +78,8 @@ pub struct Log {
     /// Notified when a record waits, or nobody is to wait for one any more.
     arrived: Condvar,
     observer: OnceLock<Box<dyn Observer>>,
+    /// Number of records that the mark says are durable.
+    marked: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -497,8 +503,8 @@ impl Writer {
         file_bytes: u64,
     ) -> Result<(), NotBegun> {
         let next = LogFile { number: self.current().number + 1, first_record };
-        let header =
-            FileHeader { log: self.log, first_batch: self.next_batch, first_record, previous_end: self.end };
+        let (log, first_batch, previous_end) = (self.log, self.next_batch, self.end);
+        let header = FileHeader { log, first_batch, first_record, previous_end, file_bytes };
         self.file = create_file(directory, next.number, &header, file_bytes)?;
         self.end = u64_from(HEADER_BYTES);
         self.files.push(next);

@@ -4,6 +4,7 @@
 use super::format::{
     BATCH_HEADER_BYTES, BatchHeader, FileHeader, HEADER_BYTES, Opener, Opening, SECTOR_BYTES, Sealer, records,
 };
+use super::mark::{self, Mark};
 use super::{Log, LogFile, State, Urgency, Writer, create_file, file_name};
 use crate::encrypted::{changed, needs_key, not_encrypted};
 use crate::files::{Directory, File, failed};
@@ -81,11 +82,18 @@ impl Log {
         let mut scan = Scan { mends: true, ..Scan::new(&*directory, from, sink) };
         let (mut writer, next_record) = match (scan.files()?, new_log) {
             (Some(found), _) => found,
+            (None, Some(_)) if scan.mark.is_some_and(|mark| mark.records > 0) => {
+                return Err(missing(&*directory).advise(format!(
+                    "restore the directory from a backup; to begin without what was there, remove the file {}",
+                    mark::NAME
+                )));
+            }
             (None, Some(new_log)) if from == 0 => (begin(&*directory, new_log, file_bytes)?, 0),
             (None, _) => return Err(missing(&*directory)),
         };
         let recovered = scan.recovered;
         writer.sealer = directory.keys().map(Sealer::new).transpose()?;
+        let (number, marked) = (writer.log, AtomicU64::new(u64::MAX));
         let state = State {
             waiting: Vec::new(),
             waiting_records: 0,
@@ -101,7 +109,10 @@ impl Log {
         let room = AtomicU64::new(state.room_for_records(Urgency::Normal, file_bytes));
         let (changed, arrived, observer) = (Condvar::new(), Condvar::new(), OnceLock::new());
         let state = Mutex::new(state);
-        Ok((Log { directory, file_bytes, state, room, changed, arrived, observer }, recovered))
+        Ok((
+            Log { number, directory, file_bytes, state, room, changed, arrived, observer, marked },
+            recovered,
+        ))
     }
 }
 
@@ -112,7 +123,7 @@ fn missing(directory: &dyn Directory) -> Error {
 
 fn begin(directory: &dyn Directory, log: u64, file_bytes: u64) -> Result<Writer> {
     let first = LogFile { number: 1, first_record: 0 };
-    let header = FileHeader { log, first_batch: 1, first_record: 0, previous_end: 0 };
+    let header = FileHeader { log, first_batch: 1, first_record: 0, previous_end: 0, file_bytes };
     let file = create_file(directory, first.number, &header, file_bytes);
     let file = file.map_err(|not_begun| not_begun.error)?;
     let (end, next_batch, sealer) = (u64_from(HEADER_BYTES), 1, None);
@@ -124,6 +135,8 @@ struct Scan<'a, 's> {
     from: u64,
     /// Whether the log is to go on, so that its end is put right.
     mends: bool,
+    /// As it was before the files are read: who writes to them may go on meanwhile.
+    mark: Option<Mark>,
     sink: &'a mut Sink<'s>,
     opener: Opener,
     recovered: Recovered,
@@ -143,11 +156,18 @@ struct Read {
     next_record: u64,
 }
 
+impl Read {
+    /// Whether the file is shorter than it was when it was created.
+    fn is_cut(&self) -> bool {
+        u64_from(self.bytes.len()) < self.header.file_bytes
+    }
+}
+
 impl<'a, 's> Scan<'a, 's> {
     /// Reads, and changes nothing.
     fn new(directory: &'a dyn Directory, from: u64, sink: &'a mut Sink<'s>) -> Scan<'a, 's> {
-        let (opener, recovered) = (Opener::default(), Recovered::default());
-        Scan { directory, from, mends: false, sink, opener, recovered }
+        let (opener, recovered, mark) = (Opener::default(), Recovered::default(), Mark::read(directory));
+        Scan { directory, from, mends: false, mark, sink, opener, recovered }
     }
 
     /// Reads all files; gives what goes on writing, and the number of the next record. `None` where there is no file.
@@ -170,10 +190,16 @@ impl<'a, 's> Scan<'a, 's> {
                 return Err(self.damaged(format!("{name} begins with record {first}, and {from} is needed")));
             }
             let read = self.batches(read)?;
+            // A file that is created gets its length before it is used.
+            let is_new = is_last && without_zeros(&read.bytes[HEADER_BYTES..]).is_empty();
+            if read.is_cut() && !is_new {
+                return Err(self.cut(&read));
+            }
             files.push(LogFile { number: *number, first_record: read.header.first_record });
             last = Some(read);
         }
         let Some(read) = last else { return Ok(None) };
+        self.check_mark(&read)?;
         self.mend_end(&read)?;
         let Read { header, file, end, next_batch, next_record, .. } = read;
         let writer = Writer { log: header.log, files, file, sealer: None, end: u64_from(end), next_batch };
@@ -248,7 +274,7 @@ impl<'a, 's> Scan<'a, 's> {
     /// That a file goes on where the one before it ends.
     fn check_follows(&self, before: Option<&Read>, read: &Read) -> Result<()> {
         let Some(before) = before else { return Ok(()) };
-        let FileHeader { log, first_batch, first_record, previous_end } = read.header;
+        let FileHeader { log, first_batch, first_record, previous_end, .. } = read.header;
         if log != before.header.log {
             return Err(self.damaged(format!("{} and {} are of different logs", before.name, read.name)));
         }
@@ -300,6 +326,9 @@ impl<'a, 's> Scan<'a, 's> {
         }
         let rest = without_zeros(&bytes[*end..]).len();
         let mended = || {
+            if read.is_cut() {
+                file.reserve(read.header.file_bytes)?;
+            }
             file.write_at(&bytes[..HEADER_BYTES], 0)?;
             if let Some(last) = last_batch {
                 file.write_at(&bytes[*last..*end], u64_from(*last))?;
@@ -316,6 +345,40 @@ impl<'a, 's> Scan<'a, 's> {
             self.recovered.dropped = Some(Dropped { file, offset, bytes });
         }
         Ok(())
+    }
+
+    /// That the log has all records of which it is known that they were durable.
+    fn check_mark(&self, read: &Read) -> Result<()> {
+        let Some(mark) = self.mark.filter(|mark| mark.log == read.header.log) else { return Ok(()) };
+        let (left, known) = (read.next_record, mark.records);
+        if left >= known {
+            return Ok(());
+        }
+        let (place, name, end) = (self.directory.describe(), &read.name, read.end);
+        let message = format!(
+            "the log of {place} has lost its end: {name} ends at byte {end} with record {left}, and {known} were acknowledged"
+        );
+        Err(Error::corrupt(message).advise(format!(
+            "restore the directory from a backup; to start with the {left} records that are left, and lose the others, remove \
+             the file {}",
+            mark::NAME
+        )))
+    }
+
+    /// The error of a file that is shorter than it was.
+    fn cut(&self, read: &Read) -> Error {
+        let (place, name) = (self.directory.describe(), &read.name);
+        let (bytes, whole, end, left) =
+            (read.bytes.len(), read.header.file_bytes, read.end, read.next_record);
+        let message = format!(
+            "the log of {place} was cut: {name} has {bytes} of {whole} bytes, and is whole up to byte {end} and record {left}; \
+             what was acknowledged behind that is lost"
+        );
+        Error::corrupt(message).advise(format!(
+            "restore {name}, or the directory from a backup; to start with the {left} records that are left, and lose the \
+             others, make it as long as it was (truncate -s {whole}) and remove the file {}",
+            mark::NAME
+        ))
     }
 
     fn damaged(&self, what: String) -> Error {

@@ -1,5 +1,6 @@
 //! The log against a list of records, through crashes, failures and damage.
 
+use super::mark::Mark;
 use super::*;
 use crate::encrypted::tests::with_keys;
 use crate::simulated::{Faults, Random, SimulatedDirectory};
@@ -62,7 +63,9 @@ impl Model {
             60..80 => self.commit(random),
             80..84 => self.forget(random),
             84..86 => self.turn_over(),
-            86..90 => {
+            // Where the disk fails, it is as if nobody had tried.
+            86 => drop(self.log().mark()),
+            87..90 => {
                 self.directory.set_faults(Faults { fails_after: Some(random.below(6)), ..Faults::default() });
                 self.may_fail = true;
             }
@@ -326,8 +329,9 @@ fn what_cannot_be_recorded_is_refused() {
 fn a_format_of_another_version_is_told() {
     let directory = SimulatedDirectory::new();
     let name = file_name(1);
-    let mut header =
-        FileHeader { log: 1, first_batch: 1, first_record: 0, previous_end: 0 }.encode(None, 1).unwrap();
+    let mut header = FileHeader { log: 1, first_batch: 1, first_record: 0, previous_end: 0, file_bytes: 0 }
+        .encode(None, 1)
+        .unwrap();
     header[8] = 99;
     let checksum = crc32fast::hash(&header[..48]);
     header[48..52].copy_from_slice(&checksum.to_le_bytes());
@@ -497,4 +501,112 @@ fn threads_share_batches() {
     for name in directory.names().unwrap() {
         assert_eq!(directory.open(&name).unwrap().bytes().unwrap(), FILE_BYTES, "{name}");
     }
+}
+
+fn cut(directory: &Arc<SimulatedDirectory>, name: &str, bytes: usize, then: usize) {
+    let mut contents = vec![0; directory.open(name).unwrap().bytes().unwrap() as usize];
+    directory.open(name).unwrap().read_at(&mut contents, 0).unwrap();
+    contents.truncate(bytes);
+    contents.resize(then.max(bytes), 0);
+    directory.remove(name).unwrap();
+    let file = directory.create(name).unwrap();
+    file.reserve(contents.len() as u64).unwrap();
+    file.write_at(&contents, 0).unwrap();
+}
+
+fn refused(directory: &Arc<SimulatedDirectory>) -> Error {
+    let error = open(directory, 0).map(drop).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
+    assert!(error.advice.as_deref().is_some_and(|advice| advice.contains("restore")), "{error:?}");
+    error
+}
+
+/// Wherever a file is cut, records that were committed do not vanish without a word.
+#[test]
+fn a_file_that_was_cut_is_an_error() {
+    for is_encrypted in [false, true] {
+        let (directory, log, records) = filled(7, is_encrypted);
+        drop(log);
+        let mut names = directory.names().unwrap();
+        names.retain(|name| name.starts_with("log-"));
+        for name in &names {
+            for bytes in (1..FILE_BYTES as usize).step_by(1777) {
+                let (copy, _, _) = filled(7, is_encrypted);
+                cut(&copy, name, bytes, 0);
+                // Only the last one may be new, and have nothing.
+                match open(&copy, 0) {
+                    Ok((_, found, _)) => {
+                        assert!(
+                            name == names.last().unwrap() && bytes < 1024,
+                            "{name} of {bytes}: {}",
+                            found.len()
+                        );
+                    }
+                    Err(error) => assert_eq!(error.kind, ErrorKind::Corrupt, "{error}"),
+                }
+            }
+        }
+        let last = names.last().unwrap();
+        cut(&directory, last, 2000, 0);
+        let error = refused(&directory);
+        assert!(error.message.contains("was cut") && error.message.contains(last.as_str()), "{error}");
+        // As the advice says.
+        cut(&directory, last, 2000, FILE_BYTES as usize);
+        let (_, found, _) = open(&directory, 0).unwrap();
+        assert!(found.len() < records.len() && found == records[..found.len()]);
+    }
+}
+
+/// With a mark, the end may have become zeros, and files may have been emptied or removed.
+#[test]
+fn what_the_mark_knows_is_missed() {
+    for is_encrypted in [false, true] {
+        let damaged = |damage: &dyn Fn(&Arc<SimulatedDirectory>, &str)| {
+            let (directory, log, records) = filled(7, is_encrypted);
+            log.commit(log.append(b"one that is marked", Urgency::Normal).unwrap()).unwrap();
+            log.mark().unwrap();
+            // What comes behind it may be torn.
+            log.commit(log.append(b"one more", Urgency::Normal).unwrap()).unwrap();
+            drop(log);
+            assert_eq!(open(&directory, 0).unwrap().1.len(), records.len() + 2);
+            let names = directory.names().unwrap();
+            let last = names.iter().filter(|name| name.starts_with("log-")).next_back().unwrap();
+            damage(&directory, last);
+            let error = refused(&directory);
+            assert!(error.advice.as_deref().is_some_and(|advice| advice.contains("durable")), "{error:?}");
+            directory.remove("durable").unwrap();
+            directory
+        };
+        for bytes in [512, 540] {
+            damaged(&|directory, name| cut(directory, name, bytes, FILE_BYTES as usize));
+        }
+        damaged(&|directory, name| cut(directory, name, 0, 0));
+        damaged(&|directory, name| directory.remove(name).unwrap());
+        let emptied = damaged(&|directory, _| {
+            for name in directory.names().unwrap().iter().filter(|name| name.starts_with("log-")) {
+                directory.remove(name).unwrap();
+            }
+        });
+        // As the advice says.
+        assert_eq!(open(&emptied, 0).unwrap().1.len(), 0);
+    }
+}
+
+#[test]
+fn a_mark_that_is_damaged_or_of_another_log_says_nothing() {
+    let (directory, log, records) = filled(7, false);
+    log.mark().unwrap();
+    log.mark().unwrap();
+    drop(log);
+    directory.flip("durable", 30, 1);
+    assert_eq!(open(&directory, 0).unwrap().1.len(), records.len());
+    let other = Mark { log: 8, records: 1 << 40 };
+    crate::sealed::write_sealed(
+        &*directory,
+        "durable",
+        1,
+        &[other.log.to_le_bytes(), other.records.to_le_bytes()].concat(),
+    )
+    .unwrap();
+    assert_eq!(open(&directory, 0).unwrap().1.len(), records.len());
 }

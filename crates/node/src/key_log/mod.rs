@@ -310,6 +310,8 @@ impl KeyLog {
         }
         self.last_snapshot(keyspaces, unix_s);
         let closed = self.log.close();
+        // So that it is an error if what is there now is missing at the next start.
+        drop(self.log.mark());
         let error = Error::unavailable("the node is being stopped");
         self.refusal.lock().get_or_insert(Refusal { error, is_temporary: false });
         self.refuses.store(true, Ordering::Release);
