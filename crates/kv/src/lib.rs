@@ -32,7 +32,9 @@ mod table;
 mod walk;
 
 pub use ahead::{Ahead, Upcoming};
-pub use commands::{Args, COMMANDS, Command, KeyChange, KeyState, Keys, Pattern, Refusal, command, matches};
+pub use commands::{
+    Args, COMMANDS, ChangeAgain, Command, KeyChange, KeyState, Keys, Pattern, Refusal, command, matches,
+};
 pub use cut::{Fingerprint, KeyCut, KeyCutPart, ReadCount, ReadEntry};
 pub use journal::{Journal, Replay};
 pub use judge::RowFilter;

@@ -284,15 +284,26 @@ impl Session {
         }
         match wanted {
             Wanted::Command(command) => {
-                let recorder = self.recorder(keyspace, command.writes(args).then_some(args), moment)?;
-                let key = ahead.hash.zip(command.keys.of(args).next());
-                let mut taken = match key {
-                    Some((hash, key)) => Taken::one(keyspace, recorder, key, hash),
-                    None => Taken::of(keyspace, recorder, std::iter::once((command.keys, args))),
-                };
-                let done = self.run(command, args, (keyspace, &mut taken), moment, (host, replies));
-                self.finish(taken)?;
-                done
+                let (mut tries, before) = (0, replies.bytes());
+                loop {
+                    let recorder = self.recorder(keyspace, command.writes(args).then_some(args), moment)?;
+                    let key = ahead.hash.zip(command.keys.of(args).next());
+                    let mut taken = match key {
+                        Some((hash, key)) => Taken::one(keyspace, recorder, key, hash),
+                        None => Taken::of(keyspace, recorder, std::iter::once((command.keys, args))),
+                    };
+                    let (host, replies) = (&mut *host, &mut *replies);
+                    let done = self.run(command, args, (keyspace, &mut taken), moment, (host, replies));
+                    let kept = taken.wants_room().filter(|_| done.is_err());
+                    self.finish(taken)?;
+                    tries += 1;
+                    let random = moment.random.wrapping_add(tries);
+                    let has_room = kept.is_some_and(|kept| keyspace.make_room(&kept, random, moment.now) > 0);
+                    if !has_room || tries > RETRIES {
+                        return done;
+                    }
+                    replies.truncate(before);
+                }
             }
             Wanted::OfHost => host.run(args, replies),
             Wanted::Select => self.select(args, replies),
@@ -517,6 +528,9 @@ impl Session {
 
 /// The refusal of a transaction that needs memory while there is more in use than `maxmemory` allows.
 const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// How often a command is carried out again that found no room because others had shards whose keys could go.
+const RETRIES: u64 = 16;
 
 /// The refusal of a command that changes keys.
 const MAY_NOT_WRITE: &str = "NOPERM this token may not write: use one with the role write";

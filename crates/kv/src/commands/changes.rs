@@ -10,6 +10,7 @@ use crate::session::Moment;
 use crate::shard::SpaceId;
 use crate::spaces::Space;
 use farpool_model::{Error, ErrorKind, Result};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A change of one key.
@@ -38,18 +39,31 @@ pub enum KeyState {
     Remove,
 }
 
+/// Tells what becomes of entries that have changed since they were read, at a moment; `None` for one of which nothing is wanted any
+/// more.
+pub type ChangeAgain<'a> = dyn FnMut(&[ReadEntry<'_>], u64) -> Result<Vec<Option<KeyState>>> + 'a;
+
+/// What is found of a key that is to be changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    AsExpected,
+    /// It has changed since it was read.
+    Changed,
+}
+
 impl Keyspace {
-    /// Makes all of these changes of keys of a space, or none where a key is there that must not be, or has changed since
-    /// `cut`. Returns the number of the record, if changes are recorded.
+    /// Makes all of these changes of keys of a space, or none where a key is there that must not be. What becomes of keys that
+    /// have changed since `cut` is asked for again, if there is somebody to ask. Returns the number of the record, if changes
+    /// are recorded.
     ///
     /// # Errors
-    /// `Stale` when a key has changed since the cut, or the space itself; `Exists` when a key is there that is inserted;
+    /// `Stale` when a key has changed since the cut and nobody knows what becomes of it, or the space itself has; `Exists` when a key is there that is inserted;
     /// `OverLimit` when there is no room, where the changes before stay; those of the journal.
     pub fn change(
         &self,
         (id, space_of): (SpaceId, Option<&Arc<Space>>),
         changes: &[KeyChange],
-        cut: Option<&KeyCut>,
+        (cut, again): (Option<&KeyCut>, Option<&mut ChangeAgain<'_>>),
         moment: Moment,
     ) -> Result<Option<u64>> {
         let now = self.not_before(moment.now);
@@ -63,20 +77,42 @@ impl Keyspace {
         let keys: Vec<&[u8]> = changes.iter().map(|change| &*change.key).collect();
         let all = (Keys::At { first: 0, last: -1, step: 1 }, &keys[..]);
         let mut taken = Taken::of(self, recorder, std::iter::once(all));
-        for change in changes {
-            self.check_change((id, space_of), change, cut, (&mut taken, now))?;
+        let mut changed = Vec::new();
+        for (at, change) in changes.iter().enumerate() {
+            if self.check_change((id, space_of), change, cut, (&mut taken, now))? == Found::Changed {
+                changed.push(at);
+            }
+        }
+        let mut anew = HashMap::new();
+        if let Some(first) = changed.first() {
+            let again = again.ok_or_else(|| has_changed(&changes[*first].key))?;
+            let states = self.changed_again(id, changes, &changed, (&taken, now), again)?;
+            anew = changed.into_iter().zip(states).collect();
         }
         let mut done = Ok(());
-        for change in changes {
+        for (at, change) in changes.iter().enumerate() {
             let hash = self.hash(&change.key);
             let Taken { shards, recorder, kept, .. } = &mut taken;
-            let shard = shards.get(self.shard_of(hash));
-            let (named, key) = (space_of.cloned(), &change.key);
+            let (shard, others) = shards.split(self.shard_of(hash));
+            let (keyspace, named, key) = (self, space_of.cloned(), &change.key);
             let selected = if id < crate::session::SPACES { id } else { 0 };
             let (space, writes, random) = (id, true, moment.random);
-            let mut slot =
-                Slot { shard, recorder, kept, writes, random, selected, space, named, hash, key, now };
-            done = slot.change(&change.what);
+            let mut slot = Slot {
+                keyspace,
+                shard,
+                others,
+                recorder,
+                kept,
+                writes,
+                random,
+                selected,
+                space,
+                named,
+                hash,
+                key,
+                now,
+            };
+            done = slot.change(anew.get(&at).unwrap_or(&change.what));
             if done.is_err() {
                 break;
             }
@@ -104,13 +140,38 @@ impl Keyspace {
         taken.finish().0
     }
 
+    /// What becomes of keys that have changed since they were read.
+    fn changed_again(
+        &self,
+        id: SpaceId,
+        changes: &[KeyChange],
+        changed: &[usize],
+        (taken, now): (&Taken<'_>, u64),
+        again: &mut ChangeAgain<'_>,
+    ) -> Result<Vec<KeyState>> {
+        let mut found = Vec::with_capacity(changed.len());
+        for at in changed {
+            let key = &changes[*at].key;
+            let hash = self.hash(key);
+            let table = taken.shards.at(self.shard_of(hash)).and_then(|shard| shard.table(id));
+            let entry = table.and_then(|table| Some((table, table.get(hash, key, now)?)));
+            let (table, entry) = entry.ok_or_else(|| has_changed(key))?;
+            found.push((entry, table.plain(entry)?));
+        }
+        let entries: Vec<ReadEntry<'_>> =
+            found.iter().map(|(entry, plain)| ReadEntry::new(*entry, plain)).collect();
+        let states = again(&entries, now)?;
+        let states = states.into_iter().zip(changed);
+        states.map(|(state, at)| state.ok_or_else(|| has_changed(&changes[*at].key))).collect()
+    }
+
     fn check_change(
         &self,
         (id, space): (SpaceId, Option<&Arc<Space>>),
         change: &KeyChange,
         cut: Option<&KeyCut>,
         (taken, now): (&mut Taken<'_>, u64),
-    ) -> Result<()> {
+    ) -> Result<Found> {
         let hash = self.hash(&change.key);
         let number = self.shard_of(hash);
         let shard = taken.shards.get(number);
@@ -139,10 +200,7 @@ impl Keyspace {
         let is_of_cut =
             |cut: &KeyCut| table.is_some_and(|table| cut.has_unchanged(number, table, (hash, &change.key)));
         if !cut.is_none_or(is_of_cut) || !change.expected.is_none_or(is_expected) {
-            return Err(Error::stale(format!(
-                "the key '{}' has changed since this statement began",
-                shown()
-            )));
+            return Ok(Found::Changed);
         }
         let is_inserted = matches!(change.what, KeyState::InsertRow(_) | KeyState::InsertString(..));
         if is_inserted && entry.is_some() {
@@ -150,8 +208,13 @@ impl Keyspace {
             let advice = "UPDATE changes it, and so do SET, HSET and FP.ROWSET";
             return Err(Error::new(ErrorKind::Exists, message).advise(advice));
         }
-        Ok(())
+        Ok(Found::AsExpected)
     }
+}
+
+fn has_changed(key: &[u8]) -> Error {
+    let shown = key[..key.len().min(64)].escape_ascii();
+    Error::stale(format!("the key '{shown}' has changed since this statement began"))
 }
 
 impl Slot<'_, '_, '_> {

@@ -21,7 +21,7 @@ mod taken;
 #[cfg(test)]
 mod tests;
 
-pub use changes::{KeyChange, KeyState};
+pub use changes::{ChangeAgain, KeyChange, KeyState};
 pub(crate) use keys::check_subcommand;
 pub use pattern::{Pattern, matches};
 pub(crate) use predicates::Predicates;
@@ -44,6 +44,7 @@ use room::Kept;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
+use taken::Others;
 
 /// The arguments of a command; the first is its name.
 pub type Args<'a> = [&'a [u8]];
@@ -291,7 +292,10 @@ pub(crate) struct Context<'k, 'c> {
 
 /// A key of the command that runs.
 pub(crate) struct Slot<'s, 'k, 'j> {
+    keyspace: &'s Keyspace,
     shard: &'s mut Shard,
+    /// The other shards of the command.
+    others: Others<'s, 'j>,
     recorder: &'s mut Recorder<'j>,
     kept: &'s mut Kept,
     /// Whether the command may change keys.
@@ -327,23 +331,53 @@ impl<'j, 'c> Context<'j, 'c> {
 
     pub fn slot_and_replies<'k>(&mut self, key: &'k [u8]) -> (Slot<'_, 'k, 'j>, &mut Replies<'c>) {
         let hash = self.taken.hash(self.keyspace, key);
+        let keyspace = self.keyspace;
         let Taken { shards, recorder, kept, writes, .. } = &mut *self.taken;
-        let shard = shards.get(self.keyspace.shard_of(hash));
+        let (shard, others) = shards.split(keyspace.shard_of(hash));
         let (space, named) = shard.owner(self.space, key);
         let (named, writes, random, now) = (named.cloned(), *writes, self.random, self.now);
         let selected = self.space;
-        let slot = Slot { shard, recorder, kept, writes, random, selected, space, named, hash, key, now };
+        let slot = Slot {
+            keyspace,
+            shard,
+            others,
+            recorder,
+            kept,
+            writes,
+            random,
+            selected,
+            space,
+            named,
+            hash,
+            key,
+            now,
+        };
         (slot, &mut self.replies)
     }
 
     /// A key, in the space that it is in although another one is to own it.
     fn slot_in<'k>(&mut self, space: SpaceId, named: Option<&Arc<Space>>, key: &'k [u8]) -> Slot<'_, 'k, 'j> {
         let hash = self.taken.hash(self.keyspace, key);
+        let keyspace = self.keyspace;
         let Taken { shards, recorder, kept, writes, .. } = &mut *self.taken;
-        let shard = shards.get(self.keyspace.shard_of(hash));
+        let (shard, others) = shards.split(keyspace.shard_of(hash));
         let (named, writes, random, now) = (named.cloned(), *writes, self.random, self.now);
         let selected = crate::session::selected(space);
-        Slot { shard, recorder, kept, writes, random, selected, space, named, hash, key, now }
+        Slot {
+            keyspace,
+            shard,
+            others,
+            recorder,
+            kept,
+            writes,
+            random,
+            selected,
+            space,
+            named,
+            hash,
+            key,
+            now,
+        }
     }
 
     /// The selected space and those with names that are part of it, each at a place of its own.

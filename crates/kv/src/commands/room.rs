@@ -1,13 +1,19 @@
-//! Room for what a command writes: other keys of its shard go where the policy says so.
+//! Room for what a command writes: other keys go where the policy says so.
+//!
+//! Those of the shard of the key go first, as their slots are of use at once. Where it has none that may go, and for large values,
+//! which need whole pieces of the pool, those of other shards go: of the command's own ones, and of those that nobody has at
+//! the moment, as a command waits for nothing while it has shards. Where that was not enough because others had them, the
+//! command ends, room is made without it ([`Keyspace::make_room`]), and it is carried out again.
 
-use super::Slot;
-use super::{Context, Done};
+use super::taken::Others;
+use super::{Context, Done, Slot};
 use crate::effects::Effect;
 use crate::entry::Kind;
 use crate::evict::{Evictor, Stamp};
 use crate::fields::keep_last;
 use crate::journal::Recorder;
-use crate::shard::SpaceId;
+use crate::keyspace::Keyspace;
+use crate::shard::{Shard, SpaceId};
 use crate::spaces::Space;
 use crate::table::Table;
 use farpool_model::{ErrorKind, Result};
@@ -19,20 +25,33 @@ const EVICTIONS: usize = 16_384;
 /// Keys that are evicted before it is tried again whether there is room, at most: one at first, twice as many each time.
 const BATCH: usize = 64;
 
+/// Bytes of a value from which it has a piece of the pool to itself, and its size class is of no use to others of the shard.
+const LARGE_BYTES: usize = 16 << 10;
+
 /// Hashes of the keys that a command names or has written: they are not evicted.
 #[derive(Default)]
 pub(crate) struct Kept {
     hashes: Vec<u64>,
     is_sorted: bool,
+    /// Number of shards that the command has.
+    pub shards: usize,
+    /// Whether there was no room for a value although there may be keys that can go: in shards that others had, or more than go
+    /// at once.
+    pub wants_room: bool,
 }
 
 impl Kept {
+    /// Keeps no keys yet, for a command that has so many shards.
+    pub fn of(shards: usize) -> Self {
+        Kept { shards, ..Kept::default() }
+    }
+
     pub fn add(&mut self, hash: u64) {
         self.hashes.push(hash);
         self.is_sorted = false;
     }
 
-    fn sorted(&mut self) -> &[u64] {
+    pub(super) fn sorted(&mut self) -> &[u64] {
         if !self.is_sorted {
             self.hashes.sort_unstable();
             self.is_sorted = true;
@@ -75,20 +94,56 @@ impl<'j> Slot<'_, '_, 'j> {
             return false;
         }
         let wanted = effort.evicted.clamp(1, BATCH);
+        let is_large = bytes >= LARGE_BYTES;
         let mut evicted = 0;
-        while evicted < wanted {
-            let random = self.random.wrapping_add((effort.evicted + evicted) as u64);
-            let Some((space, key)) = self.shard.evict(self.kept.sorted(), random) else { break };
-            self.recorder.add(&Effect::Remove { space, key: &key });
-            self.shard.touch(crate::session::selected(space), &key);
-            evicted += 1;
+        // Of all keys, those of this shard are the part that they are.
+        let begins_here =
+            !is_large || self.random.wrapping_add(effort.evicted as u64) % self.keyspace.shards() as u64 == 0;
+        if begins_here {
+            evicted += self.evict_here(wanted, effort.evicted);
+        }
+        let here = evicted;
+        if evicted < wanted {
+            evicted += self.evict_elsewhere(wanted - evicted, effort.evicted);
+        }
+        if evicted < wanted && !begins_here {
+            evicted += self.evict_here(wanted - evicted, effort.evicted);
         }
         effort.evicted += evicted;
         // Slots of other sizes are of no use here.
-        if effort.evicted >= BATCH / 2 || evicted < wanted {
+        if effort.evicted >= BATCH / 2 || here < wanted {
             self.shard.give_back();
         }
+        if effort.evicted >= EVICTIONS {
+            self.kept.wants_room = true;
+        }
         evicted > 0
+    }
+
+    /// Evicts keys of the shard of the key; returns how many.
+    fn evict_here(&mut self, wanted: usize, before: usize) -> usize {
+        let random = self.random.wrapping_add(before as u64);
+        evict_some(self.shard, self.recorder, self.kept.sorted(), (wanted, random))
+    }
+
+    /// Evicts keys of other shards; returns how many.
+    fn evict_elsewhere(&mut self, wanted: usize, before: usize) -> usize {
+        let (random, mut evicted) = (self.random.wrapping_add(before as u64), 0);
+        let Others(first, second) = &mut self.others;
+        for (_, shard) in first.iter_mut().chain(second.iter_mut()) {
+            while shard.give_up_cut() {}
+            evicted += evict_some(shard, self.recorder, self.kept.sorted(), (wanted - evicted, random));
+            shard.give_back();
+            if evicted == wanted {
+                return evicted;
+            }
+        }
+        let (more, busy) =
+            self.keyspace.evict_of_others(self.kept.sorted(), (wanted - evicted, random), self.now);
+        if evicted + more == 0 && busy > self.kept.shards {
+            self.kept.wants_room = true;
+        }
+        evicted + more
     }
 
     /// Sees to it that [`Slot::put_as`] of this value will not fail, without changing what others see but a key that comes to be.
@@ -119,6 +174,68 @@ impl<'j> Slot<'_, '_, 'j> {
         if !self.writes {
             self.shard.count_read(is_there);
         }
+    }
+}
+
+/// Evicts keys of a shard, and tells who watches them; returns how many.
+fn evict_some(
+    shard: &mut Shard,
+    recorder: &mut Recorder<'_>,
+    kept: &[u64],
+    (wanted, random): (usize, u64),
+) -> usize {
+    for evicted in 0..wanted {
+        let Some((space, key)) = shard.evict(kept, random.wrapping_add(evicted as u64)) else {
+            return evicted;
+        };
+        recorder.add(&Effect::Remove { space, key: &key });
+        shard.touch(crate::session::selected(space), &key);
+    }
+    wanted
+}
+
+impl Keyspace {
+    /// Evicts keys of shards that nobody has; returns how many, and how many shards somebody had. What goes is recorded before
+    /// its shard is given back, so that it is not taken for what comes behind it.
+    fn evict_of_others(&self, kept: &[u64], (wanted, random): (usize, u64), now: u64) -> (usize, usize) {
+        let (count, mut evicted, mut busy) = (self.shards(), 0, 0);
+        let first = (random >> 32) as usize % count;
+        for shard in (first..count).chain(0..first) {
+            if evicted == wanted {
+                break;
+            }
+            match self.try_lock(shard) {
+                Some(mut taken) => {
+                    evicted += self.evict_of(&mut taken, kept, (wanted - evicted, random), (shard, now));
+                }
+                None => busy += 1,
+            }
+        }
+        (evicted, busy)
+    }
+
+    /// Evicts keys for a command that has no shards at the moment, and found no room; returns how many.
+    pub(crate) fn make_room(&self, kept: &[u64], random: u64, now: u64) -> usize {
+        let first = (random >> 32) as usize % self.shards();
+        let all = (first..self.shards()).chain(0..first);
+        all.map(|shard| self.evict_of(&mut self.lock(shard), kept, (BATCH, random), (shard, now))).sum()
+    }
+
+    fn evict_of(
+        &self,
+        taken: &mut Shard,
+        kept: &[u64],
+        (wanted, random): (usize, u64),
+        (shard, now): (usize, u64),
+    ) -> usize {
+        let mut recorder = Recorder::new(self.journal(), Vec::new(), now, random ^ (shard as u64) << 48);
+        // What statements read keeps what goes.
+        while taken.give_up_cut() {}
+        let evicted = evict_some(taken, &mut recorder, kept, (wanted, random));
+        taken.give_back();
+        // What cannot be recorded any more is an error for whoever writes next.
+        drop(recorder.finish().0);
+        evicted
     }
 }
 

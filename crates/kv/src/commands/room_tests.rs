@@ -487,3 +487,63 @@ fn commands_of_several_keys_or_fields_do_all_or_nothing_where_there_is_no_room()
     kept.0.lock().iter().for_each(|record| replay.apply(&again, record).unwrap());
     assert_eq!(texts(&mut Client::new(&again)), texts(&mut client));
 }
+
+/// A value may be as large as all keys of its shard together, and larger.
+#[test]
+fn large_values_find_room_in_all_shards() {
+    let sizes = [10, 1_000, 15_000, 40_000, 120_000, 300_000, 1_000_000];
+    for (mib, maxmemory) in [(64, 5 << 20), (64, 13 << 20), (64, 40 << 20), (24, 0)] {
+        for policy in Policy::ALL.into_iter().filter(|policy| *policy != Policy::NoEviction) {
+            let keys = keyspace(mib);
+            limit(&keys, maxmemory, policy);
+            let mut client = Client::new(&keys);
+            for key in 0..500 {
+                let bytes = sizes[(client.random() % 7) as usize];
+                let value = "b".repeat(bytes);
+                let reply = client.run(&format!("SET b{key} {value} EX 1000"));
+                assert_eq!(reply, "+OK", "{key} of {bytes} bytes, {mib} MiB, {maxmemory}, {}", policy.name());
+                assert_eq!(client.run(&format!("STRLEN b{key}")), format!(":{bytes}"));
+            }
+        }
+    }
+}
+
+/// Commands of several keys, and transactions, have shards that nobody else can take.
+#[test]
+fn large_values_of_one_command_find_room() {
+    let keys = keyspace(64);
+    limit(&keys, 8 << 20, Policy::AllKeysLru);
+    let mut client = Client::new(&keys);
+    let value = "v".repeat(300_000);
+    for round in 0..40 {
+        let pairs: Vec<String> = (0..8).map(|key| format!("{round}:{key} {value}")).collect();
+        assert_eq!(client.run(&format!("MSET {}", pairs.join(" "))), "+OK");
+        client.run("MULTI");
+        (0..8).for_each(|key| drop(client.run(&format!("SET {round}:x{key} {value}"))));
+        assert_eq!(client.run("EXEC"), format!("*8{}", "|+OK".repeat(8)));
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "several threads write")]
+fn large_values_find_room_while_others_have_all_shards() {
+    let keys = keyspace(64);
+    limit(&keys, 6 << 20, Policy::AllKeysLru);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let keys = &keys;
+            scope.spawn(move || {
+                let mut client = Client::new(keys);
+                client.random = 77 + thread;
+                for key in 0..600 {
+                    let value = "b".repeat([1_000, 100_000, 700_000][key % 3]);
+                    assert_eq!(client.run(&format!("SET b{thread}-{key} {value}")), "+OK");
+                }
+            });
+        }
+        scope.spawn(|| {
+            let mut client = Client::new(&keys);
+            (0..2_000).for_each(|_| drop(client.run("SCAN 0 COUNT 1000")));
+        });
+    });
+}

@@ -20,6 +20,12 @@ pub(crate) struct Taken<'a> {
     known: Option<(Range<usize>, u64)>,
 }
 
+/// The shards of a command beside the one of a key.
+pub(super) struct Others<'s, 'a>(
+    pub &'s mut [(usize, MutexGuard<'a, Shard>)],
+    pub &'s mut [(usize, MutexGuard<'a, Shard>)],
+);
+
 /// Shards, in their order.
 pub(super) enum Shards<'a> {
     One(usize, MutexGuard<'a, Shard>),
@@ -35,12 +41,13 @@ impl<'a> Taken<'a> {
     ) -> Self {
         let mut kept = Kept::default();
         let shards = Shards::of(keyspace, commands, &mut kept);
+        kept.shards = shards.count();
         Taken { shards, recorder, kept, writes: false, known: None }
     }
 
     /// Takes the shard of a key whose hash is known.
     pub fn one(keyspace: &'a Keyspace, recorder: Recorder<'a>, key: &[u8], hash: u64) -> Self {
-        let mut kept = Kept::default();
+        let mut kept = Kept::of(1);
         if keyspace.evicts() {
             kept.add(hash);
         }
@@ -69,6 +76,11 @@ impl<'a> Taken<'a> {
     /// of the recorder.
     pub fn finish(self) -> (farpool_model::Result<Option<u64>>, Vec<u8>) {
         self.recorder.finish()
+    }
+
+    /// The hashes of the keys that stay, where there was no room for a value although others could have gone for it.
+    pub fn wants_room(&mut self) -> Option<Vec<u64>> {
+        self.kept.wants_room.then(|| self.kept.sorted().to_vec())
     }
 
     pub fn shard(&mut self, shard: usize) -> &mut Shard {
@@ -135,6 +147,40 @@ impl<'a> Shards<'a> {
         match self {
             Shards::One(..) => &[],
             Shards::Several(shards) => shards,
+        }
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Shards::One(..) => 1,
+            Shards::Several(shards) => shards.len(),
+        }
+    }
+
+    /// A shard, and the others.
+    pub fn split(&mut self, shard: usize) -> (&mut Shard, Others<'_, 'a>) {
+        match self {
+            Shards::One(taken, guard) => {
+                debug_assert_eq!(*taken, shard, "a key of the command");
+                (&mut **guard, Others(&mut [], &mut []))
+            }
+            Shards::Several(guards) => {
+                let at = guards.binary_search_by_key(&shard, |(shard, _)| *shard);
+                let (before, rest) = guards.split_at_mut(at.expect("the shards of all keys were taken"));
+                let (taken, behind) = rest.split_first_mut().expect("it was found");
+                (&mut *taken.1, Others(before, behind))
+            }
+        }
+    }
+
+    /// A shard, if the command has it.
+    pub fn at(&self, shard: usize) -> Option<&Shard> {
+        match self {
+            Shards::One(taken, guard) => (*taken == shard).then(|| &**guard),
+            Shards::Several(guards) => {
+                let at = guards.binary_search_by_key(&shard, |(shard, _)| *shard).ok()?;
+                Some(&*guards[at].1)
+            }
         }
     }
 

@@ -638,7 +638,7 @@ fn a_row_without_fields_is_not_lost() {
         expected: None,
         what: crate::KeyState::UpdateRow(vec![(0, None)]),
     };
-    keys.change((space.id, Some(&space)), &[change], None, Moment { now: NOW, random: 1 }).unwrap();
+    keys.change((space.id, Some(&space)), &[change], (None, None), Moment { now: NOW, random: 1 }).unwrap();
     assert_eq!(client.run("EXISTS u:1"), ":1");
     let refused = "-ERR no field of this row is set, and a hash has at least one: set a field first";
     for command in ["RENAME u:1 plain", "RENAMENX u:1 other", "COPY u:1 other", "COPY u:1 plain REPLACE"] {

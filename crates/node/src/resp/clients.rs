@@ -320,6 +320,11 @@ impl Clients {
         self.unpaused.notify_waiters();
     }
 
+    /// How many milliseconds changes of keys still wait, if they do.
+    pub(crate) fn pauses_writes(&self, now_ms: u64) -> Option<u64> {
+        self.paused(|| now_ms).map(|(_, left_ms)| left_ms)
+    }
+
     /// Which commands wait, and how many milliseconds they still do.
     #[inline]
     pub(super) fn paused(&self, now_ms: impl FnOnce() -> u64) -> Option<(Pause, u64)> {

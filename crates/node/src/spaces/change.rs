@@ -1,10 +1,11 @@
 //! INSERT, UPDATE and DELETE of rows of spaces.
 //!
 //! An update reads the keys of one moment, as any program does, and is made if none of those that it changes has changed
-//! since: otherwise the statement is planned once more. Inserted rows are put in some hundred at a time, in order.
+//! since; those that have are computed again (`again.rs`). Inserted rows are put in some hundred at a time, in order.
 
 #![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 
+use super::again::Again;
 use super::{SpaceRows, SpaceTable, not_for_spaces};
 use crate::caller::Caller;
 use crate::rights::Verb;
@@ -12,7 +13,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use farpool_columns::Table;
-use farpool_kv::{KeyChange, KeyState, Moment};
+use farpool_kv::{ChangeAgain, KeyChange, KeyState, Moment, ReadEntry};
 use farpool_model::cast::u64_from;
 use farpool_model::limits::KV_CHANGED_MAX;
 use farpool_model::{
@@ -42,6 +43,7 @@ impl Caller {
     pub(crate) fn start_key_change(&self, program: &BoundProgram) -> Result<Option<Arc<Run>>> {
         let Some(space) = space_of(program.table()) else { return Ok(None) };
         self.check(Verb::WriteKeys)?;
+        self.check_not_paused()?;
         let prepared = program.prepared();
         if let Some(answer) = prepared.answers.iter().find(|answer| answer.answer != Answer::Exact) {
             let reason = answer.reason.as_deref().unwrap_or("no reason is known");
@@ -120,8 +122,23 @@ impl Caller {
             return Err(Error::stale(message));
         }
         let cut = read.and_then(SpaceRows::cut);
-        self.change_keys(space, &changes, cut)?;
+        // Compiled before the keys are taken from others.
+        let compiled = Again::new(self, space, &program.prepared().effective, &columns)?;
+        let mut again = |entries: &[ReadEntry<'_>], now| compiled.states(self, entries, now);
+        self.change_keys(space, &changes, cut, Some(&mut again))?;
         Ok(Some(self.changed(space)))
+    }
+
+    /// Refuses changes of keys while somebody has the clients of the tenant wait with `CLIENT PAUSE`: no thread is held for them.
+    fn check_not_paused(&self) -> Result<()> {
+        let keyspaces = self.node().keyspaces();
+        match keyspaces.clients(self.tenant()).pauses_writes(keyspaces.time().now_ms()) {
+            None => Ok(()),
+            Some(left_ms) => Err(Error::unavailable(format!(
+                "keys cannot be changed: CLIENT PAUSE has all clients wait for another {left_ms} ms"
+            ))
+            .advise("run the statement again when the pause is over, or end it with CLIENT UNPAUSE")),
+        }
     }
 
     fn moment(&self) -> Moment {
@@ -135,9 +152,11 @@ impl Caller {
         space: &SpaceTable,
         changes: &[KeyChange],
         cut: Option<&farpool_kv::KeyCut>,
+        again: Option<&mut ChangeAgain<'_>>,
     ) -> Result<()> {
+        self.check_not_paused()?;
         let of = (space.id, space.named.as_ref());
-        let recorded = space.keyspace.change(of, changes, cut, self.moment())?;
+        let recorded = space.keyspace.change(of, changes, (cut, again), self.moment())?;
         self.until_durable(recorded)
     }
 
@@ -169,6 +188,7 @@ impl Caller {
             return Err(Error::new(ErrorKind::Exists, message).advise("choose another name for the table"));
         }
         self.check(Verb::WriteKeys)?;
+        self.check_not_paused()?;
         let given = farpool_model::schema::canonical_schema(schema)?;
         let is_same =
             given.fields().len() == space.schema.fields().len()
@@ -227,7 +247,7 @@ impl Caller {
                 let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
                 let changes: Vec<KeyChange> =
                     (0..rows.len()).map(|row| self.inserted(&space, &columns, row)).collect::<Result<_>>()?;
-                self.change_keys(&space, &changes, None).map_err(|error| match done {
+                self.change_keys(&space, &changes, None, None).map_err(|error| match done {
                     0 => error,
                     done => Error {
                         message: format!("{}; {done} rows before were inserted", error.message),
@@ -266,6 +286,7 @@ impl Caller {
             let advice = "UPDATE and DELETE what a condition names that the pool can carry out, or change keys one by one";
             return Err(not_for_spaces(&space.name, advice));
         }
+        self.check_not_paused()?;
         let recorded = space.keyspace.remove_all(space.id, self.moment())?;
         self.until_durable(recorded)?;
         Ok(self.changed(space))
@@ -295,7 +316,7 @@ impl SpaceTable {
         })
     }
 
-    fn updated<'a>(
+    pub(super) fn updated<'a>(
         &self,
         values: impl Iterator<Item = (&'a usize, &'a ArrayRef)>,
         row: usize,

@@ -58,7 +58,14 @@ impl LastJudge {
 
 /// The entries that are judged now, and behind their columns the place of each among them.
 #[derive(Debug, Default)]
-struct Entries(Mutex<Option<RowGroup>>);
+pub(super) struct Entries(Mutex<Option<RowGroup>>);
+
+impl Entries {
+    /// Sets the entries of the next run.
+    pub fn set(&self, group: RowGroup) {
+        *self.0.lock() = Some(group);
+    }
+}
 
 impl LiveRows for Entries {
     fn row_group(&self, _: usize, _: &[usize]) -> Result<Made> {
@@ -145,7 +152,7 @@ impl Judge {
         })?;
         let places: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..group.rows as u32));
         group.chunks.push(Arc::new(Chunk::of_array(&places)?));
-        *self.entries.0.lock() = Some(group);
+        self.entries.set(group);
         let run = caller.start(&self.bound, None, Shape::Batches)?;
         loop {
             match run.step(&**caller.clock())? {

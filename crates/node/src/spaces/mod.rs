@@ -3,6 +3,7 @@
 //! A program over a space reads all its keys at one moment (`farpool_kv::KeyCut`), in parts that are copied into row
 //! groups when a worker begins with them. Where its filter names single keys, these are looked up, and nothing else is read.
 
+mod again;
 mod change;
 mod gather;
 mod judge;

@@ -7,7 +7,7 @@ use arrow_schema::DataType;
 use farpool_kv::resp::{Protocol, Replies};
 use farpool_kv::{Moment, NoHost, Session};
 use farpool_model::{
-    Aggregate, AggregateFunction, CompareOp, ErrorKind, Expr, Literal, NamedExpr, Output, Value,
+    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Expr, Literal, NamedExpr, Output, Value,
 };
 use farpool_pipeline::Step;
 
@@ -127,8 +127,53 @@ fn change(caller: &Caller, bound: &farpool_pipeline::BoundProgram, rows: u64) ->
     caller.publish_change(bound, &run, rows, None)?.wait()
 }
 
+/// A program that adds 1 to `n` where `s` is a text.
+fn add(text: &str) -> Program {
+    let one = Expr::Literal(Literal::new(Value::Int(1), DataType::Int32).unwrap());
+    let sum = Expr::Arithmetic(ArithmeticOp::Add, Box::new(Expr::Column(1)), Box::new(one));
+    let output = Output::Rows(vec![NamedExpr { name: "n".to_string(), expr: sum }]);
+    let text = Literal::new(Value::Text(text.to_string()), DataType::Utf8View).unwrap();
+    let is_text = Expr::Compare(CompareOp::Eq, Box::new(Expr::Column(2)), Box::new(Expr::Literal(text)));
+    Program { output, ..program(Some(is_text)) }
+}
+
+/// Clients change the rows that a statement changes all the time.
 #[test]
-fn a_change_is_made_unless_its_keys_have_changed() {
+fn rows_that_have_changed_since_are_computed_again() {
+    let caller = with_rows(0);
+    (0..20).for_each(|id| command(&caller, &format!("HSET|t:{id}|n|{id}|s|x")));
+    let bound = prepared(&caller, &add("x"));
+    for id in 5..15 {
+        command(&caller, &format!("HINCRBY|t:{id}|n|100"));
+    }
+    command(&caller, "HSET|t:30|n|7|s|x");
+    change(&caller, &bound, 20).unwrap();
+    let count =
+        |n: i128| run(&caller, &prepared(&caller, &program(Some(is(1, n, DataType::Int32))))).unwrap().0;
+    for id in 0..20 {
+        let expected = if (5..15).contains(&id) { id + 101 } else { id + 1 };
+        assert!(count(expected) > 0, "row {id} is {expected}");
+    }
+    // What comes to pass behind the moment of the statement is not changed.
+    assert_eq!(count(7), 1);
+    // A row that does not pass any more, or is gone, has it planned again, and nothing is changed.
+    for gone in ["HSET|t:3|s|y", "DEL|t:3"] {
+        command(&caller, "HSET|t:3|s|x|n|1000");
+        let bound = prepared(&caller, &add("x"));
+        command(&caller, gone);
+        assert_eq!(change(&caller, &bound, 21).unwrap_err().kind, ErrorKind::Stale);
+        assert_eq!(count(1001), 0);
+    }
+    // Rows are removed in the same way.
+    let removal = Program { output: Output::Rows(Vec::new()), ..add("x") };
+    let bound = prepared(&caller, &removal);
+    command(&caller, "HINCRBY|t:4|n|1");
+    change(&caller, &bound, 20).unwrap();
+    assert_eq!(run(&caller, &prepared(&caller, &add("x"))).unwrap().0, 0);
+}
+
+#[test]
+fn a_change_is_made_unless_its_keys_do_not_pass_any_more() {
     let caller = with_rows(20);
     let bound = prepared(&caller, &update("n"));
     command(&caller, "HSET|t:3|s|another key");
@@ -138,23 +183,28 @@ fn a_change_is_made_unless_its_keys_have_changed() {
     // The key has changed since the program was prepared.
     command(&caller, "HSET|t:9|n|7");
     let bound = prepared(&caller, &update("n"));
-    command(&caller, "HSET|t:9|s|this key");
+    command(&caller, "HSET|t:9|n|8");
     assert_eq!(change(&caller, &bound, 1).unwrap_err().kind, ErrorKind::Stale);
-    assert_eq!(run(&caller, &of(7)).unwrap().0, 1);
+    command(&caller, "HSET|t:9|n|7");
+    let bound = prepared(&caller, &update("n"));
+    command(&caller, "HSET|t:9|s|this key");
+    change(&caller, &bound, 1).unwrap();
+    command(&caller, "HSET|t:9|n|7");
     let of_key = prepared(&caller, &update("id"));
     assert_eq!(change(&caller, &of_key, 1).unwrap_err().kind, ErrorKind::Invalid);
 }
 
 #[test]
-fn a_change_of_a_key_that_is_looked_up_is_made_unless_it_has_changed() {
+fn a_change_of_a_key_that_is_looked_up_is_made_unless_it_is_gone() {
     let caller = with_rows(20);
     let by_key = |value| Program { filter: Some(is(0, value, DataType::UInt64)), ..update("n") };
     let bound = prepared(&caller, &by_key(5));
     command(&caller, "HSET|t:5|n|6");
-    assert_eq!(change(&caller, &bound, 1).unwrap_err().kind, ErrorKind::Stale);
-    let bound = prepared(&caller, &by_key(5));
     change(&caller, &bound, 1).unwrap();
     assert_eq!(run(&caller, &prepared(&caller, &program(Some(is(1, 70, DataType::Int32))))).unwrap().0, 1);
+    let bound = prepared(&caller, &by_key(5));
+    command(&caller, "DEL|t:5");
+    assert_eq!(change(&caller, &bound, 1).unwrap_err().kind, ErrorKind::Stale);
 }
 
 #[test]

@@ -1,0 +1,122 @@
+//! A change of rows of a space, carried out again for those that clients have changed since they were read.
+//!
+//! A statement that updates what clients change all the time would never find a moment without a change: so the condition and
+//! the new values are computed once more for such rows, while nobody else has them. A row for which the condition is not true
+//! any more has the whole statement planned again, as the number of rows has been told.
+
+use super::gather::Wanted;
+use super::judge::Entries;
+use super::{SpaceTable, plain_part};
+use crate::caller::{Caller, Shape};
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt32Type;
+use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow_schema::{DataType, Field, Schema};
+use farpool_columns::{Chunk, Table};
+use farpool_kv::{KeyState, ReadEntry};
+use farpool_model::{Error, Expr, NamedExpr, Output, Program, Result, Version};
+use farpool_pipeline::{BoundProgram, Step};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Most rows that are computed at once.
+const ROWS_AT_ONCE: usize = 2048;
+
+/// Most bytes of them that a plan is made for: more is right, too.
+const BYTES: usize = 1 << 20;
+
+/// A change, compiled for rows that are given to it.
+pub(super) struct Again {
+    space: SpaceTable,
+    /// The columns that the condition and the values read, and those that get the values; without any, rows are removed.
+    columns: Vec<usize>,
+    targets: Vec<usize>,
+    bound: BoundProgram,
+    entries: Arc<Entries>,
+}
+
+impl Again {
+    /// Compiles the change that a program makes of rows, whose outputs are the new values of `targets`.
+    ///
+    /// # Errors
+    /// Fails only on a bug: the program was compiled for the same columns before.
+    pub fn new(caller: &Caller, space: &SpaceTable, program: &Program, targets: &[usize]) -> Result<Again> {
+        let Output::Rows(outputs) = &program.output else {
+            return Err(Error::internal("a change that is no rows"));
+        };
+        let mut fields: Vec<_> = space.schema.fields().iter().cloned().collect();
+        let place = fields.len();
+        fields.push(Arc::new(Field::new("place", DataType::UInt32, false)));
+        let mut part = plain_part(&space.schema, ROWS_AT_ONCE, BYTES);
+        part.bytes_plain.push(size_of::<u32>() * ROWS_AT_ONCE);
+        let entries = Arc::new(Entries::default());
+        let table = Arc::new(Table::live(Arc::new(Schema::new(fields)), &[part], entries.clone()));
+        let mut columns = BTreeSet::new();
+        program.filter.iter().for_each(|filter| filter.collect_columns(&mut columns));
+        outputs.iter().for_each(|output| output.expr.collect_columns(&mut columns));
+        let at = NamedExpr { name: "place".to_string(), expr: Expr::Column(place) };
+        let outputs = std::iter::once(at).chain(outputs.iter().cloned()).collect();
+        let program = Program { version: None, output: Output::Rows(outputs), ..program.clone() };
+        let bound = caller.prepare(&program, Version(0), table)?;
+        if let Some(reason) = bound.prepared().answers.iter().find_map(|answer| answer.reason.clone()) {
+            return Err(Error::internal(format!("a change cannot be carried out again: {reason}")));
+        }
+        let (space, columns) = (space.clone(), columns.into_iter().collect());
+        Ok(Again { space, columns, targets: targets.to_vec(), bound, entries })
+    }
+
+    /// What becomes of each of some entries; `None` for one for which the condition is not true.
+    ///
+    /// # Errors
+    /// Those of computing the condition and the values.
+    pub fn states(
+        &self,
+        caller: &Caller,
+        entries: &[ReadEntry<'_>],
+        now: u64,
+    ) -> Result<Vec<Option<KeyState>>> {
+        let mut states = vec![None; entries.len()];
+        for (some, states) in entries.chunks(ROWS_AT_ONCE).zip(states.chunks_mut(ROWS_AT_ONCE)) {
+            self.states_of(caller, some, now, states)?;
+        }
+        Ok(states)
+    }
+
+    fn states_of(
+        &self,
+        caller: &Caller,
+        entries: &[ReadEntry<'_>],
+        now: u64,
+        states: &mut [Option<KeyState>],
+    ) -> Result<()> {
+        let mut group = self.space.gather(entries.len(), now, Wanted::of(&self.columns), |f| {
+            f(entries);
+            Ok(())
+        })?;
+        let places: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..group.rows as u32));
+        group.chunks.push(Arc::new(Chunk::of_array(&places)?));
+        self.entries.set(group);
+        let run = caller.start(&self.bound, None, Shape::Batches)?;
+        loop {
+            match run.step(&**caller.clock())? {
+                Step::Batches(batches) => {
+                    batches.iter().try_for_each(|batch| self.read(batch, now, states))?;
+                }
+                Step::Worked | Step::Busy => {}
+                Step::Done | Step::Encoded(_) | Step::Fetched(..) => return Ok(()),
+            }
+        }
+    }
+
+    fn read(&self, batch: &RecordBatch, now: u64, states: &mut [Option<KeyState>]) -> Result<()> {
+        let places = batch.column(0).as_primitive::<UInt32Type>();
+        for (row, place) in places.values().iter().enumerate() {
+            let state = match self.targets.is_empty() {
+                true => KeyState::Remove,
+                false => self.space.updated(self.targets.iter().zip(&batch.columns()[1..]), row, now)?,
+            };
+            states[*place as usize] = Some(state);
+        }
+        Ok(())
+    }
+}
