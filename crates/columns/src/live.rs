@@ -21,6 +21,7 @@ use farpool_model::{Expr, Result, TenantName, schema};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// Rows that are made into row groups when these are wanted. They are those of one moment: a row group has the same rows
 /// whenever it is made.
@@ -28,8 +29,14 @@ pub trait LiveRows: Any + fmt::Debug + Send + Sync {
     /// Makes the row group at index `place` with the values of `columns`; those of other columns are unspecified.
     ///
     /// # Errors
-    /// Those of the rows: `Stale` when they are no longer kept, `OverLimit` when a value is too long for a table.
+    /// Those of the rows: `Stale` when they are no longer kept, `OverLimit` when a value is too long for a table, `Busy` when
+    /// somebody else has them for long: see [`LiveRows::poll_ready`].
     fn row_group(&self, place: usize, columns: &[usize]) -> Result<Made>;
+
+    /// Resolves when row groups can be made; until then, the waker of `context` is kept, to be woken when that may have changed.
+    fn poll_ready(&self, _context: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
 
     /// The same rows without some of those for which `condition`, a boolean over the columns, is not true: its row groups are
     /// at the same places, and have no rows that these do not have. `None` where nothing is gained by it.

@@ -3,12 +3,14 @@
 mod packed;
 
 use crate::entry::{Entry, Kind};
+use crate::holds::ShardGuard;
 use crate::judge::{BATCH_ENTRIES, Batch, RowFilter, Slots};
 use crate::keyspace::Keyspace;
 use crate::packing::{PLAIN_PER_BYTE, plain_bytes};
 use crate::shard::SpaceId;
 use crate::slab::{Cut, CutCursor, CutPart};
 use crate::table::Table;
+use farpool_model::limits::RETRY_AFTER_MS;
 use farpool_model::{Error, Result};
 use packed::{PackedEntries, PlainValues};
 use std::fmt;
@@ -127,9 +129,20 @@ impl Keyspace {
     /// shards at once, for the time of copying a bit for each slot.
     pub fn cut(self: &Arc<Self>, space: SpaceId, now: u64) -> KeyCut {
         let now = self.not_before(now);
-        let mut taken: Vec<_> = (0..self.shards()).map(|shard| self.lock(shard)).collect();
-        let has_keys = |space: SpaceId, shard: &crate::shard::Shard| shard.table(space).is_some();
-        let shards = taken.iter_mut().enumerate().filter(|(_, shard)| has_keys(space, shard));
+        let all: Vec<usize> = (0..self.shards()).collect();
+        let (taken, _hold) = self.take_or_hold(&all);
+        self.cut_taken(taken, (space, now))
+    }
+
+    /// As [`Keyspace::cut`]; `None` where a long command has some keys: a worker does not wait for it.
+    pub fn try_cut(self: &Arc<Self>, space: SpaceId, now: u64) -> Option<KeyCut> {
+        let all: Vec<usize> = (0..self.shards()).collect();
+        let now = self.not_before(now);
+        Some(self.cut_taken(self.take_all(&all)?, (space, now)))
+    }
+
+    fn cut_taken(self: &Arc<Self>, mut taken: Vec<ShardGuard<'_>>, (space, now): (SpaceId, u64)) -> KeyCut {
+        let shards = taken.iter_mut().enumerate().filter(|(_, shard)| shard.table(space).is_some());
         let shards = shards.map(|(number, shard)| (number, shard.table_mut(space).cut())).collect();
         KeyCut { keyspace: Arc::clone(self), space, now, shards }
     }
@@ -138,7 +151,7 @@ impl Keyspace {
     /// their values have more than `bytes_max` bytes.
     ///
     /// # Errors
-    /// `Corrupt` where a compressed value is damaged.
+    /// `Corrupt` where a compressed value is damaged; `Busy` where a long command has some of them.
     pub fn read_keys(
         &self,
         space: SpaceId,
@@ -151,7 +164,7 @@ impl Keyspace {
         let mut wanted: Vec<usize> = hashes.iter().map(|hash| self.shard_of(*hash)).collect();
         wanted.sort_unstable();
         wanted.dedup();
-        let taken: Vec<_> = wanted.iter().map(|shard| self.lock(*shard)).collect();
+        let taken = self.take_all(&wanted).ok_or_else(held)?;
         let entries: Vec<(&Table, Entry<'_>)> = keys
             .iter()
             .zip(hashes)
@@ -197,7 +210,7 @@ impl KeyCut {
     pub fn parts(&self, entries: usize, bytes: usize) -> Result<Vec<KeyCutPart>> {
         let mut shards = Vec::new();
         for (at, (shard, cut)) in self.shards.iter().enumerate() {
-            let shard = self.keyspace.lock(*shard);
+            let shard = self.keyspace.take(*shard).ok_or_else(held)?;
             let table = shard.table_of_cut(self.space, cut).ok_or_else(not_kept)?;
             let bytes = if table.has_packed() { bytes / PACKED_PARTS } else { bytes };
             let of_shard = table.parts_of(cut, entries, bytes).into_iter();
@@ -226,7 +239,8 @@ impl KeyCut {
     /// and read when others have it.
     ///
     /// # Errors
-    /// `Stale` when the entries are no longer kept, because memory was short; `Corrupt` where a compressed value is damaged.
+    /// `Stale` when the entries are no longer kept, because memory was short; `Corrupt` where a compressed value is damaged;
+    /// `Busy` where a long command has them, behind which all of the part can be read again ([`Keyspace::poll_released`]).
     pub fn read(
         &self,
         part: &KeyCutPart,
@@ -238,7 +252,7 @@ impl KeyCut {
         let mut next: Option<CutCursor> = Some(part.part.begin());
         let (mut plain, mut slow) = (PlainValues::default(), PackedEntries::default());
         while let Some(cursor) = next {
-            let shard = self.keyspace.lock(*shard);
+            let shard = self.keyspace.take(*shard).ok_or_else(held)?;
             let table = shard.table_of_cut(self.space, cut).ok_or_else(not_kept)?;
             let (mut batch, mut spent_ns, mut done) = (Batch::new(), 0, Ok(()));
             next = table.read_cut(cut, &part.part, cursor, |slots| {
@@ -322,10 +336,18 @@ fn not_kept() -> Error {
     Error::stale(message).advise("run it again; give the pool more memory")
 }
 
+/// The error of a part whose shard a long command has: to be read again behind it.
+fn held() -> Error {
+    Error::busy("a long command has the keys", *RETRY_AFTER_MS.start())
+}
+
 impl Drop for KeyCut {
     fn drop(&mut self) {
         for (shard, cut) in &self.shards {
-            self.keyspace.lock(*shard).end_cut(self.space, cut);
+            match self.keyspace.take(*shard) {
+                Some(mut taken) => taken.end_cut(self.space, cut),
+                None => self.keyspace.end_later(*shard, self.space, cut),
+            }
         }
     }
 }

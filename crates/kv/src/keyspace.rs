@@ -1,6 +1,7 @@
 //! All keys of a tenant, in shards that threads take one by one.
 
 use crate::evict::Policy;
+use crate::holds::Holds;
 use crate::index::{IndexOrders, KeyHasher};
 use crate::journal::Journal;
 use crate::limits::Limits;
@@ -8,6 +9,7 @@ use crate::meter::Meter;
 use crate::packing::Packer;
 use crate::session::selected;
 use crate::shard::{Shard, SpaceId};
+use crate::slab::Cut;
 use crate::spaces::Spaces;
 use crate::table::Table;
 use farpool_memory::{Extent, Pool};
@@ -17,6 +19,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// The keys of a tenant.
 ///
@@ -27,6 +30,7 @@ pub struct Keyspace {
     pub(crate) tenant: TenantName,
     hasher: KeyHasher,
     shards: Box<[Mutex<Shard>]>,
+    holds: Holds,
     meter: Arc<Meter>,
     /// The settings ([`Limits`]): the limit, and the position of the policy among all.
     maxmemory: AtomicU64,
@@ -39,6 +43,8 @@ pub struct Keyspace {
     journal: OnceLock<Box<dyn Journal>>,
     /// What compresses the values of spaces, and memory of the pool that stands for what it takes.
     pub(crate) charges: Mutex<Vec<(Arc<Packer>, Extent)>>,
+    /// Cuts that have ended while a long command had their shards.
+    ended: Mutex<Vec<(usize, SpaceId, Arc<Cut>)>>,
 }
 
 /// How many keys there are.
@@ -53,10 +59,14 @@ pub struct KeyCount {
 }
 
 impl KeyCount {
-    fn add(&mut self, table: &Table) {
-        self.keys += table.len();
-        self.expiring += table.expiring();
-        self.bytes += table.bytes();
+    pub(crate) fn of(table: &Table) -> KeyCount {
+        KeyCount { keys: table.len(), expiring: table.expiring(), bytes: table.bytes() }
+    }
+
+    fn add(&mut self, other: KeyCount) {
+        self.keys += other.keys;
+        self.expiring += other.expiring;
+        self.bytes += other.bytes;
     }
 }
 
@@ -76,12 +86,14 @@ impl Keyspace {
         };
         Keyspace {
             shards: (0..shards).map(shard).collect(),
+            holds: Holds::new(shards),
             meter: Arc::clone(&meter),
             maxmemory: AtomicU64::new(0),
             policy: AtomicU8::new(0),
             pool: Arc::clone(pool),
             tenant: tenant.clone(),
             charges: Mutex::default(),
+            ended: Mutex::default(),
             hasher,
             latest: AtomicU64::new(0),
             asked: AtomicU64::new(0),
@@ -180,34 +192,69 @@ impl Keyspace {
         self.shards[shard].try_lock()
     }
 
+    pub(crate) fn try_lock_for(&self, shard: usize, within: Duration) -> Option<MutexGuard<'_, Shard>> {
+        self.shards[shard].try_lock_for(within)
+    }
+
+    /// Takes a shard, and waits for long commands that have it: not for threads that serve several tenants.
     pub(crate) fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
         self.shards[shard].lock()
+    }
+
+    pub(crate) fn holds(&self) -> &Holds {
+        &self.holds
     }
 
     /// Removes some keys that have expired, and tidies up; returns whether there is likely to be more to do. One shard at a
     /// time is taken, for a step of some microseconds.
     pub fn tidy(&self, now: u64) -> bool {
         let now = self.not_before(now);
+        self.end_cuts();
         let tidy = |shard: &usize| {
-            let has_more = self.lock(*shard).tidy(now);
+            // What a long command has is tidied up later.
+            let Some(has_more) = self.take(*shard).map(|mut taken| taken.tidy(now)) else { return false };
             self.lower(*shard, now) || has_more
         };
         let has_more = (0..self.shards()).filter(tidy).count() > 0;
         self.train_one(now) || has_more
     }
 
+    /// Has a cut end when its shard can be had again.
+    pub(crate) fn end_later(&self, shard: usize, space: SpaceId, cut: &Arc<Cut>) {
+        self.ended.lock().push((shard, space, Arc::clone(cut)));
+    }
+
+    fn end_cuts(&self) {
+        let ended = std::mem::take(&mut *self.ended.lock());
+        for (shard, space, cut) in ended {
+            match self.take(shard) {
+                Some(mut taken) => taken.end_cut(space, &cut),
+                None => self.end_later(shard, space, &cut),
+            }
+        }
+    }
+
     /// The spaces with names.
     pub fn spaces(&self) -> Arc<Spaces> {
-        Arc::clone(self.lock(0).spaces())
+        self.look(0, |shard| Arc::clone(shard.spaces()), |known| Arc::clone(&known.spaces))
     }
 
     /// The keys of a space, one shard after the other: an estimate while clients change them.
     pub fn count(&self, space: SpaceId) -> KeyCount {
         let mut count = KeyCount::default();
         for shard in 0..self.shards() {
-            if let Some(table) = self.lock(shard).table(space) {
-                count.add(table);
-            }
+            count.add(self.look(
+                shard,
+                |shard| shard.table(space).map(KeyCount::of).unwrap_or_default(),
+                |known| {
+                    known
+                        .counts
+                        .iter()
+                        .find(|(id, _)| *id == space)
+                        .map(|(_, count)| *count)
+                        .unwrap_or_default()
+                },
+            ));
         }
         count
     }
@@ -216,8 +263,8 @@ impl Keyspace {
     pub(crate) fn keys_by_space(&self) -> BTreeMap<SpaceId, usize> {
         let mut counts = BTreeMap::new();
         for shard in 0..self.shards() {
-            for (space, table) in self.lock(shard).tables() {
-                *counts.entry(space).or_default() += table.len();
+            for (space, count) in self.counts_of(shard) {
+                *counts.entry(space).or_default() += count.keys;
             }
         }
         counts
@@ -227,11 +274,17 @@ impl Keyspace {
     pub fn counts(&self) -> Vec<(SpaceId, KeyCount)> {
         let mut counts = BTreeMap::<_, KeyCount>::new();
         for shard in 0..self.shards() {
-            for (space, table) in self.lock(shard).tables() {
-                counts.entry(selected(space)).or_default().add(table);
+            for (space, count) in self.counts_of(shard) {
+                counts.entry(selected(space)).or_default().add(count);
             }
         }
         counts.into_iter().collect()
+    }
+
+    fn counts_of(&self, shard: usize) -> Vec<(SpaceId, KeyCount)> {
+        let of_tables =
+            |shard: &Shard| shard.tables().map(|(space, table)| (space, KeyCount::of(table))).collect();
+        self.look(shard, of_tables, |known| known.counts.clone())
     }
 }
 

@@ -14,6 +14,7 @@ mod effects;
 mod entry;
 pub mod evict;
 mod fields;
+mod holds;
 pub mod index;
 mod journal;
 mod judge;
@@ -33,7 +34,7 @@ mod walk;
 
 pub use ahead::{Ahead, Upcoming};
 pub use commands::{
-    Args, COMMANDS, ChangeAgain, Command, KeyChange, KeyState, Keys, Pattern, Refusal, command, matches,
+    Args, COMMANDS, ChangeAgain, Command, KeyChange, KeyState, Keys, Pattern, Refusal, command,
 };
 pub use cut::{Fingerprint, KeyCut, KeyCutPart, ReadCount, ReadEntry};
 pub use journal::{Journal, Replay};
@@ -42,7 +43,7 @@ pub use keyspace::{KeyCount, Keyspace};
 pub use limits::{Limits, Uses};
 pub use packing::{Compression, Packer};
 pub use rows::{Column, ColumnType, RowSchema};
-pub use session::{Host, Moment, NoHost, Outcome, Ran, Session, wrong_number};
+pub use session::{Host, Moment, NoHost, Outcome, Pace, PutOff, Ran, Session, wrong_number};
 pub use shard::SpaceId;
 pub use spaces::{Space, Spaces};
 pub use walk::Walk;

@@ -5,6 +5,7 @@ use crate::evict::Policy;
 use crate::journal::Recorder;
 use crate::keyspace::Keyspace;
 use crate::session::Moment;
+use crate::shard::Shard;
 use farpool_model::Result;
 use farpool_model::cast::usize_saturating;
 
@@ -42,7 +43,8 @@ impl Keyspace {
         if let Some(journal) = self.journal() {
             journal.check(0)?;
         }
-        let mut shards: Vec<_> = (0..self.shards()).map(|shard| self.lock(shard)).collect();
+        let all: Vec<usize> = (0..self.shards()).collect();
+        let (mut shards, _hold) = self.hold_all(&all);
         let before = self.limits();
         let mut limits = before;
         change(&mut limits);
@@ -77,7 +79,7 @@ impl Keyspace {
     pub fn uses(&self) -> Uses {
         let mut uses = Uses { bytes: self.meter().used(), ..Uses::default() };
         for shard in 0..self.shards() {
-            let (evicted, expired, hits, misses) = self.lock(shard).counted();
+            let (evicted, expired, hits, misses) = self.look(shard, Shard::counted, |known| known.counted);
             uses.evicted += evicted;
             uses.expired += expired;
             uses.hits += hits;
@@ -95,7 +97,7 @@ impl Keyspace {
         if self.journal().is_some_and(|journal| journal.check(0).is_err()) {
             return false;
         }
-        let mut taken = self.lock(shard);
+        let Some(mut taken) = self.take(shard) else { return false };
         let victims = taken.lower(now.wrapping_mul(shard as u64 + 1));
         let mut recorder = Recorder::new(self.journal(), Vec::new(), now, now ^ (shard as u64) << 48);
         for (space, key) in &victims {

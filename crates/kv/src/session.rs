@@ -2,15 +2,17 @@
 
 use crate::ahead::Ahead;
 use crate::commands::{
-    Args, Command, Context, Keys, NOT_INTEGER, Predicates, Refusal, Taken, check_subcommand, command,
+    Args, Command, Context, Keys, NOT_INTEGER, Predicates, Refusal, TOO_MUCH, Taken, WorkOfExec,
+    check_subcommand, command, is_long_command, is_long_text, work_of_arguments,
 };
 use crate::cut::ReadEntry;
+use crate::holds::ShardGuard;
 use crate::journal::Recorder;
 use crate::keyspace::Keyspace;
 use crate::resp::{Replies, parse_integer};
 use crate::shard::{SpaceId, Watch};
 use crate::spaces::Space;
-use farpool_model::limits::{KV_QUEUE_BYTES_MAX, KV_WATCHED_MAX};
+use farpool_model::limits::{KV_EXEC_WORK_MAX, KV_QUEUE_BYTES_MAX, KV_STEP_WORK_MAX, KV_WATCHED_MAX};
 use farpool_model::{Error, Expr};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -46,9 +48,30 @@ pub struct Ran {
     pub outcome: Outcome,
 }
 
+/// How long a command may take, on the thread that carries it out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// A step, and no waiting for long commands: the thread serves others.
+    Short,
+    /// As long as it takes. Its shards are announced as held.
+    #[default]
+    Long,
+}
+
+/// Why a command was put off: nothing of it was done, and nothing was replied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutOff {
+    /// It may take longer than a step.
+    IsLong,
+    /// A long command has a shard that it needs: see [`Keyspace::poll_released`].
+    IsHeld,
+}
+
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// It was not carried out, at [`Pace::Short`], and should come again.
+    PutOff(PutOff),
     /// It was refused before it began.
     Rejected,
     /// It waits for `EXEC`.
@@ -69,6 +92,17 @@ pub trait Host {
 
     /// Whether the client may change keys.
     fn may_write(&self) -> bool;
+
+    /// Whether a command that it knows may take long, or waits for shards.
+    fn is_long(&self, args: &Args<'_>) -> bool {
+        let _ = args;
+        false
+    }
+
+    /// Whether the client has gone: what only reads need not end.
+    fn has_gone(&self) -> bool {
+        false
+    }
 
     /// Hears what became of a command of a transaction as soon as it has run. For a command of the host, the name is empty.
     fn ran(&mut self, ran: Ran) {
@@ -114,6 +148,7 @@ impl Host for NoHost {
 #[derive(Debug, Default)]
 pub struct Session {
     space: SpaceId,
+    pace: Pace,
     queue: Option<Queue>,
     watch: Watch,
     watched: Vec<Watched>,
@@ -154,6 +189,13 @@ enum Wanted {
 }
 
 impl Wanted {
+    fn keys(&self) -> Keys {
+        match self {
+            Wanted::Command(command) => command.keys,
+            _ => Keys::None,
+        }
+    }
+
     /// Its name; empty if it is a command of the host.
     fn name(&self) -> &'static str {
         match self {
@@ -174,6 +216,16 @@ impl Session {
     pub fn bytes(&self) -> usize {
         let watched: usize = self.watched.iter().map(|watched| watched.key.len() + 64).sum();
         self.queue.as_ref().map_or(0, |queue| queue.bytes) + watched
+    }
+
+    /// Sets how long commands may take from now on.
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
+    /// Whether keys are watched.
+    pub fn is_watching(&self) -> bool {
+        !self.watched.is_empty()
     }
 
     /// The number of the space.
@@ -237,15 +289,40 @@ impl Session {
         let moment = Moment { now: keyspace.asked_at(moment.now), ..moment };
         let before = replies.bytes();
         let mut ran = Ran { name: "", outcome: Outcome::Rejected };
-        if let Err(Refusal(text)) = self.dispatch(keyspace, (args, ahead), moment, (host, replies), &mut ran)
-        {
-            replies.truncate(before);
-            replies.error(&*text);
-            if ran.outcome == Outcome::Done {
-                ran.outcome = Outcome::Failed;
+        let done = match self.pace {
+            Pace::Short if self.is_long(args, &ahead, host) => Err(put_off(&mut ran, PutOff::IsLong)),
+            Pace::Short => {
+                // What a transaction may reply is known before.
+                let is_exec = ahead.command.is_none() && args[0].eq_ignore_ascii_case(b"exec");
+                let room = if is_exec { usize::MAX } else { KV_STEP_WORK_MAX };
+                let to = &mut replies.narrowed(room);
+                self.dispatch(keyspace, (args, ahead), moment, (host, to), &mut ran)
             }
+            Pace::Long => self.dispatch(keyspace, (args, ahead), moment, (host, replies), &mut ran),
+        };
+        let Err(Refusal(text)) = done else { return ran };
+        replies.truncate(before);
+        match ran.outcome {
+            Outcome::PutOff(_) => return ran,
+            // There may be room for a longer reply.
+            Outcome::Done if self.pace == Pace::Short && text == TOO_MUCH => {
+                drop(put_off(&mut ran, PutOff::IsLong));
+                return ran;
+            }
+            Outcome::Done => ran.outcome = Outcome::Failed,
+            Outcome::Rejected | Outcome::Queued | Outcome::Failed => {}
         }
+        replies.error(&*text);
         ran
+    }
+
+    /// Whether a command may take longer than a step, as far as its arguments tell.
+    fn is_long(&self, args: &Args<'_>, ahead: &Ahead, host: &dyn Host) -> bool {
+        work_of_arguments(args) > KV_STEP_WORK_MAX
+            || match ahead.command {
+                Some(command) => is_long_text(command, args) && self.queue.is_none(),
+                None => self.queue.is_none() && host.is_long(args),
+            }
     }
 
     fn dispatch(
@@ -260,8 +337,10 @@ impl Session {
             Ok(wanted) => wanted,
             // It ends the transaction all the same.
             Err(Refusal(text)) if args[0].eq_ignore_ascii_case(b"exec") => {
+                if !self.may_unwatch(keyspace) {
+                    return Err(put_off(ran, PutOff::IsHeld));
+                }
                 self.queue = None;
-                self.unwatch(keyspace);
                 let text = text.trim_start_matches("ERR ");
                 let text = format!("EXECABORT Transaction discarded because of: {text}");
                 return Err(Refusal(Cow::Owned(text)));
@@ -284,26 +363,7 @@ impl Session {
         }
         match wanted {
             Wanted::Command(command) => {
-                let (mut tries, before) = (0, replies.bytes());
-                loop {
-                    let recorder = self.recorder(keyspace, command.writes(args).then_some(args), moment)?;
-                    let key = ahead.hash.zip(command.keys.of(args).next());
-                    let mut taken = match key {
-                        Some((hash, key)) => Taken::one(keyspace, recorder, key, hash),
-                        None => Taken::of(keyspace, recorder, std::iter::once((command.keys, args))),
-                    };
-                    let (host, replies) = (&mut *host, &mut *replies);
-                    let done = self.run(command, args, (keyspace, &mut taken), moment, (host, replies));
-                    let kept = taken.wants_room().filter(|_| done.is_err());
-                    self.finish(taken)?;
-                    tries += 1;
-                    let random = moment.random.wrapping_add(tries);
-                    let has_room = kept.is_some_and(|kept| keyspace.make_room(&kept, random, moment.now) > 0);
-                    if !has_room || tries > RETRIES {
-                        return done;
-                    }
-                    replies.truncate(before);
-                }
+                self.run_alone(keyspace, (command, args, ahead), moment, (host, replies), ran)
             }
             Wanted::OfHost => host.run(args, replies),
             Wanted::Select => self.select(args, replies),
@@ -313,6 +373,10 @@ impl Session {
                 replies.ok();
                 Ok(())
             }
+            Wanted::Discard if self.queue.is_some() && !self.may_unwatch(keyspace) => {
+                Err(put_off(ran, PutOff::IsHeld))
+            }
+            Wanted::Unwatch if !self.may_unwatch(keyspace) => Err(put_off(ran, PutOff::IsHeld)),
             Wanted::Discard => {
                 self.queue.take().ok_or("ERR DISCARD without MULTI")?;
                 self.unwatch(keyspace);
@@ -321,7 +385,9 @@ impl Session {
             }
             Wanted::Watch if self.queue.is_some() => Err("ERR WATCH inside MULTI is not allowed".into()),
             Wanted::Watch => {
-                self.watch_keys(keyspace, args, moment.now)?;
+                if !self.watch_keys(keyspace, args, moment.now)? {
+                    return Err(put_off(ran, PutOff::IsHeld));
+                }
                 replies.ok();
                 Ok(())
             }
@@ -330,8 +396,47 @@ impl Session {
                 replies.ok();
                 Ok(())
             }
-            Wanted::Exec => self.exec(keyspace, moment, host, replies),
+            Wanted::Exec => self.exec(keyspace, moment, (host, replies), ran),
         }
+    }
+
+    /// Carries out a command that is not part of a transaction.
+    fn run_alone(
+        &mut self,
+        keyspace: &Keyspace,
+        (command, args, ahead): (&Command, &Args<'_>, Ahead),
+        moment: Moment,
+        (host, replies): (&mut dyn Host, &mut Replies<'_>),
+        ran: &mut Ran,
+    ) -> Result<(), Refusal> {
+        let (is_short, before) = (self.pace == Pace::Short, replies.bytes());
+        let key = ahead.hash.zip(command.keys.of(args).next());
+        for tries in 1.. {
+            let recorder = self.recorder(keyspace, command.writes(args).then_some(args), moment)?;
+            let taken = match key {
+                Some((hash, key)) if is_short => Taken::one(keyspace, recorder, key, hash),
+                _ => Taken::of(keyspace, recorder, std::iter::once((command.keys, args)), self.pace),
+            };
+            let Some(mut taken) = taken else { return Err(put_off(ran, PutOff::IsHeld)) };
+            let at = (self.space, moment.now);
+            if is_short && is_long_command(command, args, (keyspace, &mut taken), at) {
+                return Err(put_off(ran, PutOff::IsLong));
+            }
+            let (to, asked) = (&mut *replies, &mut *host);
+            let done = self.run(command, args, (keyspace, &mut taken), moment, (asked, to));
+            let kept = taken.wants_room().filter(|_| done.is_err());
+            self.finish(taken)?;
+            let Some(kept) = kept.filter(|_| tries <= RETRIES) else { return done };
+            // Room in the shards that others have is waited for, by a thread that may.
+            if is_short {
+                return Err(put_off(ran, PutOff::IsLong));
+            }
+            if keyspace.make_room(&kept, moment.random.wrapping_add(tries), moment.now) == 0 {
+                return done;
+            }
+            replies.truncate(before);
+        }
+        Ok(())
     }
 
     /// What records the changes of commands with these arguments, of those that write.
@@ -400,7 +505,8 @@ impl Session {
         Ok(())
     }
 
-    fn watch_keys(&mut self, keyspace: &Keyspace, args: &Args<'_>, now: u64) -> Result<(), Refusal> {
+    /// Watches keys; returns false where a long command has one of them, behind which it can be done again.
+    fn watch_keys(&mut self, keyspace: &Keyspace, args: &Args<'_>, now: u64) -> Result<bool, Refusal> {
         for key in &args[1..] {
             if self.watched.iter().any(|watched| watched.space == self.space && *watched.key == **key) {
                 continue;
@@ -409,13 +515,38 @@ impl Session {
                 return Err(Refusal(Cow::Owned(format!("ERR more than {KV_WATCHED_MAX} keys are watched"))));
             }
             let hash = keyspace.hash(key);
-            let mut shard = keyspace.lock(keyspace.shard_of(hash));
+            let Some(mut shard) = self.shard_of(keyspace, hash) else { return Ok(false) };
             shard.watch(self.space, key, &self.watch);
             let (owner, _) = shard.owner(self.space, key);
             let was_there = shard.table(owner).is_some_and(|table| table.get(hash, key, now).is_some());
+            drop(shard);
             self.watched.push(Watched { space: self.space, key: Box::from(*key), was_there });
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Takes the shard of a hash, unless a long command has it and the pace is short.
+    fn shard_of<'k>(&self, keyspace: &'k Keyspace, hash: u64) -> Option<ShardGuard<'k>> {
+        let shard = keyspace.shard_of(hash);
+        match self.pace {
+            Pace::Short => keyspace.take(shard),
+            Pace::Long => Some(keyspace.lock(shard).into()),
+        }
+    }
+
+    /// Stops watching those keys that no long command has; returns whether these were all.
+    fn may_unwatch(&mut self, keyspace: &Keyspace) -> bool {
+        let pace = self.pace;
+        let watch = &self.watch;
+        self.watched.retain(|Watched { space, key, .. }| {
+            let shard = keyspace.shard_of(keyspace.hash(key));
+            let taken = match pace {
+                Pace::Short => keyspace.take(shard),
+                Pace::Long => Some(keyspace.lock(shard).into()),
+            };
+            taken.map(|mut taken| taken.unwatch(*space, key, watch)).is_none()
+        });
+        self.watched.is_empty()
     }
 
     fn unwatch(&mut self, keyspace: &Keyspace) {
@@ -429,7 +560,7 @@ impl Session {
     pub fn reset(&mut self, keyspace: &Keyspace) {
         self.unwatch(keyspace);
         // What has been done already is waited for all the same.
-        *self = Session { recorded: self.recorded, ..Session::default() };
+        *self = Session { recorded: self.recorded, pace: self.pace, ..Session::default() };
     }
 
     /// Ends what the client has begun with these keys, as it goes on with those of another tenant; the number of its space stays.
@@ -449,43 +580,93 @@ impl Session {
         &mut self,
         keyspace: &Keyspace,
         moment: Moment,
-        host: &mut dyn Host,
-        replies: &mut Replies<'_>,
+        (host, replies): (&mut dyn Host, &mut Replies<'_>),
+        ran: &mut Ran,
     ) -> Result<(), Refusal> {
         let queue = self.queue.take().ok_or("ERR EXEC without MULTI")?;
+        match self.exec_queue(keyspace, &queue, moment, (host, replies)) {
+            Ok(()) => {
+                self.unwatch(keyspace);
+                Ok(())
+            }
+            Err(NotDone::PutOff(why)) => {
+                self.queue = Some(queue);
+                Err(put_off(ran, why))
+            }
+            // It must not wait for the shards of watched keys here.
+            Err(NotDone::Refused(_)) if self.pace == Pace::Short && self.is_watching() => {
+                self.queue = Some(queue);
+                Err(put_off(ran, PutOff::IsLong))
+            }
+            Err(NotDone::Refused(refusal)) => {
+                self.unwatch(keyspace);
+                Err(refusal)
+            }
+        }
+    }
+
+    fn exec_queue(
+        &mut self,
+        keyspace: &Keyspace,
+        queue: &Queue,
+        moment: Moment,
+        (host, replies): (&mut dyn Host, &mut Replies<'_>),
+    ) -> Result<(), NotDone> {
+        // Watched keys are let go in the end, for which nobody may have them; so few are not put off twice.
+        let is_short = self.pace == Pace::Short;
+        if is_short && (queue.commands.len() > STEP_COMMANDS || queue.bytes > KV_STEP_WORK_MAX) {
+            return Err(NotDone::PutOff(PutOff::IsLong));
+        }
         if queue.is_refused {
-            self.unwatch(keyspace);
             return Err("EXECABORT Transaction discarded because of previous errors.".into());
         }
         if keyspace.is_full() && queue.commands.iter().any(|args| grows(&args[0])) {
-            self.unwatch(keyspace);
             let text = format!("EXECABORT Transaction discarded because of: {FULL}");
-            return Err(Refusal(Cow::Owned(text)));
+            return Err(Refusal(Cow::Owned(text)).into());
         }
         let commands: Vec<Vec<&[u8]>> =
             queue.commands.iter().map(|args| args.iter().map(|argument| &**argument).collect()).collect();
         let wanted = commands.iter().map(|args| wanted(args, command(args[0]), host));
-        let wanted = wanted.collect::<Result<Vec<_>, _>>().inspect_err(|_| self.unwatch(keyspace))?;
-        let keys_of = |wanted: &Wanted| match wanted {
-            Wanted::Command(command) => command.keys,
-            _ => Keys::None,
+        let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
+        let is_text = |(wanted, args): (&Wanted, &Vec<&[u8]>)| match wanted {
+            Wanted::Command(command) => is_long_text(command, args),
+            _ => host.is_long(args),
         };
+        if is_short && wanted.iter().zip(&commands).any(is_text) {
+            return Err(NotDone::PutOff(PutOff::IsLong));
+        }
         let writing = wanted.iter().zip(&commands).filter(|(wanted, _)| writes(wanted));
-        let recorder = self.recorder(keyspace, writing.map(|(_, args)| &args[..]), moment);
-        let recorder = recorder.inspect_err(|_| self.unwatch(keyspace))?;
-        let watched: Vec<&[u8]> = self.watched.iter().map(|watched| &*watched.key).collect();
-        let all = wanted.iter().zip(&commands).map(|(wanted, args)| (keys_of(wanted), &args[..]));
+        let only_reads = writing.clone().next().is_none();
+        let recorder = self.recorder(keyspace, writing.map(|(_, args)| &args[..]), moment)?;
+        let watched: Vec<Box<[u8]>> = self.watched.iter().map(|watched| watched.key.clone()).collect();
+        let watched: Vec<&[u8]> = watched.iter().map(|key| &**key).collect();
+        let all = wanted.iter().zip(&commands).map(|(wanted, args)| (wanted.keys(), &args[..]));
         let watches = std::iter::once((Keys::At { first: 0, last: -1, step: 1 }, &watched[..]));
-        let mut taken = Taken::of(keyspace, recorder, all.chain(watches));
+        let taken = Taken::of(keyspace, recorder, all.chain(watches), self.pace);
+        let mut taken = taken.ok_or(NotDone::PutOff(PutOff::IsHeld))?;
         // Whoever changes a watched key has its shard while it says so.
         if self.watch.is_touched() || self.is_gone(keyspace, &mut taken, moment.now) {
-            drop(taken);
-            self.unwatch(keyspace);
+            self.unwatch_taken(keyspace, &mut taken);
             replies.null_array();
             return Ok(());
         }
+        let work = self.work_of(keyspace, (&wanted[..], &commands[..]), (&mut taken, moment.now));
+        if is_short && work.is_long() {
+            return Err(NotDone::PutOff(PutOff::IsLong));
+        }
+        if work.beside_largest() > KV_EXEC_WORK_MAX {
+            let most = KV_EXEC_WORK_MAX >> 30;
+            return Err(Refusal(Cow::Owned(format!(
+                "EXECABORT Transaction discarded because its commands would read or write more than {most} GiB, while no \
+                 other client could use the keys: send fewer of them at once"
+            )))
+            .into());
+        }
         replies.array(commands.len());
         for (wanted, args) in wanted.iter().zip(&commands) {
+            if only_reads && host.has_gone() {
+                return Err("ERR the client has gone".into());
+            }
             let before = replies.bytes();
             let done = match wanted {
                 // An AUTH before it may have taken the right to write.
@@ -510,9 +691,36 @@ impl Session {
             }
             host.ran(Ran { name: wanted.name(), outcome });
         }
-        let recorded = self.finish(taken);
-        self.unwatch(keyspace);
-        recorded
+        self.unwatch_taken(keyspace, &mut taken);
+        Ok(self.finish(taken)?)
+    }
+
+    /// The work of the commands of a transaction.
+    fn work_of<'b>(
+        &self,
+        keyspace: &Keyspace,
+        (wanted, commands): (&[Wanted], &'b [Vec<&'b [u8]>]),
+        (taken, now): (&mut Taken<'_>, u64),
+    ) -> WorkOfExec<'b> {
+        let (mut work, mut space) = (WorkOfExec::new(), self.space);
+        for (wanted, args) in wanted.iter().zip(commands) {
+            if let (Wanted::Select, Some(number)) = (wanted, args.get(1)) {
+                space = parse_integer(number).and_then(space_number).unwrap_or(space);
+            }
+            let command = match wanted {
+                Wanted::Command(command) => Some(*command),
+                _ => None,
+            };
+            work.add(command, args, (keyspace, taken), (space, now));
+        }
+        work
+    }
+
+    /// Stops watching keys, whose shards are taken.
+    fn unwatch_taken(&mut self, keyspace: &Keyspace, taken: &mut Taken<'_>) {
+        for Watched { space, key, .. } in self.watched.drain(..) {
+            taken.shard(keyspace.shard_of(keyspace.hash(&key))).unwatch(space, &key, &self.watch);
+        }
     }
 
     /// Whether a watched key has expired since.
@@ -524,6 +732,33 @@ impl Session {
             table.is_none_or(|table| table.get(hash, key, now).is_none())
         })
     }
+}
+
+/// Commands of a transaction that may be carried out in a step.
+const STEP_COMMANDS: usize = 512;
+
+/// Why a transaction was not carried out.
+enum NotDone {
+    PutOff(PutOff),
+    Refused(Refusal),
+}
+
+impl From<Refusal> for NotDone {
+    fn from(refusal: Refusal) -> Self {
+        NotDone::Refused(refusal)
+    }
+}
+
+impl From<&'static str> for NotDone {
+    fn from(text: &'static str) -> Self {
+        NotDone::Refused(text.into())
+    }
+}
+
+/// Says that a command was put off.
+fn put_off(ran: &mut Ran, why: PutOff) -> Refusal {
+    ran.outcome = Outcome::PutOff(why);
+    Refusal(Cow::Borrowed(""))
 }
 
 /// The refusal of a transaction that needs memory while there is more in use than `maxmemory` allows.

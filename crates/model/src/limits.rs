@@ -666,11 +666,28 @@ pub const RESP_CONNECTIONS_MAX: usize = 10_000;
 /// Bytes of replies to a client of the Redis protocol that are in memory at once: the longest value, and others.
 pub const RESP_OUTPUT_BYTES_MAX: usize = KV_VALUE_BYTES_MAX + 2 * RESP_REPLIES_BYTES_MAX;
 
+/// Bytes of requests that are read from a client of the Redis protocol while it does not read its replies, beyond the
+/// longest value: many clients write a whole pipeline before they read. They count for the tenant. One that sends more is
+/// told so and disconnected.
+pub const RESP_AHEAD_BYTES_MAX: usize = KV_VALUE_BYTES_MAX + (64 << 20);
+
 /// Bytes of replies after which they are sent before the next command of a client is carried out.
 pub const RESP_REPLIES_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of the longest key of a key-value space.
 pub const KV_KEY_BYTES_MAX: usize = 65_535;
+
+/// Work of a command that is carried out where requests are read, among those of all tenants: bytes that it reads or
+/// writes, where an argument counts as 256. It takes about 100 us. A command that is more is carried out elsewhere.
+pub const KV_STEP_WORK_MAX: usize = 256 << 10;
+
+/// Work of all commands of one EXEC, as for [`KV_STEP_WORK_MAX`], beside that of the largest: other clients of the tenant
+/// wait for it as a whole, about a second.
+pub const KV_EXEC_WORK_MAX: usize = 4 << 30;
+
+/// Threads for long commands of all tenants together: one of a tenant runs at a time, and the system shares the processors
+/// among the threads. More tenants take turns.
+pub const KV_LONG_THREADS_MAX: usize = 32;
 
 /// Bytes of a pattern of keys: as many as a key has.
 pub const KV_PATTERN_BYTES_MAX: usize = KV_KEY_BYTES_MAX;
@@ -762,6 +779,7 @@ pub const SCRIPT_DEPTH_MAX: usize = 16;
 const _: () = assert!(4 * LOG_RECORD_BYTES_MAX <= LOG_FILE_BYTES);
 const _: () = assert!(2 * HISTORY_ENTRIES_MAX * HISTORY_ENTRY_BYTES_MAX < 64 << 20);
 const _: () = assert!(4 * KV_RECORD_BYTES_MAX <= LOG_RECORD_BYTES_MAX);
+const _: () = assert!(KV_STEP_WORK_MAX <= RESP_REPLIES_BYTES_MAX && KV_VALUE_BYTES_MAX < KV_EXEC_WORK_MAX);
 const _: () = assert!(ROW_GROUP_ROWS.is_multiple_of(BATCH_ROWS));
 const _: () = assert!(SMALL_APPEND_ROWS < LARGE_GROUP_ROWS && LARGE_GROUP_ROWS < ROW_GROUP_ROWS);
 const _: () = assert!(SMALL_APPEND_BYTES < LARGE_GROUP_BYTES && 2 * LARGE_GROUP_BYTES <= ROW_GROUP_BYTES_MAX);

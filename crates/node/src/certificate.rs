@@ -1,8 +1,8 @@
 //! Reads the files of a node's certificate and its private key.
 
+use crate::follow::open_regular;
 use farpool_model::{Error, Result, limits};
 use farpool_wire::ServerTls;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub fn read(certificate: &Path, key: &Path) -> Result<ServerTls> {
 
 fn bytes(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(limits::PEM_BYTES_MAX).read_to_end(&mut bytes)).map_err(
+    open_regular(path).and_then(|file| file.take(limits::PEM_BYTES_MAX).read_to_end(&mut bytes)).map_err(
         |error| {
             Error::invalid(format!("cannot read {}: {error}", path.display()))
                 .advise("check the name of the file, and whether the node may read it")

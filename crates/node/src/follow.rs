@@ -4,7 +4,8 @@
 //! written is read only once it has stayed the same for a while, and a file with a mistake changes nothing.
 
 use farpool_model::{Error, Result};
-use std::fs::Metadata;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
@@ -115,6 +116,24 @@ impl<T: Send + 'static> Followed<T> {
     }
 }
 
+/// Opens a file that configures the node. What is no regular file is refused: opening or reading a FIFO may wait for ever, and
+/// then no change would be followed any more.
+///
+/// # Errors
+/// When it cannot be opened, or is no regular file.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    // A FIFO that nobody writes to is opened at once, and then seen to be one.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is no regular file (a directory, a pipe or a device)")),
+    }
+}
+
 fn stamps(paths: &[PathBuf]) -> Vec<Option<Stamp>> {
     paths.iter().map(|path| Stamp::of(path)).collect()
 }
@@ -166,6 +185,28 @@ mod tests {
         assert!(knows(&access, "two"));
         assert!(matches!(file.look(), Reread::Same));
         assert!(matches!(file.read_again(), Reread::Changed(_)));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test makes a FIFO with the program for it")]
+    fn a_pipe_in_the_place_of_a_file_is_refused_at_once_and_the_file_behind_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.toml");
+        fs::write(&path, format!("[tenant.ann]\n{}", line("one"))).unwrap();
+        let (mut file, _) = Followed::open(vec![path.clone()], |paths| Access::read(&paths[0])).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        file.look();
+        let Reread::Failed(error) = file.look() else { panic!("it is no file") };
+        assert!(error.message.contains("no regular file"), "{error}");
+        assert!(crate::certificate::read(&path, &path).unwrap_err().message.contains("no regular file"));
+        fs::remove_file(&path).unwrap();
+        // The last token was removed.
+        fs::write(&path, "[tenant.ann]\n").unwrap();
+        file.look();
+        let Reread::Changed(access) = file.look() else { panic!("it has changed") };
+        assert!(access.is_of_nobody() && !knows(&access, "one"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod auth;
 mod clients;
+mod fairness;
 
 use crate::common::*;
 use bytes::BytesMut;

@@ -44,6 +44,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::task::Context;
 
 /// Row groups of at most this many rows take less time than the fixed work of a step.
 const FEW_ROWS: usize = limits::BLOCK_ROWS / 4;
@@ -359,6 +360,13 @@ impl Run {
         *self.on_change.lock() = Some(waker);
     }
 
+    /// Whether the rows of a live table cannot be had now; `waker` is woken when that may have changed.
+    pub(crate) fn waits_for_rows(&self, waker: &std::task::Waker) -> bool {
+        let held = self.held.lock();
+        let rows = self.filtered.as_ref().or_else(|| held.table.as_ref()?.live_rows());
+        rows.is_some_and(|rows| rows.poll_ready(&mut Context::from_waker(waker)).is_pending())
+    }
+
     fn advance(&self, clock: &dyn Clock) -> Result<Step> {
         let Some(table) = self.table()? else {
             return Ok(Step::Done);
@@ -370,7 +378,14 @@ impl Run {
             if let Some(rows) = self.filtered.as_ref().or(table.live_rows())
                 && morsel.made.is_none()
             {
-                let made = rows.row_group(morsel.place, &self.columns)?;
+                let made = match rows.row_group(morsel.place, &self.columns) {
+                    // It is made again when they can be had: no worker waits for that.
+                    Err(error) if error.kind == ErrorKind::Busy => {
+                        self.held.lock().rests.push(morsel);
+                        return Ok(Step::Busy);
+                    }
+                    made => made?,
+                };
                 self.tally.scanned(cast::u64_from(made.rows_dropped), cast::u64_from(made.bytes_judged));
                 morsel.made = Some(Arc::new(made.group));
             }

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, lookup_host};
+use tokio::net::{TcpListener, TcpSocket, lookup_host};
 use tokio::task::JoinSet;
 
 const EXAMPLES: &str = "\
@@ -162,6 +162,7 @@ pub fn run(args: Args) -> Outcome {
     let (access_file, access) = match &args.access {
         Some(path) => {
             let (file, access) = Followed::open(vec![path.clone()], |paths| Access::read(&paths[0]))?;
+            access.check_not_empty().map_err(|error| error.at(path.display()))?;
             (Some(file), access)
         }
         None => (None, Access::of_everybody()),
@@ -189,9 +190,11 @@ pub fn run(args: Args) -> Outcome {
     let stop = first_signal()?.map(|()| service_manager::stopping());
     let runtime = super::runtime()?;
     let outcome = runtime.block_on(async {
-        let (listener, address) = listen("--listen", &args.listen, &args).await?;
+        // Addresses are taken at once, and listened on when there is something to answer from: a client that comes while the
+        // data directory is read finds nobody, as before the start.
+        let (listener, address) = bind("--listen", &args.listen, &args).await?;
         let resp = match &args.resp {
-            Some(resp) => Some(listen("--resp", resp, &args).await?),
+            Some(resp) => Some(bind("--resp", resp, &args).await?),
             None => None,
         };
         let node = Node::start(config)?;
@@ -211,7 +214,12 @@ pub fn run(args: Args) -> Outcome {
             let node = node.clone();
             following.spawn(file.follow(
                 "who may connect",
-                move |access| node.set_access(access),
+                move |access| {
+                    if access.is_of_nobody() {
+                        tracing::warn!("the access file has no token any more: nobody may connect");
+                    }
+                    node.set_access(access);
+                },
                 hangups()?,
             ));
         }
@@ -221,13 +229,22 @@ pub fn run(args: Args) -> Outcome {
             let node = node.clone();
             following.spawn(files.follow("the certificate", move |tls| node.set_tls(tls), hangups()?));
         }
-        announce(&node, scheme, address, resp.as_ref().map(|(_, address)| *address))?;
+        let resp_address = resp.as_ref().map(|(_, address)| *address);
+        let listener = listen(listener, address)?;
+        let resp = match resp {
+            Some((socket, address)) => {
+                let server = resp::Server::start(&node, farpool::processors())?;
+                Some((server, listen(socket, address)?))
+            }
+            None => None,
+        };
+        announce(&node, scheme, address, resp_address)?;
         match resp {
-            Some((resp, _)) => {
+            Some((server, resp)) => {
                 let stop = stop.shared();
-                let keys = resp::serve(node.clone(), resp, farpool::processors(), stop.clone());
-                let (tables, keys) = tokio::join!(server::serve(node.clone(), listener, stop), keys);
-                tables.and(keys)?;
+                let keys = server.serve(resp, stop.clone());
+                let (tables, ()) = tokio::join!(server::serve(node.clone(), listener, stop), keys);
+                tables?;
             }
             None => server::serve(node.clone(), listener, stop).await?,
         }
@@ -304,8 +321,11 @@ async fn shut_down(node: Arc<Node>, within: Duration) {
     drop(tokio::time::timeout(within, end).await);
 }
 
-/// Listens where the argument `flag` says, and tells where that is.
-async fn listen(flag: &str, address: &str, args: &Args) -> Outcome<(TcpListener, SocketAddr)> {
+/// Connections that wait until they are accepted.
+const BACKLOG: u32 = 1024;
+
+/// Takes the address that the argument `flag` says, and tells which it is. Nobody can connect yet.
+async fn bind(flag: &str, address: &str, args: &Args) -> Outcome<(TcpSocket, SocketAddr)> {
     if !address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
         return Err(Stop::usage(
             format!("{address:?} is not an address to listen on"),
@@ -322,9 +342,28 @@ async fn listen(flag: &str, address: &str, args: &Args) -> Outcome<(TcpListener,
              or that anyone may: --open",
         ));
     }
-    let listener = TcpListener::bind(&addresses[..]).await.map_err(|error| cannot_listen(address, &error))?;
-    let address = listener.local_addr().map_err(|error| cannot_listen(address, &error))?;
-    Ok((listener, address))
+    let mut bound = Err(io::ErrorKind::AddrNotAvailable.into());
+    for address in addresses {
+        bound = bind_to(address);
+        if bound.is_ok() {
+            break;
+        }
+    }
+    Ok(bound.map_err(|error| cannot_listen(address, &error))?)
+}
+
+fn bind_to(address: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // Otherwise a node could not be started again while connections of the one before are being closed.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    let address = socket.local_addr()?;
+    Ok((socket, address))
+}
+
+/// Lets clients connect.
+fn listen(socket: TcpSocket, address: SocketAddr) -> Outcome<TcpListener> {
+    Ok(socket.listen(BACKLOG).map_err(|error| cannot_listen(&address.to_string(), &error))?)
 }
 
 fn cannot_listen(address: &str, error: &io::Error) -> Error {

@@ -6,7 +6,7 @@ use crate::effects::Effect;
 use crate::entry::Kind;
 use crate::journal::Recorder;
 use crate::keyspace::Keyspace;
-use crate::session::Moment;
+use crate::session::{Moment, Pace};
 use crate::shard::SpaceId;
 use crate::spaces::Space;
 use farpool_model::{Error, ErrorKind, Result};
@@ -76,7 +76,8 @@ impl Keyspace {
         };
         let keys: Vec<&[u8]> = changes.iter().map(|change| &*change.key).collect();
         let all = (Keys::At { first: 0, last: -1, step: 1 }, &keys[..]);
-        let mut taken = Taken::of(self, recorder, std::iter::once(all));
+        let taken = Taken::of(self, recorder, std::iter::once(all), Pace::Long);
+        let mut taken = taken.ok_or_else(no_wait)?;
         let mut changed = Vec::new();
         for (at, change) in changes.iter().enumerate() {
             if self.check_change((id, space_of), change, cut, (&mut taken, now))? == Found::Changed {
@@ -134,7 +135,8 @@ impl Keyspace {
             }
             None => Recorder::off(),
         };
-        let mut taken = Taken::of(self, recorder, std::iter::once((Keys::All, &[][..])));
+        let taken = Taken::of(self, recorder, std::iter::once((Keys::All, &[][..])), Pace::Long);
+        let mut taken = taken.ok_or_else(no_wait)?;
         taken.shards.all().iter_mut().for_each(|(_, shard)| shard.flush(space, now));
         taken.recorder.add(&Effect::Flush { space });
         taken.finish().0
@@ -215,6 +217,11 @@ impl Keyspace {
 fn has_changed(key: &[u8]) -> Error {
     let shown = key[..key.len().min(64)].escape_ascii();
     Error::stale(format!("the key '{shown}' has changed since this statement began"))
+}
+
+/// Fails only on a bug in this crate: a long command waits for its shards.
+fn no_wait() -> Error {
+    Error::internal("a change of keys did not wait for their shards")
 }
 
 impl Slot<'_, '_, '_> {

@@ -252,6 +252,9 @@ pub(super) fn keys(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
                     found.push(Box::<[u8]>::from(entry.key()));
                 }
             });
+            if context.host.has_gone() {
+                return Err("ERR the client has gone".into());
+            }
             // They are in memory twice, here and as a reply.
             if !context.replies.has_room(2 * bytes) {
                 return Err(TOO_MUCH.into());

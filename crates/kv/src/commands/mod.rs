@@ -20,16 +20,19 @@ mod strings;
 mod taken;
 #[cfg(test)]
 mod tests;
+mod work;
 
 pub use changes::{ChangeAgain, KeyChange, KeyState};
 pub(crate) use keys::check_subcommand;
-pub use pattern::{Pattern, matches};
+pub use pattern::Pattern;
 pub(crate) use predicates::Predicates;
 pub(crate) use taken::Taken;
+pub(crate) use work::{WorkOfExec, is_long_command, is_long_text, work_of_arguments};
 
 use crate::effects::Effect;
 use crate::entry::{Entry, Kind};
 use crate::fields::Fields;
+use crate::holds::ShardGuard;
 use crate::journal::Recorder;
 use crate::keyspace::Keyspace;
 use crate::resp::{Replies, parse_integer};
@@ -39,7 +42,6 @@ use crate::spaces::Space;
 use crate::table::{Edited, Table};
 use farpool_model::limits::{KV_KEY_BYTES_MAX, KV_VALUE_BYTES_MAX};
 use farpool_model::{Error, ErrorKind};
-use parking_lot::MutexGuard;
 use room::Kept;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -79,7 +81,8 @@ const NO_KEY: &str = "ERR no such key";
 const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
 /// The refusal of a reply that would be too large.
-const TOO_MUCH: &str = "ERR the reply is larger than this client may have in memory: ask for less at once";
+pub(crate) const TOO_MUCH: &str =
+    "ERR the reply is larger than this client may have in memory: ask for less at once";
 
 /// Which arguments of a command are keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +134,8 @@ pub struct Command {
     writes: bool,
     /// Whether its keys count as used by it.
     uses: bool,
+    /// What its work depends on beside its arguments.
+    load: Load,
     run: fn(&mut Context<'_, '_>, &Args<'_>) -> Done,
 }
 
@@ -158,7 +163,7 @@ const fn read(
     keys: Keys,
     run: fn(&mut Context<'_, '_>, &Args<'_>) -> Done,
 ) -> Command {
-    Command { name, arity, keys, writes: false, uses: true, run }
+    Command { name, arity, keys, writes: false, uses: true, load: Load::Arguments, run }
 }
 
 const fn write(
@@ -167,7 +172,7 @@ const fn write(
     keys: Keys,
     run: fn(&mut Context<'_, '_>, &Args<'_>) -> Done,
 ) -> Command {
-    Command { name, arity, keys, writes: true, uses: true, run }
+    Command { name, arity, keys, writes: true, uses: true, load: Load::Arguments, run }
 }
 
 /// A command that does not use its keys.
@@ -175,77 +180,102 @@ const fn quiet(command: Command) -> Command {
     Command { uses: false, ..command }
 }
 
+/// A command whose work depends on the strings of its keys.
+const fn of_string(command: Command) -> Command {
+    Command { load: Load::String, ..command }
+}
+
+/// A command whose work depends on values of its keys as a whole.
+const fn of_value(command: Command) -> Command {
+    Command { load: Load::Value, ..command }
+}
+
+/// A command that reads a field of a hash.
+const fn of_field(command: Command) -> Command {
+    Command { load: Load::Field, ..command }
+}
+
+/// A command of HyperLogLogs.
+const fn of_sketch(command: Command) -> Command {
+    Command { load: Load::Sketch, ..command }
+}
+
+/// A command that looks at all keys.
+const fn of_all(command: Command) -> Command {
+    Command { load: Load::All, ..command }
+}
+
 /// All commands.
 pub static COMMANDS: &[Command] = &[
-    write("append", 3, ONE, strings::append),
-    read("bitcount", -2, ONE, bits::bitcount),
-    write("copy", -3, TWO, keys::copy),
+    of_string(write("append", 3, ONE, strings::append)),
+    of_string(read("bitcount", -2, ONE, bits::bitcount)),
+    of_value(write("copy", -3, TWO, keys::copy)),
     read("dbsize", 1, Keys::All, keys::dbsize),
     write("decr", 2, ONE, numbers::decr),
     write("decrby", 3, ONE, numbers::decrby),
     quiet(write("del", -2, REST, keys::del)),
     quiet(read("exists", -2, REST, keys::exists)),
-    write("expire", -3, ONE, expiry::expire),
-    write("expireat", -3, ONE, expiry::expireat),
+    of_string(write("expire", -3, ONE, expiry::expire)),
+    of_string(write("expireat", -3, ONE, expiry::expireat)),
     quiet(read("expiretime", 2, ONE, expiry::expiretime)),
-    write("flushall", -1, Keys::All, keys::flushall),
-    write("flushdb", -1, Keys::All, keys::flushdb),
-    write("fp.cas", 4, ONE, predicates::cas),
-    read("fp.cget", 3, ONE, predicates::cget),
+    of_all(write("flushall", -1, Keys::All, keys::flushall)),
+    of_all(write("flushdb", -1, Keys::All, keys::flushdb)),
+    of_string(write("fp.cas", 4, ONE, predicates::cas)),
+    of_string(read("fp.cget", 3, ONE, predicates::cget)),
     write("fp.rowset", -4, Keys::All, rows::rowset),
     read("fp.scan", -3, Keys::All, predicates::scan),
-    write("fp.space", -2, Keys::All, spaces::space),
+    of_all(write("fp.space", -2, Keys::All, spaces::space)),
     write("fp.update", 3, ONE, predicates::update),
-    read("get", 2, ONE, strings::get),
+    of_string(read("get", 2, ONE, strings::get)),
     read("getbit", 3, ONE, bits::getbit),
-    write("getdel", 2, ONE, strings::getdel),
-    write("getex", -2, ONE, strings::getex),
-    read("getrange", 4, ONE, strings::getrange),
-    write("getset", 3, ONE, strings::getset),
+    of_string(write("getdel", 2, ONE, strings::getdel)),
+    of_string(write("getex", -2, ONE, strings::getex)),
+    of_string(read("getrange", 4, ONE, strings::getrange)),
+    of_string(write("getset", 3, ONE, strings::getset)),
     write("hdel", -3, ONE, hashes::hdel),
     read("hexists", 3, ONE, hashes::hexists),
-    read("hget", 3, ONE, hashes::hget),
-    read("hgetall", 2, ONE, hashes::hgetall),
-    write("hincrby", 4, ONE, hashes::hincrby),
-    write("hincrbyfloat", 4, ONE, hashes::hincrbyfloat),
-    read("hkeys", 2, ONE, hashes::hkeys),
+    of_field(read("hget", 3, ONE, hashes::hget)),
+    of_value(read("hgetall", 2, ONE, hashes::hgetall)),
+    of_field(write("hincrby", 4, ONE, hashes::hincrby)),
+    of_field(write("hincrbyfloat", 4, ONE, hashes::hincrbyfloat)),
+    of_value(read("hkeys", 2, ONE, hashes::hkeys)),
     read("hlen", 2, ONE, hashes::hlen),
-    read("hmget", -3, ONE, hashes::hmget),
-    write("hmset", -4, ONE, hashes::hmset),
-    read("hscan", -3, ONE, hashes::hscan),
-    write("hset", -4, ONE, hashes::hset),
-    write("hsetnx", 4, ONE, hashes::hsetnx),
+    of_field(read("hmget", -3, ONE, hashes::hmget)),
+    of_field(write("hmset", -4, ONE, hashes::hmset)),
+    of_field(read("hscan", -3, ONE, hashes::hscan)),
+    of_field(write("hset", -4, ONE, hashes::hset)),
+    of_field(write("hsetnx", 4, ONE, hashes::hsetnx)),
     read("hstrlen", 3, ONE, hashes::hstrlen),
-    read("hvals", 2, ONE, hashes::hvals),
+    of_value(read("hvals", 2, ONE, hashes::hvals)),
     write("incr", 2, ONE, numbers::incr),
     write("incrby", 3, ONE, numbers::incrby),
     write("incrbyfloat", 3, ONE, numbers::incrbyfloat),
-    read("keys", 2, Keys::All, keys::keys),
-    read("mget", -2, REST, strings::mget),
+    of_all(read("keys", 2, Keys::All, keys::keys)),
+    of_string(read("mget", -2, REST, strings::mget)),
     quiet(read("memory", -2, Keys::At { first: 2, last: 2, step: 1 }, keys::memory)),
     write("mset", -3, PAIRS, strings::mset),
     write("msetnx", -3, PAIRS, strings::msetnx),
     quiet(read("object", -2, Keys::At { first: 2, last: 2, step: 1 }, keys::object)),
-    write("persist", 2, ONE, expiry::persist),
-    write("pexpire", -3, ONE, expiry::pexpire),
-    write("pexpireat", -3, ONE, expiry::pexpireat),
+    of_string(write("persist", 2, ONE, expiry::persist)),
+    of_string(write("pexpire", -3, ONE, expiry::pexpire)),
+    of_string(write("pexpireat", -3, ONE, expiry::pexpireat)),
     quiet(read("pexpiretime", 2, ONE, expiry::pexpiretime)),
-    write("pfadd", -2, ONE, hyperloglog::pfadd),
-    read("pfcount", -2, REST, hyperloglog::pfcount),
-    write("pfmerge", -2, REST, hyperloglog::pfmerge),
+    of_sketch(write("pfadd", -2, ONE, hyperloglog::pfadd)),
+    of_sketch(read("pfcount", -2, REST, hyperloglog::pfcount)),
+    of_sketch(write("pfmerge", -2, REST, hyperloglog::pfmerge)),
     write("psetex", 4, ONE, strings::psetex),
     quiet(read("pttl", 2, ONE, expiry::pttl)),
     read("randomkey", 1, Keys::All, keys::randomkey),
-    write("rename", 3, TWO, keys::rename),
-    write("renamenx", 3, TWO, keys::renamenx),
+    of_value(write("rename", 3, TWO, keys::rename)),
+    of_value(write("renamenx", 3, TWO, keys::renamenx)),
     read("scan", -2, Keys::All, keys::scan),
     write("set", -3, ONE, strings::set),
-    write("setbit", 4, ONE, bits::setbit),
+    of_string(write("setbit", 4, ONE, bits::setbit)),
     write("setex", 4, ONE, strings::setex),
     write("setnx", 3, ONE, strings::setnx),
-    write("setrange", 4, ONE, strings::setrange),
+    of_string(write("setrange", 4, ONE, strings::setrange)),
     read("strlen", 2, ONE, strings::strlen),
-    read("substr", 4, ONE, strings::getrange),
+    of_string(read("substr", 4, ONE, strings::getrange)),
     read("touch", -2, REST, keys::exists),
     quiet(read("ttl", 2, ONE, expiry::ttl)),
     quiet(read("type", 2, ONE, keys::type_of)),
@@ -274,6 +304,21 @@ fn number_of(name: &[u8]) -> usize {
 pub fn command(name: &[u8]) -> Option<&'static Command> {
     let mut list = BY_NAME[number_of(name)].iter();
     list.find(|command| command.name.as_bytes().eq_ignore_ascii_case(name)).copied()
+}
+
+/// What the work of a command depends on beside its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    Arguments,
+    /// The strings of its keys.
+    String,
+    /// Their strings, or all fields of their hashes.
+    Value,
+    /// A field of a hash, which may be long.
+    Field,
+    Sketch,
+    /// The number of keys that there are.
+    All,
 }
 
 /// What a command runs in.
@@ -393,7 +438,7 @@ impl<'j, 'c> Context<'j, 'c> {
         places
     }
 
-    fn all_taken(&self) -> &[(usize, MutexGuard<'_, Shard>)] {
+    fn all_taken(&self) -> &[(usize, ShardGuard<'j>)] {
         self.taken.shards.several()
     }
 

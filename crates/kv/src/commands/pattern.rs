@@ -186,11 +186,6 @@ impl Pattern {
     }
 }
 
-/// Whether a pattern that is used once matches all of `text`; one that is refused matches nothing.
-pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    Pattern::new(pattern).is_ok_and(|pattern| pattern.matches(text))
-}
-
 /// The first element of a pattern, `None` for a star, and what is behind it; `None` at the end.
 fn next(pattern: &[u8]) -> Option<(Option<Element>, &[u8])> {
     Some(match pattern {

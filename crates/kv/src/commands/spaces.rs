@@ -80,6 +80,9 @@ impl Context<'_, '_> {
             }
             let mut cursor = 0;
             loop {
+                if self.host.has_gone() {
+                    return Err("ERR the client has gone".into());
+                }
                 cursor = table.scan(cursor, self.now, |entry| {
                     if entry.key().starts_with(prefix) {
                         keys.push(Box::from(entry.key()));

@@ -2,15 +2,18 @@
 
 use super::room::Kept;
 use super::{Args, Keys};
+use crate::holds::{Hold, ShardGuard};
 use crate::journal::Recorder;
 use crate::keyspace::Keyspace;
+use crate::session::Pace;
 use crate::shard::Shard;
-use parking_lot::MutexGuard;
 use std::ops::Range;
 
 /// What a command has to itself: shards, and what it has done to them so far.
 pub(crate) struct Taken<'a> {
     pub(super) shards: Shards<'a>,
+    /// Announces that a long command has them.
+    _hold: Option<Hold<'a>>,
     pub(super) recorder: Recorder<'a>,
     /// The keys that stay, whatever room is needed.
     pub(super) kept: Kept,
@@ -22,38 +25,51 @@ pub(crate) struct Taken<'a> {
 
 /// The shards of a command beside the one of a key.
 pub(super) struct Others<'s, 'a>(
-    pub &'s mut [(usize, MutexGuard<'a, Shard>)],
-    pub &'s mut [(usize, MutexGuard<'a, Shard>)],
+    pub &'s mut [(usize, ShardGuard<'a>)],
+    pub &'s mut [(usize, ShardGuard<'a>)],
 );
 
 /// Shards, in their order.
 pub(super) enum Shards<'a> {
-    One(usize, MutexGuard<'a, Shard>),
-    Several(Vec<(usize, MutexGuard<'a, Shard>)>),
+    One(usize, ShardGuard<'a>),
+    Several(Vec<(usize, ShardGuard<'a>)>),
 }
 
 impl<'a> Taken<'a> {
-    /// Takes the shards of the keys of these commands, and records in `recorder` what they do.
+    /// Takes the shards of the keys of these commands, and records in `recorder` what they do. `None` where the pace is
+    /// [`Pace::Short`] and a long command has one of them.
     pub fn of<'b>(
         keyspace: &'a Keyspace,
         recorder: Recorder<'a>,
         commands: impl Iterator<Item = (Keys, &'b Args<'b>)>,
-    ) -> Self {
+        pace: Pace,
+    ) -> Option<Self> {
         let mut kept = Kept::default();
-        let shards = Shards::of(keyspace, commands, &mut kept);
+        let (wanted, takes_all) = wanted_shards(keyspace, commands, &mut kept);
+        let (mut taken, hold) = match pace {
+            Pace::Short => (keyspace.take_all(&wanted)?, None),
+            Pace::Long => {
+                let (taken, hold) = keyspace.hold_all(&wanted);
+                (taken, Some(hold))
+            }
+        };
+        let shards = match taken.pop() {
+            Some(only) if wanted.len() == 1 && !takes_all => Shards::One(wanted[0], only),
+            last => Shards::Several(wanted.into_iter().zip(taken.into_iter().chain(last)).collect()),
+        };
         kept.shards = shards.count();
-        Taken { shards, recorder, kept, writes: false, known: None }
+        Some(Taken { shards, _hold: hold, recorder, kept, writes: false, known: None })
     }
 
-    /// Takes the shard of a key whose hash is known.
-    pub fn one(keyspace: &'a Keyspace, recorder: Recorder<'a>, key: &[u8], hash: u64) -> Self {
+    /// Takes the shard of a key whose hash is known, for a step; `None` where a long command has it.
+    pub fn one(keyspace: &'a Keyspace, recorder: Recorder<'a>, key: &[u8], hash: u64) -> Option<Self> {
         let mut kept = Kept::of(1);
         if keyspace.evicts() {
             kept.add(hash);
         }
         let shard = keyspace.shard_of(hash);
-        let shards = Shards::One(shard, keyspace.lock(shard));
-        Taken { shards, recorder, kept, writes: false, known: Some((place_of(key), hash)) }
+        let shards = Shards::One(shard, keyspace.take(shard)?);
+        Some(Taken { shards, _hold: None, recorder, kept, writes: false, known: Some((place_of(key), hash)) })
     }
 
     /// Returns the hash of a key.
@@ -95,47 +111,37 @@ fn place_of(key: &[u8]) -> Range<usize> {
     start..start + key.len()
 }
 
-impl<'a> Shards<'a> {
-    fn of<'b>(
-        keyspace: &'a Keyspace,
-        commands: impl Iterator<Item = (Keys, &'b Args<'b>)>,
-        kept: &mut Kept,
-    ) -> Self {
-        let evicts = keyspace.evicts();
-        let mut one = None;
-        let (mut several, mut takes_all) = (Vec::new(), false);
-        for (keys, args) in commands {
-            if keys == Keys::All {
-                takes_all = true;
+/// The shards of the keys of commands, in their order, and whether these are all because a command takes all.
+fn wanted_shards<'b>(
+    keyspace: &Keyspace,
+    commands: impl Iterator<Item = (Keys, &'b Args<'b>)>,
+    kept: &mut Kept,
+) -> (Vec<usize>, bool) {
+    let evicts = keyspace.evicts();
+    let (mut wanted, mut takes_all) = (Vec::new(), false);
+    for (keys, args) in commands {
+        takes_all |= keys == Keys::All;
+        for key in keys.of(args) {
+            let hash = keyspace.hash(key);
+            if evicts {
+                kept.add(hash);
             }
-            for key in keys.of(args) {
-                let hash = keyspace.hash(key);
-                if evicts {
-                    kept.add(hash);
-                }
-                let shard = keyspace.shard_of(hash);
-                match one {
-                    None => one = Some(shard),
-                    Some(first) if first == shard => {}
-                    Some(_) => several.push(shard),
-                }
-            }
-        }
-        if takes_all {
-            several = (0..keyspace.shards()).collect();
-        }
-        match one {
-            Some(shard) if several.is_empty() => Shards::One(shard, keyspace.lock(shard)),
-            one => {
-                several.extend(one);
-                several.sort_unstable();
-                several.dedup();
-                Shards::Several(several.into_iter().map(|shard| (shard, keyspace.lock(shard))).collect())
+            let shard = keyspace.shard_of(hash);
+            if wanted.last() != Some(&shard) {
+                wanted.push(shard);
             }
         }
     }
+    if takes_all {
+        return ((0..keyspace.shards()).collect(), true);
+    }
+    wanted.sort_unstable();
+    wanted.dedup();
+    (wanted, false)
+}
 
-    pub fn all(&mut self) -> &mut [(usize, MutexGuard<'a, Shard>)] {
+impl<'a> Shards<'a> {
+    pub fn all(&mut self) -> &mut [(usize, ShardGuard<'a>)] {
         match self {
             Shards::One(..) => &mut [],
             Shards::Several(shards) => shards,
@@ -143,7 +149,7 @@ impl<'a> Shards<'a> {
     }
 
     /// All shards, of a command that takes all.
-    pub fn several(&self) -> &[(usize, MutexGuard<'a, Shard>)] {
+    pub fn several(&self) -> &[(usize, ShardGuard<'a>)] {
         match self {
             Shards::One(..) => &[],
             Shards::Several(shards) => shards,

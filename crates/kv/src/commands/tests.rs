@@ -3,6 +3,7 @@
 mod models;
 mod orders;
 mod spaces;
+mod steps;
 
 use crate::resp::{Protocol, Replies};
 use crate::{Args, COMMANDS, Host, Keyspace, Moment, Refusal, Session, command};

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::resp::{Protocol, Replies};
-use crate::{Args, Moment, NoHost, Session};
+use crate::{Args, Moment, NoHost, Pace, Session};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::TenantName;
 use proptest::prelude::*;
@@ -11,10 +11,16 @@ use std::collections::BTreeMap;
 const NOW: u64 = 1_700_000_000_000;
 
 fn run(keys: &Keyspace, now: u64, args: &Args<'_>) -> Vec<u8> {
+    run_at(Pace::Long, keys, now, args)
+}
+
+fn run_at(pace: Pace, keys: &Keyspace, now: u64, args: &Args<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut replies = Replies::new(&mut bytes, Protocol::Resp2);
     let moment = Moment { now, random: 1 };
-    Session::default().execute(keys, args, moment, &mut NoHost, &mut replies);
+    let mut session = Session::default();
+    session.set_pace(pace);
+    session.execute(keys, args, moment, &mut NoHost, &mut replies);
     assert!(!bytes.starts_with(b"-"), "{}", bytes.escape_ascii());
     bytes
 }
@@ -177,7 +183,8 @@ fn every_key_is_seen_once_while_others_write() {
                     let value = vec![b'0' + (round % 10) as u8; round * 37 % 700 + 1];
                     let key = (round * 7 + writer * 1000) % 2000;
                     let (a, b) = (format!("a{key}"), format!("b{key}"));
-                    run(keys, NOW, &[b"MSET", a.as_bytes(), &value, b.as_bytes(), &value]);
+                    let args: [&[u8]; 5] = [b"MSET", a.as_bytes(), &value, b.as_bytes(), &value];
+                    run_at(Pace::Short, keys, NOW, &args);
                     if round.is_multiple_of(100) {
                         keys.tidy(NOW);
                     }

@@ -79,7 +79,9 @@ impl Keyspace {
         if let Some(journal) = self.journal() {
             journal.check(packer.dictionary().len())?;
         }
-        let mut shards: Vec<_> = (0..self.shards()).map(|shard| self.lock(shard)).collect();
+        // Where a long command has keys, another time will do.
+        let all: Vec<usize> = (0..self.shards()).collect();
+        let Some(mut shards) = self.take_all(&all) else { return Ok(()) };
         let before = Arc::clone(shards[0].spaces());
         let is_there = before.numbered(space.id).is_some_and(|other| Arc::ptr_eq(other, space));
         let Some(spaces) = before.with_packer(space.id, packer).filter(|_| is_there) else { return Ok(()) };

@@ -51,6 +51,12 @@ impl<'a> Replies<'a> {
         Self { bytes_max, ..self }
     }
 
+    /// The same replies, of which so many bytes more are allowed at most.
+    pub(crate) fn narrowed(&mut self, bytes: usize) -> Replies<'_> {
+        let bytes_max = self.bytes_max.min(self.out.len().saturating_add(bytes));
+        Replies { out: self.out, bytes_max, ..*self }
+    }
+
     /// Whether so many bytes more are allowed.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.out.len().saturating_add(bytes) <= self.bytes_max

@@ -5,6 +5,7 @@
 
 use super::token::PREFIX;
 use super::{Access, EndDate, Grant, TenantLimits, TokenDigest};
+use crate::follow::open_regular;
 use crate::rights::Right;
 use farpool_memory::parse_size;
 use farpool_model::{Error, ErrorKind, Result, TenantName, cast, limits};
@@ -87,7 +88,18 @@ impl<'de> Deserialize<'de> for Right {
 }
 
 impl Access {
-    /// Reads an access file.
+    /// Checks that somebody may connect, as where a node starts.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no token.
+    pub fn check_not_empty(&self) -> Result<()> {
+        match self.is_of_nobody() {
+            true => Err(Error::invalid("there is no token, so nobody could connect").advise(ADVICE)),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads an access file. One without tokens is valid: that the last one was removed must take effect.
     ///
     /// # Errors
     /// `NotFound` or `Invalid` when the file cannot be read; `Invalid` for mistakes in it, with the line.
@@ -102,7 +114,7 @@ impl Access {
         };
         let most = cast::u64_from(limits::ACCESS_FILE_BYTES_MAX);
         let mut bytes = Vec::new();
-        let file = std::fs::File::open(path).map_err(cannot)?;
+        let file = open_regular(path).map_err(cannot)?;
         file.take(most + 1).read_to_end(&mut bytes).map_err(cannot)?;
         if cast::u64_from(bytes.len()) > most {
             return Err(Error::over_limit(format!("it has more than {most} bytes")).at(path.display()));
@@ -130,9 +142,6 @@ impl Access {
         })?;
         let tenants = tenants(file.tenant);
         let tokens = tokens(text, file.token, &tenants)?;
-        if tokens.is_empty() {
-            return Err(Error::invalid("there is no token, so nobody could connect").advise(ADVICE));
-        }
         Ok(Access { tokens: Some(tokens), tenants })
     }
 }

@@ -89,6 +89,11 @@ impl Access {
         Access { tokens: Some(Vec::new()), tenants: BTreeMap::new() }
     }
 
+    /// Whether there is no token, and one is needed.
+    pub fn is_of_nobody(&self) -> bool {
+        self.tokens.as_ref().is_some_and(Vec::is_empty)
+    }
+
     /// Adds a token that never expires.
     #[must_use]
     pub fn with_token(mut self, token: &str, tenant: TenantName, right: Right) -> Self {

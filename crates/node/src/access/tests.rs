@@ -127,7 +127,11 @@ fn every_mistake_is_named_with_its_line_and_what_to_do() {
         assert!(format!("{message} {advice}").contains(part), "{text}\n{message}: {advice}");
     }
     for empty in ["", "# nobody\n", "[tenant.ann]\n"] {
-        assert!(Access::parse(empty).unwrap_err().message.contains("nobody could connect"));
+        let access = Access::parse(empty).unwrap();
+        assert!(
+            access.is_of_nobody() && access.admit(Some("anns"), 0).is_err() && access.admit(None, 0).is_err()
+        );
+        assert!(access.check_not_empty().unwrap_err().message.contains("nobody could connect"));
     }
     let named = |digit: char| {
         let digest = digit.to_string().repeat(64);

@@ -286,7 +286,7 @@ impl Client {
     #[inline]
     pub(super) fn count(&mut self, ran: Ran, ns: u64, args: &Args<'_>) {
         let name = match (ran.outcome, ran.name) {
-            (Outcome::Queued, _) => return,
+            (Outcome::Queued | Outcome::PutOff(_), _) => return,
             // Commands of the host have been named when they ran.
             (Outcome::Done | Outcome::Failed, "") => std::mem::take(&mut self.ran_name),
             (Outcome::Rejected, _) => introspect::asked(args).map_or("", |about| about.name),

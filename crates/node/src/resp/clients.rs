@@ -34,7 +34,7 @@ impl Tallies {
     pub fn count(&mut self, name: &'static str, outcome: Outcome, ns: u64) {
         let tally = self.of(name);
         match outcome {
-            Outcome::Queued => {}
+            Outcome::Queued | Outcome::PutOff(_) => {}
             Outcome::Rejected => tally.rejected += 1,
             Outcome::Done | Outcome::Failed => {
                 tally.calls += 1;

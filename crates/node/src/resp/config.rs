@@ -4,7 +4,7 @@ use super::host::{Client, Done, tell_help, unknown_subcommand, wrong_number_of};
 use crate::key_log::Fsync;
 use farpool_kv::evict::Policy;
 use farpool_kv::resp::{Replies, parse_integer};
-use farpool_kv::{Args, Limits, Moment, Refusal, matches};
+use farpool_kv::{Args, Limits, Moment, Pattern, Refusal};
 use farpool_model::limits::SLOW_LOG_ENTRIES_MAX;
 use std::borrow::Cow;
 
@@ -34,7 +34,7 @@ pub(super) struct Changes {
 impl Client {
     pub(super) fn config(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
         match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
-            (b"get", patterns @ [_, ..]) => self.tell_settings(patterns, replies),
+            (b"get", patterns @ [_, ..]) => self.tell_settings(patterns, replies)?,
             (b"set", pairs @ [_, _, ..]) if pairs.len().is_multiple_of(2) => {
                 let changes = self.changes(pairs)?;
                 self.do_or_leave(Later::Change(changes))?;
@@ -73,14 +73,16 @@ impl Client {
         all
     }
 
-    fn tell_settings(&self, patterns: &Args<'_>, replies: &mut Replies<'_>) {
-        let is_wanted = |name: &str| patterns.iter().any(|pattern| matches(pattern, name.as_bytes()));
+    fn tell_settings(&self, patterns: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+        let patterns = patterns.iter().map(|pattern| Pattern::new(pattern)).collect::<Result<Vec<_>, _>>()?;
+        let is_wanted = |name: &str| patterns.iter().any(|pattern| pattern.matches(name.as_bytes()));
         let found: Vec<_> = self.settings().into_iter().filter(|(name, _)| is_wanted(name)).collect();
         replies.map(found.len());
         for (name, value) in found {
             replies.bulk(name.as_bytes());
             replies.bulk(value.as_bytes());
         }
+        Ok(())
     }
 
     /// Does something now, or behind the transaction that runs: it takes the shards of all keys.
@@ -108,6 +110,9 @@ impl Client {
     fn changes(&self, pairs: &Args<'_>) -> Result<Changes, Refusal> {
         self.check_may_write()?;
         let mut changes = Changes::default();
+        if pairs.len() / 2 > self.settings().len() {
+            return Err("ERR more parameters than there are".into());
+        }
         // Names come first, as in Redis.
         for (at, pair) in pairs.chunks_exact(2).enumerate() {
             if pairs.chunks_exact(2).take(at).any(|before| before[0].eq_ignore_ascii_case(pair[0])) {

@@ -1,22 +1,23 @@
 //! A client of the Redis protocol, from its first byte to its last.
 
-use super::batch::Batch;
-use super::clients::Buffers;
+use super::desk::{Desk, Progress, TURN_NS};
+use super::fair::LaneTurns;
 use super::host::{Client, TOO_MANY};
+use super::long::LongCommands;
 use crate::Node;
 use crate::key_log::Follower;
 use crate::server::lobby::Lobby;
-use bytes::{Buf, BytesMut};
-use farpool_kv::resp::Replies;
-use farpool_kv::{Moment, Session};
+use bytes::BytesMut;
 use farpool_model::{ErrorKind, limits};
 use farpool_wire::{Socket, Tls};
-use std::hash::{BuildHasher, RandomState};
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{sleep, timeout};
 
 /// Bytes per read.
 const READ_BYTES: usize = 16 << 10;
@@ -24,30 +25,34 @@ const READ_BYTES: usize = 16 << 10;
 /// Bytes of a buffer that are kept while nothing is in it.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// Work that is done for one client before others of its thread have their turn.
-const TURN_NS: u64 = 100_000;
-
 /// Work is charged when so much of it has been done: each time costs a lock of the scheduler.
 const CHARGED_NS: u64 = 200_000;
 
 /// How long a client that does not read its replies is waited for.
 const UNREAD: Duration = Duration::from_millis(limits::UNREAD_MS_MAX);
 
+/// How long a client that has sent too much may take to read why: what it goes on to send is dropped meanwhile.
+const PARTING: Duration = Duration::from_secs(1);
+
+/// Bytes that are read ahead before they are charged to the client again.
+const CHARGED_BYTES: usize = 1 << 20;
+
 /// How long a peer may take to authenticate itself.
 const HANDSHAKE: Duration = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
+
+/// What connections of a thread have in common.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub turns: Arc<LaneTurns>,
+    pub long: Arc<LongCommands>,
+}
 
 pub(super) struct Connection {
     node: Arc<Node>,
     socket: Arc<dyn Socket>,
-    client: Client,
-    session: Session,
-    received: BytesMut,
-    /// The requests at the beginning of `received`.
-    batch: Batch,
-    /// Replies that have not been sent.
-    replies: Vec<u8>,
-    /// Where random numbers come from.
-    random: u64,
+    shared: Shared,
+    /// What carries out requests, unless a long command has it.
+    desk: Option<Box<Desk>>,
     /// Waits for the log of keys, where they have one.
     log: Option<Follower>,
     /// Nanoseconds of work that have not been charged to the client's share.
@@ -58,17 +63,29 @@ pub(super) struct Connection {
     is_paused: bool,
 }
 
+/// Says when it is dropped that the client has gone.
+struct Gone(Option<Arc<AtomicBool>>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|gone| gone.store(true, Ordering::Relaxed));
+    }
+}
+
 impl Connection {
-    pub fn new(node: &Arc<Node>, socket: Arc<dyn Socket>, number: u64, log: Option<Follower>) -> Self {
+    pub fn new(
+        node: &Arc<Node>,
+        socket: Arc<dyn Socket>,
+        number: u64,
+        log: Option<Follower>,
+        shared: Shared,
+    ) -> Self {
+        let client = Client::new(node, number, (socket.peer(), socket.local()));
         Connection {
-            client: Client::new(node, number, (socket.peer(), socket.local())),
+            desk: Some(Box::new(Desk::new(node, client, number))),
             node: Arc::clone(node),
             socket,
-            session: Session::default(),
-            received: BytesMut::new(),
-            batch: Batch::default(),
-            replies: Vec::new(),
-            random: RandomState::new().hash_one(number) | 1,
+            shared,
             log,
             unpaid_ns: 0,
             turn_ns: 0,
@@ -79,7 +96,7 @@ impl Connection {
     /// Serves the client until one side ends the connection.
     pub async fn serve(mut self, lobby: Arc<Lobby>, mut is_ending: watch::Receiver<bool>) {
         let peer = self.socket.peer();
-        let seen = Arc::clone(self.client.seen());
+        let Some(seen) = self.desk.as_ref().map(|desk| Arc::clone(desk.client.seen())) else { return };
         let ended = tokio::select! {
             biased;
             _ = is_ending.wait_for(|is_ending| *is_ending) => Ok(()),
@@ -89,9 +106,18 @@ impl Connection {
         if let Err(error) = ended {
             tracing::debug!(peer, %error, "a client of the Redis protocol is gone");
         }
-        if let Some(keys) = self.client.keys() {
-            self.session.reset(&keys);
+        // Where a long command has it, that ends what the client has begun.
+        let Some(mut desk) = self.desk.take() else { return };
+        match desk.client.tenant().cloned().filter(|_| desk.session.is_watching()) {
+            Some(tenant) => self.shared.long.submit(&tenant, Box::new(move || desk.end())),
+            None => desk.end(),
         }
+    }
+
+    /// # Errors
+    /// While a long command has it, of a connection that has not waited for that.
+    fn desk(&mut self) -> io::Result<&mut Desk> {
+        self.desk.as_deref_mut().ok_or_else(|| io::Error::other("a long command was left"))
     }
 
     async fn converse(&mut self, lobby: &Arc<Lobby>) -> io::Result<()> {
@@ -105,9 +131,9 @@ impl Connection {
                 Err(_) => return Err(io::ErrorKind::TimedOut.into()),
             }
         }
-        match self.client.admit(None) {
+        match self.desk()?.client.admit(None) {
             Err(error) if error.kind == ErrorKind::OverLimit => {
-                self.error(TOO_MANY);
+                self.desk()?.error(TOO_MANY);
                 return self.send().await;
             }
             // A client that needs a token shows it now.
@@ -126,7 +152,7 @@ impl Connection {
             Err(_) => return Err(io::ErrorKind::TimedOut.into()),
         }
         loop {
-            let pass = self.client.take_pass();
+            let pass = self.desk()?.client.take_pass();
             let Some(mut pass) = pass else { return Ok(()) };
             let ended = tokio::select! {
                 biased;
@@ -138,17 +164,17 @@ impl Connection {
             };
             match ended {
                 Some(error) => {
-                    self.error(&format!("NOAUTH {}", error.message));
+                    self.desk()?.error(&format!("NOAUTH {}", error.message));
                     return self.send().await;
                 }
-                None => self.client.return_pass(pass),
+                None => self.desk()?.client.return_pass(pass),
             }
         }
     }
 
     /// Waits until the client has shown who it is; returns whether it stays.
     async fn greet(&mut self) -> io::Result<bool> {
-        while !self.client.is_admitted() {
+        while !self.desk()?.client.is_admitted() {
             if !self.exchange().await? {
                 return Ok(false);
             }
@@ -159,138 +185,125 @@ impl Connection {
     /// Reads what has come, carries it out and sends the replies; returns whether the client stays.
     async fn exchange(&mut self) -> io::Result<bool> {
         if std::mem::take(&mut self.is_paused) {
-            self.client.unpaused().await;
+            self.desk()?.client.unpaused().await;
         }
         // What has come already goes first.
         loop {
             if let Some(log) = &mut self.log {
                 log.keep_up().await;
             }
-            let began_ns = self.node.clock().now_ns();
-            let progress = self.carry_out();
-            let worked_ns = self.node.clock().now_ns().saturating_sub(began_ns);
-            (self.unpaid_ns, self.turn_ns) = (self.unpaid_ns + worked_ns, self.turn_ns + worked_ns);
-            if self.unpaid_ns >= CHARGED_NS {
-                self.client.charge_time(std::mem::take(&mut self.unpaid_ns));
+            let mut progress = self.take_turn().await?;
+            if let Progress::Long = progress {
+                self.send().await?;
+                progress = self.carry_out_long().await?;
             }
-            self.note_buffers();
-            self.client.settle(&self.session);
-            let stays = match progress {
+            match progress {
                 Progress::Waits => break,
-                Progress::HasMore => true,
+                Progress::HasMore | Progress::Long => self.send().await?,
                 Progress::Paused => {
                     self.is_paused = true;
                     self.send().await?;
                     return Ok(true);
                 }
-                Progress::Leaves => false,
-            };
-            self.send().await?;
-            if !stays {
-                self.socket.end_writing()?;
-                return Ok(false);
+                Progress::Held(releases) => {
+                    self.send().await?;
+                    self.released(releases).await?;
+                }
+                Progress::Leaves => {
+                    self.send().await?;
+                    self.socket.end_writing()?;
+                    return Ok(false);
+                }
             }
-            self.give_way().await;
         }
         self.send().await?;
-        self.give_way().await;
-        if self.client.has_new_pass() {
+        if self.desk()?.client.has_new_pass() {
             // From now on the connection lasts for as long as this one does.
             return Ok(true);
         }
-        self.received.reserve(READ_BYTES);
-        if let Err(error) = self.client.charge(self.bytes_held()) {
-            self.error(&format!("OOM {}", error.message));
+        let held = self.socket.bytes_held();
+        let desk = self.desk()?;
+        desk.received.reserve(READ_BYTES);
+        if let Err(error) = desk.client.charge(desk.bytes_held() + held) {
+            desk.error(&format!("OOM {}", error.message));
             self.send().await?;
             return Ok(false);
         }
-        Ok(self.socket.read(&mut self.received).await? > 0)
+        let Some(desk) = self.desk.as_deref_mut() else { return Ok(false) };
+        Ok(self.socket.read(&mut desk.received).await? > 0)
     }
 
-    /// Lets others of the thread have their turn, if it is time: a client that always has more to do does not keep them waiting.
-    async fn give_way(&mut self) {
-        if self.turn_ns >= TURN_NS {
+    /// Carries out requests for a turn, when that has come.
+    async fn take_turn(&mut self) -> io::Result<Progress> {
+        let rests = self.turn_ns >= TURN_NS;
+        if rests {
             self.turn_ns = 0;
-            tokio::task::yield_now().await;
         }
-    }
-
-    fn error(&mut self, text: &str) {
-        Replies::new(&mut self.replies, self.client.protocol()).error(text);
-    }
-
-    fn note_buffers(&mut self) {
-        self.client.note_buffers(Buffers {
-            received: self.received.len(),
-            free: self.received.capacity() - self.received.len(),
-            replies: self.replies.capacity(),
-        });
-    }
-
-    fn bytes_held(&self) -> usize {
-        let buffers = self.received.capacity() + self.replies.capacity() + self.batch.bytes_held();
-        buffers + self.session.bytes() + self.socket.bytes_held()
-    }
-
-    /// Carries out the commands that have come whole, as long as their replies are not many.
-    fn carry_out(&mut self) -> Progress {
-        self.note_buffers();
-        let Connection { node, client, session, batch, received, replies, random, .. } = self;
-        // One reading of a clock for each command tells when it began and how long the one before took.
-        let (began_ms, began_ns) = (node.keyspaces().time().now_ms(), node.clock().now_ns());
-        let (mut now_ms, mut now_ns) = (began_ms, began_ns);
-        let mut replies_max = client.room().min(limits::RESP_OUTPUT_BYTES_MAX);
-        let mut keys = client.keys();
-        while replies.len() < limits::RESP_REPLIES_BYTES_MAX {
-            if batch.is_done() {
-                received.advance(batch.clear());
-                match batch.fill(received, keys.as_deref(), session.space()) {
-                    Ok(true) => {}
-                    Ok(false) => return Progress::Waits,
-                    Err(error) => {
-                        if let Some(text) = error.reply() {
-                            Replies::new(replies, client.protocol()).error(text);
-                        }
-                        return Progress::Leaves;
-                    }
-                }
-            }
-            let Some((args, ahead)) = batch.take(received) else { continue };
-            if client.must_wait(session, &args) {
-                batch.put_back();
-                return Progress::Paused;
-            }
-            *random = next_random(*random);
-            let moment = Moment { now: now_ms, random: *random };
-            let mut to = Replies::new(replies, client.protocol()).within(replies_max);
-            client.execute(keys.as_deref(), session, (&args, ahead), moment, &mut to);
-            let ended_ns = node.clock().now_ns();
-            let took_ns = ended_ns.saturating_sub(now_ns);
-            (now_ns, now_ms) = (ended_ns, began_ms + ended_ns.saturating_sub(began_ns) / 1_000_000);
-            client.took(&args, took_ns, now_ms);
-            if client.is_leaving() {
-                return Progress::Leaves;
-            }
-            // It may be somebody else now, with other keys.
-            if !ahead.is_of_keys() && !client.has_keys(keys.as_ref()) {
-                keys = client.keys();
-                replies_max = client.room().min(limits::RESP_OUTPUT_BYTES_MAX);
-                if let Some(keys) = &keys {
-                    batch.look_ahead(received, keys, session.space());
-                }
-            }
+        let key = self.desk()?.client.tenant_key();
+        self.shared.turns.turn(key, rests).await;
+        let Some(desk) = self.desk.as_deref_mut() else { return Ok(Progress::Leaves) };
+        let began_ns = self.node.clock().now_ns();
+        let progress = desk.carry_out();
+        let worked_ns = self.node.clock().now_ns().saturating_sub(began_ns);
+        desk.settle();
+        self.shared.turns.spent(key, worked_ns);
+        (self.unpaid_ns, self.turn_ns) = (self.unpaid_ns + worked_ns, self.turn_ns + worked_ns);
+        if self.unpaid_ns >= CHARGED_NS {
+            desk.client.charge_time(std::mem::take(&mut self.unpaid_ns));
         }
-        Progress::HasMore
+        Ok(progress)
+    }
+
+    /// Has the next command carried out by another thread, and waits for it.
+    async fn carry_out_long(&mut self) -> io::Result<Progress> {
+        let Some(mut desk) = self.desk.take() else { return Ok(Progress::Leaves) };
+        let Some(tenant) = desk.client.tenant().cloned() else {
+            // What strangers may send is never long.
+            self.desk = Some(desk);
+            return Ok(Progress::Leaves);
+        };
+        let mut gone = Gone(Some(desk.client.gone()));
+        let (tell, told) = oneshot::channel();
+        let clock = Arc::clone(self.node.clock());
+        let work = move || {
+            let began_ns = clock.now_ns();
+            let progress = desk.carry_out_long();
+            desk.settle();
+            desk.client.charge_time(clock.now_ns().saturating_sub(began_ns));
+            let keys = desk.client.keys();
+            if let Err((mut desk, _)) = tell.send((desk, progress)) {
+                desk.end();
+            }
+            // Commands that have waited have a moment before the next long one.
+            if keys.is_some_and(|keys| keys.take_waited()) {
+                std::thread::sleep(BREATH);
+            }
+        };
+        self.shared.long.submit(&tenant, Box::new(work));
+        let (desk, progress) =
+            told.await.map_err(|_| io::Error::other("a long command was not carried out"))?;
+        self.desk = Some(desk);
+        gone.0 = None;
+        Ok(progress)
+    }
+
+    /// Waits until a long command of the tenant has given keys back.
+    async fn released(&mut self, releases: u64) -> io::Result<()> {
+        if let Some(keys) = self.desk()?.client.keys() {
+            poll_fn(|context| keys.poll_released(releases, context)).await;
+        }
+        Ok(())
     }
 
     /// Sends the replies once what they acknowledge is as durable as it is to be. Where it cannot be made so, an error goes
     /// in their place, and the client with it.
     async fn send(&mut self) -> io::Result<()> {
-        if let (Some(number), Some(log)) = (self.session.take_recorded(), &mut self.log)
+        let Some(desk) = self.desk.as_deref_mut() else { return Ok(()) };
+        if let (Some(number), Some(log)) = (desk.session.take_recorded(), &mut self.log)
             && let Err(error) = log.durable(number).await
         {
-            self.replies.clear();
-            self.error(&format!("MISCONF the log of keys cannot be written: {}", error.message));
+            desk.replies.clear();
+            desk.error(&format!("MISCONF the log of keys cannot be written: {}", error.message));
             self.write().await?;
             return Err(io::Error::other(error.message));
         }
@@ -298,36 +311,80 @@ impl Connection {
     }
 
     async fn write(&mut self) -> io::Result<()> {
-        if !self.replies.is_empty() {
-            match timeout(UNREAD, self.socket.write_all(&self.replies)).await {
+        let Some(desk) = self.desk.as_deref_mut() else { return Ok(()) };
+        if !desk.replies.is_empty() {
+            match timeout(UNREAD, write_and_read(&*self.socket, desk)).await {
                 Ok(sent) => sent?,
                 Err(_) => return Err(io::ErrorKind::TimedOut.into()),
             }
         }
-        self.replies.clear();
-        self.replies.shrink_to(KEPT_BYTES);
-        if self.received.is_empty() && self.received.capacity() > KEPT_BYTES {
-            self.received = BytesMut::new();
+        desk.replies.clear();
+        desk.replies.shrink_to(KEPT_BYTES);
+        if desk.received.is_empty() && desk.received.capacity() > KEPT_BYTES {
+            desk.received = BytesMut::new();
         }
         Ok(())
     }
 }
 
-/// What [`Connection::carry_out`] has left.
-enum Progress {
-    /// The rest of a command has not come yet.
-    Waits,
-    /// There may be more commands.
-    HasMore,
-    /// The next command waits for the end of a pause.
-    Paused,
-    /// The connection ends.
-    Leaves,
+/// How long commands that have waited for a long one have before the next.
+const BREATH: Duration = Duration::from_micros(500);
+
+/// Writes the replies, and reads what comes meanwhile: a client may write all of a pipeline before it reads.
+///
+/// # Errors
+/// Where the client has sent more than is kept for it, or the connection is broken.
+async fn write_and_read(socket: &dyn Socket, desk: &mut Desk) -> io::Result<()> {
+    let Desk { client, received, replies, session, .. } = desk;
+    let mut writing = pin!(socket.write_all(replies));
+    let held = session.bytes() + replies.capacity();
+    let (mut has_ended, mut charged) = (false, received.capacity());
+    let refusal = loop {
+        received.reserve(READ_BYTES);
+        if received.len() > limits::RESP_AHEAD_BYTES_MAX {
+            let most = limits::RESP_AHEAD_BYTES_MAX >> 20;
+            break format!(
+                "ERR more than {most} MiB of requests came while replies were not read: read replies meanwhile"
+            );
+        }
+        if received.capacity() >= charged + CHARGED_BYTES {
+            charged = received.capacity();
+            if let Err(error) = client.charge(held + charged + socket.bytes_held()) {
+                break format!("OOM {} for requests that came while replies were not read", error.message);
+            }
+        }
+        tokio::select! {
+            biased;
+            sent = &mut writing => return sent,
+            read = socket.read(received), if !has_ended => has_ended = read? == 0,
+        }
+    };
+    let (peer, bytes) = (socket.peer(), received.len());
+    tracing::warn!(peer, bytes, "a client of the Redis protocol is disconnected: {refusal}");
+    *received = BytesMut::new();
+    let parting = async {
+        let last = async {
+            writing.await?;
+            socket.write_all(format!("-{refusal}\r\n").as_bytes()).await?;
+            socket.end_writing()
+        };
+        // What has been sent is lost to a client whose own bytes are not read.
+        let (sent, _) = tokio::join!(last, drop_what_comes(socket));
+        sent
+    };
+    tokio::select! {
+        sent = parting => sent?,
+        () = sleep(PARTING) => {}
+    }
+    Err(io::Error::other(refusal))
 }
 
-/// Returns the next number of a sequence (Marsaglia, "Xorshift RNGs", Journal of Statistical Software, 2003).
-fn next_random(mut state: u64) -> u64 {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^ state << 17
+/// Reads until the client ends.
+async fn drop_what_comes(socket: &dyn Socket) -> io::Result<()> {
+    let mut dropped = BytesMut::with_capacity(READ_BYTES);
+    while socket.read(&mut dropped).await? > 0 {
+        dropped.clear();
+        dropped.reserve(READ_BYTES);
+    }
+    Ok(())
 }

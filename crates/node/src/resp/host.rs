@@ -3,6 +3,7 @@
 use super::client::Muted;
 use super::clients::{Buffers, Clients, Facts, Membership, Seen, Tallies};
 use super::config::Later;
+use super::fair::TenantKey;
 use super::introspect;
 use super::slow::SlowLog;
 use crate::access::without_tokens;
@@ -12,12 +13,14 @@ use crate::spaces::LastJudge;
 use crate::{Caller, Node};
 use farpool_kv::resp::{Protocol, Replies, parse_integer};
 use farpool_kv::{
-    Ahead, Args, Host, Keyspace, Moment, Outcome, Ran, ReadEntry, Refusal, Session, Space, wrong_number,
+    Ahead, Args, Host, Keyspace, Moment, Outcome, PutOff, Ran, ReadEntry, Refusal, Session, Space,
+    wrong_number,
 };
 use farpool_memory::Reservation;
-use farpool_model::{Error, ErrorKind, Expr, Result, limits};
+use farpool_model::{Error, ErrorKind, Expr, Result, TenantName, limits};
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The version of Redis whose commands these are: clients look at it.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
@@ -77,6 +80,8 @@ pub(super) struct Client {
     judge: LastJudge,
     /// What a command of this file has recorded.
     recorded: Option<u64>,
+    /// Whether the connection has ended while a command runs elsewhere.
+    gone: Arc<AtomicBool>,
 }
 
 struct Admitted {
@@ -114,6 +119,7 @@ impl Client {
             is_queueing: false,
             judge: LastJudge::default(),
             recorded: None,
+            gone: Arc::default(),
         }
     }
 
@@ -157,6 +163,26 @@ impl Client {
     /// Whether the client has shown another token since [`Client::take_pass`].
     pub fn has_new_pass(&self) -> bool {
         self.pass.is_some()
+    }
+
+    /// The client's tenant, if it has shown who it is.
+    pub fn tenant(&self) -> Option<&TenantName> {
+        self.admitted.as_ref().map(|admitted| admitted.caller.tenant())
+    }
+
+    /// Stands for the tenant where turns are taken.
+    pub fn tenant_key(&self) -> TenantKey {
+        self.admitted.as_ref().map_or(0, |admitted| Arc::as_ptr(&admitted.keys).addr())
+    }
+
+    /// Is set when the connection has ended.
+    pub fn gone(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.gone)
+    }
+
+    /// Whether a command ends what the client has begun.
+    pub fn would_reset(&self, args: &Args<'_>) -> bool {
+        matches!(own(args[0]), Some(("auth" | "hello" | "reset", _)))
     }
 
     /// The clients of its tenant.
@@ -360,7 +386,7 @@ impl Client {
         }
     }
 
-    /// Carries out a command with the keys of the client's tenant, and appends one reply.
+    /// Carries out a command with the keys of the client's tenant, and appends one reply, unless the command was put off.
     pub fn execute(
         &mut self,
         keys: Option<&Keyspace>,
@@ -368,14 +394,18 @@ impl Client {
         (args, ahead): (&Args<'_>, Ahead),
         moment: Moment,
         replies: &mut Replies<'_>,
-    ) {
+    ) -> Option<PutOff> {
         (self.now_ms, self.facts.space) = (moment.now, session.space());
         self.is_queueing = session.is_queueing();
         let before = replies.bytes();
         self.execute_aloud(keys, session, (args, ahead), moment, replies);
+        if let Outcome::PutOff(why) = self.ran.outcome {
+            return Some(why);
+        }
         if self.muted.step() {
             replies.truncate(before);
         }
+        None
     }
 
     fn execute_aloud(
@@ -551,6 +581,15 @@ impl Client {
 }
 
 impl Host for Client {
+    fn is_long(&self, args: &Args<'_>) -> bool {
+        let is_setting = args.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"set"));
+        is_setting && matches!(own(args[0]), Some(("config", _)))
+    }
+
+    fn has_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
     fn judge(
         &mut self,
         condition: &Expr,

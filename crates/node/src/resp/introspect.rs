@@ -2,7 +2,7 @@
 
 use super::host::{Done, tell_help, unknown_subcommand, wrong_number_of};
 use farpool_kv::resp::Replies;
-use farpool_kv::{Args, matches};
+use farpool_kv::{Args, Pattern};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -184,9 +184,10 @@ fn listed(filter: &Args<'_>) -> std::result::Result<Vec<&'static About>, farpool
         [word, by, what] if word.eq_ignore_ascii_case(b"filterby") => (by.to_ascii_lowercase(), *what),
         _ => return Err("ERR syntax error".into()),
     };
+    let pattern = Pattern::new(&what.to_ascii_lowercase())?;
     let has = |about: &About| match by.as_slice() {
         b"aclcat" => about.categories.iter().any(|category| what.eq_ignore_ascii_case(category.as_bytes())),
-        b"pattern" => matches(&what.to_ascii_lowercase(), about.name.as_bytes()),
+        b"pattern" => pattern.matches(about.name.as_bytes()),
         // There are no modules.
         _ => false,
     };

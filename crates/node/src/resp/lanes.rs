@@ -2,7 +2,9 @@
 //! waits for the sockets of its own and for nothing else. So nobody has to be woken for a request, and what a connection has
 //! in memory stays in one processor's cache.
 
-use super::connection::Connection;
+use super::connection::{Connection, Shared};
+use super::fair::LaneTurns;
+use super::long::LongCommands;
 use crate::Node;
 use crate::key_log::Echo;
 use crate::server::Listener;
@@ -49,6 +51,7 @@ impl<L: Listener + 'static> Lanes<L> {
         threads: usize,
         lobby: &Arc<Lobby>,
         is_ending: &watch::Receiver<bool>,
+        long: &Arc<LongCommands>,
     ) -> Result<Self> {
         let refused = |error| Error::over_limit(format!("cannot start threads for connections: {error}"));
         let start = |number| {
@@ -58,7 +61,8 @@ impl<L: Listener + 'static> Lanes<L> {
             let (end, ended) = oneshot::channel();
             let open = Arc::new(AtomicUsize::new(0));
             let (of_lane, node, lobby) = (Arc::clone(node), Arc::clone(node), Arc::clone(lobby));
-            let serving = serve(node, lobby, arriving, Arc::clone(&open), is_ending.clone());
+            let shared = Shared { turns: Arc::<LaneTurns>::default(), long: Arc::clone(long) };
+            let serving = serve(node, lobby, arriving, Arc::clone(&open), is_ending.clone(), shared);
             let run = move || {
                 of_lane.precedence().answer();
                 drop(of_lane);
@@ -94,6 +98,7 @@ async fn serve<L: Listener>(
     mut arriving: mpsc::UnboundedReceiver<Arrival<L>>,
     open: Arc<AtomicUsize>,
     is_ending: watch::Receiver<bool>,
+    shared: Shared,
 ) {
     let (mut connections, mut telling) = (JoinSet::new(), JoinSet::new());
     let log = node.keyspaces().log().map(|log| log.echo());
@@ -109,7 +114,8 @@ async fn serve<L: Listener>(
                 let Some(Arrival { socket, number }) = arrival else { break };
                 match L::open(socket) {
                     Ok(socket) => {
-                        let connection = Connection::new(&node, socket, number, log.as_ref().map(Echo::follow));
+                        let log = log.as_ref().map(Echo::follow);
+                        let connection = Connection::new(&node, socket, number, log, shared.clone());
                         connections.spawn(connection.serve(Arc::clone(&lobby), is_ending.clone()));
                     }
                     Err(error) => {

@@ -1,17 +1,22 @@
 //! The server of the Redis protocol: keys and values for the clients that people already have.
 //!
 //! Each connection is an async task of one thread (`lanes.rs`). What has arrived is carried out there, command by command,
-//! and the replies of a batch leave together; nobody else waits, as a command has its shards for microseconds.
+//! and the replies of a batch leave together. Tenants share the thread fairly (`fair.rs`). A command that takes longer than a
+//! step is carried out elsewhere (`long.rs`), while the thread serves others; it never waits for a shard that such a command
+//! has.
 
 mod batch;
 mod client;
 mod clients;
 mod config;
 mod connection;
+mod desk;
+mod fair;
 mod host;
 mod info;
 mod introspect;
 mod lanes;
+mod long;
 mod slow;
 
 pub(crate) use clients::Clients;
@@ -23,11 +28,13 @@ use crate::server::listener::accept;
 use crate::server::lobby::Lobby;
 use farpool_model::Result;
 use lanes::Lanes;
+use long::LongCommands;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 
 /// How often keys that have expired are looked for.
@@ -46,40 +53,73 @@ impl Numbers {
     }
 }
 
+/// Threads that are ready to serve clients of the Redis protocol.
+pub struct Server<L: Listener> {
+    node: Arc<Node>,
+    lobby: Arc<Lobby>,
+    long: Arc<LongCommands>,
+    lanes: Lanes<L>,
+    ending: watch::Sender<bool>,
+}
+
+impl<L: Listener + 'static> Server<L> {
+    /// Starts so many threads that serve connections.
+    ///
+    /// # Errors
+    /// `OverLimit` when the system gives no threads, or no descriptors for them.
+    pub fn start(node: &Arc<Node>, threads: usize) -> Result<Self> {
+        let (ending, is_ending) = watch::channel(false);
+        let (lobby, long) = (Arc::new(Lobby::default()), LongCommands::start()?);
+        let lanes =
+            Lanes::<L>::start(node, threads, &lobby, &is_ending, &long).inspect_err(|_| long.end())?;
+        Ok(Server { node: Arc::clone(node), lobby, long, lanes, ending })
+    }
+
+    /// Serves clients until `shutdown` resolves. An error of one connection ends that connection.
+    pub async fn serve(self, mut listener: L, shutdown: impl Future<Output = ()>) {
+        let Server { node, lobby, long, lanes, ending } = self;
+        let numbers = Numbers::default();
+        let mut shutdown = pin!(shutdown);
+        let mut ticks = interval(TIDY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut tidying: Option<JoinHandle<()>> = None;
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                _ = ticks.tick() => {
+                    if tidying.as_ref().is_none_or(JoinHandle::is_finished) {
+                        let node = Arc::clone(&node);
+                        tidying = Some(spawn_blocking(move || tidy(&node)));
+                    }
+                }
+                socket = accept(&mut listener, || lobby.evict_oldest()) => {
+                    lanes.serve(socket, numbers.next());
+                }
+            }
+        }
+        drop(listener);
+        ending.send_replace(true);
+        lanes.end().await;
+        long.end();
+    }
+}
+
 /// Serves clients of the Redis protocol until `shutdown` resolves, on so many threads.
 ///
 /// # Errors
-/// `OverLimit` when the system gives no threads. An error of one connection ends that connection.
+/// Those of [`Server::start`].
 pub async fn serve<L: Listener + 'static>(
     node: Arc<Node>,
-    mut listener: L,
+    listener: L,
     threads: usize,
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
-    let (ending, is_ending) = watch::channel(false);
-    let lobby = Arc::new(Lobby::default());
-    let lanes = Lanes::<L>::start(&node, threads, &lobby, &is_ending)?;
-    let numbers = Numbers::default();
-    let mut shutdown = pin!(shutdown);
-    let mut ticks = interval(TIDY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            biased;
-            () = &mut shutdown => break,
-            _ = ticks.tick() => tidy(&node),
-            socket = accept(&mut listener, || lobby.evict_oldest()) => {
-                lanes.serve(socket, numbers.next());
-            }
-        }
-    }
-    drop(listener);
-    ending.send_replace(true);
-    lanes.end().await;
+    Server::start(&node, threads)?.serve(listener, shutdown).await;
     Ok(())
 }
 
-/// Removes keys that have expired.
+/// Removes keys that have expired. It waits for nobody who may have keys for long.
 fn tidy(node: &Node) {
     let now = node.keyspaces().time().now_ms();
     node.keyspaces().all_clients().iter().for_each(|clients| clients.sample(now));

@@ -22,7 +22,7 @@ use farpool_kv::{
     Fingerprint, KeyCut, KeyCutPart, Keyspace, ReadCount, RowFilter, RowSchema, Space, SpaceId, Spaces,
 };
 use farpool_model::cast::u64_from;
-use farpool_model::limits::{KV_KEY_BYTES_MAX, STRING_BYTES_MAX};
+use farpool_model::limits::{KV_KEY_BYTES_MAX, RETRY_AFTER_MS, STRING_BYTES_MAX};
 use farpool_model::{
     ColumnStatistics, Error, Expr, Program, Result, TableInfo, TableName, TenantName, Version,
 };
@@ -31,6 +31,7 @@ use std::any::Any;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 
 /// Entries and bytes of a row group: less than a millisecond's work.
 const PART_ENTRIES: usize = 8 << 10;
@@ -111,6 +112,10 @@ impl CutRows {
 }
 
 impl LiveRows for FilteredRows {
+    fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.space.keyspace.poll_released(self.space.keyspace.releases(), context)
+    }
+
     fn row_group(&self, place: usize, columns: &[usize]) -> Result<Made> {
         let wanted = Wanted { columns, judged: &self.columns };
         self.rows.make(&self.space, place, wanted, Some(&self.filter))
@@ -136,6 +141,10 @@ impl SpaceRows {
 }
 
 impl LiveRows for SpaceRows {
+    fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.space.keyspace.poll_released(self.space.keyspace.releases(), context)
+    }
+
     fn row_group(&self, place: usize, columns: &[usize]) -> Result<Made> {
         match &self.what {
             What::Cut(rows) => rows.make(&self.space, place, Wanted::of(columns), None),
@@ -247,7 +256,8 @@ impl SpaceTable {
             let rows = SpaceRows { space: self, what: What::Found(Arc::new(found), fingerprints) };
             return Ok((Table::live(schema, &parts, Arc::new(rows)), bytes));
         }
-        let cut = self.keyspace.cut(self.id, now);
+        let held = || Error::busy("a long command has the keys of the space", *RETRY_AFTER_MS.start());
+        let cut = self.keyspace.try_cut(self.id, now).ok_or_else(held)?;
         let parts = cut.parts(PART_ENTRIES, PART_BYTES)?;
         let bounds: Vec<Part> =
             parts.iter().map(|part| plain_part(&schema, part.entries(), part.bytes())).collect();

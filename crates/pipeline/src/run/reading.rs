@@ -389,7 +389,7 @@ impl Run {
     }
 
     /// Tells whoever drives the run that there may be more to do, or that it was stopped.
-    pub(super) fn changed(&self) {
+    pub(crate) fn changed(&self) {
         if let Some(waker) = &*self.on_change.lock() {
             waker();
         }

@@ -6,7 +6,8 @@ use arrow_array::RecordBatch;
 use farpool_columns::RowGroup;
 use farpool_model::{Clock, Error, Receipt, Result};
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::task::Wake;
 
 /// Destination of the result of a run: a bounded queue towards one client.
 pub trait Sink: Send + Sync {
@@ -31,11 +32,24 @@ pub(super) struct ProgramTask {
     /// Dropped before the sink is told the outcome.
     run: Mutex<Option<Arc<Run>>>,
     sink: Arc<dyn Sink>,
+    waker: std::task::Waker,
+}
+
+/// Has a run looked at again.
+struct Changed(Weak<Run>);
+
+impl Wake for Changed {
+    fn wake(self: Arc<Self>) {
+        if let Some(run) = self.0.upgrade() {
+            run.changed();
+        }
+    }
 }
 
 impl ProgramTask {
     pub fn new(run: Arc<Run>, sink: Arc<dyn Sink>) -> Self {
-        ProgramTask { run: Mutex::new(Some(run)), sink }
+        let waker = Arc::new(Changed(Arc::downgrade(&run))).into();
+        ProgramTask { run: Mutex::new(Some(run)), sink, waker }
     }
 
     /// Sets a callback for when the run is stopped, or has more to do.
@@ -73,10 +87,12 @@ impl ProgramTask {
 impl Task for ProgramTask {
     fn readiness(&self) -> Readiness {
         match &*self.run.lock() {
-            Some(run) if !run.is_cancelled() => match self.sink.ready() && !run.waits_for_values() {
-                true => Readiness::Ready,
-                false => Readiness::Waiting,
-            },
+            Some(run) if !run.is_cancelled() => {
+                match self.sink.ready() && !run.waits_for_values() && !run.waits_for_rows(&self.waker) {
+                    true => Readiness::Ready,
+                    false => Readiness::Waiting,
+                }
+            }
             _ => Readiness::Ended,
         }
     }

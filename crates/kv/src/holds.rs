@@ -1,0 +1,221 @@
+//! Shards that long commands have, and what is known of them meanwhile.
+//!
+//! A long command holds shards for more than a step's time. A thread that serves other tenants too never waits for one of
+//! these: it puts the command off until something is released. Whoever only counts keys takes the counts of before.
+//!
+//! Invariant: a long command announces itself before it locks a shard, and so does whoever waits for a long command while
+//! it has other shards. So whoever finds a shard locked, and no announcement, waits for steps only.
+
+use crate::keyspace::{KeyCount, Keyspace};
+use crate::shard::{Shard, SpaceId};
+use crate::spaces::Spaces;
+use parking_lot::{Mutex, MutexGuard};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// How long a lock is waited for before announcements are looked at again.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// What shards are held by long commands.
+pub(crate) struct Holds {
+    shards: Box<[HeldShard]>,
+    /// Counts releases.
+    released: AtomicU64,
+    waiting: Mutex<Vec<Waker>>,
+    have_waited: AtomicBool,
+}
+
+#[derive(Default)]
+struct HeldShard {
+    /// Long commands that have it or are about to.
+    announced: AtomicU32,
+    /// Whether one of them has it, so that `known` is of this moment.
+    is_held: AtomicBool,
+    known: Mutex<Known>,
+}
+
+/// What is told of a shard while it is held.
+#[derive(Clone, Default)]
+pub(crate) struct Known {
+    pub counts: Vec<(SpaceId, KeyCount)>,
+    pub counted: (u64, u64, u64, u64),
+    pub spaces: Arc<Spaces>,
+}
+
+impl Known {
+    fn of(shard: &Shard) -> Known {
+        let counts = shard.tables().map(|(space, table)| (space, KeyCount::of(table))).collect();
+        Known { counts, counted: shard.counted(), spaces: Arc::clone(shard.spaces()) }
+    }
+}
+
+impl Holds {
+    pub fn new(shards: usize) -> Self {
+        let shards = (0..shards).map(|_| HeldShard::default()).collect();
+        Holds {
+            shards,
+            released: AtomicU64::new(0),
+            waiting: Mutex::default(),
+            have_waited: AtomicBool::new(false),
+        }
+    }
+}
+
+/// Announces long commands on some shards, until it is dropped.
+pub(crate) struct Hold<'a> {
+    holds: &'a Holds,
+    shards: Vec<usize>,
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        for shard in &self.shards {
+            self.holds.shards[*shard].announced.fetch_sub(1, Ordering::AcqRel);
+        }
+        let waiting = {
+            let mut waiting = self.holds.waiting.lock();
+            self.holds.released.fetch_add(1, Ordering::AcqRel);
+            std::mem::take(&mut *waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// A shard that is taken, for a step or by a long command.
+pub(crate) struct ShardGuard<'a> {
+    // Says that it is not held any more before it is given back.
+    _mark: Option<HeldMark<'a>>,
+    shard: MutexGuard<'a, Shard>,
+}
+
+impl<'a> From<MutexGuard<'a, Shard>> for ShardGuard<'a> {
+    fn from(shard: MutexGuard<'a, Shard>) -> Self {
+        ShardGuard { _mark: None, shard }
+    }
+}
+
+impl Deref for ShardGuard<'_> {
+    type Target = Shard;
+
+    #[inline]
+    fn deref(&self) -> &Shard {
+        &self.shard
+    }
+}
+
+impl DerefMut for ShardGuard<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Shard {
+        &mut self.shard
+    }
+}
+
+struct HeldMark<'a>(&'a HeldShard);
+
+impl Drop for HeldMark<'_> {
+    fn drop(&mut self) {
+        self.0.is_held.store(false, Ordering::Release);
+    }
+}
+
+impl Keyspace {
+    /// Announces a long command on these shards.
+    fn announce(&self, shards: &[usize]) -> Hold<'_> {
+        for shard in shards {
+            self.holds().shards[*shard].announced.fetch_add(1, Ordering::AcqRel);
+        }
+        Hold { holds: self.holds(), shards: shards.to_vec() }
+    }
+
+    /// Takes a shard for a long command that has been announced.
+    fn hold(&self, shard: usize) -> ShardGuard<'_> {
+        let taken = self.lock(shard);
+        let held = &self.holds().shards[shard];
+        debug_assert!(held.announced.load(Ordering::Acquire) > 0, "a long command is announced before");
+        *held.known.lock() = Known::of(&taken);
+        held.is_held.store(true, Ordering::Release);
+        ShardGuard { _mark: Some(HeldMark(held)), shard: taken }
+    }
+
+    /// Takes shards, in their order, for a long command.
+    pub(crate) fn hold_all(&self, shards: &[usize]) -> (Vec<ShardGuard<'_>>, Hold<'_>) {
+        let hold = self.announce(shards);
+        (shards.iter().map(|shard| self.hold(*shard)).collect(), hold)
+    }
+
+    /// Takes shards, in their order, for a step that cannot be put off: where a long command has one of them, it waits.
+    pub(crate) fn take_or_hold(&self, shards: &[usize]) -> (Vec<ShardGuard<'_>>, Option<Hold<'_>>) {
+        match self.take_all(shards) {
+            Some(taken) => (taken, None),
+            None => {
+                let (taken, hold) = self.hold_all(shards);
+                (taken, Some(hold))
+            }
+        }
+    }
+
+    /// Takes shards, in their order, for a step; `None` where a long command has one of them.
+    pub(crate) fn take_all(&self, shards: &[usize]) -> Option<Vec<ShardGuard<'_>>> {
+        shards.iter().map(|shard| self.take(*shard)).collect()
+    }
+
+    /// Takes a shard for a step; `None` where a long command has it, or is about to.
+    pub(crate) fn take(&self, shard: usize) -> Option<ShardGuard<'_>> {
+        if let Some(taken) = self.try_lock(shard) {
+            return Some(taken.into());
+        }
+        self.take_soon(shard)
+    }
+
+    #[cold]
+    fn take_soon(&self, shard: usize) -> Option<ShardGuard<'_>> {
+        let held = &self.holds().shards[shard];
+        while held.announced.load(Ordering::Acquire) == 0 {
+            if let Some(taken) = self.try_lock_for(shard, LOOK) {
+                return Some(taken.into());
+            }
+        }
+        None
+    }
+
+    /// Calls `f` with a shard, or `of_known` with what is known of one that a long command has. Never waits for such a command.
+    pub(crate) fn look<T>(&self, shard: usize, f: impl Fn(&Shard) -> T, of_known: impl Fn(&Known) -> T) -> T {
+        let held = &self.holds().shards[shard];
+        loop {
+            if held.is_held.load(Ordering::Acquire) {
+                return of_known(&held.known.lock());
+            }
+            if let Some(taken) = self.try_lock_for(shard, LOOK) {
+                return f(&taken);
+            }
+        }
+    }
+
+    /// Number of times that long commands have given shards back: see [`Keyspace::poll_released`].
+    pub fn releases(&self) -> u64 {
+        self.holds().released.load(Ordering::Acquire)
+    }
+
+    /// Resolves when a long command has given shards back since `releases` was read, or none has any.
+    pub fn poll_released(&self, releases: u64, context: &mut Context<'_>) -> Poll<()> {
+        let holds = self.holds();
+        let mut waiting = holds.waiting.lock();
+        let is_held = holds.shards.iter().any(|shard| shard.announced.load(Ordering::Acquire) > 0);
+        if !is_held || holds.released.load(Ordering::Acquire) != releases {
+            return Poll::Ready(());
+        }
+        if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            waiting.push(context.waker().clone());
+            holds.have_waited.store(true, Ordering::Release);
+        }
+        Poll::Pending
+    }
+
+    /// Whether commands have waited for a long one since the last call.
+    pub fn take_waited(&self) -> bool {
+        self.holds().have_waited.swap(false, Ordering::AcqRel)
+    }
+}

@@ -1,0 +1,215 @@
+//! Turns of the connections of one thread: fair among tenants by the time that was worked for each, and in order among the
+//! connections of a tenant. However many connections of a tenant have work, one of another goes next.
+//!
+//! Invariant: as long as somebody waits, a turn is granted: whoever ends a turn, or gives one up, grants the next.
+
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+
+/// Stands for a tenant; 0 is for clients that have not shown who they are.
+pub(super) type TenantKey = usize;
+
+/// The turns of one thread.
+#[derive(Debug, Default)]
+pub(super) struct LaneTurns(Mutex<Line>);
+
+#[derive(Debug, Default)]
+struct Line {
+    tenants: HashMap<TenantKey, Tenant>,
+    /// The ticket whose turn it is, while its connection has not begun.
+    granted: Option<u64>,
+    last_ticket: u64,
+    /// What the tenant of the latest turn had spent: who was idle begins there.
+    floor_ns: u64,
+}
+
+#[derive(Debug, Default)]
+struct Tenant {
+    spent_ns: u64,
+    waiting: VecDeque<(u64, Waker)>,
+}
+
+impl Line {
+    /// The tenant that has spent least, of those that wait.
+    fn next(&self) -> Option<(TenantKey, u64)> {
+        let waiting = self.tenants.iter().filter(|(_, tenant)| !tenant.waiting.is_empty());
+        waiting.map(|(key, tenant)| (*key, tenant.spent_ns)).min_by_key(|(_, spent_ns)| *spent_ns)
+    }
+
+    fn tenant(&mut self, key: TenantKey) -> &mut Tenant {
+        let floor_ns = self.floor_ns;
+        let tenant = self.tenants.entry(key).or_default();
+        if tenant.waiting.is_empty() {
+            tenant.spent_ns = tenant.spent_ns.max(floor_ns);
+        }
+        tenant
+    }
+
+    /// Whether a connection of a tenant need not wait.
+    fn is_first(&mut self, key: TenantKey) -> bool {
+        let Some((_, least_ns)) = self.next() else { return self.granted.is_none() };
+        let tenant = self.tenant(key);
+        tenant.waiting.is_empty() && tenant.spent_ns <= least_ns
+    }
+
+    fn add(&mut self, key: TenantKey, waker: Waker) -> u64 {
+        self.last_ticket += 1;
+        let ticket = self.last_ticket;
+        self.tenant(key).waiting.push_back((ticket, waker));
+        ticket
+    }
+
+    /// Grants the next turn, unless one is granted; returns who is to be woken.
+    fn grant(&mut self) -> Option<Waker> {
+        if self.granted.is_some() {
+            return None;
+        }
+        let (key, spent_ns) = self.next()?;
+        self.floor_ns = self.floor_ns.max(spent_ns);
+        let (ticket, waker) = self.tenants.get_mut(&key)?.waiting.pop_front()?;
+        self.granted = Some(ticket);
+        Some(waker)
+    }
+
+    /// Forgets tenants that nothing must be known of.
+    fn forget_idle(&mut self) {
+        let floor_ns = self.floor_ns;
+        self.tenants.retain(|_, tenant| !tenant.waiting.is_empty() || tenant.spent_ns > floor_ns);
+    }
+}
+
+/// A place in the line, which is given up when it is dropped.
+struct Place<'a> {
+    turns: &'a LaneTurns,
+    key: TenantKey,
+    ticket: Option<u64>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket else { return };
+        let mut line = self.turns.0.lock();
+        if line.granted == Some(ticket) {
+            line.granted = None;
+        }
+        if let Some(tenant) = line.tenants.get_mut(&self.key) {
+            tenant.waiting.retain(|(other, _)| *other != ticket);
+        }
+        let woken = line.grant();
+        drop(line);
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl LaneTurns {
+    /// Waits for a turn of a tenant; one that `rests` lets others of the thread go first in any case.
+    pub async fn turn(&self, key: TenantKey, rests: bool) {
+        if !rests && self.0.lock().is_first(key) {
+            return;
+        }
+        let mut place = Place { turns: self, key, ticket: None };
+        poll_fn(|context| {
+            let mut line = self.0.lock();
+            let Some(ticket) = place.ticket else {
+                place.ticket = Some(line.add(key, context.waker().clone()));
+                let woken = line.grant();
+                drop(line);
+                woken.into_iter().for_each(Waker::wake);
+                return Poll::Pending;
+            };
+            if line.granted != Some(ticket) {
+                let waiting = line.tenants.get_mut(&key).into_iter().flat_map(|tenant| &mut tenant.waiting);
+                waiting.filter(|(other, _)| *other == ticket).for_each(|(_, waker)| {
+                    waker.clone_from(context.waker());
+                });
+                return Poll::Pending;
+            }
+            line.granted = None;
+            place.ticket = None;
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Says that a turn has ended, in which so much was worked for the tenant.
+    pub fn spent(&self, key: TenantKey, ns: u64) {
+        let mut line = self.0.lock();
+        line.tenant(key).spent_ns += ns;
+        let woken = line.grant();
+        if woken.is_none() && line.granted.is_none() {
+            // Nobody waits: what was spent so far gives nobody an advantage.
+            line.floor_ns = line.tenants.values().map(|tenant| tenant.spent_ns).max().unwrap_or(0);
+            line.forget_idle();
+        }
+        drop(line);
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+    use std::pin::pin;
+
+    const A: TenantKey = 1;
+    const B: TenantKey = 2;
+    const TURN_NS: u64 = 100;
+
+    #[test]
+    fn one_connection_of_a_tenant_goes_before_a_thousand_of_another() {
+        let turns = LaneTurns::default();
+        assert!(turns.turn(A, false).now_or_never().is_some());
+        turns.spent(A, TURN_NS);
+        let mut waiting: Vec<_> = (0..1000).map(|_| Box::pin(turns.turn(A, true))).collect();
+        let mut steps_of_a = 0;
+        for round in 0..20 {
+            // All of A ask again and again, as their sockets always have more.
+            for place in &mut waiting {
+                if place.as_mut().now_or_never().is_some() {
+                    steps_of_a += 1;
+                    *place = Box::pin(turns.turn(A, true));
+                    turns.spent(A, TURN_NS);
+                }
+            }
+            // B need not wait for any of them but that which was granted.
+            let mut other = pin!(turns.turn(B, false));
+            assert!(other.as_mut().now_or_never().is_some(), "{round}");
+            turns.spent(B, 1);
+        }
+        assert!(steps_of_a >= 20, "{steps_of_a}");
+    }
+
+    #[test]
+    fn two_tenants_with_endless_work_get_the_same_time_whatever_their_connections() {
+        let turns = LaneTurns::default();
+        let key_of = |at: usize| if at < 3 { B } else { A };
+        let mut waiting: Vec<_> = (0..100).map(|at| Box::pin(turns.turn(key_of(at), true))).collect();
+        let mut spent = [0_u64; 3];
+        for _ in 0..300 {
+            for (at, place) in waiting.iter_mut().enumerate() {
+                if place.as_mut().now_or_never().is_some() {
+                    let key = key_of(at);
+                    // The turns of one are longer.
+                    let ns = if key == A { 3 * TURN_NS } else { TURN_NS };
+                    spent[key] += ns;
+                    *place = Box::pin(turns.turn(key, true));
+                    place.as_mut().now_or_never();
+                    turns.spent(key, ns);
+                }
+            }
+        }
+        assert!(spent[A].abs_diff(spent[B]) <= 6 * TURN_NS && spent[A] > 20 * TURN_NS, "{spent:?}");
+    }
+
+    #[test]
+    fn a_turn_that_is_given_up_goes_to_the_next() {
+        let turns = LaneTurns::default();
+        let (mut first, mut second) = (Box::pin(turns.turn(A, true)), Box::pin(turns.turn(A, true)));
+        assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
+        drop(first);
+        assert!(second.as_mut().now_or_never().is_some());
+    }
+}
