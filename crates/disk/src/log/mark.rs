@@ -1,7 +1,7 @@
-//! The mark of a log: how many of its records are known to be durable, in a small file beside it.
+//! The mark of a log: the number of records known to be durable, in a small file beside the log.
 //!
-//! What a loss of power has torn and what somebody has cut off look alike at the end of a log: bytes that are missing, or zeros.
-//! The mark tells them apart:
+//! A write that was torn by a loss of power and a file that was cut look alike at the end of a log: bytes are missing or zero.
+//! The mark tells them apart. The scenario that it detects:
 //! 1. 300 records are written, synced and acknowledged, and the mark says so a second later.
 //! 2. The file of the log is lost, emptied or cut in the middle, and made as long as it was with zeros.
 //! 3. Without the mark, the log would be taken for one of 150 records whose last write was torn.
@@ -20,12 +20,12 @@ pub(super) const NAME: &str = "durable";
 
 const FORMAT: u32 = 1;
 
-/// What was durable.
+/// Contents of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// Which log it is of.
+    /// Number of the log, to recognize a mark of another one.
     pub log: u64,
-    /// Number of records.
+    /// Number of durable records.
     pub records: u64,
 }
 
@@ -45,8 +45,8 @@ impl Mark {
 }
 
 impl Log {
-    /// Writes down how many records are durable, unless that is written down already: from now on, it is an error at
-    /// [`Log::open`] if some of these are missing. By one thread at a time.
+    /// Writes the number of durable records, unless it is written already. From then on, [`Log::open`] fails if one of these
+    /// records is missing. Called by one thread at a time.
     ///
     /// # Errors
     /// Those of the file system; the log goes on.

@@ -82,12 +82,6 @@ impl Log {
         let mut scan = Scan { mends: true, ..Scan::new(&*directory, from, sink) };
         let (mut writer, next_record) = match (scan.files()?, new_log) {
             (Some(found), _) => found,
-            (None, Some(_)) if scan.mark.is_some_and(|mark| mark.records > 0) => {
-                return Err(missing(&*directory).advise(format!(
-                    "restore the directory from a backup; to begin without what was there, remove the file {}",
-                    mark::NAME
-                )));
-            }
             (None, Some(new_log)) if from == 0 => (begin(&*directory, new_log, file_bytes)?, 0),
             (None, _) => return Err(missing(&*directory)),
         };
@@ -198,12 +192,30 @@ impl<'a, 's> Scan<'a, 's> {
             files.push(LogFile { number: *number, first_record: read.header.first_record });
             last = Some(read);
         }
-        let Some(read) = last else { return Ok(None) };
+        let Some(read) = last else { return self.no_file() };
         self.check_mark(&read)?;
         self.mend_end(&read)?;
         let Read { header, file, end, next_batch, next_record, .. } = read;
         let writer = Writer { log: header.log, files, file, sealer: None, end: u64_from(end), next_batch };
         Ok(Some((writer, next_record)))
+    }
+
+    /// That there may be no file: the first mark is written once the log has one.
+    fn no_file(&self) -> Result<Option<(Writer, u64)>> {
+        match self.mark {
+            None => Ok(None),
+            Some(Mark { records, .. }) => {
+                let missing = missing(self.directory);
+                let message = format!(
+                    "{}: its files are gone or empty, and {records} records at least were acknowledged",
+                    missing.message
+                );
+                Err(Error { message, ..missing }.advise(format!(
+                    "restore the directory from a backup; to begin without what was there, remove the file {}",
+                    mark::NAME
+                )))
+            }
+        }
     }
 
     fn numbers(&self) -> Result<Vec<u64>> {

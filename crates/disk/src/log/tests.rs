@@ -592,6 +592,25 @@ fn what_the_mark_knows_is_missed() {
     }
 }
 
+/// A log that has just begun has a mark, too, so that its files cannot vanish.
+#[test]
+fn a_new_log_with_a_mark_may_not_be_missing() {
+    for is_removed in [false, true] {
+        let directory = SimulatedDirectory::new();
+        let (log, _, _) = open(&directory, 0).unwrap();
+        log.mark().unwrap();
+        log.commit(log.append(b"one", Urgency::Normal).unwrap()).unwrap();
+        drop(log);
+        match is_removed {
+            true => directory.remove(&file_name(1)).unwrap(),
+            false => cut(&directory, &file_name(1), 0, 0),
+        }
+        assert!(refused(&directory).message.contains("is missing"));
+        // And again: nothing was begun in its place.
+        assert!(refused(&directory).advice.is_some_and(|advice| advice.contains("durable")));
+    }
+}
+
 #[test]
 fn a_mark_that_is_damaged_or_of_another_log_says_nothing() {
     let (directory, log, records) = filled(7, false);

@@ -99,7 +99,8 @@ pub(super) fn summary_of_keys(found: &KeysFound) -> String {
 fn torn(dropped: Option<&Dropped>) -> String {
     dropped.map_or_else(String::new, |dropped| {
         format!(
-            "; {} that were being written when power was lost, and not acknowledged, are dropped ({} at byte {})",
+            "; {} at the end of the log are not whole, as when power was lost while they were written, and are dropped \
+             ({} at byte {})",
             size::bytes(dropped.bytes),
             dropped.file,
             dropped.offset

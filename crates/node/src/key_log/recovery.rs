@@ -108,6 +108,10 @@ impl KeyLog {
         let opened =
             Log::open_sized(directory.clone(), sizes.file_bytes, new_log, latest.next_record, &mut apply);
         let (log, recovered) = opened.map_err(within)?;
+        // From now on, a log that is missing or empty is an error, and not a directory without keys.
+        if let Err(error) = log.mark() {
+            tracing::debug!(%error, "how many changes of keys are durable is not written down");
+        }
         let durable = log.next_record();
         let progress = watch::Sender::new(Progress { durable, has_failed: false });
         let told = Arc::new(OnceLock::new());
