@@ -1,10 +1,10 @@
-//! Shards that long commands have, and what is known of them meanwhile.
+//! Registry of the shards that long commands hold, with a snapshot of each shard's counts.
 //!
-//! A long command holds shards for more than a step's time. A thread that serves other tenants too never waits for one of
-//! these: it puts the command off until something is released. Whoever only counts keys takes the counts of before.
+//! A long command holds shards for longer than a step. A thread that serves several tenants never waits for such a shard: it puts
+//! the command off until a shard is released. Readers of counts get the snapshot from the moment at which the shard was taken.
 //!
-//! Invariant: a long command announces itself before it locks a shard, and so does whoever waits for a long command while
-//! it has other shards. So whoever finds a shard locked, and no announcement, waits for steps only.
+//! Invariant: a long command announces itself before it locks a shard, and so does a caller that waits for a long command while
+//! it holds other shards. A thread that finds a shard locked and not announced therefore waits for a step at most.
 
 use crate::keyspace::{KeyCount, Keyspace};
 use crate::shard::{Shard, SpaceId};
@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// How long a lock is waited for before announcements are looked at again.
+/// Timeout of one attempt to lock a shard; announcements are checked between attempts.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// What shards are held by long commands.
+/// The holds of all shards of a keyspace.
 pub(crate) struct Holds {
     shards: Box<[HeldShard]>,
-    /// Counts releases.
+    /// Number of holds that have ended.
     released: AtomicU64,
     waiting: Mutex<Vec<Waker>>,
     have_waited: AtomicBool,
@@ -30,14 +30,14 @@ pub(crate) struct Holds {
 
 #[derive(Default)]
 struct HeldShard {
-    /// Long commands that have it or are about to.
+    /// Number of long commands that hold the shard or wait for it.
     announced: AtomicU32,
-    /// Whether one of them has it, so that `known` is of this moment.
+    /// Whether a long command holds the shard; `known` is valid then.
     is_held: AtomicBool,
     known: Mutex<Known>,
 }
 
-/// What is told of a shard while it is held.
+/// Snapshot of a shard's counts, for readers while the shard is held.
 #[derive(Clone, Default)]
 pub(crate) struct Known {
     pub counts: Vec<(SpaceId, KeyCount)>,
@@ -64,7 +64,7 @@ impl Holds {
     }
 }
 
-/// Announces long commands on some shards, until it is dropped.
+/// An announcement of a long command on some shards; ends when dropped.
 pub(crate) struct Hold<'a> {
     holds: &'a Holds,
     shards: Vec<usize>,
@@ -84,9 +84,9 @@ impl Drop for Hold<'_> {
     }
 }
 
-/// A shard that is taken, for a step or by a long command.
+/// The lock of a shard, held for a step or by a long command.
 pub(crate) struct ShardGuard<'a> {
-    // Says that it is not held any more before it is given back.
+    // Dropped before the lock: clears the mark that the shard is held.
     _mark: Option<HeldMark<'a>>,
     shard: MutexGuard<'a, Shard>,
 }

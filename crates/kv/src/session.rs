@@ -1,4 +1,7 @@
-//! What a client has begun: its space, the commands that it has queued, and the keys that it watches.
+//! The session of a client: the selected space, the commands queued behind `MULTI`, and the watched keys.
+//!
+//! A session carries out commands at a [`Pace`]: a command that would take longer than a step, or that needs a shard of a long
+//! command, is put off before it has changed anything.
 
 use crate::ahead::Ahead;
 use crate::commands::{
@@ -30,7 +33,7 @@ pub(crate) fn selected(space: SpaceId) -> SpaceId {
     if space < SPACES { space } else { 0 }
 }
 
-/// What comes with a command, so that it does the same wherever it is carried out.
+/// Time and randomness of a command. They are arguments, so that a command does the same wherever it is carried out.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// Milliseconds since the epoch.
@@ -39,72 +42,72 @@ pub struct Moment {
     pub random: u64,
 }
 
-/// What became of a command, for whoever counts them.
+/// A command that was executed, and its outcome, for the statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ran {
-    /// Its name in lower case; empty if it is a command of the host, or was refused before it began.
+    /// The name in lower case; empty for a command of the host and for one that was refused before it began.
     pub name: &'static str,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// How long a command may take, on the thread that carries it out.
+/// How long commands may occupy the thread that carries them out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
-    /// A step, and no waiting for long commands: the thread serves others.
+    /// For a step at most, without waiting for long commands: the thread serves other clients, too.
     Short,
-    /// As long as it takes. Its shards are announced as held.
+    /// Without a bound. The shards are announced as held while the command runs.
     #[default]
     Long,
 }
 
-/// Why a command was put off: nothing of it was done, and nothing was replied.
+/// Reason for which a command was put off. A command that is put off has changed nothing and has no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutOff {
-    /// It may take longer than a step.
+    /// The command may take longer than a step.
     IsLong,
     /// A long command has a shard that it needs: see [`Keyspace::poll_released`].
     IsHeld,
 }
 
-/// What became of a command.
+/// Outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was not carried out, at [`Pace::Short`], and should come again.
+    /// The command was not carried out at [`Pace::Short`]; the caller executes it again later.
     PutOff(PutOff),
-    /// It was refused before it began.
+    /// The command was refused before it began.
     Rejected,
-    /// It waits for `EXEC`.
+    /// The command is queued until `EXEC`.
     Queued,
-    /// It was carried out.
+    /// The command was carried out.
     Done,
-    /// It began and was refused.
+    /// The command began and was refused.
     Failed,
 }
 
 /// Carries out the commands that are not about keys, such as those of a connection.
 pub trait Host {
-    /// Returns whether it knows the command; refused where its arguments are wrong.
+    /// Returns whether the host has this command; refuses wrong arguments.
     fn knows(&self, args: &Args<'_>) -> Result<bool, Refusal>;
 
-    /// Carries out a command that it knows.
+    /// Carries out a command of the host.
     fn run(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Result<(), Refusal>;
 
     /// Whether the client may change keys.
     fn may_write(&self) -> bool;
 
-    /// Whether a command that it knows may take long, or waits for shards.
+    /// Whether a command of the host may take longer than a step, or waits for shards.
     fn is_long(&self, args: &Args<'_>) -> bool {
         let _ = args;
         false
     }
 
-    /// Whether the client has gone: what only reads need not end.
+    /// Whether the connection has ended: a command that only reads stops then.
     fn has_gone(&self) -> bool {
         false
     }
 
-    /// Hears what became of a command of a transaction as soon as it has run. For a command of the host, the name is empty.
+    /// Called after each command of a transaction. The name is empty for a command of the host.
     fn ran(&mut self, ran: Ran) {
         let _ = ran;
     }
@@ -113,7 +116,7 @@ pub trait Host {
     /// has a name.
     ///
     /// # Errors
-    /// Where it cannot be told, because a value is no text.
+    /// When a value that the condition needs is no text.
     fn judge(
         &mut self,
         condition: &Expr,
@@ -163,7 +166,7 @@ pub struct Session {
 struct Watched {
     space: SpaceId,
     key: Box<[u8]>,
-    /// Whether it was there when it was named.
+    /// Whether the key existed at `WATCH`.
     was_there: bool,
 }
 
@@ -196,7 +199,7 @@ impl Wanted {
         }
     }
 
-    /// Its name; empty if it is a command of the host.
+    /// The name; empty for a command of the host.
     fn name(&self) -> &'static str {
         match self {
             Wanted::Command(command) => command.name,
@@ -277,7 +280,7 @@ impl Session {
         self.execute_known(keyspace, (args, Ahead::of(keyspace, args)), moment, host, replies)
     }
 
-    /// As [`Session::execute`], with what is known of the command already.
+    /// As [`Session::execute`], with results of the look-ahead for this command.
     pub fn execute_known(
         &mut self,
         keyspace: &Keyspace,
@@ -292,7 +295,7 @@ impl Session {
         let done = match self.pace {
             Pace::Short if self.is_long(args, &ahead, host) => Err(put_off(&mut ran, PutOff::IsLong)),
             Pace::Short => {
-                // What a transaction may reply is known before.
+                // The replies of a transaction have their own bound.
                 let is_exec = ahead.command.is_none() && args[0].eq_ignore_ascii_case(b"exec");
                 let room = if is_exec { usize::MAX } else { KV_STEP_WORK_MAX };
                 let to = &mut replies.narrowed(room);
@@ -335,7 +338,7 @@ impl Session {
     ) -> Result<(), Refusal> {
         let wanted = match wanted(args, ahead.command, host) {
             Ok(wanted) => wanted,
-            // It ends the transaction all the same.
+            // `EXEC` with wrong arguments ends the transaction, as in Redis.
             Err(Refusal(text)) if args[0].eq_ignore_ascii_case(b"exec") => {
                 if !self.may_unwatch(keyspace) {
                     return Err(put_off(ran, PutOff::IsHeld));
@@ -556,15 +559,15 @@ impl Session {
         self.watch = Watch::default();
     }
 
-    /// Ends what the client has begun, as when it leaves.
+    /// Resets the session: no space, queue or watched keys. Used when the client leaves.
     pub fn reset(&mut self, keyspace: &Keyspace) {
         self.unwatch(keyspace);
-        // What has been done already is waited for all the same.
+        // Replies to earlier commands still wait for their records.
         *self = Session { recorded: self.recorded, pace: self.pace, ..Session::default() };
     }
 
-    /// Ends what the client has begun with these keys, as it goes on with those of another tenant; the number of its space stays.
-    /// What it watched is not there any more, so that it counts as changed: an `EXEC` that relies on it must not succeed.
+    /// Ends queue and watches when the client continues as another tenant; the number of the selected space stays. Keys that
+    /// were watched count as changed, so that an `EXEC` that relies on them does not succeed.
     pub fn leave(&mut self, keyspace: &Keyspace) {
         let has_watched = !self.watched.is_empty();
         let space = self.space;
@@ -593,7 +596,7 @@ impl Session {
                 self.queue = Some(queue);
                 Err(put_off(ran, why))
             }
-            // It must not wait for the shards of watched keys here.
+            // Unwatching would wait for the shards of watched keys.
             Err(NotDone::Refused(_)) if self.pace == Pace::Short && self.is_watching() => {
                 self.queue = Some(queue);
                 Err(put_off(ran, PutOff::IsLong))
@@ -612,7 +615,7 @@ impl Session {
         moment: Moment,
         (host, replies): (&mut dyn Host, &mut Replies<'_>),
     ) -> Result<(), NotDone> {
-        // Watched keys are let go in the end, for which nobody may have them; so few are not put off twice.
+        // Large queues are put off before anything of them is parsed or looked up.
         let is_short = self.pace == Pace::Short;
         if is_short && (queue.commands.len() > STEP_COMMANDS || queue.bytes > KV_STEP_WORK_MAX) {
             return Err(NotDone::PutOff(PutOff::IsLong));

@@ -1,33 +1,32 @@
-//! The time of keys: what `TIME` tells, what `TTL` and `EXPIREAT` count by, and what records have.
+//! The clock of keys. `TIME`, `TTL`, `EXPIREAT` and the records of the log all read this clock.
 //!
-//! It is the time of day at which the node was started, and what has passed since by a clock that nobody sets. It begins no
-//! earlier than the latest time in the log of keys, so that it does not go back over a restart either:
+//! The clock is the wall time at the start of the node plus the monotonic time that has passed since. It starts no earlier than
+//! the latest time in the log of keys, so that time does not go back over a restart. The scenario that this prevents:
 //! 1. A lock expires at 12:00:10, and at 12:00:11 somebody else is told that it is free.
 //! 2. The clock of the machine is put back by an hour, while the node runs or before it is started again.
-//! 3. If the node took that time, the lock would be there again; if it waited until the clock has caught up, as it did, a lock
-//!    of a second that is taken meanwhile would last an hour.
+//! 3. With the wall clock, the expired lock would exist again. With a clock that stands still until the wall clock has caught
+//!    up, a lock of one second that is taken meanwhile would last an hour.
 
 use farpool_model::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// See the file's comment.
+/// The clock of keys of a node.
 #[derive(Debug)]
 pub(crate) struct KeyTime {
     clock: Arc<dyn Clock>,
-    /// Microseconds from 1970 to the moment from which the steady time of the clock counts.
+    /// Unix time in microseconds at which the monotonic clock was zero.
     base_us: AtomicI64,
 }
 
 impl KeyTime {
-    /// Begins with the time of day.
+    /// Starts with the wall time.
     pub fn starting(clock: Arc<dyn Clock>) -> Self {
         let base = signed(clock.unix_ms().saturating_mul(1000)) - signed(clock.steady_ns() / 1000);
         KeyTime { clock, base_us: AtomicI64::new(base) }
     }
 
-    /// Goes on from a time that was seen before, in milliseconds since 1970, unless it is later already. Called before anybody
-    /// is served.
+    /// Advances the clock to `seen_ms`, in milliseconds since 1970, if it is behind. Called before any client is served.
     pub fn go_on_from(&self, seen_ms: u64) {
         let behind = signed(seen_ms.saturating_mul(1000)) - signed(self.now_us());
         if behind > 0 {
@@ -46,7 +45,7 @@ impl KeyTime {
         self.now_us() / 1000
     }
 
-    /// Milliseconds that this clock is ahead of the time of day; negative if it is behind.
+    /// Milliseconds by which this clock is ahead of the wall clock; negative if it is behind.
     pub fn ahead_ms(&self) -> i64 {
         signed(self.now_ms()) - signed(self.clock.unix_ms())
     }

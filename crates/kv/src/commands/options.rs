@@ -4,19 +4,19 @@ use super::{Args, NOT_INTEGER, Refusal, SYNTAX};
 use crate::resp::parse_integer;
 use std::borrow::Cow;
 
-/// What becomes of a key's expiry.
+/// Effect of a command on the expiry of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
-    /// It is what the command does without options.
+    /// No option was given: the command's default applies.
     Unsaid,
-    /// At this time, in milliseconds since the epoch.
+    /// The key expires at this time, in milliseconds since the epoch.
     At(u64),
     Keep,
     Persist,
 }
 
-/// What the options of a command say about the expiry, before a number is read. Of an option that is given twice, the last
-/// one counts, as in Redis.
+/// Expiry options as they were parsed, before the number is read. An option may be given twice; the last one counts, as in
+/// Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said<'a> {
     Nothing,
@@ -35,7 +35,7 @@ pub(super) struct Options<'a> {
 }
 
 impl Options<'_> {
-    /// Returns what becomes of the key's expiry.
+    /// Returns the effect on the key's expiry.
     pub fn expiry(&self, now: u64, command: &str) -> Result<Expiry, Refusal> {
         Ok(match self.expiry {
             Said::Nothing => Expiry::Unsaid,
@@ -59,26 +59,26 @@ pub(super) const AT_SECONDS: Unit = Unit { milliseconds: 1000, is_absolute: true
 pub(super) const AT_MILLISECONDS: Unit = Unit { milliseconds: 1, is_absolute: true };
 
 impl Unit {
-    /// The moment that is `number` of the unit from `now`, or from the epoch.
+    /// Returns `number` units from `now`, or from the epoch, in milliseconds since the epoch; `None` on overflow.
     pub fn moment(self, number: i64, now: u64) -> Option<i64> {
         let milliseconds = number.checked_mul(self.milliseconds)?;
         if self.is_absolute { Some(milliseconds) } else { milliseconds.checked_add_unsigned(now) }
     }
 }
 
-/// The refusal of a time that does not exist.
+/// The refusal of an expiry that is zero, negative or overflows.
 pub(super) fn invalid_expiry(command: &str) -> Refusal {
     Refusal(Cow::Owned(format!("ERR invalid expire time in '{command}' command")))
 }
 
-/// Reads the time of an expiry that must lie behind the epoch.
+/// Parses the number of an expiry, which must be positive.
 pub(super) fn moment(text: &[u8], unit: Unit, now: u64, command: &str) -> Result<u64, Refusal> {
     let number = parse_integer(text).ok_or(Refusal::from(NOT_INTEGER))?;
     let moment = (number > 0).then(|| unit.moment(number, now)).flatten();
     moment.and_then(|moment| u64::try_from(moment).ok()).ok_or_else(|| invalid_expiry(command))
 }
 
-/// Reads what follows the key and, with `SET`, the value.
+/// Parses the arguments behind the key and, of `SET`, the value.
 pub(super) fn parse<'a>(options: &Args<'a>, command: &str) -> Result<Options<'a>, Refusal> {
     let is_set = command == "set";
     let mut found = Options { expiry: Said::Nothing, if_absent: false, if_present: false, gets: false };

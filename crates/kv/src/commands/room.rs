@@ -1,9 +1,9 @@
-//! Room for what a command writes: other keys go where the policy says so.
+//! Eviction for a command that found no room: keys go by the policy until the value fits.
 //!
-//! Those of the shard of the key go first, as their slots are of use at once. Where it has none that may go, and for large values,
-//! which need whole pieces of the pool, those of other shards go: of the command's own ones, and of those that nobody has at
-//! the moment, as a command waits for nothing while it has shards. Where that was not enough because others had them, the
-//! command ends, room is made without it ([`Keyspace::make_room`]), and it is carried out again.
+//! Victims are chosen from the shard of the written key first, as their slots can be reused at once. When that shard has none,
+//! and for large values, which need whole pieces of the pool, victims come from other shards: those that the command holds, and
+//! those that are unlocked at this moment, as a command waits for no lock while it holds shards. If that fails because other
+//! commands hold the shards, the command ends, room is made without it ([`Keyspace::make_room`]), and it is executed again.
 
 use super::taken::Others;
 use super::{Context, Done, Slot};
@@ -19,10 +19,10 @@ use crate::table::Table;
 use farpool_model::{ErrorKind, Result};
 use std::sync::Arc;
 
-/// Keys that are evicted at most for one change of one key.
+/// Most evictions for one change of one key.
 const EVICTIONS: usize = 16_384;
 
-/// Keys that are evicted before it is tried again whether there is room, at most: one at first, twice as many each time.
+/// Most evictions between two attempts to write: one at first, twice as many each time.
 const BATCH: usize = 64;
 
 /// Bytes of a value from which it has a piece of the pool to itself, and its size class is of no use to others of the shard.
@@ -35,8 +35,7 @@ pub(crate) struct Kept {
     is_sorted: bool,
     /// Number of shards that the command has.
     pub shards: usize,
-    /// Whether there was no room for a value although there may be keys that can go: in shards that others had, or more than go
-    /// at once.
+    /// Whether a value found no room although victims may be left: in shards that other commands held, or beyond [`EVICTIONS`].
     pub wants_room: bool,
 }
 
@@ -60,7 +59,7 @@ impl Kept {
     }
 }
 
-/// What has been done to make room.
+/// Number of evictions so far for one value.
 #[derive(Default)]
 struct Effort {
     evicted: usize,
@@ -146,14 +145,14 @@ impl<'j> Slot<'_, '_, 'j> {
         evicted + more
     }
 
-    /// Sees to it that [`Slot::put_as`] of this value will not fail, without changing what others see but a key that comes to be.
-    /// Returns whether one did.
+    /// Reserves memory so that [`Slot::put_as`] of this value will not fail. Returns whether that has created the key; nothing
+    /// else changes.
     fn prepare(&mut self, kind: Kind, value: &[u8]) -> Result<bool> {
         let (hash, key) = (self.hash, self.key);
         self.with_room(value.len(), |table, _| table.prepare_plain(hash, key, (kind, value)))
     }
 
-    /// Takes back that a key came to be.
+    /// Removes a key that [`Slot::prepare`] has created.
     fn take_back(&mut self) {
         self.shard.table_mut(self.space).remove(self.hash, self.key);
     }

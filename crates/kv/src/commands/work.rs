@@ -1,7 +1,7 @@
-//! How much work a command is, told before it begins: bytes that it reads or writes, about.
+//! Estimates of a command's work before it begins, in bytes read or written.
 //!
-//! Invariant: nothing that is told here takes longer than looking up the command's keys. Estimates are upper bounds, except
-//! for what replies are long: those are stopped by the room that a short command has for its reply.
+//! Invariant: an estimate costs no more than a lookup of the command's keys. Estimates are upper bounds, except for commands whose
+//! work is their reply: the limit on the reply of a short command stops these.
 
 use super::{Args, Command, Keys, Load, Taken};
 use crate::entry::Kind;
@@ -12,16 +12,16 @@ use farpool_model::cast::usize_saturating;
 use farpool_model::limits::KV_STEP_WORK_MAX;
 use std::collections::HashMap;
 
-/// An argument counts as so many bytes: about what finding a key takes.
+/// Work of an argument beside its bytes: about that of finding a key.
 const ARGUMENT: usize = 256;
 
-/// A key that is looked at in a walk over all, and a field of a hash.
+/// Work per key of a walk over all keys, and per field of a hash.
 const WALKED: usize = 64;
 
-/// A HyperLogLog whose registers are read.
+/// Work of reading the registers of a HyperLogLog.
 const SKETCH: usize = 16 << 10;
 
-/// Bytes of a condition beyond which it may take long to be read and judged.
+/// Longest condition that is parsed and evaluated within a step, in bytes.
 const CONDITION: usize = 4 << 10;
 
 /// The work of reading the arguments of a command.
@@ -30,8 +30,7 @@ pub(crate) fn work_of_arguments(args: &Args<'_>) -> usize {
     args.iter().map(|argument| argument.len() + ARGUMENT).sum()
 }
 
-/// Whether a command is long because of a text among its arguments: a condition with patterns, which take long to compile
-/// and to match.
+/// Whether a command has a condition that may take long to compile and to match.
 #[inline]
 pub(crate) fn is_long_text(command: &Command, args: &Args<'_>) -> bool {
     matches!(command.name, "fp.cget" | "fp.scan") && args.get(2).is_some_and(|text| may_have_patterns(text))
@@ -44,7 +43,7 @@ fn may_have_patterns(condition: &[u8]) -> bool {
         || condition.windows(4).any(|word| word.eq_ignore_ascii_case(b"like"))
 }
 
-/// The size of what a key has: of its string, and of a hash as a whole.
+/// Returns the size of a key's value, and whether the value is a large hash.
 fn size(
     taken: &mut Taken<'_>,
     keyspace: &Keyspace,
@@ -64,13 +63,13 @@ fn size(
     (fields.map_or(0, |fields| fields.len().saturating_mul(WALKED)), true)
 }
 
-/// Work of looking at all keys.
+/// Work of a walk over all keys.
 fn work_of_all(taken: &Taken<'_>) -> usize {
     let tables = taken.shards.several().iter().flat_map(|(_, shard)| shard.tables());
     tables.map(|(_, table)| table.len().saturating_mul(WALKED)).sum()
 }
 
-/// Bytes that a string has behind a command at least, by its arguments.
+/// Least length of the string after a command, by the command's arguments.
 fn grown(command: &Command, args: &Args<'_>) -> usize {
     let number = |at: usize| {
         let given = args.get(at).and_then(|text| parse_integer(text));
@@ -83,7 +82,7 @@ fn grown(command: &Command, args: &Args<'_>) -> usize {
     }
 }
 
-/// Whether a command would be too much work for a step with what its keys have.
+/// Whether the work of a command, with the present values of its keys, exceeds a step.
 pub(crate) fn is_long_command(
     command: &Command,
     args: &Args<'_>,
@@ -99,14 +98,14 @@ pub(crate) fn is_long_command(
             of_keys.sum::<usize>().max(grown(command, args))
         }
         Load::Sketch => command.keys.of(args).count() * SKETCH,
-        // What tells of spaces goes through their definitions.
+        // FP.SPACE LIST and INFO read definitions only.
         Load::All if super::spaces::only_tells(args) => return false,
         Load::All => work_of_all(taken),
     };
     work > KV_STEP_WORK_MAX
 }
 
-/// Whether the work of a command by itself is within its reply, which is bounded.
+/// Whether the work of a command is proportional to its reply, which is bounded.
 fn has_bounded_work(command: &Command) -> bool {
     let is_bounded = [
         "fp.cas", "fp.cget", "get", "getrange", "getset", "getdel", "hgetall", "hkeys", "hvals", "mget",
@@ -115,15 +114,15 @@ fn has_bounded_work(command: &Command) -> bool {
     is_bounded.contains(&command.name)
 }
 
-/// The work of a transaction, one command after the other: values may grow meanwhile.
+/// Estimate of a transaction's work. Values may grow from one command to the next.
 pub(crate) struct WorkOfExec<'b> {
     sum: usize,
     largest: usize,
-    /// Whether a field may be long that a command reads.
+    /// Whether a command reads fields of a large hash, which may be long.
     has_large_hashes: bool,
-    /// What keys may have more, whatever space they are in: COPY names another one.
+    /// Bytes by which values may have grown, by key in any space: COPY names another one.
     grown: HashMap<&'b [u8], usize>,
-    /// What the keys had before, of those that were looked at.
+    /// Sizes of values before the transaction, of the keys looked up so far.
     sizes: HashMap<(SpaceId, &'b [u8]), (usize, bool)>,
 }
 
@@ -182,7 +181,7 @@ impl<'b> WorkOfExec<'b> {
         work
     }
 
-    /// What keys may have more behind a command: its arguments, what it says, or what another of its keys has.
+    /// Adds the bytes by which a command may grow its keys: arguments, an offset, or the value of another key.
     fn grow(&mut self, command: &Command, args: &'b Args<'b>, (space, arguments): (SpaceId, usize)) {
         let copied = match command.load {
             Load::Value => args.get(1).map_or(0, |from| self.bound(space, from)),
@@ -200,12 +199,12 @@ impl<'b> WorkOfExec<'b> {
         before.saturating_add(self.grown.get(key).copied().unwrap_or(0))
     }
 
-    /// Whether it is too much for a step.
+    /// Whether the transaction exceeds a step.
     pub fn is_long(&self) -> bool {
         self.sum > KV_STEP_WORK_MAX || self.has_large_hashes
     }
 
-    /// All work but that of the largest command.
+    /// Work of all commands except the largest.
     pub fn beside_largest(&self) -> usize {
         self.sum - self.largest
     }

@@ -1,20 +1,21 @@
-//! Entries that found no slot in either of their buckets. Each is visible as any other, by the route in the summary
-//! of the bucket where its key is at home.
+//! The stash of an index: entries that found no slot in either of their two buckets. A lookup finds them by the flag in the
+//! summary of the key's home bucket.
 //!
-//! Displacement keeps it almost empty. It has no bound, so that no key is refused because of its hash: where most keys of a
-//! table were removed and are written again in the order of its own scan, thousands may be here until the table has grown.
-//! What is beyond [`ENTRIES`] is paid for with memory of the pool ([`Table::stand_for`](super::table::Table::stand_for)).
+//! Displacement keeps the stash almost empty. The stash has no bound, so that no key is refused because of its hash: when most
+//! keys of a table were removed and are written again in the order of the table's own scan, thousands of entries may be
+//! stashed until the table has grown. Entries beyond [`ENTRIES`] are charged to the pool
+//! ([`Table::stand_for`](super::table::Table::stand_for)).
 
 use super::bucket::KeyHash;
 use crate::slab::Place;
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// Entries from which the table grows although it is not full. More can only be keys that have almost the same hash, or those
-/// of a table that may not grow.
+/// Number of stashed entries at which the table grows although it is not full. More are possible only for keys with almost
+/// equal hashes, and for a table that may not grow.
 const ENTRIES: usize = 32;
 
-/// Bytes of memory that an entry takes: a node of the tree has 11 entries of 16 bytes, and half of them at least.
+/// Bytes per stashed entry: a node of the B-tree has room for 11 entries of 16 bytes and is at least half full.
 const ENTRY_BYTES: usize = 48;
 
 /// An entry in the stash.

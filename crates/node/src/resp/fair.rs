@@ -1,14 +1,14 @@
-//! Turns of the connections of one thread: fair among tenants by the time that was worked for each, and in order among the
-//! connections of a tenant. However many connections of a tenant have work, one of another goes next.
+//! Scheduler of the connections of one thread: fair queueing among tenants by working time, first come first served among the
+//! connections of a tenant. However many connections of one tenant have work, a connection of another tenant goes next.
 //!
-//! Invariant: as long as somebody waits, a turn is granted: whoever ends a turn, or gives one up, grants the next.
+//! Invariant: while a connection waits, a turn is granted. Ending a turn, or giving one up, grants the next.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
-/// Stands for a tenant; 0 is for clients that have not shown who they are.
+/// Identifies a tenant; 0 stands for clients that are not authenticated.
 pub(super) type TenantKey = usize;
 
 /// The turns of one thread.
@@ -18,10 +18,10 @@ pub(super) struct LaneTurns(Mutex<Line>);
 #[derive(Debug, Default)]
 struct Line {
     tenants: HashMap<TenantKey, Tenant>,
-    /// The ticket whose turn it is, while its connection has not begun.
+    /// The ticket that was granted the turn and has not begun it.
     granted: Option<u64>,
     last_ticket: u64,
-    /// What the tenant of the latest turn had spent: who was idle begins there.
+    /// Virtual time: what the tenant of the latest turn had spent. A tenant that was idle starts there.
     floor_ns: u64,
 }
 
@@ -73,7 +73,7 @@ impl Line {
         Some(waker)
     }
 
-    /// Forgets tenants that nothing must be known of.
+    /// Removes tenants that neither wait nor have spent more than the floor.
     fn forget_idle(&mut self) {
         let floor_ns = self.floor_ns;
         self.tenants.retain(|_, tenant| !tenant.waiting.is_empty() || tenant.spent_ns > floor_ns);

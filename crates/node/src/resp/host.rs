@@ -1,4 +1,9 @@
-//! Who a client of the Redis protocol is, and the commands about that and about the node.
+//! A client of the Redis protocol: its state, and the commands about the connection and the node.
+
+mod auth;
+mod slowlog;
+
+pub(super) use auth::TOO_MANY;
 
 use super::client::Muted;
 use super::clients::{Buffers, Clients, Facts, Membership, Seen, Tallies};
@@ -6,18 +11,19 @@ use super::config::Later;
 use super::fair::TenantKey;
 use super::introspect;
 use super::slow::SlowLog;
-use crate::access::without_tokens;
 use crate::key_log::KeyLog;
 use crate::node::{ConnectionGuard, Pass};
 use crate::spaces::LastJudge;
 use crate::{Caller, Node};
-use farpool_kv::resp::{Protocol, Replies, parse_integer};
+use auth::token_of;
+use farpool_kv::resp::{Protocol, Replies};
 use farpool_kv::{
     Ahead, Args, Host, Keyspace, Moment, Outcome, PutOff, Ran, ReadEntry, Refusal, Session, Space,
     wrong_number,
 };
 use farpool_memory::Reservation;
-use farpool_model::{Error, ErrorKind, Expr, Result, TenantName, limits};
+use farpool_model::{Expr, Result, TenantName};
+use slowlog::latency;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,6 +54,9 @@ pub(super) const OWN: &[(&str, isize)] = &[
 
 /// Those of a client that has not been admitted.
 const OF_STRANGERS: &[&str] = &["auth", "hello", "quit", "reset"];
+
+/// Clients that a command goes through within a step.
+const STEP_CLIENTS: usize = 128;
 
 /// A client, which may not have shown who it is yet.
 pub(super) struct Client {
@@ -121,38 +130,6 @@ impl Client {
             recorded: None,
             gone: Arc::default(),
         }
-    }
-
-    /// Admits the client with this token.
-    ///
-    /// # Errors
-    /// `Denied` where the token is none of this node; `OverLimit` where there are too many clients.
-    pub fn admit(&mut self, token: Option<&str>) -> Result<()> {
-        let (caller, pass) = self.node.admit(token)?;
-        let keys = caller.keys()?;
-        // Another token of the same tenant: what the client has begun goes on, as with Redis' AUTH.
-        if let Some(admitted) = &mut self.admitted
-            && admitted.caller.tenant() == caller.tenant()
-        {
-            admitted.caller = caller;
-            self.seen.set_user(pass.token_name().unwrap_or("default"));
-            self.pass = Some(pass);
-            return Ok(());
-        }
-        let guard = self.node.connect(caller.tenant(), limits::RESP_CONNECTIONS_MAX)?;
-        let buffers = self.node.account(caller.tenant()).empty();
-        let slow = self.node.keyspaces().slow_log(caller.tenant());
-        let clients = self.node.keyspaces().clients(caller.tenant());
-        self.seen.set_user(pass.token_name().unwrap_or("default"));
-        // What it has done so far counts for the tenant before, whose clients it leaves.
-        self.settle_now();
-        self.has_moved |= self.admitted.is_some();
-        self.admitted = None;
-        let member = clients.enter(&self.seen);
-        self.admitted =
-            Some(Admitted { caller, keys, slow, buffers, clients, _member: member, _guard: guard });
-        self.pass = Some(pass);
-        Ok(())
     }
 
     /// What others know of the client.
@@ -259,57 +236,6 @@ impl Client {
             let is_token = |text: &[u8]| self.is_token(text);
             log.add(args, is_token, (ns, unix_ms), (&self.seen.peer, &self.name));
         }
-    }
-
-    /// Whether a text is a token of the node.
-    fn is_token(&self, text: &[u8]) -> bool {
-        std::str::from_utf8(text).is_ok_and(|text| self.node.has_token(text))
-    }
-
-    /// Reads the name of a connection. What has a token in it is refused: others of the tenant see names.
-    pub(super) fn name_of(&self, text: &[u8]) -> std::result::Result<String, Refusal> {
-        if self.is_token(text) || matches!(without_tokens(text), Cow::Owned(_)) {
-            return Err("ERR this name has a token in it, and others see names: choose another one".into());
-        }
-        client_name(text)
-    }
-
-    fn slowlog(&self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
-        let Some(log) = self.slow_log() else { return Ok(()) };
-        match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
-            (b"get", []) => log.tell(SLOW_COMMANDS_TOLD, replies),
-            (b"get", [count]) => match parse_integer(count) {
-                Some(-1) => log.tell(usize::MAX, replies),
-                Some(count) if count >= 0 => log.tell(usize::try_from(count).unwrap_or(usize::MAX), replies),
-                Some(_) => return Err("ERR count should be greater than or equal to -1".into()),
-                None => return Err("ERR value is not an integer or out of range".into()),
-            },
-            (b"len", []) => replies.integer(log.len() as i64),
-            (b"reset", []) if !self.may_write() => {
-                return Err("NOPERM this token may not write: use one with the role write".into());
-            }
-            (b"reset", []) => {
-                log.clear();
-                replies.ok();
-            }
-            (b"help", []) => tell_help(
-                &[
-                    "SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-                    "GET [<count>]",
-                    "    Return the latest <count> slow commands (10 if nothing is said, all of them for -1).",
-                    "LEN",
-                    "    Return the number of slow commands that are kept.",
-                    "RESET",
-                    "    Forget them.",
-                ],
-                replies,
-            ),
-            (name @ (b"get" | b"len" | b"reset" | b"help"), _) => {
-                return Err(wrong_number_of("slowlog", name));
-            }
-            (unknown, _) => return Err(unknown_subcommand("SLOWLOG", unknown)),
-        }
-        Ok(())
     }
 
     pub fn protocol(&self) -> Protocol {
@@ -466,105 +392,6 @@ impl Client {
         }
     }
 
-    fn auth(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
-        match args {
-            [_, token] => self.log_in(None, token)?,
-            [_, user, token] => self.log_in(Some(user), token)?,
-            _ => return Err("ERR syntax error".into()),
-        }
-        replies.ok();
-        Ok(())
-    }
-
-    /// Admits the client with a token, in place of the one that it has shown before, if any. Where it is refused, the client
-    /// stays who it was.
-    fn log_in(&mut self, user: Option<&[u8]>, token: &[u8]) -> Done {
-        if self.node.is_open() {
-            return match user {
-                None => Err(NO_PASSWORD.into()),
-                Some(b"default") => Ok(()),
-                Some(_) => Err("WRONGPASS invalid username-password pair or user is disabled.".into()),
-            };
-        }
-        let token = std::str::from_utf8(token).map_err(|_| "WRONGPASS a token is text")?;
-        self.check_stays(token)?;
-        self.admit(Some(token)).map_err(|error| match error.kind {
-            ErrorKind::OverLimit => TOO_MANY.into(),
-            _ => refused("WRONGPASS", &error),
-        })
-    }
-
-    /// Refuses a token of another tenant inside a transaction, which has the keys of one.
-    fn check_stays(&self, token: &str) -> Done {
-        let Some(admitted) = self.admitted.as_ref().filter(|_| self.is_queueing) else { return Ok(()) };
-        match self.node.admit(Some(token)) {
-            Ok((caller, _)) if caller.tenant() != admitted.caller.tenant() => {
-                Err("ERR this token is one of another tenant: AUTH with it before MULTI".into())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn hello(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
-        let protocol = match args.get(1).map(|version| parse_integer(version)) {
-            None => self.protocol,
-            Some(None) => return Err("ERR Protocol version is not an integer or out of range".into()),
-            Some(Some(number)) => {
-                Protocol::of_number(number).ok_or("NOPROTO unsupported protocol version")?
-            }
-        };
-        let (mut name, mut login) = (None, None);
-        let mut options = args.get(2..).unwrap_or_default();
-        while let [option, rest @ ..] = options {
-            options = match (option.to_ascii_lowercase().as_slice(), rest) {
-                (b"auth", [user, given, rest @ ..]) => {
-                    login = Some((*user, *given));
-                    rest
-                }
-                (b"setname", [given, rest @ ..]) => {
-                    name = Some(self.name_of(given)?);
-                    rest
-                }
-                _ => {
-                    return Err(Refusal(Cow::Owned(format!(
-                        "ERR Syntax error in HELLO option '{}'",
-                        option.escape_ascii()
-                    ))));
-                }
-            };
-        }
-        if let Some((user, token)) = login {
-            self.log_in(Some(user), token)?;
-        }
-        if self.admitted.is_none() {
-            return Err("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
-                        AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
-                        version at the same time"
-                .into());
-        }
-        if let Some(name) = name {
-            self.set_name(name);
-        }
-        self.protocol = protocol;
-        replies.set_protocol(protocol);
-        replies.map(7);
-        replies.bulk(b"server");
-        replies.bulk(b"redis");
-        replies.bulk(b"version");
-        replies.bulk(REDIS_VERSION.as_bytes());
-        replies.bulk(b"proto");
-        replies.integer(protocol.number());
-        replies.bulk(b"id");
-        replies.integer(self.seen.number as i64);
-        replies.bulk(b"mode");
-        replies.bulk(b"standalone");
-        replies.bulk(b"role");
-        replies.bulk(b"master");
-        replies.bulk(b"modules");
-        replies.array(0);
-        Ok(())
-    }
-
     fn begin_snapshot(&self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
         let is_known = args.len() == 1 || args.len() == 2 && args[1].eq_ignore_ascii_case(b"schedule");
         if !is_known {
@@ -582,8 +409,19 @@ impl Client {
 
 impl Host for Client {
     fn is_long(&self, args: &Args<'_>) -> bool {
-        let is_setting = args.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"set"));
-        is_setting && matches!(own(args[0]), Some(("config", _)))
+        let is = |words: &[&str]| {
+            let word = args.get(1);
+            word.is_some_and(|word| words.iter().any(|other| word.eq_ignore_ascii_case(other.as_bytes())))
+        };
+        let goes_through_clients = match own(args[0]) {
+            // It takes the shards of all keys.
+            Some(("config", _)) if is(&["set"]) => return true,
+            Some(("config", _)) => is(&["resetstat"]),
+            Some(("client", _)) => is(&["list", "kill"]),
+            Some(("info", _)) => true,
+            _ => false,
+        };
+        goes_through_clients && self.clients().is_some_and(|clients| clients.len() > STEP_CLIENTS)
     }
 
     fn has_gone(&self) -> bool {
@@ -683,69 +521,15 @@ impl Host for Client {
     }
 }
 
-/// The refusal of a password where none is asked for, as Redis says it.
-const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. Are you sure \
-                           your configuration is correct?";
-
-/// The refusal of a client where there are too many already.
-pub(super) const TOO_MANY: &str = "ERR max number of clients reached";
-
-/// The token among the arguments of a command of this name, if it has one.
-fn token_of<'a>(name: &str, args: &Args<'a>) -> Option<&'a [u8]> {
-    match name {
-        "auth" => args.last().copied(),
-        "hello" => {
-            let at = args.iter().skip(2).position(|option| option.eq_ignore_ascii_case(b"auth"))?;
-            args.get(at + 4).copied()
-        }
-        _ => None,
-    }
-}
-
-/// Slow commands that are told if nothing else is said.
-const SLOW_COMMANDS_TOLD: usize = 10;
-
 /// Replies with what `HELP` tells, and the lines about itself that Redis ends it with.
 pub(super) fn tell_help(lines: &[&str], replies: &mut Replies<'_>) {
     replies.array(lines.len() + 2);
     lines.iter().chain(&["HELP", "    Prints this help."]).for_each(|line| replies.simple(line));
 }
 
-/// Latency is not monitored, as in Redis where `latency-monitor-threshold` is 0: there are no events.
-fn latency(args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
-    match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
-        (b"latest", []) | (b"history", [_]) => replies.array(0),
-        (b"reset", _) => replies.integer(0),
-        (b"help", []) => tell_help(
-            &[
-                "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-                "HISTORY <event>, LATEST, RESET [<event> ...]",
-                "    There are no events: see SLOWLOG.",
-            ],
-            replies,
-        ),
-        (name @ (b"latest" | b"history" | b"help"), _) => return Err(wrong_number_of("latency", name)),
-        (unknown, _) => return Err(unknown_subcommand("LATENCY", unknown)),
-    }
-    Ok(())
-}
-
 /// The command of this file with this name.
 fn own(name: &[u8]) -> Option<(&'static str, isize)> {
     OWN.iter().copied().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()))
-}
-
-fn client_name(name: &[u8]) -> std::result::Result<String, Refusal> {
-    let is_plain = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
-    if !is_plain || name.len() > limits::CLIENT_CHARS_MAX {
-        return Err("ERR Client names cannot contain spaces, newlines or special characters.".into());
-    }
-    Ok(String::from_utf8_lossy(name).into_owned())
-}
-
-/// The refusal that an error of the node is, by Redis' code for it.
-fn refused(code: &str, error: &Error) -> Refusal {
-    Refusal(Cow::Owned(format!("{code} {}", error.message)))
 }
 
 pub(super) fn unknown_subcommand(command: &str, name: &[u8]) -> Refusal {

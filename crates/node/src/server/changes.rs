@@ -140,15 +140,22 @@ impl Sink for ChangeSink {
                 return change.end(Err(error));
             }
         };
-        let caller = change.caller.clone();
-        // What was encoded again may have to be written to disk first.
-        caller.write(move || {
-            let made = change.publish(&run);
-            drop(listed);
-            match made {
-                Ok(made) => made.then(move |durable| change.end(durable)),
-                Err(error) => change.end(Err(error)),
+        let (caller, change) = (change.caller.clone(), Arc::new(change));
+        let published = {
+            let change = change.clone();
+            move |made: Result<Made<TableInfo>>| {
+                drop(listed);
+                match made {
+                    Ok(made) => made.then(move |durable| change.end(durable)),
+                    Err(error) => change.end(Err(error)),
+                }
             }
-        });
+        };
+        if Caller::is_of_keys(&change.request.program) {
+            caller.apart(move |_| change.publish(&run), published);
+        } else {
+            // What was encoded again may have to be written to disk first.
+            caller.write(move || published(change.publish(&run)));
+        }
     }
 }

@@ -1,8 +1,8 @@
-//! A change of rows of a space, carried out again for those that clients have changed since they were read.
+//! Recomputes an UPDATE or DELETE for rows of a space that clients have changed since the statement read them.
 //!
-//! A statement that updates what clients change all the time would never find a moment without a change: so the condition and
-//! the new values are computed once more for such rows, while nobody else has them. A row for which the condition is not true
-//! any more has the whole statement planned again, as the number of rows has been told.
+//! A statement over rows that clients change all the time would never find a moment without a change. Condition and new values
+//! are therefore computed again for such rows, under the locks of their shards. If the condition is no longer true for one of
+//! them, the whole statement is planned again, as the number of changed rows was already announced.
 
 use super::gather::Wanted;
 use super::judge::Entries;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Most rows that are computed at once.
 const ROWS_AT_ONCE: usize = 2048;
 
-/// Most bytes of them that a plan is made for: more is right, too.
+/// Bytes of rows that the plan is sized for. More rows are still computed correctly.
 const BYTES: usize = 1 << 20;
 
 /// A change, compiled for rows that are given to it.
@@ -65,7 +65,7 @@ impl Again {
         Ok(Again { space, columns, targets: targets.to_vec(), bound, entries })
     }
 
-    /// What becomes of each of some entries; `None` for one for which the condition is not true.
+    /// Returns the new state of each entry; `None` where the condition is not true.
     ///
     /// # Errors
     /// Those of computing the condition and the values.

@@ -82,7 +82,8 @@ impl Caller {
         Run::start_collecting(&bound, KV_CHANGED_MAX).map(Some)
     }
 
-    /// Makes the change of a finished run of [`Caller::start_key_change`]; `None` for a table.
+    /// Makes the change of a finished run of [`Caller::start_key_change`]; `None` for a table. Waits for long commands that have
+    /// the keys: see [`Caller::apart`].
     ///
     /// # Errors
     /// `Stale` when a key has changed since; those of `farpool_kv::Keyspace::change`.
@@ -127,6 +128,11 @@ impl Caller {
         let mut again = |entries: &[ReadEntry<'_>], now| compiled.states(self, entries, now);
         self.change_keys(space, &changes, cut, Some(&mut again))?;
         Ok(Some(self.changed(space)))
+    }
+
+    /// Whether a program changes keys, if it changes anything.
+    pub(crate) fn is_of_keys(program: &BoundProgram) -> bool {
+        space_of(program.table()).is_some()
     }
 
     /// Refuses changes of keys while somebody has the clients of the tenant wait with `CLIENT PAUSE`: no thread is held for them.
@@ -206,6 +212,16 @@ impl Caller {
 
     /// Puts the rows of a load of [`Caller::begin_insert`] into their space, on a thread of its own, and tells `then`.
     pub(crate) fn insert(&self, load: Load, then: impl FnOnce(Result<Made<TableInfo>>) + Send + 'static) {
+        self.apart(move |caller| caller.insert_now(load), then);
+    }
+
+    /// Runs `work`, which changes keys, on a thread of its own, and tells `then`: it may wait for a long command that has these
+    /// keys, and for the log, while no thread that works for several tenants may.
+    pub(crate) fn apart<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Caller) -> Result<T> + Send + 'static,
+        then: impl FnOnce(Result<T>) + Send + 'static,
+    ) {
         let (caller, then) = (self.clone(), Arc::new(Mutex::new(Some(then))));
         let tell = {
             let then = then.clone();
@@ -217,14 +233,14 @@ impl Caller {
             }
         };
         let job = move || {
-            let inserted = catch_unwind(AssertUnwindSafe(|| caller.insert_now(load)));
-            tell(inserted.unwrap_or_else(|_| Err(Error::internal("inserting rows has panicked"))));
+            let done = catch_unwind(AssertUnwindSafe(|| work(&caller)));
+            tell(done.unwrap_or_else(|_| Err(Error::internal("a change of keys has panicked"))));
         };
-        let begun = std::thread::Builder::new().name("farpool-insert".into()).spawn(job);
+        let begun = std::thread::Builder::new().name("farpool-change".into()).spawn(job);
         if let Err(error) = begun
             && let Some(then) = then.lock().take()
         {
-            then(Err(Error::internal(format!("there is no thread to insert rows: {error}"))));
+            then(Err(Error::over_limit(format!("there is no thread to change keys: {error}"))));
         }
     }
 

@@ -1,0 +1,189 @@
+//! Who a client of the Redis protocol is: `AUTH`, `HELLO`, and the name of a connection.
+//!
+//! Invariant: a login that is refused changes nothing, and one with a token of another tenant ends queue and watches of the
+//! connection (`Session::leave`). No token becomes part of what other clients are shown.
+
+use super::{Admitted, Client, Done, REDIS_VERSION};
+use crate::access::without_tokens;
+use farpool_kv::resp::{Protocol, Replies, parse_integer};
+use farpool_kv::{Args, Refusal};
+use farpool_model::{Error, ErrorKind, Result, limits};
+use std::borrow::Cow;
+
+/// The refusal of a password where none is asked for, as Redis says it.
+const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. Are you sure \
+                           your configuration is correct?";
+
+/// The refusal of a client where there are too many already.
+pub(in crate::resp) const TOO_MANY: &str = "ERR max number of clients reached";
+
+impl Client {
+    /// Admits the client with this token.
+    ///
+    /// # Errors
+    /// `Denied` where the token is none of this node; `OverLimit` where there are too many clients.
+    pub fn admit(&mut self, token: Option<&str>) -> Result<()> {
+        let (caller, pass) = self.node.admit(token)?;
+        let keys = caller.keys()?;
+        // Another token of the same tenant: what the client has begun goes on, as with Redis' AUTH.
+        if let Some(admitted) = &mut self.admitted
+            && admitted.caller.tenant() == caller.tenant()
+        {
+            admitted.caller = caller;
+            self.seen.set_user(pass.token_name().unwrap_or("default"));
+            self.pass = Some(pass);
+            return Ok(());
+        }
+        let guard = self.node.connect(caller.tenant(), limits::RESP_CONNECTIONS_MAX)?;
+        let buffers = self.node.account(caller.tenant()).empty();
+        let slow = self.node.keyspaces().slow_log(caller.tenant());
+        let clients = self.node.keyspaces().clients(caller.tenant());
+        self.seen.set_user(pass.token_name().unwrap_or("default"));
+        // What it has done so far counts for the tenant before, whose clients it leaves.
+        self.settle_now();
+        self.has_moved |= self.admitted.is_some();
+        self.admitted = None;
+        let member = clients.enter(&self.seen);
+        self.admitted =
+            Some(Admitted { caller, keys, slow, buffers, clients, _member: member, _guard: guard });
+        self.pass = Some(pass);
+        Ok(())
+    }
+
+    pub(super) fn auth(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+        match args {
+            [_, token] => self.log_in(None, token)?,
+            [_, user, token] => self.log_in(Some(user), token)?,
+            _ => return Err("ERR syntax error".into()),
+        }
+        replies.ok();
+        Ok(())
+    }
+
+    /// Admits the client with a token, in place of the one that it has shown before, if any. Where it is refused, the client
+    /// stays who it was.
+    fn log_in(&mut self, user: Option<&[u8]>, token: &[u8]) -> Done {
+        if self.node.is_open() {
+            return match user {
+                None => Err(NO_PASSWORD.into()),
+                Some(b"default") => Ok(()),
+                Some(_) => Err("WRONGPASS invalid username-password pair or user is disabled.".into()),
+            };
+        }
+        let token = std::str::from_utf8(token).map_err(|_| "WRONGPASS a token is text")?;
+        self.check_stays(token)?;
+        self.admit(Some(token)).map_err(|error| match error.kind {
+            ErrorKind::OverLimit => TOO_MANY.into(),
+            _ => refused("WRONGPASS", &error),
+        })
+    }
+
+    /// Refuses a token of another tenant inside a transaction, which has the keys of one.
+    pub(super) fn check_stays(&self, token: &str) -> Done {
+        let Some(admitted) = self.admitted.as_ref().filter(|_| self.is_queueing) else { return Ok(()) };
+        match self.node.admit(Some(token)) {
+            Ok((caller, _)) if caller.tenant() != admitted.caller.tenant() => {
+                Err("ERR this token is one of another tenant: AUTH with it before MULTI".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn hello(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
+        let protocol = match args.get(1).map(|version| parse_integer(version)) {
+            None => self.protocol,
+            Some(None) => return Err("ERR Protocol version is not an integer or out of range".into()),
+            Some(Some(number)) => {
+                Protocol::of_number(number).ok_or("NOPROTO unsupported protocol version")?
+            }
+        };
+        let (mut name, mut login) = (None, None);
+        let mut options = args.get(2..).unwrap_or_default();
+        while let [option, rest @ ..] = options {
+            options = match (option.to_ascii_lowercase().as_slice(), rest) {
+                (b"auth", [user, given, rest @ ..]) => {
+                    login = Some((*user, *given));
+                    rest
+                }
+                (b"setname", [given, rest @ ..]) => {
+                    name = Some(self.name_of(given)?);
+                    rest
+                }
+                _ => {
+                    return Err(Refusal(Cow::Owned(format!(
+                        "ERR Syntax error in HELLO option '{}'",
+                        option.escape_ascii()
+                    ))));
+                }
+            };
+        }
+        if let Some((user, token)) = login {
+            self.log_in(Some(user), token)?;
+        }
+        if self.admitted.is_none() {
+            return Err("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
+                        AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
+                        version at the same time"
+                .into());
+        }
+        if let Some(name) = name {
+            self.set_name(name);
+        }
+        self.protocol = protocol;
+        replies.set_protocol(protocol);
+        replies.map(7);
+        replies.bulk(b"server");
+        replies.bulk(b"redis");
+        replies.bulk(b"version");
+        replies.bulk(REDIS_VERSION.as_bytes());
+        replies.bulk(b"proto");
+        replies.integer(protocol.number());
+        replies.bulk(b"id");
+        replies.integer(self.seen.number as i64);
+        replies.bulk(b"mode");
+        replies.bulk(b"standalone");
+        replies.bulk(b"role");
+        replies.bulk(b"master");
+        replies.bulk(b"modules");
+        replies.array(0);
+        Ok(())
+    }
+
+    /// Whether a text is a token of the node.
+    pub(super) fn is_token(&self, text: &[u8]) -> bool {
+        std::str::from_utf8(text).is_ok_and(|text| self.node.has_token(text))
+    }
+
+    /// Reads the name of a connection. What has a token in it is refused: others of the tenant see names.
+    pub(in crate::resp) fn name_of(&self, text: &[u8]) -> std::result::Result<String, Refusal> {
+        if self.is_token(text) || matches!(without_tokens(text), Cow::Owned(_)) {
+            return Err("ERR this name has a token in it, and others see names: choose another one".into());
+        }
+        client_name(text)
+    }
+}
+
+/// The token among the arguments of a command of this name, if it has one.
+pub(super) fn token_of<'a>(name: &str, args: &Args<'a>) -> Option<&'a [u8]> {
+    match name {
+        "auth" => args.last().copied(),
+        "hello" => {
+            let at = args.iter().skip(2).position(|option| option.eq_ignore_ascii_case(b"auth"))?;
+            args.get(at + 4).copied()
+        }
+        _ => None,
+    }
+}
+
+fn client_name(name: &[u8]) -> std::result::Result<String, Refusal> {
+    let is_plain = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
+    if !is_plain || name.len() > limits::CLIENT_CHARS_MAX {
+        return Err("ERR Client names cannot contain spaces, newlines or special characters.".into());
+    }
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+/// The refusal that an error of the node is, by Redis' code for it.
+fn refused(code: &str, error: &Error) -> Refusal {
+    Refusal(Cow::Owned(format!("{code} {}", error.message)))
+}
