@@ -7,6 +7,9 @@ use crate::keyspace::Keyspace;
 use crate::shard::SpaceId;
 use crate::table::Table;
 
+/// Bytes of a key beyond which it is hashed when its turn comes: an argument may have 512 MiB, and what is done ahead is short.
+const KEY_BYTES: usize = 4096;
+
 /// Keys whose memory is asked for at once: more would drive out each other's.
 const KEYS: usize = 64;
 
@@ -26,6 +29,7 @@ impl Ahead {
             Keys::At { first, last, .. } if last == first as isize => args.get(first),
             _ => None,
         });
+        let key = key.filter(|key| key.len() <= KEY_BYTES);
         Ahead { command, hash: key.map(|key| keyspace.hash(key)) }
     }
 
@@ -50,7 +54,8 @@ impl<'a> Upcoming<'a> {
     /// Adds the keys of a request, as far as there is room.
     pub fn add(&mut self, keyspace: &Keyspace, ahead: &Ahead, args: &Args<'a>) {
         let Some(command) = ahead.command else { return };
-        let keys = command.keys.of(args).map(|key| (ahead.hash.unwrap_or_else(|| keyspace.hash(key)), key));
+        let keys = command.keys.of(args).filter(|key| key.len() <= KEY_BYTES);
+        let keys = keys.map(|key| (ahead.hash.unwrap_or_else(|| keyspace.hash(key)), key));
         for (place, key) in self.keys[self.count..].iter_mut().zip(keys) {
             *place = key;
             self.count += 1;
@@ -107,6 +112,8 @@ mod tests {
         assert_eq!(of(&[b"get"]), ("get", None));
         assert_eq!(of(&[b"nope", b"k"]), ("", None));
         assert_eq!(of(&[]), ("", None));
+        // What is no key any more, and takes long to hash.
+        assert_eq!(of(&[b"get", &[b'k'; KEY_BYTES + 1]]), ("get", None));
         let mut upcoming = Upcoming::new();
         let many = [&b"k"[..]; KEYS * 2];
         for args in [&[&b"get"[..], b"k"][..], &[b"get"], &[b"ping"], &[&[&b"del"[..]], &many[..]].concat()] {

@@ -210,6 +210,11 @@ impl Parser {
         &self.arguments
     }
 
+    /// Takes the arguments of the request that was returned last, without copying them.
+    pub fn take_arguments(&mut self) -> Vec<Range<usize>> {
+        std::mem::take(&mut self.arguments)
+    }
+
     /// Returns the range that an incomplete argument takes as soon as all its bytes are there, if its length is known.
     pub fn open_argument(&self) -> Option<Range<usize>> {
         self.open.map(|bytes| self.at..self.at + bytes)

@@ -1,6 +1,9 @@
-//! What carries out the requests of a client: all of its state but the socket. A long command takes it to another thread.
+//! State of a connection without its socket, and the loop that carries out requests. A long command moves it to another thread.
 
-use super::batch::Batch;
+#[cfg(test)]
+mod tests;
+
+use super::batch::{Batch, Filled};
 use super::clients::Buffers;
 use super::host::Client;
 use crate::Node;
@@ -11,7 +14,7 @@ use farpool_model::limits;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-/// Work that is done for one client before others of its thread have their turn.
+/// Length of a turn: work for one client before others of its thread have theirs.
 pub(super) const TURN_NS: u64 = 100_000;
 
 pub(super) struct Desk {
@@ -27,7 +30,7 @@ pub(super) struct Desk {
     random: u64,
 }
 
-/// What [`Desk::carry_out`] has left.
+/// Reason for which [`Desk::carry_out`] returned.
 pub(super) enum Progress {
     /// The rest of a command has not come yet.
     Waits,
@@ -118,8 +121,9 @@ impl Desk {
             if batch.is_done() {
                 received.advance(batch.clear());
                 match batch.fill(received, keys.as_deref(), session.space()) {
-                    Ok(true) => {}
-                    Ok(false) => return Progress::Waits,
+                    Ok(Filled::Some) => {}
+                    Ok(Filled::None) => return Progress::Waits,
+                    Ok(Filled::InPart) => return Progress::HasMore,
                     Err(error) => {
                         if let Some(text) = error.reply() {
                             Replies::new(replies, client.protocol()).error(text);
@@ -127,6 +131,9 @@ impl Desk {
                         return Progress::Leaves;
                     }
                 }
+            }
+            if most > 1 && keys.is_some() && batch.is_next_long() {
+                return Progress::Long;
             }
             let Some((args, ahead)) = batch.take(received) else { continue };
             if client.must_wait(session, &args) {

@@ -1,0 +1,206 @@
+//! The scheduler test: every command with its worst arguments, sent by one tenant beside another one's GET.
+//!
+//! Bounds are counted in turns, bytes and requests, not in time. What a single turn costs at most is counted where the
+//! commands are, by `farpool_kv`'s test of steps.
+
+use super::*;
+use crate::Caller;
+use crate::access::Access;
+use crate::node::NodeConfig;
+use crate::rights::Right;
+use farpool_kv::{KeyChange, KeyState, Moment, ReadEntry};
+use farpool_model::{ErrorKind, Expr, NamedExpr, Output, Program, Result, TableName, TenantName};
+
+/// All commands and subcommands.
+const COMMANDS: &str = include_str!("../commands.tsv");
+
+/// Requests whose arguments are worse than many or long ones.
+const HEAVY: &[&str] = &[
+    "BITCOUNT big",
+    "CLIENT LIST",
+    "CLIENT KILL USER a USER a USER a",
+    "COMMAND DOCS",
+    "CONFIG GET *a*b*c*d*e*f*g*",
+    "CONFIG SET maxmemory 0 maxmemory-policy allkeys-lru",
+    "COPY big copy REPLACE",
+    "FLUSHALL",
+    "FP.SCAN default value~'(a|a)*b' LIMIT 1000000",
+    "FP.SPACE CREATE key",
+    "GET big",
+    "INFO everything",
+    "KEYS *[b-z]*a*b*c*?*z",
+    "MSET key:1 a key:2 b key:3 c",
+    "RENAME big other",
+    "SCAN 0 MATCH *[b-z]*a*b COUNT 1000000",
+    "SETRANGE new 500000000 x",
+    "SLOWLOG GET -1",
+];
+
+fn tenant(name: &str) -> TenantName {
+    TenantName::new(name).unwrap()
+}
+
+fn node() -> Arc<Node> {
+    let access = Access::of_nobody().with_token("as", tenant("a"), Right::Write).with_token(
+        "bs",
+        tenant("b"),
+        Right::Write,
+    );
+    Node::start(NodeConfig { memory_bytes: 256 << 20, access, ..NodeConfig::default() }).unwrap()
+}
+
+fn desk(node: &Arc<Node>, token: &str) -> Desk {
+    let mut client = Client::new(node, 1, ("peer".into(), "local".into()));
+    client.admit(Some(token)).unwrap();
+    Desk::new(node, client, 1)
+}
+
+fn request(args: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
+    for argument in args {
+        bytes.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
+        bytes.extend_from_slice(argument);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+fn words(text: &str) -> Vec<u8> {
+    request(&text.split(' ').map(str::as_bytes).collect::<Vec<_>>())
+}
+
+/// Requests with few, many and long arguments for each command, and the heavy ones.
+fn requests() -> Vec<(String, Vec<u8>)> {
+    let mut all = Vec::new();
+    let long = vec![b'x'; 600_000];
+    for line in COMMANDS.lines().filter(|line| !line.starts_with('#')) {
+        let mut fields = line.split('\t');
+        let (name, arity) = (fields.next().unwrap(), fields.next().unwrap());
+        let arity = arity.parse::<isize>().unwrap().unsigned_abs();
+        let words: Vec<&[u8]> = name.split('|').map(str::as_bytes).collect();
+        let with = |count: usize, argument: &'static [u8]| {
+            let more = std::iter::repeat_n(argument, count);
+            words.iter().copied().chain(more).collect::<Vec<_>>()
+        };
+        let few = arity.saturating_sub(words.len());
+        all.push((name.to_string(), request(&with(few, b"x"))));
+        all.push((format!("{name}, many"), request(&with(50_000, b"x"))));
+        let mut args = with(few, b"x");
+        args.push(&long);
+        all.push((format!("{name}, long"), request(&args)));
+    }
+    all.extend(HEAVY.iter().map(|text| ((*text).to_string(), words(text))));
+    all
+}
+
+/// Has a client carry out a request as far as the thread of its connection goes; returns what is left, and asserts that no turn
+/// had more than its part.
+fn drive(desk: &mut Desk, (name, bytes): &(String, Vec<u8>)) -> Progress {
+    desk.received.extend_from_slice(bytes);
+    let turns_max = bytes.len() / limits::KV_STEP_WORK_MAX + 2;
+    for _ in 0..turns_max {
+        desk.replies.clear();
+        let progress = desk.carry_out();
+        assert!(desk.replies.len() <= limits::KV_STEP_WORK_MAX + 4096, "{name}: {}", desk.replies.len());
+        match progress {
+            Progress::HasMore => {}
+            other => return other,
+        }
+    }
+    panic!("{name}: more than {turns_max} turns");
+}
+
+/// The GET of the other tenant takes a turn.
+fn probe(other: &mut Desk, name: &str) {
+    other.replies.clear();
+    other.received.extend_from_slice(&words("GET probe"));
+    // The turn may have ended for its time, behind the reply.
+    assert!(matches!(other.carry_out(), Progress::Waits | Progress::HasMore), "{name}");
+    assert_eq!(other.replies, b"$1\r\n1\r\n", "{name}");
+}
+
+fn ask(desk: &mut Desk, text: &str) {
+    match drive(desk, &(text.to_string(), words(text))) {
+        Progress::Long => drop(desk.carry_out_long()),
+        progress => assert!(matches!(progress, Progress::Waits), "{text}"),
+    }
+    desk.replies.clear();
+}
+
+fn filled() -> (Arc<Node>, Desk) {
+    let node = node();
+    let (mut a, mut b) = (desk(&node, "as"), desk(&node, "bs"));
+    ask(&mut a, "SETRANGE big 3000000 x");
+    for start in (0..4_000).step_by(400) {
+        let pairs: Vec<String> = (start..start + 400).map(|number| format!("key:{number} value")).collect();
+        ask(&mut a, &format!("MSET {}", pairs.join(" ")));
+    }
+    ask(&mut b, "SET probe 1");
+    (node, b)
+}
+
+/// Prepares a program that reads the keys of a tenant.
+fn scan(caller: &Caller) -> Result<()> {
+    let name = TableName::new("default").unwrap();
+    let (version, table) = caller.source(&name)?;
+    let key = NamedExpr { name: "key".to_string(), expr: Expr::Column(0) };
+    let output = Output::Rows(vec![key]);
+    let program =
+        Program { table: name, version: None, filter: None, output, order: Vec::new(), limit: None };
+    caller.prepare(&program, version, table).map(drop)
+}
+
+#[test]
+fn every_command_leaves_the_thread_within_its_turns() {
+    let (node, mut other) = filled();
+    for wanted in &requests() {
+        let mut desk = desk(&node, "as");
+        let progress = drive(&mut desk, wanted);
+        probe(&mut other, &wanted.0);
+        match progress {
+            Progress::Long => {
+                desk.replies.clear();
+                desk.carry_out_long();
+                assert!(!desk.replies.is_empty(), "{}", wanted.0);
+            }
+            // Of a request that is too long for the protocol.
+            Progress::Waits | Progress::Leaves | Progress::Paused => {}
+            Progress::Held(_) | Progress::HasMore => panic!("{}", wanted.0),
+        }
+    }
+}
+
+/// While a long command of the same tenant has all keys, everything is put off at once, or done without them.
+#[test]
+fn no_command_and_no_verb_waits_for_a_long_command() {
+    let (node, mut other) = filled();
+    let caller = node.caller(Some("as")).unwrap();
+    let keys = caller.keys().unwrap();
+    let cut = keys.cut(0, 0);
+    let changes: Vec<KeyChange> = (0..4_000)
+        .map(|number| KeyChange {
+            key: format!("key:{number}").into_bytes(),
+            expected: None,
+            what: KeyState::Remove,
+        })
+        .collect();
+    ask(&mut desk(&node, "as"), "SET key:7 changed");
+    let mut puts_off = 0;
+    let mut again = |entries: &[ReadEntry<'_>], _| {
+        assert_eq!(entries.len(), 1);
+        for wanted in &requests() {
+            let mut desk = desk(&node, "as");
+            let progress = drive(&mut desk, wanted);
+            puts_off += usize::from(matches!(progress, Progress::Long | Progress::Held(_)));
+            probe(&mut other, &wanted.0);
+        }
+        // The native protocol: what only counts goes on, and what reads keys is told to come again.
+        caller.tables().unwrap();
+        assert_eq!(scan(&caller).unwrap_err().kind, ErrorKind::Busy);
+        scan(&node.caller(Some("bs")).unwrap()).unwrap();
+        Ok(vec![Some(KeyState::Remove)])
+    };
+    let moment = Moment { now: node.keyspaces().time().now_ms(), random: 1 };
+    keys.change((0, None), &changes, (Some(&cut), Some(&mut again)), moment).unwrap();
+    assert!(puts_off > 200, "{puts_off}");
+}
