@@ -20,10 +20,15 @@ fn account(server: &Server) -> Account {
     server.node.work().account(&TenantName::default())
 }
 
-/// Reserves all but `bytes` of what is free.
-fn leave(server: &Server, bytes: usize) -> Reservation {
+/// Reserves all but `bytes` of what is free, once the node has given back what it took for requests that were answered.
+async fn leave(server: &Server, bytes: usize) -> Reservation {
     let account = account(server);
-    account.try_reserve(account.free() - bytes).unwrap()
+    let mut free = 0;
+    while free != account.free() {
+        free = account.free();
+        sleep(Duration::from_millis(30)).await;
+    }
+    account.try_reserve(free - bytes).unwrap()
 }
 
 /// `select id, count(*) group by id`: as many groups as rows.
@@ -48,7 +53,7 @@ async fn a_program_waits_for_memory_and_runs_when_there_is_some() {
     let server = Server::working_within(WORK).await;
     let pool = server.connect().await;
     load(&pool, "t", LoadMode::Create, ROWS).await.unwrap();
-    let held = leave(&server, 1 << 20);
+    let held = leave(&server, 1 << 20).await;
     let program = scan("t");
     let waiting = run(&pool, &program);
     tokio::pin!(waiting);
@@ -67,7 +72,7 @@ async fn whoever_no_longer_waits_is_out_of_the_way() {
     let server = Server::working_within(WORK).await;
     let pool = server.connect().await;
     load(&pool, "t", LoadMode::Create, ROWS).await.unwrap();
-    let held = leave(&server, 1 << 20);
+    let held = leave(&server, 1 << 20).await;
     for end in ["cancel", "hang up"] {
         let mut raw = Raw::connect(&server).await;
         raw.execute(1, "t").await;
@@ -90,7 +95,7 @@ async fn groups_that_may_leave_in_parts_do_with_less() {
     let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
     let handle = pool.prepare(&many_groups(), &schema).await.unwrap();
     assert!(handle.prepared().is_partial(), "even alone they may not fit so little memory");
-    let held = leave(&server, 20 << 20);
+    let held = leave(&server, 20 << 20).await;
     let batches = timeout(PATIENCE, run(&pool, &many_groups())).await.expect("no wait").unwrap();
     let counted: i64 = integers(&batches, 1).iter().sum();
     assert_eq!(counted, 2 * ROWS);
@@ -118,14 +123,15 @@ async fn a_load_waits_for_memory_and_its_rows_are_all_there() {
     let pool = server.connect().await;
     load(&pool, "t", LoadMode::Create, 10).await.unwrap();
     // Enough for the load's window, not for its rows.
-    let held = leave(&server, limits::STREAM_WINDOW_BYTES + (1 << 20));
+    let held = leave(&server, limits::STREAM_WINDOW_BYTES + (1 << 20)).await;
     let loading = load(&pool, "more", LoadMode::Create, ROWS);
     tokio::pin!(loading);
-    assert!(timeout(Duration::from_millis(500), &mut loading).await.is_err(), "there is no memory for it");
+    let early = timeout(Duration::from_millis(500), &mut loading).await;
+    assert!(early.is_err(), "there is no memory for it: {early:?}");
     drop(held);
     assert_eq!(timeout(PATIENCE, loading).await.expect("it goes on").unwrap().rows, ROWS as u64);
     // Not even enough for a window: refused at once.
-    let held = leave(&server, 64 << 10);
+    let held = leave(&server, 64 << 10).await;
     let error = load(&pool, "less", LoadMode::Create, 10).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::OverLimit, "{error:?}");
     drop(held);
@@ -145,7 +151,7 @@ async fn a_large_plan_waits_for_memory_to_be_decoded() {
     let pool = server.connect().await;
     load(&pool, "t", LoadMode::Create, 100).await.unwrap();
     let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
-    let held = leave(&server, 2 << 20);
+    let held = leave(&server, 2 << 20).await;
     let before = server.node.work().usage().bytes_used;
     let program = one_of_many();
     let preparing = pool.prepare(&program, &schema);
@@ -169,7 +175,7 @@ async fn programs_wait_where_there_is_no_memory_even_for_themselves() {
     let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
     let handle = pool.prepare(&one_of_many(), &schema).await.unwrap();
     let before = server.node.work().usage().bytes_used;
-    let held = leave(&server, 0);
+    let held = leave(&server, 0).await;
     let run = || async { collect(pool.execute_prepared(&handle, None, 1).await?).await };
     let waiting = futures::future::join_all((0..20).map(|_| run()));
     tokio::pin!(waiting);
@@ -188,7 +194,7 @@ async fn a_large_plan_that_nobody_wants_any_more_does_not_wait() {
     let server = Server::working_within(WORK).await;
     let pool = server.connect().await;
     load(&pool, "t", LoadMode::Create, 100).await.unwrap();
-    let held = leave(&server, 1 << 20);
+    let held = leave(&server, 1 << 20).await;
     let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
     let plan = farpool_wire::substrait::encode_program(&one_of_many(), &schema).unwrap();
     let mut raw = Raw::connect(&server).await;

@@ -196,8 +196,9 @@ async fn frames_that_are_dropped_repeated_exchanged_or_cut_off_are_noticed() {
                 }
             }
         }
+        // How many frames are of no account any more, and how many come last, depends on how the result was cut.
         assert!(
-            harmless.len() <= 4 && waiting <= 6,
+            noticed >= 3 * (harmless.len() + waiting),
             "{noticed} noticed, {waiting} waiting, harmless are (way, frame, frames) {harmless:?}"
         );
     }

@@ -22,8 +22,9 @@ use tokio::time::timeout;
 /// How long connections may take to end at a shutdown.
 const ENDING: Duration = Duration::from_secs(2);
 
-/// Batches of requests that are carried out before all sockets are looked at again.
-const TURNS: u32 = 31;
+/// Turns of connections between two looks at all sockets. A turn takes 100 us: with 31, a request of a tenant with one connection
+/// waited 3 ms beside 50 connections of another. A look takes less than a microsecond.
+const TURNS: u32 = 4;
 
 /// A connection that has come.
 struct Arrival<L: Listener> {
