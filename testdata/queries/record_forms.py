@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records DuckDB's answers to random statements of a few forms as forms.txt, over the tables of tables.sql.
 
-Forms: INTERSECT ALL and EXCEPT ALL, also nested; windows with names that build on others; lead, lag, first_value,
+Forms: INTERSECT ALL and EXCEPT ALL, also nested; windows with names that build on others, and frames with EXCLUDE; lead, lag, first_value,
 last_value and nth_value with IGNORE NULLS, over gaps and under LIMIT; TRY_CAST in conditions; casts behind conditions
 that guard them; numbers beside decimals; intervals, their order, products and parts; times in any year.
 The form of the file is that of answers.txt. Each statement's rows are determined by it.
@@ -46,6 +46,8 @@ class Forms:
         partition = self.pick(["i", "b", "s % 3", "t"])
         base = f"w AS (PARTITION BY {partition})"
         frame = self.pick(["", " ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING", " ROWS UNBOUNDED PRECEDING", " ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING"])
+        if frame:
+            frame += self.pick(["", "", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES", " EXCLUDE NO OTHERS"])
         call = self.pick(["sum(i)", "count(*)", "max(s)", "min(day)", "first_value(t)", "row_number()", "count(b)"])
         order = self.pick(["id", "id DESC"])
         return self.pick([
@@ -53,6 +55,15 @@ class Forms:
             f"SELECT id, {call} OVER v FROM b WINDOW {base}, v AS (w ORDER BY {order}{frame})",
             f"SELECT id, {call} OVER (v{frame}) FROM a WINDOW {base}, v AS (w ORDER BY {order})",
         ])
+
+    def exclusion(self):
+        """Frames of equal rows: what is computed does not depend on their order."""
+        call = self.pick(["sum(i)", "count(*)", "max(s)", "min(day)", "count(DISTINCT b)", "count(*) FILTER (WHERE i > 2)"])
+        order = self.pick(["b", "i % 3", "t", "s % 5"])
+        frame = self.pick(["RANGE UNBOUNDED PRECEDING", "GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING", "RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING", "RANGE BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"])
+        out = self.pick(["CURRENT ROW", "GROUP", "TIES"])
+        partition = self.pick(["", "", "PARTITION BY b "])
+        return f"SELECT id, {call} OVER ({partition}ORDER BY {order} {frame} EXCLUDE {out}) FROM {self.pick('ab')}"
 
     def nulls_ignored(self):
         column = self.pick(["i", "s", "d", "t", "day", "ts"])
@@ -171,7 +182,7 @@ def main():
             connection.sql(statement)
     forms = Forms()
     counts = [(forms.set_operation, 45), (forms.window, 45), (forms.nulls_ignored, 60), (forms.try_cast, 30), (forms.guarded, 25),
-              (forms.exact, 40), (forms.interval, 60), (forms.time, 25), (forms.error, 30)]
+              (forms.exact, 40), (forms.interval, 60), (forms.time, 25), (forms.error, 30), (forms.exclusion, 60)]
     seen, blocks = set(), []
     for make, count in counts:
         for _ in range(count):

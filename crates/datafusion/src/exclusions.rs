@@ -50,8 +50,14 @@ impl Exclusion {
     }
 
     fn of(expr: &Expr) -> Option<Exclusion> {
-        let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = expr else { return None };
-        Exclusion::ALL.into_iter().find(|exclusion| exclusion.mark() == text)
+        match expr {
+            Expr::Cast(cast) => Exclusion::of(&cast.expr),
+            Expr::Literal(value, _) => {
+                let text = value.try_as_str().flatten()?;
+                Exclusion::ALL.into_iter().find(|exclusion| exclusion.mark() == text)
+            }
+            _ => None,
+        }
     }
 
     /// Returns the rows of `frame` that are left for `row`, which has these peers with itself.

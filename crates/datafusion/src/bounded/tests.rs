@@ -153,7 +153,7 @@ async fn what_there_is_no_memory_for_is_refused_with_the_name_of_the_function() 
         ("array_resize", "SELECT array_resize([value], 1000000000, 7) FROM range(3)"),
         (
             "concat",
-            "SELECT concat(a, a, a, a, a, a, a, a) FROM (SELECT repeat('x', 10000000 + value) a FROM range(3))",
+            "SELECT concat(a, a, a, a, a, a, a, a) FROM (SELECT repeat('x', 4000000 + value) a FROM range(3))",
         ),
     ] {
         let error = run(&session, text).await.unwrap_err();

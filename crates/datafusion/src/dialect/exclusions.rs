@@ -1,5 +1,5 @@
 //! `EXCLUDE CURRENT ROW | GROUP | TIES | NO OTHERS` behind a window's frame, which the parser does not know. It is taken out
-//! of the tokens; a mark in PARTITION BY stands for it until the plan is made ([`crate::exclusions`]).
+//! of the tokens; a mark in PARTITION BY (a constant text) stands for it until the plan is made ([`crate::exclusions`]).
 
 use super::Grammar;
 use crate::exclusions::Exclusion;
@@ -51,11 +51,13 @@ fn exclusion(tokens: &[TokenWithSpan]) -> Option<(usize, Option<Exclusion>)> {
 fn mark(tokens: &mut Vec<TokenWithSpan>, exclusion: Option<Exclusion>) -> bool {
     let Some(places) = Places::of(tokens) else { return false };
     let Some(exclusion) = exclusion else { return true };
-    let literal = Token::SingleQuotedString(exclusion.mark().to_string());
-    let words = match places.partition {
-        true => vec![Token::Comma, literal],
-        false => vec![Token::make_keyword("PARTITION"), Token::make_keyword("BY"), literal],
+    let mut words = match places.partition {
+        true => vec![Token::Comma],
+        false => vec![Token::make_keyword("PARTITION"), Token::make_keyword("BY")],
     };
+    // The engine would drop a constant without a cast.
+    let literal = Token::SingleQuotedString(exclusion.mark().to_string());
+    words.extend([literal, Token::DoubleColon, Token::make_keyword("TEXT")]);
     let span = tokens[places.at].span;
     tokens.splice(places.at..places.at, words.into_iter().map(|token| TokenWithSpan { token, span }));
     true

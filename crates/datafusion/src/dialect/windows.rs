@@ -108,7 +108,13 @@ impl Windows {
 
 /// Whether the expression stands for an EXCLUDE.
 fn is_exclusion(expr: &Expr) -> bool {
-    matches!(expr, Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) if exclusions::is_mark(text))
+    match expr {
+        Expr::Cast { expr, .. } => is_exclusion(expr),
+        Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => {
+            exclusions::is_mark(text)
+        }
+        _ => false,
+    }
 }
 
 struct WriteOut {

@@ -319,6 +319,14 @@ impl Caller {
         (selected.name == *name && keyspace.count(selected.id).keys > 0).then_some(selected)
     }
 
+    /// The same for whoever only reads: database 0 is there before it has a key.
+    fn space_to_read(&self, name: &TableName) -> Option<SpaceTable> {
+        self.space(name).or_else(|| {
+            let is_first = name.is_public() && name.as_str() == DEFAULT;
+            is_first.then(|| SpaceTable::selected(&self.node().keyspaces().of(self.tenant()), 0)).flatten()
+        })
+    }
+
     /// Whether a name is that of a space with a name.
     pub(crate) fn is_space(&self, name: &TableName) -> bool {
         self.space(name).is_some()
@@ -346,13 +354,13 @@ impl Caller {
     /// Describes the space with this name, if there is one.
     pub(crate) fn space_info(&self, name: &TableName) -> Option<TableInfo> {
         let version = self.node().keyspaces().moments().newest();
-        Some(self.space(name)?.info(version))
+        Some(self.space_to_read(name)?.info(version))
     }
 
     /// The space with this name as a table, if there is one. Its rows are chosen when a program is prepared.
     pub(crate) fn space_source(&self, name: &TableName) -> Option<(Version, Arc<Table>)> {
         let version = self.node().keyspaces().moments().next();
-        Some((version, self.space(name)?.table()))
+        Some((version, self.space_to_read(name)?.table()))
     }
 
     /// The table that `program` reads: of a space with the rows of this moment, unless those of another were chosen for the
