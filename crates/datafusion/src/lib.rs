@@ -45,6 +45,7 @@ mod plan;
 mod plans;
 mod prefix;
 mod query;
+mod restricted;
 mod rows;
 mod schemas;
 mod session;
@@ -61,6 +62,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod types;
+mod using;
 mod views;
 mod window;
 mod written;

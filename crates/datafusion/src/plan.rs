@@ -53,7 +53,10 @@ impl QueryPlanner for PoolPlanner {
         crate::joins::prepare(&plan).await?;
         let plan = rewrite(crate::joins::reorder(plan)?, Vec::new(), context).await?;
         let plan = crate::bounded::bounded(crate::checked::guarded(plan)?)?;
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(PoolPlanner)]);
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![
+            Arc::new(PoolPlanner),
+            Arc::new(crate::subqueries::OncePlanner),
+        ]);
         let plan = planner.create_physical_plan(&plan, session).await?;
         crate::interrupt::exec::stoppable(plan)
     }

@@ -18,15 +18,17 @@ use crate::pins::{Pins, Versions};
 use crate::plan::PoolPlanner;
 use crate::plans::Plans;
 use crate::query::{Command, Planned, Query};
+use crate::restricted;
 use crate::rows::{Rows, physical_rules};
 use crate::schemas::SchemaChange;
 use crate::shared::Means;
 use crate::spill::SpillFiles;
 use crate::statements::Statement;
-use crate::subqueries::SubqueriesAsValues;
+use crate::subqueries::UnnestSubqueries;
 use crate::summarize;
 use crate::table::PoolTable;
 use crate::types::{NamedTypes, OperandTypes};
+use crate::using::MergedKeys;
 use crate::views;
 use crate::window::Window;
 use arrow_schema::{FieldRef, Schema};
@@ -120,12 +122,14 @@ impl Session {
             .with_analyzer_rules(analyzer.rules)
             .with_config(config(&options).with_extension(Arc::clone(&files)))
             .with_runtime_env(runtime(&options, files))
+            .with_optimizer_rules(restricted::rules())
             .with_optimizer_rule(Arc::new(OneZero))
-            .with_analyzer_rule(Arc::new(SubqueriesAsValues))
+            .with_analyzer_rule(Arc::new(UnnestSubqueries))
             .with_analyzer_rule(Arc::new(CheckedArithmetic))
             .with_analyzer_rule(Arc::new(BoundedFunctions))
             .with_analyzer_rule(Arc::new(OneZeroOfConstants))
             .with_query_planner(Arc::new(PoolPlanner))
+            .with_relation_planners(vec![Arc::new(MergedKeys)])
             .with_type_planner(Arc::new(NamedTypes))
             .with_physical_optimizer_rules(physical_rules(None))
             .with_statistics_registry(crate::joins::registry())

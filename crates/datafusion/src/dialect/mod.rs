@@ -25,18 +25,22 @@ mod functions;
 mod grammar;
 mod headers;
 mod intervals;
+mod joins;
 mod json;
 mod materialized;
+mod mended;
+mod merged_keys;
 mod numbers;
 mod order_all;
 mod ordinals;
+mod outer_names;
 mod parameters;
 mod patterns;
 mod pivot;
 mod powers;
-mod quantified;
 mod readers;
 mod repeated;
+mod scopes;
 mod semi_joins;
 mod set_all;
 mod sets;
@@ -46,6 +50,7 @@ mod templates;
 #[cfg(test)]
 mod tests;
 mod timestamps;
+mod tuples;
 mod undone;
 mod windows;
 mod zones;
@@ -70,6 +75,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use farpool_model::{Error, limits};
 use functions::Functions;
+use mended::Mended;
 use std::ops::ControlFlow;
 
 /// A statement, and the headers of its result.
@@ -133,14 +139,22 @@ async fn planned(state: &SessionState, mut statement: Statement) -> Result<Logic
         outermost(&mut statement).into_iter().for_each(|query| order_all::write_out_open(query, columns));
     }
     let mut mended = Mended::default();
-    for _ in 0..limits::SQL_NAMES_REUSED_MAX {
-        match state.statement_to_plan(statement.clone()).await {
-            Err(error) => match mended.mend(state, &mut statement, &error) {
-                Ok(true) => mended.first.get_or_insert(error),
-                Ok(false) => return Err(mended.told(error)),
-                Err(error) => return Err(error),
-            },
-            Ok(plan) => return finished(plan, mended.casts),
+    let joins = merged_keys::marked(&mut statement)?;
+    for _ in 0..limits::SQL_NAMES_REUSED_MAX + joins {
+        let error = match state.statement_to_plan(statement.clone()).await {
+            Err(error) => error,
+            Ok(plan) => {
+                sizes::check_operators(&plan)?;
+                match outer_names::error_in(&plan)? {
+                    Some(error) => error,
+                    None => return finished(plan, mended.casts),
+                }
+            }
+        };
+        match mended.mend(state, &mut statement, &error) {
+            Ok(true) => mended.keep(error),
+            Ok(false) => return Err(mended.told(error)),
+            Err(error) => return Err(error),
         };
     }
     finished(state.statement_to_plan(statement).await?, mended.casts)
@@ -174,78 +188,21 @@ fn outermost(statement: &mut Statement) -> Option<&mut Query> {
     }
 }
 
-/// Rules that were applied to a statement after its planning had failed, those about equal names once each.
-#[derive(Default)]
-struct Mended {
-    wildcard: bool,
-    columns: bool,
-    casts: bool,
-    subqueries: bool,
-    /// The error before any of them.
-    first: Option<DataFusionError>,
-}
-
-impl Mended {
-    /// Rewrites a statement whose planning failed with `error`; returns whether anything was rewritten.
-    fn mend(
-        &mut self,
-        state: &SessionState,
-        statement: &mut Statement,
-        error: &DataFusionError,
-    ) -> Result<bool> {
-        let lowers = state.config_options().sql_parser.enable_ident_normalization;
-        if let Some(missing) = aliases::Missing::of(error) {
-            let mut reuse = aliases::Reuse { missing, state, lowers, done: false };
-            visit(statement, &mut reuse)?;
-            if reuse.done {
-                return Ok(true);
-            }
-        }
-        if !self.subqueries && distinct_names::of_subqueries(statement, error, lowers)? {
-            self.subqueries = true;
-            return Ok(true);
-        }
-        if !error::is_of_equal_names(error) {
-            return Ok(false);
-        }
-        if !std::mem::replace(&mut self.wildcard, true)
-            && let Some(query) = outermost(statement)
-            && repeated::beside_wildcard(query, lowers)
-        {
-            return Ok(true);
-        }
-        if !std::mem::replace(&mut self.columns, true) {
-            distinct_names::of_columns(statement, lowers)?;
-            return Ok(true);
-        }
-        if !std::mem::replace(&mut self.casts, true) {
-            distinct_names::of_casts(statement)?;
-            return Ok(true);
-        }
-        Ok(false)
-    }
-
-    /// Returns the error to tell: that of the statement as it was written, if the same kind is left.
-    fn told(self, error: DataFusionError) -> DataFusionError {
-        match self.first {
-            Some(first) if error::is_of_equal_names(&first) && error::is_of_equal_names(&error) => first,
-            _ => error,
-        }
-    }
-}
-
 /// Applies the rules to a statement that was parsed from `text`.
 fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bool) -> Result<()> {
     match statement {
-        Statement::Statement(statement) => match &mut **statement {
-            SqlStatement::CreateView(create) => headers::name_columns(&mut create.query, lowers),
-            SqlStatement::CreateTable(create) => {
-                if let Some(query) = &mut create.query {
-                    headers::name_columns(query, lowers);
+        Statement::Statement(statement) => {
+            match &mut **statement {
+                SqlStatement::CreateView(create) => headers::name_columns(&mut create.query, lowers),
+                SqlStatement::CreateTable(create) => {
+                    if let Some(query) = &mut create.query {
+                        headers::name_columns(query, lowers);
+                    }
                 }
+                _ => {}
             }
-            _ => {}
-        },
+            scopes::apply(statement, lowers);
+        }
         Statement::CopyTo(copy) => {
             if let CopyToSource::Query(query) = &mut copy.source {
                 headers::name_columns(query, lowers);
@@ -392,18 +349,14 @@ impl VisitorMut for Rules<'_> {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         from_first::apply(select);
         semi_joins::apply(select);
-        let checked = undone::select(select).and_then(|()| sets::check(select));
+        let checked =
+            undone::select(select).and_then(|()| joins::apply(select)).and_then(|()| sets::check(select));
         flow(checked.and_then(|()| forms::grand_total(select)))
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
-        let Functions { state, copied } = &mut self.functions;
-        flow(
-            windows::apply(select, self.lowers)
-                .and_then(|()| exists::apply(select))
-                .and_then(|()| quantified::apply(select, state, copied))
-                .and_then(|()| ordinals::apply(select)),
-        )
+        exists::apply(select);
+        flow(windows::apply(select, self.lowers).and_then(|()| ordinals::apply(select)))
     }
 
     fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<DataFusionError> {
@@ -412,7 +365,11 @@ impl VisitorMut for Rules<'_> {
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<DataFusionError> {
         semi_joins::in_brackets(table);
-        flow(undone::table(table).and_then(|()| readers::apply(table)))
+        flow(
+            undone::table(table)
+                .and_then(|()| joins::in_brackets(table))
+                .and_then(|()| readers::apply(table)),
+        )
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<DataFusionError> {
@@ -430,6 +387,7 @@ impl VisitorMut for Rules<'_> {
                 .and_then(|()| forms::apply(expr))
                 .and_then(|()| patterns::apply(expr))
                 .and_then(|()| json::apply(expr))
+                .and_then(|()| tuples::apply(expr))
                 .and_then(|()| templates::apply(expr))
                 .and_then(|()| self.functions.apply(expr)),
         )

@@ -15,6 +15,8 @@ mod overflow;
 mod parameters;
 mod plans;
 mod pushed;
+mod subqueries;
+mod upstream;
 mod zones;
 
 use crate::{Rates, Session, SessionOptions};

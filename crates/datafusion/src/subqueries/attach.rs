@@ -1,0 +1,262 @@
+//! Attaches subqueries to the rows of an outer query: joins that add a column for each (a mark for EXISTS, a
+//! value, counts for IN), or that keep only rows with a match.
+//!
+//! A subquery of joins, filters and projections is joined by its own conditions ([`super::flat`]); aggregates
+//! that are compared with the outer row by equality are grouped by that key. All others are evaluated for the
+//! domain of the outer columns ([`super::push`]) and joined by it.
+
+use super::domain::{Domain, is_repeatable, join_null_safe};
+use super::flat::{Flat, flat};
+use super::push::push;
+use super::references::free_columns;
+use super::{Names, once, refused};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, ExprSchema, JoinType, ScalarValue};
+use datafusion::error::Result;
+use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::logical_expr::expr_rewriter::strip_outer_reference;
+use datafusion::logical_expr::logical_plan::Aggregate;
+use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The rows of an outer query, to which subqueries are attached.
+pub(super) struct Attached<'a> {
+    /// The rows, with a column for what was attached so far.
+    pub plan: LogicalPlan,
+    /// The rows without these columns: the source of domains.
+    rows: LogicalPlan,
+    pub names: &'a Names,
+    /// Whether a domain was made of rows that may be others when they are read again.
+    pub is_torn: bool,
+}
+
+/// Columns of a subquery under the name of a table of its own.
+pub(super) struct Renamed {
+    pub plan: LogicalPlan,
+    pub columns: HashMap<Column, Expr>,
+    pub table: String,
+}
+
+impl<'a> Attached<'a> {
+    pub(super) fn to(plan: LogicalPlan, names: &'a Names) -> Self {
+        Attached { rows: plan.clone(), plan, names, is_torn: false }
+    }
+
+    /// Keeps rows that pass a condition.
+    pub(super) fn filter(&mut self, condition: Expr) -> Result<()> {
+        let plan = std::mem::take(&mut self.plan);
+        self.plan = LogicalPlanBuilder::from(plan).filter(condition)?.build()?;
+        Ok(())
+    }
+
+    /// Returns the outer columns of the subquery that belong to these rows.
+    pub(super) fn shared(&self, subquery: &LogicalPlan) -> Result<Vec<Column>> {
+        let mut columns = free_columns(subquery)?;
+        columns.retain(|column| self.rows.schema().has_column(column));
+        Ok(columns)
+    }
+
+    /// Joins with the rows for which `subquery` has rows, or has one whose first columns equal `compared`.
+    /// `join_type` is a semi, an anti or a mark join; returns the mark.
+    pub(super) fn matched(
+        &mut self,
+        subquery: LogicalPlan,
+        compared: &[Expr],
+        join_type: JoinType,
+    ) -> Result<Expr> {
+        if compared.iter().any(is_null) {
+            return self.without_match(join_type);
+        }
+        let fields: Vec<Column> = subquery.schema().columns().into_iter().take(compared.len()).collect();
+        if let Some(Flat { plan, mut conditions, columns, .. }) = flat(subquery.clone())? {
+            for (value, field) in compared.iter().zip(&fields) {
+                conditions.push(self.as_outer(value)?.eq(columns[field].clone()));
+            }
+            return self.joined_on(plan, conditions, join_type);
+        }
+        let shared = self.shared(&subquery)?;
+        let domain = self.domain(&shared)?;
+        let plan = push(subquery, &domain, self.names)?;
+        let all = domain.columns.iter().cloned().chain(fields).collect::<Vec<_>>();
+        let values: Vec<Expr> =
+            shared.into_iter().map(Expr::Column).chain(compared.iter().cloned()).collect();
+        self.null_safe(plan, &all, &values, compared.len(), join_type)
+    }
+
+    /// Attaches what a semi, an anti or a mark join makes of rows that match nothing; returns the mark.
+    fn without_match(&mut self, join_type: JoinType) -> Result<Expr> {
+        if join_type == JoinType::LeftSemi {
+            self.filter(lit(false))?;
+        }
+        Ok(lit(false))
+    }
+
+    /// Makes the columns of an expression over the outer rows outer references.
+    fn as_outer(&self, expr: &Expr) -> Result<Expr> {
+        let schema = self.plan.schema();
+        let made = expr.clone().transform_up(|expr| match expr {
+            Expr::Column(column) => {
+                let field = Arc::clone(schema.field_from_column(&column)?);
+                Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        Ok(made.data)
+    }
+
+    /// Joins on conditions over columns of `plan` and outer references to the rows.
+    fn joined_on(&mut self, plan: LogicalPlan, conditions: Vec<Expr>, join_type: JoinType) -> Result<Expr> {
+        let renamed = self.renamed(plan)?;
+        let conditions =
+            conditions.into_iter().map(|condition| renamed.in_join(condition)).collect::<Result<Vec<_>>>()?;
+        let schema = self.plan.schema().join(renamed.plan.schema())?;
+        let conditions = conditions.into_iter().map(|condition| known(condition, &schema));
+        let conditions = conditions.collect::<Result<Vec<_>>>()?;
+        let condition = conditions.into_iter().reduce(Expr::and).unwrap_or_else(|| lit(true));
+        let left = LogicalPlanBuilder::from(std::mem::take(&mut self.plan));
+        self.plan = left.join_on(renamed.plan, join_type, [condition])?.build()?;
+        Ok(Expr::Column(Column::new(Some(renamed.table), "mark")))
+    }
+
+    /// Joins `columns` of `plan` with `values`: NULL equals NULL but in the last `strict` of them.
+    fn null_safe(
+        &mut self,
+        plan: LogicalPlan,
+        columns: &[Column],
+        values: &[Expr],
+        strict: usize,
+        join_type: JoinType,
+    ) -> Result<Expr> {
+        let renamed = self.renamed_columns(plan, columns)?;
+        let right = |column: &Column| renamed.columns[column].clone();
+        let on: Vec<(Expr, Expr)> = values.iter().cloned().zip(columns.iter().map(right)).collect();
+        let strict = on[on.len() - strict..].iter().map(|(left, right)| left.clone().eq(right.clone()));
+        let filter = strict.reduce(Expr::and);
+        let left = std::mem::take(&mut self.plan);
+        self.plan = join_null_safe(left, renamed.plan, join_type, on, filter)?;
+        Ok(Expr::Column(Column::new(Some(renamed.table), "mark")))
+    }
+
+    pub(super) fn domain(&mut self, shared: &[Column]) -> Result<Domain> {
+        let domain = Domain::of(&self.rows, shared, self.names)?;
+        self.is_torn |= !is_repeatable(&domain.plan)?;
+        Ok(domain)
+    }
+
+    /// Attaches whether the first column of `subquery` has the value `compared`, in SQL's three-valued logic.
+    pub(super) fn contained(&mut self, subquery: LogicalPlan, compared: &Expr) -> Result<Expr> {
+        let subquery = self.steady(subquery)?;
+        let field = subquery.schema().columns().swap_remove(0);
+        let is_known = !subquery.schema().field(0).is_nullable() && !compared.nullable(self.plan.schema())?;
+        if is_known {
+            return self.matched(subquery, std::slice::from_ref(compared), JoinType::LeftMark);
+        }
+        let functions = || vec![count(lit(1)), count(Expr::Column(field.clone()))];
+        let shared = self.shared(&subquery)?;
+        let (mark, counts) = if shared.is_empty() || is_repeatable(&subquery)? {
+            let counted = Aggregate::try_new(Arc::new(subquery.clone()), Vec::new(), functions())?;
+            let mark = self.matched(subquery, std::slice::from_ref(compared), JoinType::LeftMark)?;
+            (mark, self.aggregates(LogicalPlan::Aggregate(counted))?)
+        } else {
+            let domain = self.domain(&shared)?;
+            let plan = once::shared(push(subquery, &domain, self.names)?);
+            let all: Vec<Column> = domain.columns.iter().chain([&field]).cloned().collect();
+            let outer = shared.iter().cloned().map(Expr::Column);
+            let values: Vec<Expr> = outer.chain([compared.clone()]).collect();
+            let counted = Aggregate::try_new(Arc::new(plan.clone()), domain.exprs(), functions())?;
+            let mark = self.null_safe(plan, &all, &values, 1, JoinType::LeftMark)?;
+            let columns = counted.schema.columns();
+            (mark, self.by_domain(LogicalPlan::Aggregate(counted), &domain, &columns[shared.len()..])?)
+        };
+        let [rows, known] = <[Expr; 2]>::try_from(counts).map_err(|_| refused("this IN is not done"))?;
+        let none = rows.clone().is_null().or(rows.clone().eq(lit(0_i64)));
+        let open = compared.clone().is_null().or(rows.gt(known));
+        Ok(Expr::Case(Case::new(
+            None,
+            vec![
+                (Box::new(mark), Box::new(lit(true))),
+                (Box::new(none), Box::new(lit(false))),
+                (Box::new(open), Box::new(lit(ScalarValue::Boolean(None)))),
+            ],
+            Some(Box::new(lit(false))),
+        )))
+    }
+
+    /// Attaches columns of a plan by the domain that it was made for.
+    pub(super) fn by_domain(
+        &mut self,
+        plan: LogicalPlan,
+        domain: &Domain,
+        wanted: &[Column],
+    ) -> Result<Vec<Expr>> {
+        let columns: Vec<Column> = domain.columns.iter().chain(wanted).cloned().collect();
+        let renamed = self.renamed_columns(plan, &columns)?;
+        let on = domain.outer.iter().zip(&domain.columns);
+        let on = on.map(|(outer, own)| (Expr::Column(outer.clone()), renamed.columns[own].clone())).collect();
+        let left = std::mem::take(&mut self.plan);
+        self.plan = join_null_safe(left, renamed.plan, JoinType::Left, on, None)?;
+        Ok(wanted.iter().map(|column| renamed.columns[column].clone()).collect())
+    }
+
+    /// Reads `plan` once where it may have other rows the next time.
+    pub(super) fn steady(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        match self.shared(&plan)?.is_empty() && !is_repeatable(&plan)? {
+            true => Ok(once::shared(plan)),
+            false => Ok(plan),
+        }
+    }
+
+    pub(super) fn renamed(&self, plan: LogicalPlan) -> Result<Renamed> {
+        let columns = plan.schema().columns();
+        self.renamed_columns(plan, &columns)
+    }
+
+    /// Projects columns to a table of its own, beside a column `found`.
+    pub(super) fn renamed_columns(&self, plan: LogicalPlan, columns: &[Column]) -> Result<Renamed> {
+        let table = self.names.table();
+        let mut values = Vec::new();
+        let mut names = HashMap::new();
+        for (place, column) in columns.iter().enumerate() {
+            let name = format!("c{place}");
+            values.push(Expr::Column(column.clone()).alias_qualified(Some(table.as_str()), name.as_str()));
+            names.insert(column.clone(), Expr::Column(Column::new(Some(table.as_str()), name)));
+        }
+        values.push(lit(true).alias_qualified(Some(table.as_str()), "found"));
+        let plan = LogicalPlanBuilder::from(plan).project(values)?.build()?;
+        Ok(Renamed { plan, columns: names, table })
+    }
+}
+
+impl Renamed {
+    /// Converts an expression over the subquery's rows and outer references to one over the join.
+    pub(super) fn in_join(&self, expr: Expr) -> Result<Expr> {
+        let made = expr.transform_up(|expr| match &expr {
+            Expr::Column(column) => match self.columns.get(column) {
+                Some(new) => Ok(Transformed::yes(new.clone())),
+                None => Ok(Transformed::no(expr)),
+            },
+            _ => Ok(Transformed::no(expr)),
+        })?;
+        Ok(strip_outer_reference(made.data))
+    }
+}
+
+/// Whether an expression is the constant NULL: DataFusion loses a condition of a mark join that is one.
+fn is_null(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value, _) => value.is_null(),
+        Expr::Cast(cast) => is_null(&cast.expr),
+        Expr::TryCast(cast) => is_null(&cast.expr),
+        Expr::Alias(alias) => is_null(&alias.expr),
+        _ => false,
+    }
+}
+
+/// Simplifies `(x = y) IS NOT FALSE` where neither is NULL.
+fn known(condition: Expr, schema: &DFSchema) -> Result<Expr> {
+    match condition {
+        Expr::IsNotFalse(inner) if !inner.nullable(schema)? => Ok(*inner),
+        other => Ok(other),
+    }
+}
