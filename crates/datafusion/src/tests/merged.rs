@@ -183,7 +183,7 @@ async fn joins_for_which_memory_does_not_suffice_are_made_on_sorted_rows() {
 async fn not_in_needs_its_values_in_memory() {
     let pool = large().await;
     let tight = session(&pool, 20 << 20).await;
-    let sql = "SELECT count(*) FROM l WHERE repeat(s || id, 3) NOT IN (SELECT repeat(s || id, 3) FROM r)";
+    let sql = "SELECT count(*) FROM (SELECT repeat(s || id, 3) k FROM l) l WHERE k NOT IN (SELECT repeat(s || id, 3) FROM r)";
     let error = rows(&tight, sql).await.unwrap_err();
     assert!(error.advice.is_some_and(|advice| advice.contains("NOT EXISTS")), "{}", error.message);
     let sql = "SELECT count(*) FROM l WHERE NOT EXISTS (SELECT 1 FROM r WHERE repeat(r.s || r.id, 3) = repeat(l.s || l.id, 3))";
