@@ -10,7 +10,8 @@ use arrow_ord::partition::partition;
 use arrow_schema::{FieldRef, Schema};
 use arrow_select::concat::concat;
 use arrow_select::filter::filter;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -19,6 +20,7 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, Expr, LogicalPlan, PartitionEvaluator, Signature, Volatility,
     WindowFunctionDefinition, WindowUDF, WindowUDFImpl,
 };
+use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
 use std::ops::Range;
@@ -77,22 +79,30 @@ pub(crate) fn is_mark(text: &str) -> bool {
     Exclusion::ALL.into_iter().any(|exclusion| exclusion.mark() == text)
 }
 
-/// Replaces the calls over windows with marks. Columns keep their names.
-///
-/// # Errors
-/// Fails only on a bug in this crate.
-pub(crate) fn planned(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let planned = plan.transform_up_with_subqueries(|plan| {
-        if !matches!(plan, LogicalPlan::Window(_)) {
-            return Ok(Transformed::no(plan));
-        }
-        let names = NamePreserver::new(&plan);
-        plan.map_expressions(|expr| {
-            let name = names.save(&expr);
-            Ok(excluded(expr).update_data(|expr| name.restore(expr)))
-        })
-    });
-    planned.map(|plan| plan.data)
+/// The analyzer rule: replaces the calls over windows with marks. It runs behind the coercion of types, which makes the
+/// arguments those that the function takes. Columns keep their names.
+#[derive(Debug)]
+pub(crate) struct Exclusions;
+
+impl AnalyzerRule for Exclusions {
+    fn name(&self) -> &'static str {
+        "exclusions"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let planned = plan.transform_up_with_subqueries(|plan| {
+            if !matches!(plan, LogicalPlan::Window(_)) {
+                return Ok(Transformed::no(plan));
+            }
+            let names = NamePreserver::new(&plan);
+            plan.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let excluded = expr.transform_up(|expr| Ok(excluded(expr)))?;
+                Ok(excluded.update_data(|expr| name.restore(expr)))
+            })
+        });
+        planned.map(|plan| plan.data)
+    }
 }
 
 fn excluded(expr: Expr) -> Transformed<Expr> {

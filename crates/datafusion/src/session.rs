@@ -9,6 +9,7 @@ use crate::checked::CheckedArithmetic;
 use crate::copy::{self, Copy, FileWriter};
 use crate::dialect::{self, Headers};
 use crate::error;
+use crate::exclusions::Exclusions;
 use crate::file::{self, FileOpener};
 use crate::interrupt::{self, Scope};
 use crate::memory::EngineMemory;
@@ -124,6 +125,7 @@ impl Session {
             .with_runtime_env(runtime(&options, files))
             .with_optimizer_rules(restricted::rules())
             .with_optimizer_rule(Arc::new(OneZero))
+            .with_analyzer_rule(Arc::new(Exclusions))
             .with_analyzer_rule(Arc::new(UnnestSubqueries))
             .with_analyzer_rule(Arc::new(CheckedArithmetic))
             .with_analyzer_rule(Arc::new(BoundedFunctions))

@@ -163,7 +163,7 @@ async fn planned(state: &SessionState, mut statement: Statement) -> Result<Logic
 /// Replaces what rules have written for the planner only; `has_casts` says whether casts are parts of names.
 fn finished(plan: LogicalPlan, has_casts: bool) -> Result<LogicalPlan> {
     let plan = if has_casts { crate::written::planned(plan)? } else { plan };
-    crate::exclusions::planned(crate::set_all::planned(plan)?)
+    crate::set_all::planned(plan)
 }
 
 /// Returns the number of columns, if the statement has ORDER BY ALL over columns that are not written out.
