@@ -1,10 +1,10 @@
 //! How large the result of a function can become, for each row of its arguments.
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Int64Type, IntervalMonthDayNanoType};
 use arrow_array::{Array, ArrayRef, Int64Array};
-use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::DataType;
+use arrow_cast::cast;
+use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 
@@ -122,7 +122,12 @@ impl Column {
         };
         let is_number = values.data_type().is_numeric() || values.data_type().is_temporal();
         let as_numbers = || {
-            let numbers = cast_with_options(&values, &DataType::Int64, &CastOptions::default()).ok()?;
+            // Times of all units are counted in microseconds.
+            let times = DataType::Timestamp(TimeUnit::Microsecond, None);
+            let is_time =
+                matches!(values.data_type(), DataType::Date32 | DataType::Date64 | DataType::Timestamp(..));
+            let values = if is_time { cast(&values, &times).ok()? } else { ArrayRef::clone(&values) };
+            let numbers = cast(&values, &DataType::Int64).ok()?;
             numbers.as_primitive_opt::<Int64Type>().cloned()
         };
         let numbers = if is_number { as_numbers() } else { None };
@@ -278,15 +283,15 @@ impl Arguments {
             (Some(start), Some(stop), _) => (start, stop),
             _ => return 0,
         };
-        let span = stop.abs_diff(start);
-        let step = match self.columns.get(2) {
-            None => 1,
+        let span = u128::from(stop.abs_diff(start));
+        let count = match self.columns.get(2) {
+            None => span,
             Some(step) => match step.number(row) {
-                Some(step) => step.unsigned_abs(),
-                None => interval_units(&step.values, step.place(row), self.columns[0].values.data_type()),
+                Some(step) => span / u128::from(step.unsigned_abs().max(1)),
+                None => span.saturating_mul(1000) / interval_ns(&step.values, step.place(row)).max(1),
             },
         };
-        usize::try_from(span / step.max(1)).unwrap_or(usize::MAX).saturating_add(1)
+        usize::try_from(count).unwrap_or(usize::MAX).saturating_add(1)
     }
 
     /// Returns the work of a row of a function that compares each part of one argument with each of another.
@@ -295,26 +300,17 @@ impl Arguments {
     }
 }
 
-/// Returns the least length of an interval in units of this type; 1 where it is not known.
-fn interval_units(values: &ArrayRef, place: usize, of: &DataType) -> u64 {
-    use arrow_array::types::IntervalMonthDayNanoType;
-    use arrow_schema::TimeUnit;
+/// Returns the least length of an interval in nanoseconds; 1 where it is not known.
+fn interval_ns(values: &ArrayRef, place: usize) -> u128 {
+    let interval = DataType::Interval(IntervalUnit::MonthDayNano);
+    let Ok(values) = cast(values, &interval) else { return 1 };
     let Some(intervals) = values.as_primitive_opt::<IntervalMonthDayNanoType>() else { return 1 };
     if intervals.is_null(place) {
-        return u64::MAX;
+        return u128::MAX;
     }
     let interval = intervals.value(place);
     let days = i128::from(interval.months) * 28 + i128::from(interval.days);
-    let ns = (days * 86_400_000_000_000 + i128::from(interval.nanoseconds)).unsigned_abs();
-    let unit_ns: u128 = match of {
-        DataType::Timestamp(TimeUnit::Second, _) => 1_000_000_000,
-        DataType::Timestamp(TimeUnit::Millisecond, _) => 1_000_000,
-        DataType::Timestamp(TimeUnit::Microsecond, _) => 1_000,
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => 1,
-        DataType::Date32 => 86_400_000_000_000,
-        _ => return 1,
-    };
-    u64::try_from(ns / unit_ns).unwrap_or(u64::MAX)
+    (days * 86_400_000_000_000 + i128::from(interval.nanoseconds)).unsigned_abs()
 }
 
 fn is_list(data_type: &DataType) -> bool {

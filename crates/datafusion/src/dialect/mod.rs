@@ -220,7 +220,9 @@ fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bo
     parameters::number(statement)?;
     let functions = Functions { state, copied: 0 };
     visit(statement, &mut Rules { text, lowers, functions })?;
-    match has_exact_numbers(statement) {
+    // With this option the engine keeps the digits itself.
+    let keeps_digits = state.config_options().sql_parser.parse_float_as_decimal;
+    match !keeps_digits && has_exact_numbers(statement) {
         true => visit(statement, &mut exact_numbers::ExactNumbers),
         false => Ok(()),
     }

@@ -2,6 +2,7 @@
 //! functions and these (`dialect/functions`).
 
 mod json;
+mod series;
 mod texts;
 mod times;
 mod values;
@@ -14,4 +15,5 @@ pub(crate) fn register(context: &SessionContext) {
     times::register(context);
     json::register(context);
     texts::register(context);
+    series::register(context);
 }

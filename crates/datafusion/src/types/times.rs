@@ -129,9 +129,23 @@ fn scalar(count: i64, unit: TimeUnit) -> ScalarValue {
     }
 }
 
+/// Returns the unit of a time of the day.
+fn clock_unit(data_type: &DataType) -> Option<TimeUnit> {
+    match data_type {
+        DataType::Time32(unit) | DataType::Time64(unit) => Some(*unit),
+        _ => None,
+    }
+}
+
 /// Gives a text beside a timestamp its seconds, and counts a value that depends on no row, such as `now()`,
 /// in the units of the column beside it, of which nanoseconds do not hold all.
 fn beside(expr: Expr, found: Option<&DataType>, other: Option<&DataType>) -> Transformed<Expr> {
+    if let (Some(from), Some(to)) = (found.and_then(clock_unit), other.and_then(clock_unit))
+        && from < to
+        && to >= TimeUnit::Microsecond
+    {
+        return Transformed::yes(cast_to(expr, DataType::Time64(to)));
+    }
     let Some(DataType::Timestamp(unit, _)) = other else { return Transformed::no(expr) };
     if let Some(whole) = constant_text(&expr).and_then(with_seconds) {
         return Transformed::yes(lit(whole));
