@@ -274,9 +274,12 @@ fn joins_sorts_and_groups_that_do_not_fit_go_to_files() {
             "{size}: {answer}"
         );
     }
-    // The values of NOT IN are needed in memory, those of NOT EXISTS are not.
+    // The values that a column is not in are needed in memory, those of NOT EXISTS, and of an expression, are not.
     let within = format!("(select b.note || b.id from '{file}' b)");
     let without = format!("select count(*) from '{file}' a where a.note || a.id not in {within}");
+    assert_eq!(sql_within("64MiB", &without).ok(), "count(*)\n0\n");
+    let keys = format!("(select note || id as k from '{file}') a");
+    let without = format!("select count(*) from {keys} where k not in {within}");
     sql_within("64MiB", &without).fails(1, &["--work-memory", "NOT EXISTS"]);
     sql_within("1MiB", &format!("select max(id) from '{file}'")).fails(1, &["64.0 MiB of memory for work"]);
 }
