@@ -63,11 +63,11 @@ pub(crate) fn guarded(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(guarded.data)
 }
 
-/// Writes casts in a condition of several parts as functions, of which the engine knows no bounds.
+/// Writes casts in a condition as functions, of which the engine knows no bounds: it would cast those of a column that another
+/// part, which the pool may have decided already, makes smaller.
 fn casts_as_functions(mut filter: Filter) -> Result<Transformed<LogicalPlan>> {
     let columns = Arc::clone(filter.input.schema());
-    let has_parts = |expr: &Logical| matches!(expr, Logical::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or));
-    if !has_parts(&filter.predicate) || risk(&filter.predicate, &columns)? != Risk::Likely {
+    if risk(&filter.predicate, &columns)? != Risk::Likely {
         return Ok(Transformed::no(LogicalPlan::Filter(filter)));
     }
     let made = filter.predicate.transform_up(|expr| match expr {

@@ -161,6 +161,7 @@ fn scaled(interval: IntervalMonthDayNano, factor: f64) -> Option<IntervalMonthDa
     Some(IntervalMonthDayNano::new(part(months)?, part(days)?, nanos))
 }
 
-fn rounded(fraction: f64) -> f64 {
-    (fraction * 1e9).round() / 1e9
+/// Rounds a number of days to less than half a microsecond.
+fn rounded(days: f64) -> f64 {
+    (days * 1e11).round() / 1e11
 }
