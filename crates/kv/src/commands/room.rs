@@ -96,8 +96,8 @@ impl<'j> Slot<'_, '_, 'j> {
         let is_large = bytes >= LARGE_BYTES;
         let mut evicted = 0;
         // Of all keys, those of this shard are the part that they are.
-        let begins_here =
-            !is_large || self.random.wrapping_add(effort.evicted as u64) % self.keyspace.shards() as u64 == 0;
+        let begins_here = !is_large
+            || self.random.wrapping_add(effort.evicted as u64).is_multiple_of(self.keyspace.shards() as u64);
         if begins_here {
             evicted += self.evict_here(wanted, effort.evicted);
         }
