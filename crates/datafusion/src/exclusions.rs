@@ -267,7 +267,10 @@ impl Evaluator {
     fn peers(&mut self, order: &[ArrayRef], rows: usize) -> Result<Range<usize>> {
         if self.peers.is_none() {
             // Without an order all rows are equal.
-            let ranges = if order.is_empty() { vec![0..rows] } else { partition(order)?.ranges() };
+            let ranges = match order {
+                [] => std::iter::once(0..rows).collect(),
+                order => partition(order)?.ranges(),
+            };
             self.peers = Some((ranges, 0));
         }
         let Some((ranges, at)) = &mut self.peers else { return internal_err!("no ranges") };

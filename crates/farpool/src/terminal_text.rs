@@ -36,7 +36,7 @@ impl<W: Write> TerminalText<W> {
         let is_escaped = |c: char| !matches!(c, '\n' | '\t') && is_obeyed(c);
         let mut rest = text;
         while let Some((at, c)) = rest.char_indices().find(|(_, c)| is_escaped(*c)) {
-            self.out.write_all(rest[..at].as_bytes())?;
+            self.out.write_all(&rest.as_bytes()[..at])?;
             match style {
                 EscapeStyle::Text => write!(self.out, "{}", c.escape_default())?,
                 EscapeStyle::Json => write!(self.out, "\\u{:04x}", u32::from(c))?,

@@ -24,6 +24,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The optimizer rule. It runs last, because other rules need to recognize AND.
@@ -142,7 +143,7 @@ impl Conditions {
         let rows: Vec<usize> = (0..open.len()).filter(|row| open[*row]).collect();
         let few = filter_record_batch(batch, &BooleanArray::from(open.to_vec()))?;
         let mut left = vec![false; open.len()];
-        let mut ranges = vec![0..rows.len()];
+        let mut ranges: Vec<Range<usize>> = std::iter::once(0..rows.len()).collect();
         while let Some(range) = ranges.pop() {
             if range.is_empty() {
                 continue;

@@ -13,6 +13,11 @@
 //!
 //! Invariant: a scope that is stopped stays stopped, and everything that is checked within it fails from then on.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "time limits, turns and their timer are kept here, as the engine has none"
+)]
+
 pub(crate) mod current;
 pub(crate) mod exec;
 mod filters;

@@ -21,14 +21,13 @@ use std::sync::Arc;
 impl Attached<'_> {
     /// Attaches the value of a subquery, NULL where it has no row.
     pub(super) fn value(&mut self, subquery: LogicalPlan) -> Result<Expr> {
-        if let Some((mut values, aggregate)) = above_aggregate(subquery.clone(), self.names)? {
-            if let Some(value) = values.0.pop()
-                && values.0.is_empty()
-            {
-                let made = self.aggregates(LogicalPlan::Aggregate(aggregate))?;
-                let columns = values.1.into_iter().zip(made).collect();
-                return Ok(strip_outer_reference(substituted(value, &columns)?));
-            }
+        if let Some((mut values, aggregate)) = above_aggregate(subquery.clone(), self.names)?
+            && let Some(value) = values.0.pop()
+            && values.0.is_empty()
+        {
+            let made = self.aggregates(LogicalPlan::Aggregate(aggregate))?;
+            let columns = values.1.into_iter().zip(made).collect();
+            return Ok(strip_outer_reference(substituted(value, &columns)?));
         }
         let field = subquery.schema().columns().swap_remove(0);
         if let Some(value) = self.looked_up(&subquery, &field)? {

@@ -276,6 +276,10 @@ impl Connection {
             }
             // Commands that have waited have a moment before the next long one.
             if keys.is_some_and(|keys| keys.take_waited()) {
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "a thread of long commands, which serves nobody else"
+                )]
                 std::thread::sleep(BREATH);
             }
         };
