@@ -118,6 +118,6 @@ mod tests {
         let mut out = TerminalText::new(Vec::new(), EscapeStyle::Text, true);
         out.write_all(b"a\xffb\xe6\x9d").unwrap();
         out.write_all(b"\xb1c").unwrap();
-        assert_eq!(String::from_utf8(out.out).unwrap(), "a\u{fffd}b東c".replace('東', "\u{6771}"));
+        assert_eq!(String::from_utf8(out.out).unwrap(), "a\u{fffd}b東c");
     }
 }
