@@ -119,6 +119,10 @@ fn one_interrupt_ends_a_statement_that_computes() {
     let pairs = "select count(*) from generate_series(1, 400000) a, generate_series(1, 400000) b";
     let running = Running::start(program(&["sql", "--local", "-c", pairs]));
     // Before the handler is there, the signal would end the process by itself.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what the program has installed cannot be seen from outside"
+    )]
     std::thread::sleep(std::time::Duration::from_secs(1));
     signal(&running.child, "INT");
     let run = running.wait();

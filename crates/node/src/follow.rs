@@ -189,7 +189,6 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "a test makes a FIFO with the program for it")]
     fn a_pipe_in_the_place_of_a_file_is_refused_at_once_and_the_file_behind_it_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.toml");
