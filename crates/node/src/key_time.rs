@@ -20,9 +20,10 @@ pub(crate) struct KeyTime {
 }
 
 impl KeyTime {
-    /// Starts with the wall time.
+    /// Starts with the wall time, at the end of its millisecond: a client that counts from its own clock must not be given
+    /// a millisecond more than it asked for.
     pub fn starting(clock: Arc<dyn Clock>) -> Self {
-        let base = signed(clock.unix_ms().saturating_mul(1000)) - signed(clock.steady_ns() / 1000);
+        let base = signed(clock.unix_ms().saturating_mul(1000)) + 999 - signed(clock.steady_ns() / 1000);
         KeyTime { clock, base_us: AtomicI64::new(base) }
     }
 
