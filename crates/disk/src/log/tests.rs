@@ -570,7 +570,7 @@ fn what_the_mark_knows_is_missed() {
             drop(log);
             assert_eq!(open(&directory, 0).unwrap().1.len(), records.len() + 2);
             let names = directory.names().unwrap();
-            let last = names.iter().filter(|name| name.starts_with("log-")).next_back().unwrap();
+            let last = names.iter().rfind(|name| name.starts_with("log-")).unwrap();
             damage(&directory, last);
             let error = refused(&directory);
             assert!(error.advice.as_deref().is_some_and(|advice| advice.contains("durable")), "{error:?}");

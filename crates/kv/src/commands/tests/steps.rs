@@ -132,7 +132,7 @@ fn args(command: &str) -> Vec<Vec<u8>> {
             // A pattern has others beside it.
             "*" => {
                 let last = args.last().cloned().unwrap_or_default();
-                let even = usize::from(args.len() % 2 == 0);
+                let even = usize::from(args.len().is_multiple_of(2));
                 args.extend(std::iter::repeat_n(last, 5000 + even));
             }
             "@" => args.push(vec![b'x'; 300_000]),
