@@ -29,7 +29,7 @@ pub trait LiveRows: Any + fmt::Debug + Send + Sync {
     /// Makes the row group at index `place` with the values of `columns`; those of other columns are unspecified.
     ///
     /// # Errors
-    /// Those of the rows: `Stale` when they are no longer kept, `OverLimit` when a value is too long for a table, `Busy` when
+    /// Errors of the rows: `Stale` when they are no longer kept, `OverLimit` when a value is too long for a table, `Busy` when
     /// somebody else has them for long: see [`LiveRows::poll_ready`].
     fn row_group(&self, place: usize, columns: &[usize]) -> Result<Made>;
 

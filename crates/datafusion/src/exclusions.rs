@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// Functions over windows that depend on the frame.
 const OF_FRAMES: [&str; 3] = ["first_value", "last_value", "nth_value"];
 
-/// Which rows of a frame are left out (SQL:2016, 7.15).
+/// The rows of a frame that are left out (SQL:2016, 7.15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Exclusion {
     CurrentRow,
@@ -241,7 +241,7 @@ impl Aggregate {
     }
 }
 
-/// What is computed over the rows that are left.
+/// The aggregate or function that is computed over the rows that are left.
 #[derive(Debug)]
 enum Computed {
     Aggregate(Box<Aggregate>),

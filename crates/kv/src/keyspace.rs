@@ -219,7 +219,7 @@ impl Keyspace {
         self.train_one(now) || has_more
     }
 
-    /// Has a cut end when its shard can be had again.
+    /// Notes that a cut of a shard is to end once the shard is no longer held.
     pub(crate) fn end_later(&self, shard: usize, space: SpaceId, cut: &Arc<Cut>) {
         self.ended.lock().push((shard, space, Arc::clone(cut)));
     }

@@ -148,7 +148,7 @@ impl AggregateUDFImpl for ChargedAggregate {
     }
 }
 
-/// What [`ChargedAggregate`] computes with.
+/// The accumulator of [`ChargedAggregate`].
 #[derive(Debug)]
 struct ChargedAccumulator {
     inner: Box<dyn Accumulator>,
@@ -256,7 +256,7 @@ impl WindowUDFImpl for ChargedFunction {
     }
 }
 
-/// What [`ChargedFunction`] computes with.
+/// The evaluator of [`ChargedFunction`].
 #[derive(Debug)]
 struct ChargedEvaluator {
     inner: Box<dyn PartitionEvaluator>,

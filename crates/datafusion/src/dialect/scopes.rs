@@ -18,7 +18,7 @@ pub(super) fn apply(statement: &mut Statement, lowers: bool) {
 struct Scope {
     /// Names of its WITH, and what they are called now.
     names: Vec<(String, String)>,
-    /// How many of these are visible.
+    /// Number of names that are visible.
     visible: usize,
     /// Number of its WITH's queries that have not been visited.
     pending: usize,

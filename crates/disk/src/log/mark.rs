@@ -49,7 +49,7 @@ impl Log {
     /// records is missing. Called by one thread at a time.
     ///
     /// # Errors
-    /// Those of the file system; the log goes on.
+    /// Errors of the file system; the log goes on.
     pub fn mark(&self) -> Result<()> {
         let records = self.state.lock().durable;
         if self.marked.swap(records, Ordering::Relaxed) == records {

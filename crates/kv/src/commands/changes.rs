@@ -43,11 +43,10 @@ pub enum KeyState {
 /// more.
 pub type ChangeAgain<'a> = dyn FnMut(&[ReadEntry<'_>], u64) -> Result<Vec<Option<KeyState>>> + 'a;
 
-/// What is found of a key that is to be changed.
+/// Whether a key that is to be changed is as it was when it was read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     AsExpected,
-    /// It has changed since it was read.
     Changed,
 }
 
@@ -142,7 +141,7 @@ impl Keyspace {
         taken.finish().0
     }
 
-    /// What becomes of keys that have changed since they were read.
+    /// Asks again for the new values of keys that have changed since they were read.
     fn changed_again(
         &self,
         id: SpaceId,

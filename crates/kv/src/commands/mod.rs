@@ -134,7 +134,7 @@ pub struct Command {
     writes: bool,
     /// Whether its keys count as used by it.
     uses: bool,
-    /// What its work depends on beside its arguments.
+    /// The sizes of stored values that its work depends on.
     load: Load,
     run: fn(&mut Context<'_, '_>, &Args<'_>) -> Done,
 }
@@ -306,7 +306,7 @@ pub fn command(name: &[u8]) -> Option<&'static Command> {
     list.find(|command| command.name.as_bytes().eq_ignore_ascii_case(name)).copied()
 }
 
-/// What the work of a command depends on beside its arguments.
+/// The sizes of stored values that the work of a command depends on; arguments always count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     Arguments,

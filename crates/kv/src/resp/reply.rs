@@ -51,7 +51,7 @@ impl<'a> Replies<'a> {
         Self { bytes_max, ..self }
     }
 
-    /// The same replies, of which so many bytes more are allowed at most.
+    /// Returns the same buffer with room for at most so many more bytes.
     pub(crate) fn narrowed(&mut self, bytes: usize) -> Replies<'_> {
         let bytes_max = self.bytes_max.min(self.out.len().saturating_add(bytes));
         Replies { out: self.out, bytes_max, ..*self }

@@ -278,7 +278,7 @@ async fn other_forms_are_read_or_refused() {
 #[tokio::test]
 async fn frames_leave_out_rows_near_the_current_one() {
     let from = "FROM (VALUES (1, 1, 'a'), (2, 1, 'b'), (3, 2, 'c'), (4, NULL, 'd')) t(id, g, s)";
-    // PostgreSQL 15 gives these values.
+    // DuckDB 2.0.1 gives these values.
     for (call, expected) in [
         (
             "sum(id) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW)",
