@@ -162,7 +162,7 @@ fn write_log(
 /// The beginning of the log of an encrypted directory, without records.
 fn empty_log() -> Vec<u8> {
     let (device, directory) = directory(true);
-    Log::open(directory, Some(1), 0, &mut |_, _| Ok(())).expect("nothing fails here");
+    Log::open_sized(directory, LOG_BYTES as u64, Some(1), 0, &mut |_, _| Ok(())).expect("nothing fails here");
     let mut bytes = vec![0; LOG_BYTES];
     let file = device.open("log-000000000001").expect("it was made");
     file.read_at(&mut bytes, 0).expect("it is longer");

@@ -29,7 +29,7 @@ mod larger;
 mod model;
 mod profiles;
 
-use damage::{flip_every_byte, without_reserve};
+use damage::{begin_small_log, flip_every_byte, without_reserve};
 
 /// Merges small row groups when it is told to, and does all else at once.
 #[derive(Debug, Default)]

@@ -4,10 +4,12 @@ use super::*;
 
 #[test]
 fn every_byte_of_a_directory_is_flipped() {
-    flip_every_byte(Bench::new());
+    flip_every_byte(&SimulatedDirectory::new());
 }
 
-pub(super) fn flip_every_byte(mut bench: Bench) {
+pub(super) fn flip_every_byte(empty: &Arc<SimulatedDirectory>) {
+    begin_small_log(empty);
+    let mut bench = Bench::over(empty.clone());
     bench.load(&name("t"), LoadMode::Create, batch(0..200), None).unwrap();
     bench.load(&name("u"), LoadMode::Create, batch(0..100), None).unwrap();
     bench.catalog.checkpoint().unwrap();
@@ -53,12 +55,21 @@ pub(super) fn flip_every_byte(mut bench: Bench) {
     assert!(refused > 500 && damaged > 500 && harmless > 500, "{refused}, {damaged}, {harmless}");
 }
 
+/// Bytes of the log that copies of a directory have.
+const LOG_BYTES: u64 = 8 << 10;
+
+/// Begins a log that reserves no space, so that a copy without it is not one that was cut.
+pub(super) fn begin_small_log(directory: &Arc<SimulatedDirectory>) {
+    let opened = encrypted::unlocked(directory).unwrap();
+    Log::open_sized(opened, LOG_BYTES, Some(9), 0, &mut |_, _| Ok(())).unwrap();
+}
+
 /// The same files without the space that the log reserves.
 pub(super) fn without_reserve(directory: &SimulatedDirectory) -> Arc<SimulatedDirectory> {
     let copy = SimulatedDirectory::new();
     for name in directory.names().unwrap() {
         let file = directory.open(&name).unwrap();
-        let bytes = file.bytes().unwrap().min(if name.starts_with("log") { 8 << 10 } else { u64::MAX });
+        let bytes = file.bytes().unwrap().min(if name.starts_with("log") { LOG_BYTES } else { u64::MAX });
         let mut contents = vec![0; bytes as usize];
         file.read_at(&mut contents, 0).unwrap();
         let to = copy.create(&name).unwrap();
