@@ -677,4 +677,4 @@ impl Sink for Accounted {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

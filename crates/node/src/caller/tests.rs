@@ -13,7 +13,7 @@ use farpool_model::{
 use farpool_pipeline::Step;
 
 /// Performs a verb on the table `name`; an error means that it was refused or nothing was found.
-fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
+pub(crate) fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
     match verb {
         Verb::Describe => {
             let listed = caller.tables()?.iter().any(|table| table.name == *name);
@@ -135,7 +135,7 @@ fn count(name: &TableName) -> Program {
     Program { table: name.clone(), version: None, filter: None, output, order: Vec::new(), limit: None }
 }
 
-fn load(caller: &Caller, name: &TableName, mode: LoadMode) -> Result<()> {
+pub(crate) fn load(caller: &Caller, name: &TableName, mode: LoadMode) -> Result<()> {
     let rows: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
     let rows = RecordBatch::try_from_iter([("a", rows)]).unwrap();
     let mut load = caller.begin_load(name, &rows.schema(), mode.into(), None)?;

@@ -6,10 +6,11 @@
 use super::*;
 use crate::Caller;
 use crate::access::Access;
+use crate::caller::tests::{exercise, load};
 use crate::node::NodeConfig;
-use crate::rights::Right;
+use crate::rights::{Right, VERBS};
 use farpool_kv::{KeyChange, KeyState, Moment, ReadEntry};
-use farpool_model::{ErrorKind, Expr, NamedExpr, Output, Program, Result, TableName, TenantName};
+use farpool_model::{ErrorKind, Expr, LoadMode, NamedExpr, Output, Program, Result, TableName, TenantName};
 
 /// All commands and subcommands.
 const COMMANDS: &str = include_str!("../commands.tsv");
@@ -41,9 +42,9 @@ fn tenant(name: &str) -> TenantName {
 }
 
 fn node() -> Arc<Node> {
-    let access = Access::of_nobody().with_token("as", tenant("a"), Right::Write).with_token(
-        "bs",
-        tenant("b"),
+    let access = Access::of_nobody().with_token("anns", tenant("ann"), Right::Admin).with_token(
+        "bobs",
+        tenant("bob"),
         Right::Write,
     );
     Node::start(NodeConfig { memory_bytes: 256 << 20, access, ..NodeConfig::default() }).unwrap()
@@ -129,7 +130,7 @@ fn ask(desk: &mut Desk, text: &str) {
 
 fn filled() -> (Arc<Node>, Desk) {
     let node = node();
-    let (mut a, mut b) = (desk(&node, "as"), desk(&node, "bs"));
+    let (mut a, mut b) = (desk(&node, "anns"), desk(&node, "bobs"));
     ask(&mut a, "SETRANGE big 3000000 x");
     for start in (0..4_000).step_by(400) {
         let pairs: Vec<String> = (start..start + 400).map(|number| format!("key:{number} value")).collect();
@@ -154,7 +155,7 @@ fn scan(caller: &Caller) -> Result<()> {
 fn every_command_leaves_the_thread_within_its_turns() {
     let (node, mut other) = filled();
     for wanted in &requests() {
-        let mut desk = desk(&node, "as");
+        let mut desk = desk(&node, "anns");
         let progress = drive(&mut desk, wanted);
         probe(&mut other, &wanted.0);
         match progress {
@@ -174,7 +175,9 @@ fn every_command_leaves_the_thread_within_its_turns() {
 #[test]
 fn no_command_and_no_verb_waits_for_a_long_command() {
     let (node, mut other) = filled();
-    let caller = node.caller(Some("as")).unwrap();
+    let caller = node.caller(Some("anns")).unwrap();
+    let [own, others] = ["own", "others"].map(|name| TableName::new(name).unwrap());
+    load(&node.caller(Some("bobs")).unwrap(), &others, LoadMode::Create).unwrap();
     let keys = caller.keys().unwrap();
     let cut = keys.cut(0, 0);
     let changes: Vec<KeyChange> = (0..4_000)
@@ -184,20 +187,25 @@ fn no_command_and_no_verb_waits_for_a_long_command() {
             what: KeyState::Remove,
         })
         .collect();
-    ask(&mut desk(&node, "as"), "SET key:7 changed");
+    ask(&mut desk(&node, "anns"), "SET key:7 changed");
     let mut puts_off = 0;
     let mut again = |entries: &[ReadEntry<'_>], _| {
         assert_eq!(entries.len(), 1);
         for wanted in &requests() {
-            let mut desk = desk(&node, "as");
+            let mut desk = desk(&node, "anns");
             let progress = drive(&mut desk, wanted);
             puts_off += usize::from(matches!(progress, Progress::Long | Progress::Held(_)));
             probe(&mut other, &wanted.0);
         }
-        // The native protocol: what only counts goes on, and what reads keys is told to come again.
-        caller.tables().unwrap();
+        for (verb, ..) in VERBS {
+            // Some of them drop it.
+            load(&caller, &own, LoadMode::Replace).unwrap();
+            assert_eq!(exercise(verb, &caller, &own), Ok(()), "{verb:?}");
+            probe(&mut other, &format!("{verb:?}"));
+        }
+        // What reads keys over the native protocol is told to come again.
         assert_eq!(scan(&caller).unwrap_err().kind, ErrorKind::Busy);
-        scan(&node.caller(Some("bs")).unwrap()).unwrap();
+        scan(&node.caller(Some("bobs")).unwrap()).unwrap();
         Ok(vec![Some(KeyState::Remove)])
     };
     let moment = Moment { now: node.keyspaces().time().now_ms(), random: 1 };
