@@ -7,8 +7,9 @@ use datafusion::common::DataFusionError;
 use datafusion::execution::memory_pool::{
     FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
-use farpool_memory::{Reservation, WorkMemory};
+use farpool_memory::{Reservation, WorkMemory, size_text};
 use farpool_model::TenantName;
+use farpool_model::cast::u64_from;
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ const PART_FOR_OTHERS: usize = 4;
 pub(crate) struct EngineMemory {
     dealt: FairSpillPool,
     reserved: Mutex<Reservation>,
+    limit: usize,
     /// Most bytes that the granted total may reach for operators that can spill.
     spillable_max: usize,
 }
@@ -44,6 +46,7 @@ impl EngineMemory {
         EngineMemory {
             dealt: FairSpillPool::new(work.limit()),
             reserved: Mutex::new(account.empty()),
+            limit: work.limit(),
             spillable_max: work.limit() - work.limit() / PART_FOR_OTHERS,
         }
     }
@@ -98,7 +101,19 @@ impl MemoryPool for EngineMemory {
             let message = format!("{} has had its part of the memory for work", consumer.name());
             return Err(DataFusionError::ResourcesExhausted(message));
         }
-        self.dealt.try_grow(reservation, additional)?;
+        let refused = |_| {
+            let text = |bytes: usize| size_text(u64_from(bytes));
+            let reserved = self.reserved.lock();
+            DataFusionError::ResourcesExhausted(format!(
+                "there is no memory for {}: it has {}, and wants {} more of the {} for work, of which {} are taken",
+                consumer.name(),
+                text(reservation.size()),
+                text(additional),
+                text(self.limit),
+                text(reserved.bytes()),
+            ))
+        };
+        self.dealt.try_grow(reservation, additional).map_err(refused)?;
         let grown = self.reserved.lock().try_grow(additional);
         grown.map_err(|error| {
             self.dealt.shrink(reservation, additional);

@@ -9,7 +9,7 @@ pub(crate) fn told(kind: ErrorKind, message: &str) -> Error {
     let message = without_insides(message);
     let of_functions = wrong_arguments(&message).or_else(|| unknown_function(&message));
     let error = of_functions.or_else(|| wrong_types(&message)).or_else(|| equal_names(&message));
-    let error = error.or_else(|| subquery_in_a_wrong_place(&message));
+    let error = error.or_else(|| subquery_in_a_wrong_place(&message)).or_else(|| nested_calls(&message));
     error.unwrap_or_else(|| match message.starts_with("Assertion failed") || message.is_empty() {
         true => Error::invalid("the engine has no plan for this statement")
             .advise("write it in another way, such as with a join in place of ALL or ANY"),
@@ -95,6 +95,20 @@ fn subquery_in_a_wrong_place(message: &str) -> Option<Error> {
         Error::invalid("a subquery is not done in this place")
             .advise("compute it in a query in FROM, and use the column; or join with it")
     })
+}
+
+/// A call within another one, which the engine shows in a form of its own.
+fn nested_calls(message: &str) -> Option<Error> {
+    let (what, _) = message.split_once(": '")?;
+    let what = match what {
+        "Aggregate function calls cannot be nested" => "an aggregate cannot be an argument of another one",
+        "Aggregate function calls cannot contain window function calls" => {
+            "a window function cannot be an argument of an aggregate"
+        }
+        "Window function calls cannot be nested" => "a window function cannot be a part of another one",
+        _ => return None,
+    };
+    Some(Error::invalid(what).advise("compute it in a query in FROM, and use its column"))
 }
 
 const NO_MATCH: &str = "No function matches the given name and argument types '";
@@ -333,6 +347,12 @@ mod tests {
         let time = "Cannot cast to Timestamp(Nanosecond, Some(\"UTC\")) of Decimal128(10, 2)";
         assert_eq!(say(time), "Cannot cast to TIMESTAMP of DECIMAL(10, 2)");
         assert_eq!(say("a { b } and Öl {"), "a { b } and Öl {");
+        let nested =
+            "Window function calls cannot be nested: 'rank() ORDER BY [t.i ASC]' is nested inside 'rank()'";
+        assert_eq!(
+            say(nested),
+            "a window function cannot be a part of another one\n  compute it in a query in FROM, and use its column"
+        );
         let memory = "Failed to allocate 1 B for AggregateStream[0] with 2 B";
         assert_eq!(without_operators(memory), "Failed to allocate 1 B for groups with 2 B");
         assert_eq!(without_operators("no [1] or a[i] here"), "no [1] or a[i] here");

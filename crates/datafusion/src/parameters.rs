@@ -4,7 +4,8 @@
 //! become text of the statement.
 
 use crate::error;
-use arrow_array::ArrayRef;
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
 use datafusion::common::{DFSchema, ParamValues, Result, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::coerce_plan_expr_for_schema;
 use datafusion::logical_expr::{Analyze, DmlStatement, Explain, LogicalPlan, WriteOp};
@@ -43,6 +44,12 @@ impl Parameters {
             return Ok(plan);
         }
         with_types_of_columns(plan.with_param_values(self.values()?)?)
+    }
+
+    /// The types of the values but NULLs, by the names of the parameters as plans have them.
+    pub(crate) fn types(&self) -> HashMap<String, DataType> {
+        let types = self.arrays().into_iter().map(|array| array.data_type().clone());
+        self.names().into_iter().zip(types).filter(|(_, data_type)| *data_type != DataType::Null).collect()
     }
 
     /// Returns the value of a parameter as SQL has it, for where a constant must stand; `None` where there is no value,

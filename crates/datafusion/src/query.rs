@@ -243,6 +243,7 @@ impl State {
             None => Arc::clone(&self.scope),
         };
         let run = scope.run();
+        let stop = run.stop_on_drop();
         let window = Arc::clone(self.session.window());
         let caller = window.enter();
         let begun = async {
@@ -254,7 +255,7 @@ impl State {
         let batches = run.keep(begun).await?.inspect(move |_| {
             let _ = &caller;
         });
-        Ok(run.keep_stream(batches.boxed()))
+        Ok(stop.keep_stream(batches.boxed()))
     }
 
     /// Has programs run with those that other callers of the session ask for at the same time, if the statement takes so long

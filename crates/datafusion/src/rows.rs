@@ -26,9 +26,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::sorts::sort::SortExec;
-use datafusion::physical_plan::{
-    ExecutionPlan, ExecutionPlanProperties, SendableRecordBatchStream, execute_stream,
-};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, SendableRecordBatchStream};
 use farpool_model::{Receipt, Result};
 use farpool_transfer::{BatchStream, ReceiptHandle};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -163,7 +161,7 @@ impl Rows {
             let current = self.current.lock();
             (Arc::clone(&current.plan), Arc::clone(&current.context))
         };
-        execute_stream(plan, context)
+        interrupt::execute_apart(plan, context)
     }
 
     /// Returns `batches` once the first of them is there; if memory does not suffice until then, those of a plan that

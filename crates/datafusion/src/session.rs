@@ -12,6 +12,7 @@ use crate::error;
 use crate::exclusions::Exclusions;
 use crate::file::{self, FileOpener};
 use crate::interrupt::{self, Scope};
+use crate::joins::TextsAsViews;
 use crate::memory::EngineMemory;
 use crate::one_zero::{OneZero, OneZeroOfConstants};
 use crate::parameters::Parameters;
@@ -127,6 +128,7 @@ impl Session {
             .with_optimizer_rule(Arc::new(OneZero))
             .with_analyzer_rule(Arc::new(Exclusions))
             .with_analyzer_rule(Arc::new(UnnestSubqueries))
+            .with_analyzer_rule(Arc::new(TextsAsViews))
             .with_analyzer_rule(Arc::new(CheckedArithmetic))
             .with_analyzer_rule(Arc::new(BoundedFunctions))
             .with_analyzer_rule(Arc::new(OneZeroOfConstants))
@@ -372,9 +374,16 @@ impl Session {
             self.home.all_names().await.map_err(error::wrap)?;
             state.register_catalog_list(catalog::listed(&**state.catalog_list()));
         }
-        let used = dialect::fill_in_arguments(&mut parsed, parameters)?;
+        let mut used = dialect::fill_in_arguments(&mut parsed, parameters)?;
         let state = Arc::new(state);
-        let plan = dialect::plan(&state, parsed).await?;
+        let again = (*parameters != Parameters::None).then(|| parsed.clone());
+        let plan = match (dialect::plan(&state, parsed).await, again) {
+            (Err(error), Some(mut typed)) => {
+                used.extend(dialect::with_types(&mut typed, parameters)?);
+                dialect::plan(&state, typed).await.map_err(|_| error)?
+            }
+            (planned, _) => planned?,
+        };
         // What was written into the statement is part of the plan.
         if let Some(text) = kept_as
             && used.is_empty()

@@ -113,3 +113,28 @@ async fn names_keep_their_dots_and_their_case() {
     )
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_of_two_tables_is_of_neither() {
+    let pools = Pools::start(128 << 20).await;
+    let session = pools.session(Way::Remote, true).await;
+    run(&session, "create schema s").await;
+    run(&session, "create table t as select 1 as a").await;
+    run(&session, "create table s.t as select 2 as a").await;
+    for sql in [
+        "select t.a from s.t, t",
+        "select T.* from t cross join s.t",
+        "select 1 from public.t join s.t on t.a = 1",
+        "select 1 from t, s.t where exists (select 1 from s.t u where u.a = t.a)",
+    ] {
+        refused(&session, sql, ErrorKind::Invalid, "t may be either of two tables").await;
+    }
+    for sql in [
+        "select s.t.a from t, s.t",
+        "select s.t.* from public.t, s.t where public.t.a = 1",
+        "select t.a from s.t, t as u",
+        "select t.a from s.t where exists (select 1 from t)",
+    ] {
+        assert_eq!(value(&session, sql).await.split(' ').next(), Some("2"), "{sql}");
+    }
+}

@@ -59,36 +59,33 @@ impl AnalyzerRule for BoundedFunctions {
     }
 }
 
-/// Returns the plan, which no rule changes any more, with all its calls replaced.
+/// Returns the plan, which no rule changes any more, with all its calls replaced, and the long constants that are copied for
+/// each row.
 pub(crate) fn bounded(plan: LogicalPlan) -> Result<LogicalPlan> {
     let plan = replaced(plan, &|_| true)?;
-    plan.transform_up_with_subqueries(|plan| match &plan {
-        LogicalPlan::Projection(_) if plan.expressions().iter().any(is_long) => {
-            mapped(plan, |expr| Ok(charged(expr)))
+    plan.transform_up_with_subqueries(|plan| {
+        let is_scan = matches!(plan, LogicalPlan::TableScan(_));
+        if !is_scan && any(&plan, &is_long)? {
+            let has_columns = matches!(plan, LogicalPlan::Projection(_) | LogicalPlan::Aggregate(_));
+            let copied = mapped(plan, |expr| {
+                let copied = expr.transform_up(|expr| Ok(with_copies(expr)))?;
+                Ok(if has_columns { copied.transform_data(|expr| Ok(charged(expr)))? } else { copied })
+            })?;
+            return copied.transform_data(over_windows);
         }
-        LogicalPlan::Aggregate(_) => mapped(plan, |expr| match expr {
-            Expr::AggregateFunction(mut call) => {
-                let args = std::mem::take(&mut call.params.args);
-                // The others are options, which functions want to be constants.
-                let args = args.into_iter().enumerate();
-                let args = args.map(|(i, arg)| if i == 0 { charged(arg) } else { Transformed::no(arg) });
-                let mut is_changed = false;
-                call.params.args =
-                    args.inspect(|arg| is_changed |= arg.transformed).map(|arg| arg.data).collect();
-                Ok(Transformed::new_transformed(Expr::AggregateFunction(call), is_changed))
-            }
-            other => Ok(Transformed::no(other)),
-        }),
-        LogicalPlan::Window(window) => {
-            let columns = Arc::clone(window.input.schema());
-            mapped(plan, |expr| {
-                let data_type = expr.get_type(&*columns)?;
-                Ok(windows::charged(expr, &data_type))
-            })
-        }
-        _ => Ok(Transformed::no(plan)),
+        over_windows(plan)
     })
     .map(|plan| plan.data)
+}
+
+/// Replaces functions over windows.
+fn over_windows(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Window(window) = &plan else { return Ok(Transformed::no(plan)) };
+    let columns = Arc::clone(window.input.schema());
+    mapped(plan, |expr| {
+        let data_type = expr.get_type(&*columns)?;
+        Ok(windows::charged(expr, &data_type))
+    })
 }
 
 /// Returns the operator with other expressions; its columns keep their names.
@@ -104,14 +101,35 @@ fn mapped(
 }
 
 fn is_long(expr: &Expr) -> bool {
-    match expr {
-        Expr::Alias(alias) => is_long(&alias.expr),
-        Expr::Literal(scalar, _) => scalar.size() > LONG,
-        _ => false,
-    }
+    matches!(expr, Expr::Literal(scalar, _) if scalar.size() > LONG)
 }
 
-/// Replaces a column that is a long constant.
+/// Replaces long constants where an expression copies them for each row.
+fn with_copies(expr: Expr) -> Transformed<Expr> {
+    let mut expr = expr;
+    let mut is_changed = false;
+    let mut charge = |part: &mut Expr| {
+        let charged = charged(std::mem::take(part));
+        is_changed |= charged.transformed;
+        *part = charged.data;
+    };
+    match &mut expr {
+        Expr::Case(case) => {
+            let results = case.when_then_expr.iter_mut().map(|(_, then)| then);
+            results.chain(&mut case.expr).chain(&mut case.else_expr).for_each(|part| charge(part));
+        }
+        Expr::ScalarFunction(call) if SMALLER.contains(&call.func.name()) => {
+            call.args.iter_mut().for_each(charge);
+        }
+        // Their other arguments are options, which functions want to be constants.
+        Expr::AggregateFunction(call) => call.params.args.iter_mut().take(1).for_each(charge),
+        Expr::WindowFunction(call) => call.params.args.iter_mut().take(1).for_each(charge),
+        _ => {}
+    }
+    Transformed::new_transformed(expr, is_changed)
+}
+
+/// Replaces a long constant.
 fn charged(expr: Expr) -> Transformed<Expr> {
     match expr {
         Expr::Alias(mut alias) if is_long(&alias.expr) => {
@@ -130,7 +148,7 @@ fn charged(expr: Expr) -> Transformed<Expr> {
 fn replaced(plan: LogicalPlan, takes: &dyn Fn(&ScalarFunction) -> bool) -> Result<LogicalPlan> {
     let replaced = plan.transform_up_with_subqueries(|plan| {
         // A table that has agreed to decide a filter must recognize it when it is scanned.
-        if matches!(plan, LogicalPlan::TableScan(_)) || !calls(&plan, takes)? {
+        if matches!(plan, LogicalPlan::TableScan(_)) || !any(&plan, &|expr| is_replaced(expr, takes))? {
             return Ok(Transformed::no(plan));
         }
         mapped(plan, |expr| in_expr(expr, takes))
@@ -138,11 +156,11 @@ fn replaced(plan: LogicalPlan, takes: &dyn Fn(&ScalarFunction) -> bool) -> Resul
     replaced.map(|plan| plan.data)
 }
 
-/// Whether the operator has a call to replace.
-fn calls(plan: &LogicalPlan, takes: &dyn Fn(&ScalarFunction) -> bool) -> Result<bool> {
+/// Whether the operator has an expression of this kind.
+fn any(plan: &LogicalPlan, is_it: &dyn Fn(&Expr) -> bool) -> Result<bool> {
     let mut found = false;
     plan.apply_expressions(|expr| {
-        found |= expr.exists(|expr| Ok(is_replaced(expr, takes)))?;
+        found |= expr.exists(|expr| Ok(is_it(expr)))?;
         Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
     })?;
     Ok(found)

@@ -3,6 +3,8 @@
 use super::growth::{Arguments, growth, range_bytes};
 use crate::session::{Session, SessionOptions};
 use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_schema::Field;
 use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
@@ -125,6 +127,15 @@ async fn what_there_is_no_memory_for_is_refused_with_the_name_of_the_function() 
     for (name, text) in [
         ("a constant", constant.as_str()),
         ("string_agg", "SELECT length(string_agg(repeat('x', 100), ',') OVER ()) FROM range(30000)"),
+        ("a constant", "SELECT max(repeat('x', 50000)) FROM range(20000)"),
+        ("a constant", "SELECT count(DISTINCT repeat('x', 50000)) FROM range(20000)"),
+        ("a constant", "SELECT max(CASE WHEN value % 2 = 0 THEN repeat('x', 50000) END) FROM range(20000)"),
+        ("a constant", "SELECT max(greatest(value::varchar, repeat('x', 50000))) FROM range(20000)"),
+        (
+            "a constant",
+            "SELECT max(nvl(CASE WHEN value % 2 = 0 THEN 'a' END, repeat('x', 50000))) FROM range(20000)",
+        ),
+        ("a constant", "SELECT last_value(repeat('x', 50000)) OVER (ORDER BY value) FROM range(20000)"),
         (
             "string_agg",
             "SELECT string_agg(s, ',') FILTER (WHERE value = 7) OVER () FROM (SELECT value, repeat('x', 100000 * (value = 7)::int) s FROM range(3000))",
@@ -177,6 +188,24 @@ async fn what_fits_is_made_although_all_batches_together_would_not() {
     ] {
         let batches = run(&session, text).await.unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), rows, "{text}");
+    }
+}
+
+/// Joins and UNNEST repeat views of texts, not texts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn texts_that_are_repeated_are_not_copied() {
+    let session = session(64 << 20);
+    let one = "(SELECT repeat('x', 3000000) t, 7 k)";
+    for text in [
+        format!("SELECT sum(length(t)) FROM {one}, range(5000)"),
+        format!("SELECT sum(length(t)) FROM {one} JOIN range(5000) ON k > 0 OR value < 0"),
+        format!("SELECT sum(length(t)) FROM range(5000) JOIN {one} ON k = value * 0 + 7"),
+        format!("SELECT sum(length(t)) FROM range(5000) LEFT JOIN {one} ON length(t) > value"),
+        format!("SELECT sum(length(t)) FROM (SELECT t, unnest(range(0, 5000)) FROM {one})"),
+        format!("SELECT sum(length((SELECT t FROM {one}))) FROM range(5000)"),
+    ] {
+        let batches = run(&session, &text).await.unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(batches[0].column(0).as_primitive::<Int64Type>().value(0), 15_000_000_000, "{text}");
     }
 }
 

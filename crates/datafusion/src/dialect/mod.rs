@@ -40,6 +40,7 @@ mod pivot;
 mod powers;
 mod readers;
 mod repeated;
+mod same_names;
 mod scopes;
 mod semi_joins;
 mod set_all;
@@ -58,7 +59,7 @@ mod zones;
 pub(crate) use copy::{STDOUT, without_prefix};
 pub(crate) use grammar::Grammar;
 pub(crate) use headers::Headers;
-pub(crate) use parameters::fill_in_arguments;
+pub(crate) use parameters::{fill_in_arguments, with_types};
 pub(crate) use patterns::escaped_anew;
 pub(crate) use readers::{files, is_call};
 
@@ -353,6 +354,7 @@ impl VisitorMut for Rules<'_> {
         semi_joins::apply(select);
         let checked =
             undone::select(select).and_then(|()| joins::apply(select)).and_then(|()| sets::check(select));
+        let checked = checked.and_then(|()| same_names::check(select, self.lowers));
         flow(checked.and_then(|()| forms::grand_total(select)))
     }
 

@@ -2,14 +2,15 @@
 //! Parameters that are arguments of functions in FROM are filled in before the statement is planned, since the engine makes
 //! the tables of these then.
 
-use super::{refusal, visit};
+use super::{call, refusal, visit};
 use crate::parameters::Parameters;
+use arrow_schema::DataType;
 use datafusion::common::Result;
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Expr, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::tokenizer::Location;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 /// Numbers the parameters of a statement that have no number.
@@ -67,6 +68,34 @@ pub(crate) fn fill_in_arguments(
         visit(statement, &mut arguments)?;
     }
     Ok(arguments.filled_in)
+}
+
+/// Gives each parameter the type of its value. Otherwise a parameter beside an operator has the type of the other operand: in
+/// `day + ?` it is a date, which an interval is not. Returns the names of these parameters.
+pub(crate) fn with_types(statement: &mut Statement, parameters: &Parameters) -> Result<BTreeSet<String>> {
+    let mut types = Types { types: parameters.types(), given: BTreeSet::new() };
+    visit(statement, &mut types)?;
+    Ok(types.given)
+}
+
+struct Types {
+    types: HashMap<String, DataType>,
+    given: BTreeSet<String>,
+}
+
+impl VisitorMut for Types {
+    type Break = DataFusionError;
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<DataFusionError> {
+        if let Expr::Value(ValueWithSpan { value: Value::Placeholder(name), .. }) = expr
+            && let Some(data_type) = self.types.get(name)
+        {
+            self.given.insert(name.clone());
+            let data_type = Expr::value(Value::SingleQuotedString(data_type.to_string()));
+            *expr = call("arrow_cast", vec![expr.clone(), data_type]);
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 struct Arguments<'a> {

@@ -4,17 +4,22 @@
 use super::current;
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_schema::{DataType, FieldRef, Schema};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{
     HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder, SortMergeJoinExec,
 };
+use datafusion::physical_plan::stream::RecordBatchReceiverStream;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use futures::StreamExt;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Returns the operator with a condition that is checked, if it is a join with a condition.
 pub(super) fn checked(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
@@ -45,9 +50,55 @@ pub(super) fn checked(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionP
     Ok(node)
 }
 
+/// Whether the plan has a join with a condition.
+fn has_condition(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    plan.exists(|node| {
+        let join = node.downcast_ref::<HashJoinExec>().map(|join| join.filter().is_some());
+        let join =
+            join.or_else(|| node.downcast_ref::<SortMergeJoinExec>().map(|join| join.filter().is_some()));
+        Ok(join.unwrap_or_else(|| node.downcast_ref::<NestedLoopJoinExec>().is_some()))
+    })
+}
+
+/// Runs a plan; in a task of its own if one of its joins may compute on in one poll. Nobody can drop a stream while it is being
+/// polled: whoever waits for a task drops it at any time, and with it the scope, so that the condition fails next.
+pub(crate) fn execute_apart(
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+) -> Result<SendableRecordBatchStream> {
+    let is_apart = has_condition(&plan)?;
+    let mut rows = execute_stream(plan, context)?;
+    if !is_apart {
+        return Ok(rows);
+    }
+    let mut task = RecordBatchReceiverStream::builder(rows.schema(), 1);
+    let sender = task.tx();
+    task.spawn(async move {
+        while let Some(batch) = rows.next().await {
+            // The receiver has gone: nobody wants the others.
+            if sender.send(batch).await.is_err() {
+                break;
+            }
+        }
+        Ok(())
+    });
+    Ok(task.build())
+}
+
 fn stoppable(filter: &JoinFilter) -> JoinFilter {
     let condition = Arc::new(Condition(Arc::clone(filter.expression())));
     JoinFilter::new(condition, filter.column_indices().to_vec(), Arc::clone(filter.schema()))
+}
+
+/// Runs a part of a poll that has taken long already, and has the other tasks of this thread go on with another one meanwhile.
+/// Joins on all threads of a runtime would otherwise keep those that could drop them from doing so.
+fn beside_others<T>(work: impl FnOnce() -> T) -> T {
+    let can_leave =
+        || Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+    match current::is_turn_over() && can_leave() {
+        true => tokio::task::block_in_place(work),
+        false => work(),
+    }
 }
 
 /// A condition that fails once the statement was stopped.
@@ -90,12 +141,12 @@ impl PhysicalExpr for Condition {
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         current::check()?;
         // Of what its functions compute, only the truth values stay.
-        current::charging_for_now(|| self.0.evaluate(batch))
+        beside_others(|| current::charging_for_now(|| self.0.evaluate(batch)))
     }
 
     fn evaluate_selection(&self, batch: &RecordBatch, selection: &BooleanArray) -> Result<ColumnarValue> {
         current::check()?;
-        current::charging_for_now(|| self.0.evaluate_selection(batch, selection))
+        beside_others(|| current::charging_for_now(|| self.0.evaluate_selection(batch, selection)))
     }
 
     fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {

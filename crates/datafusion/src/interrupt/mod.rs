@@ -8,7 +8,8 @@
 //!   futures enters it on the thread ([`current`]), and so do the tasks that the engine starts meanwhile ([`tasks`]).
 //! - Code that runs long asks [`check`]: streams between operators ([`exec`]), filters of joins ([`filters`]), rules of the
 //!   planner ([`rules`]), the parser ([`steps`]), and calls of functions ([`crate::bounded`]). Streams also give the thread back
-//!   after a millisecond.
+//!   after a millisecond; a join that goes on in one poll runs in a task of its own, which may be dropped meanwhile, and lets
+//!   other tasks go on beside it.
 //! - The time limit is kept by a thread of its own ([`timer`]), which wakes the future that waits.
 //!
 //! Invariant: a scope that is stopped stays stopped, and everything that is checked within it fails from then on.
@@ -31,6 +32,7 @@ mod tests;
 mod timer;
 
 pub(crate) use current::check;
+pub(crate) use filters::execute_apart;
 pub(crate) use scope::Scope;
 
 use current::Entered;

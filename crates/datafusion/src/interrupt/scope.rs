@@ -142,17 +142,9 @@ impl Scope {
         .await
     }
 
-    /// Passes `batches` on, and drops them when the scope is stopped or its deadline comes. The scope is stopped when the
-    /// stream is dropped, which ends the tasks that compute for it.
-    pub fn keep_stream(self: &Arc<Self>, batches: BatchStream) -> BatchStream {
-        let kept = (batches, StopOnDrop(Arc::clone(self)));
-        stream::try_unfold(kept, |(mut batches, scope)| async move {
-            match scope.0.keep(batches.try_next()).await? {
-                Some(batch) => Ok(Some((batch, (batches, scope)))),
-                None => Ok(None),
-            }
-        })
-        .boxed()
+    /// Has the scope be stopped when the guard is dropped.
+    pub fn stop_on_drop(self: &Arc<Self>) -> StopOnDrop {
+        StopOnDrop(Arc::clone(self))
     }
 }
 
@@ -177,7 +169,22 @@ impl Drop for Scope {
     }
 }
 
-struct StopOnDrop(Arc<Scope>);
+/// Stops its scope when it is dropped, which ends the tasks that compute for it.
+pub(crate) struct StopOnDrop(Arc<Scope>);
+
+impl StopOnDrop {
+    /// Passes `batches` on, and drops them when the scope is stopped or its deadline comes. The scope is stopped when the
+    /// stream is dropped.
+    pub fn keep_stream(self, batches: BatchStream) -> BatchStream {
+        stream::try_unfold((batches, self), |(mut batches, stop)| async move {
+            match stop.0.keep(batches.try_next()).await? {
+                Some(batch) => Ok(Some((batch, (batches, stop)))),
+                None => Ok(None),
+            }
+        })
+        .boxed()
+    }
+}
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {

@@ -150,13 +150,9 @@ fn one_interrupt_ends_heavy_statements() {
     }
 }
 
-/// A join that finds no pair computes on for one batch of its right side before the task can end: conditions that take long for
-/// each pair are left out, and tables are smaller.
 #[test]
 fn heavy_statements_end_when_their_rows_are_dropped() {
-    let is_quick = |text: &String| !text.contains(" ~ ") && !text.contains("LIKE");
-    for text in heavy().into_iter().filter(is_quick) {
-        let text = text.replace("range(400000)", "range(20000)");
+    for text in heavy() {
         guarded(&text.clone(), move || {
             let runtime = runtime();
             let named = text.clone();

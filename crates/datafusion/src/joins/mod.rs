@@ -9,10 +9,12 @@ mod collect;
 mod logical;
 mod merged;
 mod physical;
+mod texts;
 
 pub(crate) use collect::rules;
 pub(crate) use merged::{CompactRows, HashTables};
 pub(crate) use physical::{outcomes, registry};
+pub(crate) use texts::TextsAsViews;
 
 use crate::file::pool_table;
 use crate::table::PoolTable;

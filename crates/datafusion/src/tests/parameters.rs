@@ -2,7 +2,10 @@
 
 use super::{Fake, filled, rows, rows_of_dim, session, shown};
 use crate::{Parameters, Session, Statement};
-use arrow_array::{ArrayRef, Int64Array, NullArray, StringArray, TimestampMicrosecondArray};
+use arrow_array::{
+    ArrayRef, Int64Array, IntervalMonthDayNanoArray, NullArray, StringArray, TimestampMicrosecondArray,
+};
+use arrow_buffer::IntervalMonthDayNano;
 use farpool_model::{Error, Result};
 use std::sync::Arc;
 
@@ -47,6 +50,24 @@ async fn values_stand_for_parameters() {
         "SELECT upper(?), '?', ? FROM (SELECT 1 AS \"?\" WHERE 2 = ?) AS u",
         vec![text("a"), Arc::new(NullArray::new(1)), number(2)],
         "SELECT upper('a'), '?', NULL FROM (SELECT 1) AS u",
+    )
+    .await;
+}
+
+/// Without its type, a value beside a date would be taken for a date.
+#[tokio::test]
+async fn parameters_have_the_types_of_their_values() {
+    let days: ArrayRef = Arc::new(IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNano::new(0, 3, 0)]));
+    same(
+        "SELECT date '2024-02-28' + $1, timestamp '2024-03-01' - $2, $1 + date '2024-01-01'",
+        vec![Arc::clone(&days), days],
+        "SELECT timestamp '2024-03-02', timestamp '2024-02-27', timestamp '2024-01-04'",
+    )
+    .await;
+    same(
+        "SELECT id, date '2024-01-01' + ? FROM t WHERE k > ? ORDER BY id LIMIT ?",
+        vec![number(2), number(3), number(4)],
+        "SELECT id, date '2024-01-01' + 2 FROM t WHERE k > 3 ORDER BY id LIMIT 4",
     )
     .await;
 }
