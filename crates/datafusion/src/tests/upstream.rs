@@ -74,6 +74,12 @@ const CASES: &[(&str, &str, &str, &[&str])] = &[
         "select count(*) from (select p.y a, q.y b from p join q on p.x is not distinct from q.x) s where a = b",
         &["1"],
     ),
+    (
+        "types/exact.rs (places of round)",
+        "not reported",
+        "select case when x > 5 then null else round(x, 2) end from (select cast(1.236 as decimal(20, 10)) as x)",
+        &["1.24"],
+    ),
     ("restricted.rs (push_down_filter)", "not reported", "select count(*) from o having random() < 0", &[]),
 ];
 

@@ -173,6 +173,31 @@ pub(super) fn function(mut call: ScalarFunction, columns: &DFSchema) -> Result<T
     Ok(Transformed::new_transformed(Expr::ScalarFunction(call), is_changed))
 }
 
+/// Makes a constant number of places of `round` one of 32 bits, as the function has it. The type of a rounded decimal depends
+/// on a constant; the engine casts that, has another type while it is a cast, and the first again once it is folded.
+pub(super) fn places(expr: Expr) -> Transformed<Expr> {
+    let Expr::ScalarFunction(mut call) = expr else { return Transformed::no(expr) };
+    let places = match call.args.as_slice() {
+        [_, places] if call.func.name() == "round" => {
+            whole(places).and_then(|places| i32::try_from(places).ok())
+        }
+        _ => None,
+    };
+    if let Some(places) = places {
+        call.args[1] = lit(places);
+    }
+    Transformed::new_transformed(Expr::ScalarFunction(call), places.is_some())
+}
+
+/// A constant integer.
+fn whole(expr: &Expr) -> Option<i64> {
+    match expr {
+        Expr::Literal(ScalarValue::Int64(value), _) => *value,
+        Expr::Negative(value) => whole(value)?.checked_neg(),
+        _ => None,
+    }
+}
+
 /// Makes values of a CASE decimals, if another one is; and what its operand is compared with.
 pub(super) fn case(mut case: Case, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let mut is_changed = false;

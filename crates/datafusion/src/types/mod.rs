@@ -3,7 +3,7 @@
 //! expressions as they were written.
 //!
 //! - Dates and times are neither compared nor unioned with numbers, nor cast ([`numbers`]).
-//! - A number with a point that meets a decimal is a decimal ([`exact`]).
+//! - A number with a point that meets a decimal is a decimal; a rounded decimal has one type ([`exact`]).
 //! - A text that meets a time is one, in any year ([`times`]).
 //! - A date plus hours is a timestamp ([`times`]).
 //! - Intervals are compared, sorted and grouped by their length ([`intervals`]).
@@ -91,7 +91,8 @@ fn expression(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::Case(case) => exact::case(case, columns)?.transform_data(|expr| intervals::case(expr, columns)),
         Expr::ScalarFunction(call) => exact::function(call, columns)?
             .transform_data(|expr| intervals::function(expr, columns))?
-            .transform_data(|expr| times::length_of_list(expr, columns)),
+            .transform_data(|expr| times::length_of_list(expr, columns))?
+            .transform_data(|expr| Ok(exact::places(expr))),
         Expr::AggregateFunction(call) => intervals::aggregate(call, columns),
         Expr::WindowFunction(call) => intervals::window(call, columns),
         other => Ok(Transformed::no(other)),
