@@ -13,11 +13,13 @@
 mod concat;
 mod function;
 mod growth;
+mod repeated;
 mod rule;
 #[cfg(test)]
 mod tests;
 mod windows;
 
+pub(crate) use repeated::{REPEATED_ROWS, Repeats};
 pub(crate) use rule::{BoundedFunctions, bounded};
 
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};

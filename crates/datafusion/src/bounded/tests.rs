@@ -209,6 +209,29 @@ async fn texts_that_are_repeated_are_not_copied() {
     }
 }
 
+/// Each would make gigabytes at once; with rows that are not repeated as often they are answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_that_are_repeated_are_within_the_memory() {
+    let session = session(64 << 20);
+    for (name, from) in [
+        ("a join", "SELECT l FROM (SELECT range(0, ELEMENTS) l), range(5000)"),
+        ("a join", "SELECT l FROM (SELECT range(0, ELEMENTS) l, 1 k) JOIN range(5000) ON k = value * 0 + 1"),
+        ("a join", "SELECT l FROM range(5000) JOIN (SELECT range(0, ELEMENTS) l, 1 k) ON k > value * 0"),
+        ("a join", "SELECT [s] l FROM (SELECT struct(range(0, ELEMENTS)) s), range(5000)"),
+        ("unnest", "SELECT l, unnest(range(0, 5000)) FROM (SELECT range(0, ELEMENTS) l)"),
+    ] {
+        let text = |elements: &str| {
+            let from = from.replace("ELEMENTS", elements);
+            format!("SELECT count(l), max(array_length(l)) FROM ({from})")
+        };
+        let batches = run(&session, &text("500")).await.unwrap_or_else(|error| panic!("{from}: {error}"));
+        assert_eq!(batches[0].column(0).as_primitive::<Int64Type>().value(0), 5000, "{from}");
+        let error = run(&session, &text("100000")).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::OverLimit, "{from}: {error}");
+        assert!(error.message.starts_with(name), "{from}: {error}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slices_give_what_the_whole_batch_gives() {
     let (bounded, plain) = (session(1 << 30), Session::new(SessionOptions::default()));

@@ -5,7 +5,7 @@
 
 use super::current;
 use super::filters;
-use crate::bounded::Charge;
+use crate::bounded::{Charge, REPEATED_ROWS, Repeats};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use datafusion::common::Statistics;
@@ -33,9 +33,29 @@ use std::task::{Context, Poll, ready};
 pub(crate) fn stoppable(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
         let node = in_small_batches(filters::checked(node)?)?;
-        Ok(Transformed::yes(Arc::new(StoppableExec { inner: node, rows_max: usize::MAX }) as _))
+        let node = match Repeats::of(&*node) {
+            Some(repeats) => repeating(node, repeats)?,
+            None => StoppableExec::over(node),
+        };
+        Ok(Transformed::yes(Arc::new(node) as _))
     })
     .data()
+}
+
+/// Has an operator that repeats lists make small batches, each of which there is memory for.
+fn repeating(node: Arc<dyn ExecutionPlan>, repeats: Repeats) -> Result<StoppableExec> {
+    let repeats = Arc::new(repeats);
+    let checked = |child: &Arc<dyn ExecutionPlan>| {
+        Arc::new(StoppableExec {
+            rows_max: REPEATED_ROWS,
+            batch_rows: Some(limits::BATCH_ROWS),
+            repeats: Some(Arc::clone(&repeats)),
+            ..StoppableExec::over(Arc::clone(child))
+        }) as Arc<dyn ExecutionPlan>
+    };
+    let children = node.children().into_iter().map(checked).collect();
+    let node = node.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep))?;
+    Ok(StoppableExec { batch_rows: Some(REPEATED_ROWS), ..StoppableExec::over(node) })
 }
 
 /// Gives an operator that groups by many sets its input in small batches: it groups a batch by all of them in one poll.
@@ -46,7 +66,8 @@ fn in_small_batches(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPla
     }
     let rows_max = (limits::BATCH_ROWS * SETS_AT_ONCE / sets).max(1);
     let small = |child: &Arc<dyn ExecutionPlan>| {
-        Arc::new(StoppableExec { inner: Arc::clone(child), rows_max }) as Arc<dyn ExecutionPlan>
+        Arc::new(StoppableExec { rows_max, ..StoppableExec::over(Arc::clone(child)) })
+            as Arc<dyn ExecutionPlan>
     };
     let children = node.children().into_iter().map(small).collect();
     node.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep))
@@ -61,13 +82,37 @@ struct StoppableExec {
     inner: Arc<dyn ExecutionPlan>,
     /// Most rows of a batch.
     rows_max: usize,
+    /// The rows that batches of the operator and those below it have, if it is not what the session says.
+    batch_rows: Option<usize>,
+    /// The operator above, if it repeats these rows.
+    repeats: Option<Arc<Repeats>>,
 }
 
 impl StoppableExec {
-    /// Returns another operator in the place of the one within.
-    fn over(&self, inner: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-        Arc::new(StoppableExec { inner, rows_max: self.rows_max })
+    fn over(inner: Arc<dyn ExecutionPlan>) -> Self {
+        StoppableExec { inner, rows_max: usize::MAX, batch_rows: None, repeats: None }
     }
+
+    /// Returns another operator in the place of the one within.
+    fn with_inner(&self, inner: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        let (rows_max, batch_rows, repeats) = (self.rows_max, self.batch_rows, self.repeats.clone());
+        Arc::new(StoppableExec { inner, rows_max, batch_rows, repeats })
+    }
+}
+
+/// The context with batches of so many rows.
+fn with_batch_rows(context: &TaskContext, rows: usize) -> Arc<TaskContext> {
+    let config = context.session_config().clone().with_batch_size(rows);
+    Arc::new(TaskContext::new(
+        context.task_id(),
+        context.session_id(),
+        config,
+        context.scalar_functions().clone(),
+        context.higher_order_functions().clone(),
+        context.aggregate_functions().clone(),
+        context.window_functions().clone(),
+        context.runtime_env(),
+    ))
 }
 
 impl DisplayAs for StoppableExec {
@@ -121,7 +166,7 @@ impl ExecutionPlan for StoppableExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
         options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Arc::clone(&self.inner).replace_children(children, options).map(|inner| self.over(inner))
+        Arc::clone(&self.inner).replace_children(children, options).map(|inner| self.with_inner(inner))
     }
 
     fn with_new_children(
@@ -132,11 +177,11 @@ impl ExecutionPlan for StoppableExec {
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        Arc::clone(&self.inner).reset_state().map(|inner| self.over(inner))
+        Arc::clone(&self.inner).reset_state().map(|inner| self.with_inner(inner))
     }
 
     fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ExecutionPlan>> {
-        self.inner.with_new_state(state).map(|inner| self.over(inner))
+        self.inner.with_new_state(state).map(|inner| self.with_inner(inner))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -165,9 +210,18 @@ impl ExecutionPlan for StoppableExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         current::check()?;
-        let rows = self.inner.execute(partition, context)?;
-        let rows_max = self.rows_max;
-        Ok(Box::pin(StoppableStream { rows, rows_max, rest: None, charge: Arc::default(), has_ended: false }))
+        let context = match self.batch_rows {
+            Some(rows) => with_batch_rows(&context, rows),
+            None => context,
+        };
+        Ok(Box::pin(StoppableStream {
+            rows: self.inner.execute(partition, context)?,
+            rows_max: self.rows_max,
+            repeats: self.repeats.clone(),
+            rest: None,
+            charge: Arc::default(),
+            has_ended: false,
+        }))
     }
 }
 
@@ -175,6 +229,7 @@ impl ExecutionPlan for StoppableExec {
 struct StoppableStream {
     rows: SendableRecordBatchStream,
     rows_max: usize,
+    repeats: Option<Arc<Repeats>>,
     /// What is left of a batch that has more.
     rest: Option<RecordBatch>,
     /// What functions of the operator hold until the batch that they were computed for has been taken in.
@@ -184,12 +239,13 @@ struct StoppableStream {
 
 impl StoppableStream {
     /// Returns as many rows as a batch may have, and keeps the others.
-    fn first_of(&mut self, batch: RecordBatch) -> RecordBatch {
-        if batch.num_rows() <= self.rows_max {
-            return batch;
+    fn first_of(&mut self, mut batch: RecordBatch) -> Result<RecordBatch> {
+        if batch.num_rows() > self.rows_max {
+            self.rest = Some(batch.slice(self.rows_max, batch.num_rows() - self.rows_max));
+            batch = batch.slice(0, self.rows_max);
         }
-        self.rest = Some(batch.slice(self.rows_max, batch.num_rows() - self.rows_max));
-        batch.slice(0, self.rows_max)
+        self.repeats.as_ref().map_or(Ok(()), |repeats| repeats.check(&batch))?;
+        Ok(batch)
     }
 }
 
@@ -210,14 +266,14 @@ impl Stream for StoppableStream {
         }
         let this = &mut *self;
         if let Some(rest) = this.rest.take() {
-            return Poll::Ready(Some(Ok(this.first_of(rest))));
+            return Poll::Ready(Some(this.first_of(rest)));
         }
         let next = ready!(current::charging(&this.charge, || this.rows.poll_next_unpin(context)));
         this.has_ended = next.is_none();
         if this.has_ended {
             this.charge.release();
         }
-        Poll::Ready(next.map(|batch| batch.map(|batch| this.first_of(batch))))
+        Poll::Ready(next.map(|batch| batch.and_then(|batch| this.first_of(batch))))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
