@@ -125,12 +125,14 @@ async fn a_name_of_two_tables_is_of_neither() {
         "select t.a from s.t, t",
         "select T.* from t cross join s.t",
         "select 1 from public.t join s.t on t.a = 1",
-        "select 1 from t, s.t where exists (select 1 from s.t u where u.a = t.a)",
+        "select s.t.a from t, s.t",
+        "select 1 from public.t, s.t where exists (select 1 from s.t u where u.a = t.a)",
     ] {
         refused(&session, sql, ErrorKind::Invalid, "t may be either of two tables").await;
     }
     for sql in [
-        "select s.t.a from t, s.t",
+        "select s.t.a from public.t, s.t",
+        "select s.t.a from s.t cross join public.t",
         "select s.t.* from public.t, s.t where public.t.a = 1",
         "select t.a from s.t, t as u",
         "select t.a from s.t where exists (select 1 from t)",

@@ -1,8 +1,8 @@
-//! Refuses `t.a` where two tables of one FROM are called `t` in different schemas: the engine would take the first.
+//! Refuses what may be either of two tables of one FROM that are called `t` in different schemas: `t` among the tables, and
+//! `t.a` among the columns. The engine would take the first that fits.
 
 use super::headers::normal;
 use super::refusal;
-use crate::session::SCHEMA;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     Expr, ObjectName, Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins,
@@ -10,20 +10,28 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 
-/// Checks the names that a SELECT has for columns.
+/// Checks the names of tables and columns in a SELECT.
 ///
 /// # Errors
 /// When a name may be of either of two tables.
 pub(super) fn check(select: &Select, lowers: bool) -> Result<()> {
     let tables: Vec<Vec<String>> =
         select.from.iter().flat_map(tables).map(|name| from_the_end(name, lowers)).collect();
-    let names = tables.iter().enumerate().filter_map(|(place, table)| {
-        let is_other = |other: &Vec<String>| {
-            other.first() == table.first() && other.iter().zip(table).any(|(theirs, ours)| theirs != ours)
-        };
-        tables[..place].iter().any(is_other).then(|| table.first().cloned())?
-    });
-    let mut uses = Uses { names: names.collect(), lowers };
+    let mut uses = Uses { names: Vec::new(), lowers };
+    for (place, table) in tables.iter().enumerate() {
+        let Some(name) = table.first() else { continue };
+        let alike = tables[..place].iter().filter(|other| other.first() == Some(name));
+        for other in alike {
+            let is_bare = table.len() != other.len() && table.len().min(other.len()) == 1;
+            let differs = table.iter().zip(other).any(|(ours, theirs)| ours != theirs);
+            if is_bare || differs {
+                uses.names.push(name.clone());
+            }
+            if is_bare {
+                uses.check(name)?;
+            }
+        }
+    }
     if uses.names.is_empty() {
         return Ok(());
     }
@@ -50,14 +58,10 @@ fn tables(from: &TableWithJoins) -> impl Iterator<Item = &ObjectName> {
     })
 }
 
-/// The parts of a table's name: the table, its schema, and the catalog if it is written.
+/// The parts of a table's name: the table, and its schema and catalog where they are written.
 fn from_the_end(name: &ObjectName, lowers: bool) -> Vec<String> {
     let parts = name.0.iter().rev().filter_map(|part| part.as_ident());
-    let mut parts: Vec<String> = parts.map(|part| normal(part, lowers)).collect();
-    if parts.len() == 1 {
-        parts.push(SCHEMA.to_string());
-    }
-    parts
+    parts.map(|part| normal(part, lowers)).collect()
 }
 
 struct Uses {
