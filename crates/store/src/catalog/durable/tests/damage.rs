@@ -58,10 +58,16 @@ pub(super) fn flip_every_byte(empty: &Arc<SimulatedDirectory>) {
 /// Bytes of the log that copies of a directory have.
 const LOG_BYTES: u64 = 8 << 10;
 
-/// Begins a log that reserves no space, so that a copy without it is not one that was cut.
+/// Makes an empty directory one whose log reserves no space, so that a copy without it is not one that was cut.
 pub(super) fn begin_small_log(directory: &Arc<SimulatedDirectory>) {
+    drop(open(directory).unwrap());
+    for name in directory.names().unwrap() {
+        if name.starts_with("log-") || name == "durable" {
+            directory.remove(&name).unwrap();
+        }
+    }
     let opened = encrypted::unlocked(directory).unwrap();
-    Log::open_sized(opened, LOG_BYTES, Some(9), 0, &mut |_, _| Ok(())).unwrap();
+    Log::open_sized(opened, LOG_BYTES, Some(7), 0, &mut |_, _| Ok(())).unwrap();
 }
 
 /// The same files without the space that the log reserves.
