@@ -46,7 +46,7 @@ pub(super) fn opened(directory: &Arc<SimulatedDirectory>) -> Result<Arc<dyn Dire
 
 #[test]
 fn every_byte_of_an_encrypted_directory_is_flipped() {
-    flip_every_byte(&new_directory(true));
+    flip_every_byte(new_directory(true));
 }
 
 const TEXTS: [&str; 4] = ["plainly_named", "a_view_of_it", "select 'what a view says'", "a_new_column"];

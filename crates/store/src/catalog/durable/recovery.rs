@@ -17,7 +17,7 @@ use farpool_columns::{Encoder, Table, TableBuilder};
 use farpool_disk::{Directory, Dropped, Log, Recovered, read_sealed, segment_number, write_sealed};
 use farpool_memory::size_text;
 use farpool_model::cast::u64_from;
-use farpool_model::{Error, ErrorKind, Result, TableName, TenantName};
+use farpool_model::{Error, ErrorKind, Result, TableName, TenantName, limits};
 use parking_lot::Mutex;
 use prost::Message;
 use std::collections::BTreeMap;
@@ -57,20 +57,31 @@ impl Catalog {
     /// `Invalid` where the directory has other files, or files of another version; `OverLimit`, with sizes, when the
     /// tables do not fit the pool; those of the disk.
     pub fn open(self: &Arc<Self>, directory: Arc<dyn Directory>, new_node: u64) -> Result<Recovery> {
+        self.open_sized(directory, new_node, u64_from(limits::LOG_FILE_BYTES))
+    }
+
+    /// As [`Catalog::open`], with new files of the log of another size.
+    pub(super) fn open_sized(
+        self: &Arc<Self>,
+        directory: Arc<dyn Directory>,
+        new_node: u64,
+        log_file_bytes: u64,
+    ) -> Result<Recovery> {
         let names = list(&*directory)?;
         let manifest = match newest_manifest(&*directory, &names)? {
             Some(manifest) => manifest,
             None => {
-                begin(&directory, &names, new_node)?;
+                begin(&directory, &names, new_node, log_file_bytes)?;
                 1
             }
         };
         let mut replay = read_manifest(&*directory, manifest)?;
         let from = replay.next_record;
-        let (log, recovered) = Log::open(directory.clone(), None, from, &mut |number, record| {
+        let mut apply = |number, record: &[u8]| {
             let applied = replay.apply(number, record);
             applied.map_err(|error| in_record(&*directory, number, error))
-        })?;
+        };
+        let (log, recovered) = Log::open_sized(directory.clone(), log_file_bytes, None, from, &mut apply)?;
         replay.next_segment = names
             .iter()
             .filter_map(|name| segment_number(name))
@@ -282,13 +293,13 @@ fn list(directory: &dyn Directory) -> Result<Vec<String>> {
 }
 
 /// Makes an empty directory a data directory. The log comes first: where there is a manifest, it may not be missing.
-fn begin(directory: &Arc<dyn Directory>, names: &[String], node: u64) -> Result<()> {
+fn begin(directory: &Arc<dyn Directory>, names: &[String], node: u64, log_file_bytes: u64) -> Result<()> {
     for name in names {
         directory.remove(name).map_err(|error| {
             Error::unavailable(format!("cannot remove {name} in {}: {error}", directory.describe()))
         })?;
     }
-    Log::open(directory.clone(), Some(node), 0, &mut |_, _| Ok(()))?;
+    Log::open_sized(directory.clone(), log_file_bytes, Some(node), 0, &mut |_, _| Ok(()))?;
     let first = proto::Manifest { node, next_chunk: 1, next_segment: 1, ..Default::default() };
     write_sealed(&**directory, &manifest_name(1), FORMAT, &first.encode_to_vec())
 }

@@ -29,7 +29,7 @@ mod larger;
 mod model;
 mod profiles;
 
-use damage::{begin_small_log, flip_every_byte, without_reserve};
+use damage::{LOG_BYTES, flip_every_byte, without_reserve};
 
 /// Merges small row groups when it is told to, and does all else at once.
 #[derive(Debug, Default)]
@@ -140,7 +140,14 @@ impl Bench {
     }
 
     fn over(directory: Arc<SimulatedDirectory>) -> Bench {
-        let (catalog, background, recovery) = open(&directory).unwrap();
+        Bench::sized(directory, limits::LOG_FILE_BYTES as u64)
+    }
+
+    /// A catalog whose log has files of this size.
+    fn sized(directory: Arc<SimulatedDirectory>, log_file_bytes: u64) -> Bench {
+        let (catalog, background) = new_catalog();
+        let opened = encrypted::opened(&directory).unwrap();
+        let recovery = catalog.open_sized(opened, 7, log_file_bytes).unwrap();
         assert_eq!((recovery.node, recovery.tables, recovery.records), (7, 0, 0));
         let (tables, views, schemas) = Default::default();
         Bench { directory, background, catalog, tables, views, schemas, newest: 0 }

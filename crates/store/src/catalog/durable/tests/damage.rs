@@ -4,12 +4,12 @@ use super::*;
 
 #[test]
 fn every_byte_of_a_directory_is_flipped() {
-    flip_every_byte(&SimulatedDirectory::new());
+    flip_every_byte(SimulatedDirectory::new());
 }
 
-pub(super) fn flip_every_byte(empty: &Arc<SimulatedDirectory>) {
-    begin_small_log(empty);
-    let mut bench = Bench::over(empty.clone());
+pub(super) fn flip_every_byte(directory: Arc<SimulatedDirectory>) {
+    // A copy without the space that a larger log reserves would be one that was cut.
+    let mut bench = Bench::sized(directory, LOG_BYTES);
     bench.load(&name("t"), LoadMode::Create, batch(0..200), None).unwrap();
     bench.load(&name("u"), LoadMode::Create, batch(0..100), None).unwrap();
     bench.catalog.checkpoint().unwrap();
@@ -55,20 +55,8 @@ pub(super) fn flip_every_byte(empty: &Arc<SimulatedDirectory>) {
     assert!(refused > 500 && damaged > 500 && harmless > 500, "{refused}, {damaged}, {harmless}");
 }
 
-/// Bytes of the log that copies of a directory have.
-const LOG_BYTES: u64 = 8 << 10;
-
-/// Makes an empty directory one whose log reserves no space, so that a copy without it is not one that was cut.
-pub(super) fn begin_small_log(directory: &Arc<SimulatedDirectory>) {
-    drop(open(directory).unwrap());
-    for name in directory.names().unwrap() {
-        if name.starts_with("log-") || name == "durable" {
-            directory.remove(&name).unwrap();
-        }
-    }
-    let opened = encrypted::unlocked(directory).unwrap();
-    Log::open_sized(opened, LOG_BYTES, Some(7), 0, &mut |_, _| Ok(())).unwrap();
-}
+/// Bytes of a log's file that copies of a directory have.
+pub(super) const LOG_BYTES: u64 = 8 << 10;
 
 /// The same files without the space that the log reserves.
 pub(super) fn without_reserve(directory: &SimulatedDirectory) -> Arc<SimulatedDirectory> {
