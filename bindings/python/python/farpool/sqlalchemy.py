@@ -9,12 +9,13 @@ Tables are read and written; there are no transactions, constraints and sequence
 
 from __future__ import annotations
 
+import datetime
 import re
 from typing import Any
 
 from sqlalchemy import exc, pool, types
 from sqlalchemy.engine import URL, default, reflection
-from sqlalchemy.sql import compiler
+from sqlalchemy.sql import compiler, sqltypes, type_api
 
 from . import dbapi as farpool_dbapi
 from ._conditions import quoted
@@ -42,6 +43,27 @@ _TYPES: dict[str, Any] = {
 }
 
 
+class Interval(type_api.NativeForEmulated, sqltypes._AbstractInterval):
+    """Differences of times, which SQLAlchemy would otherwise send as times after 1970."""
+
+    __visit_name__ = "INTERVAL"
+    native = True
+
+    @classmethod
+    def adapt_emulated_to_native(cls, impl: Any, **options: Any) -> Interval:
+        """The type for SQLAlchemy's own."""
+        return cls()
+
+    @property
+    def _type_affinity(self) -> Any:
+        return types.Interval
+
+    @property
+    def python_type(self) -> type[datetime.timedelta]:
+        """What values are in Python."""
+        return datetime.timedelta
+
+
 class FarpoolTypes(compiler.GenericTypeCompiler):
     """Names of types where a pool has others than the standard."""
 
@@ -63,6 +85,9 @@ class FarpoolTypes(compiler.GenericTypeCompiler):
         return "DOUBLE"
 
     visit_DOUBLE = visit_DOUBLE_PRECISION = visit_FLOAT
+
+    def visit_INTERVAL(self, type_: Any, **options: Any) -> str:
+        return "INTERVAL"
 
     def visit_DATETIME(self, type_: Any, **options: Any) -> str:
         return self.visit_TIMESTAMP(type_, **options)
@@ -105,6 +130,7 @@ class FarpoolDialect(default.DefaultDialect):
     insert_null_pk_autoincrement = False
     div_is_floordiv = True
     default_paramstyle = "qmark"
+    colspecs = {types.Interval: Interval}
 
     @classmethod
     def import_dbapi(cls) -> Any:
