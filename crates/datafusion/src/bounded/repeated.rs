@@ -36,7 +36,9 @@ impl Repeats {
     pub fn of(node: &dyn ExecutionPlan) -> Option<Repeats> {
         let has_nested = |schema: &Schema, except: &[usize]| {
             let fields = schema.fields().iter().enumerate();
-            fields.filter(|(place, _)| !except.contains(place)).any(|(_, field)| is_nested(field.data_type()))
+            fields
+                .filter(|(place, _)| !except.contains(place))
+                .any(|(_, field)| field.data_type().is_nested())
         };
         if let Some(unnest) = node.downcast_ref::<UnnestExec>() {
             let lists: Vec<usize> =
@@ -79,7 +81,7 @@ impl Repeats {
         ))
     }
 
-    /// Most bytes of a batch of repeated rows; not exact below `enough`.
+    /// Returns the most bytes that lists may have in a batch of repeated rows; any number up to `enough` if they have no more.
     fn bytes(&self, batch: &RecordBatch, enough: usize) -> usize {
         let lists = match self {
             Repeats::Join => &[][..],
@@ -89,7 +91,7 @@ impl Repeats {
             .columns()
             .iter()
             .enumerate()
-            .filter(|(place, column)| !lists.contains(place) && is_nested(column.data_type()))
+            .filter(|(place, column)| !lists.contains(place) && column.data_type().is_nested())
             .map(|(_, column)| column)
             .collect();
         let within = |start: usize, rows: usize| -> usize {
@@ -111,10 +113,6 @@ impl Repeats {
             }
         }
     }
-}
-
-fn is_nested(data_type: &DataType) -> bool {
-    data_type.is_nested()
 }
 
 /// Number of elements of a list.

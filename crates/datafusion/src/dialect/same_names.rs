@@ -65,7 +65,7 @@ fn from_the_end(name: &ObjectName, lowers: bool) -> Vec<String> {
 }
 
 struct Uses {
-    /// Of two tables.
+    /// Names that two tables of the FROM have in different schemas.
     names: Vec<String>,
     lowers: bool,
 }

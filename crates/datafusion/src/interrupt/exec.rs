@@ -42,7 +42,7 @@ pub(crate) fn stoppable(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Executio
     .data()
 }
 
-/// Has an operator that repeats lists make small batches, each of which there is memory for.
+/// Returns an operator that repeats lists, with small batches, for each of which there is memory.
 fn repeating(node: Arc<dyn ExecutionPlan>, repeats: Repeats) -> Result<StoppableExec> {
     let repeats = Arc::new(repeats);
     let checked = |child: &Arc<dyn ExecutionPlan>| {

@@ -142,7 +142,7 @@ impl Scope {
         .await
     }
 
-    /// Has the scope be stopped when the guard is dropped.
+    /// Returns a guard that stops the scope when it is dropped.
     pub fn stop_on_drop(self: &Arc<Self>) -> StopOnDrop {
         StopOnDrop(Arc::clone(self))
     }
