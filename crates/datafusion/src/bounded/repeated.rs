@@ -10,7 +10,7 @@ use crate::interrupt::current;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Schema};
-use datafusion::common::Result;
+use datafusion::common::{JoinType, Result};
 use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
@@ -45,10 +45,10 @@ impl Repeats {
                 unnest.list_column_indices().iter().map(|list| list.index_in_input_schema).collect();
             return has_nested(&unnest.input().schema(), &lists).then_some(Repeats::Unnest(lists));
         }
-        let is_join = node.is::<CrossJoinExec>()
-            || node.is::<HashJoinExec>()
-            || node.is::<NestedLoopJoinExec>()
-            || node.is::<SortMergeJoinExec>();
+        let kind = node.downcast_ref::<HashJoinExec>().map(|join| *join.join_type());
+        let kind = kind.or_else(|| node.downcast_ref::<NestedLoopJoinExec>().map(|join| *join.join_type()));
+        let kind = kind.or_else(|| node.downcast_ref::<SortMergeJoinExec>().map(|join| join.join_type()));
+        let is_join = node.is::<CrossJoinExec>() || kind.is_some_and(repeats_rows);
         let is_nested = || node.children().iter().any(|child| has_nested(&child.schema(), &[]));
         (is_join && is_nested()).then_some(Repeats::Join)
     }
@@ -113,6 +113,12 @@ impl Repeats {
             }
         }
     }
+}
+
+/// Whether a join of this kind may return a row of its inputs more than once.
+pub(crate) fn repeats_rows(kind: JoinType) -> bool {
+    use JoinType::{Full, Inner, Left, Right};
+    matches!(kind, Inner | Left | Right | Full)
 }
 
 /// Number of elements of a list.

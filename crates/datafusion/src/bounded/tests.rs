@@ -183,6 +183,10 @@ async fn what_fits_is_made_although_all_batches_together_would_not() {
         ("SELECT count(DISTINCT left(repeat('ab', 500 + value % 5), 700)) FROM range(100000)", 1),
         ("SELECT array_length(range(0, value)) FROM range(3000)", 3000),
         ("SELECT length(repeat('x', 3000000)) FROM range(3)", 3),
+        (
+            "SELECT array_length(l) FROM (SELECT range(0, 1000000) l, 1 k) WHERE k IN (SELECT value FROM range(5000))",
+            1,
+        ),
         ("SELECT repeat('x', 20000) FROM range(3)", 3),
         ("SELECT value FROM range(100000) WHERE repeat('x', 20000) <> value::varchar", 100_000),
     ] {

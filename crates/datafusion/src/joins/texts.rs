@@ -4,10 +4,11 @@
 //! Invariant: columns keep their names and values. The rule runs once no outer references are left, whose types it would have
 //! to follow.
 
+use crate::bounded::repeats_rows;
 use arrow_schema::DataType;
+use datafusion::common::Column;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Column, JoinType};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder, cast};
 use datafusion::optimizer::AnalyzerRule;
@@ -43,16 +44,7 @@ impl AnalyzerRule for TextsAsViews {
 }
 
 fn in_join(mut join: Join) -> Result<Transformed<LogicalPlan>> {
-    let keeps_one_side = matches!(
-        join.join_type,
-        JoinType::LeftSemi
-            | JoinType::RightSemi
-            | JoinType::LeftAnti
-            | JoinType::RightAnti
-            | JoinType::LeftMark
-            | JoinType::RightMark
-    );
-    if keeps_one_side {
+    if !repeats_rows(join.join_type) {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     }
     let (left, right) = (as_views(&join.left)?, as_views(&join.right)?);
