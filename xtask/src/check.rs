@@ -14,6 +14,7 @@ pub fn run() -> Result<()> {
     // The doc tests follow the other tests in the same command, so that nothing is built twice.
     step("tests", || cargo::run(["test"].into_iter().chain(WORKSPACE)))?;
     step("SQLite's logic tests", crate::logic_tests::run)?;
+    step("PostgreSQL's answers", crate::postgres_tests::run)?;
     step("Redis' tests", || crate::redis_tests::run(&redis_tests::Options::default()))?;
     step("packages", || dist::run(&dist::Options::of_check()))?;
     step("tests of the Python package", || crate::python::test(&[]))?;

@@ -1,6 +1,6 @@
 //! The project's own commands, the same by hand and in CI: `cargo xtask` with `check`, `bench`, `simulate`,
-//! `rivals`, `sanitize`, `emulate`, `logic-tests`, `redis-tests`, `dist`, `timings`, `edges`, or one about the Python package:
-//! `python-wheel`, `python-install`, `python-tests`.
+//! `rivals`, `sanitize`, `emulate`, `logic-tests`, `postgres-tests`, `redis-tests`, `dist`, `timings`, `edges`, or one about
+//! the Python package: `python-wheel`, `python-install`, `python-tests`.
 //!
 //! Invariant: everything is built with the one profile and the one set of features ([`cargo::WORKSPACE`]), so
 //! that checks, tests and benchmarks share build results. This crate does not depend on the project's
@@ -16,6 +16,7 @@ mod dist;
 mod edges;
 mod emulate;
 mod logic_tests;
+mod postgres_tests;
 mod programs;
 mod python;
 mod redis_tests;
@@ -61,6 +62,8 @@ enum Command {
     Emulate,
     /// Run a fixed part of SQLite's SQL logic tests, which Maven fetches.
     LogicTests,
+    /// Compare the recorded answers of queries with PostgreSQL's, which apt installs.
+    PostgresTests,
     /// Run Redis' own tests, and real clients of Redis, against a node.
     RedisTests(redis_tests::Options),
     /// Make packages for machines without Rust, and run each in an empty root file system.
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
         Command::Sanitize => sanitize::run(),
         Command::Emulate => emulate::run(),
         Command::LogicTests => logic_tests::run(),
+        Command::PostgresTests => postgres_tests::run(),
         Command::RedisTests(options) => redis_tests::run(&options),
         Command::Dist(options) => dist::run(&options),
         Command::PythonWheel => python::wheel().map(|wheel| println!("{}", wheel.display())),

@@ -521,3 +521,49 @@ fn a_backup_has_the_keys_of_a_moment() {
         restored.stop("KILL");
     }
 }
+
+#[test]
+fn spaces_are_in_schemas() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = ["--resp", "127.0.0.1:0", "--data-dir", text(directory.path())];
+    let server = Server::start(&options);
+    let mut client = redis(&server);
+    let absent = reply(&mut client, &["FP.SPACE", "CREATE", "staging.users", "id u64, name utf8"]);
+    assert!(absent.starts_with("-ERR there is no schema \"staging\""), "{absent}");
+    server.run(&["sql", "-c", "create schema staging"]).ok();
+    assert_eq!(reply(&mut client, &["FP.SPACE", "CREATE", "staging.users", "id u64, name utf8"]), "+OK");
+    // One of the same name in public, and one with a dot that separates nothing.
+    assert_eq!(reply(&mut client, &["FP.SPACE", "CREATE", "users", "id u64, name utf8"]), "+OK");
+    assert_eq!(reply(&mut client, &["FP.SPACE", "CREATE", "\"other.users\"", "PREFIX", "o:"]), "+OK");
+    assert_eq!(
+        reply(&mut client, &["FP.SPACE", "CREATE", "staging.users"]),
+        "-ERR there is a space 'staging.users'"
+    );
+    assert_eq!(
+        reply(&mut client, &["FP.SPACE", "LIST"]),
+        "*3|$13|\"other.users\"|$13|staging.users|$5|users"
+    );
+    reply(&mut client, &["HSET", "staging.users:1", "name", "Ada"]);
+    reply(&mut client, &["HSET", "users:2", "name", "Bob"]);
+    reply(&mut client, &["SET", "o:3", "Eve"]);
+    let rows = |server: &Server| {
+        server.csv("select id, name from staging.users") + &server.csv("select id, name from users")
+    };
+    let both = "id,name\n1,Ada\nid,name\n2,Bob\n";
+    assert_eq!(rows(&server), both);
+    assert_eq!(server.csv("select value from \"other.users\""), "value\nEve\n");
+    server.run(&["sql", "-c", "insert into staging.users values (5, 'Liz')"]).ok();
+    server.run(&["sql", "-c", "update staging.users set name = 'Lisa' where id = 5"]).ok();
+    assert_eq!(reply(&mut client, &["HGET", "staging.users:5", "name"]), "$4|Lisa");
+    server.run(&["sql", "-c", "delete from staging.users where id = 5"]).ok();
+    for drop in ["drop schema staging", "drop schema staging cascade"] {
+        server.run(&["sql", "-c", drop]).fails(1, &["spaces of keys in it: 1 (staging.users)"]);
+    }
+    server.stop("TERM");
+    let server = Server::start(&options);
+    assert_eq!(rows(&server), both);
+    let mut client = redis(&server);
+    assert_eq!(reply(&mut client, &["FP.SPACE", "DROP", "staging.users"]), "+OK");
+    assert_eq!(reply(&mut client, &["HGET", "staging.users:1", "name"]), "$3|Ada");
+    server.run(&["sql", "-c", "drop schema staging"]).ok();
+}

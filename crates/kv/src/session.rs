@@ -16,7 +16,8 @@ use crate::resp::{Replies, parse_integer};
 use crate::shard::{SpaceId, Watch};
 use crate::spaces::Space;
 use farpool_model::limits::{KV_EXEC_WORK_MAX, KV_QUEUE_BYTES_MAX, KV_STEP_WORK_MAX, KV_WATCHED_MAX};
-use farpool_model::{Error, Expr};
+use farpool_model::{Error, Expr, TableName};
+use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -95,6 +96,14 @@ pub trait Host {
 
     /// Whether the client may change keys.
     fn may_write(&self) -> bool;
+
+    /// Checks that there is the schema of a new space; while what it returns is kept, the schema stays.
+    fn hold_schema(&self, name: &TableName) -> Result<Option<Box<dyn Any>>, Refusal> {
+        match name.is_public() {
+            true => Ok(None),
+            false => Err("ERR there are no schemas here".into()),
+        }
+    }
 
     /// Whether a command of the host may take longer than a step, or waits for shards.
     fn is_long(&self, args: &Args<'_>) -> bool {
@@ -215,10 +224,10 @@ impl Wanted {
 }
 
 impl Session {
-    /// Bytes of the commands that are queued and the keys that are watched.
+    /// Bytes of the commands that are queued, the keys that are watched and the condition that is kept.
     pub fn bytes(&self) -> usize {
         let watched: usize = self.watched.iter().map(|watched| watched.key.len() + 64).sum();
-        self.queue.as_ref().map_or(0, |queue| queue.bytes) + watched
+        self.queue.as_ref().map_or(0, |queue| queue.bytes) + watched + self.predicates.bytes()
     }
 
     /// Sets how long commands may take from now on.

@@ -7,7 +7,7 @@ use crate::rows::RowSchema;
 use crate::shard::SpaceId;
 use farpool_model::cast::u32_checked;
 use farpool_model::limits::KV_SPACES_MAX;
-use farpool_model::{Error, Result};
+use farpool_model::{Error, Result, TableName};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const FIRST: SpaceId = 16;
 pub struct Space {
     /// Its number.
     pub id: SpaceId,
-    /// Its name, which is that of a table too.
+    /// Its name, which is that of a table too, as `TableName::encoded` writes it.
     pub name: String,
     /// What its keys begin with.
     pub prefix: Box<[u8]>,
@@ -30,6 +30,13 @@ pub struct Space {
     pub is_binary: bool,
     /// How its values are compressed, if they are.
     pub compression: Option<Compression>,
+}
+
+impl Space {
+    /// Its name as a person writes it, behind its schema if that is not `public`.
+    pub fn written_name(&self) -> String {
+        TableName::decode(self.name.as_str()).map_or_else(|_| self.name.clone(), |name| name.written())
+    }
 }
 
 /// The spaces with names, by prefix.

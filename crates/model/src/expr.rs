@@ -295,6 +295,16 @@ impl Expr {
         }
     }
 
+    /// Bytes of the compiled patterns in the expression, before they match anything.
+    pub fn pattern_bytes(&self) -> usize {
+        let (mut bytes, mut open) = (0, vec![self]);
+        while let Some(expr) = open.pop() {
+            bytes += expr.pattern().map_or(0, Pattern::compiled_bytes);
+            open.extend(expr.children());
+        }
+        bytes
+    }
+
     /// Displays the expression as SQL, with columns named as in `schema`.
     pub fn display<'a>(&'a self, schema: &'a Schema) -> impl fmt::Display + 'a {
         Shown { expr: self, schema: Some(schema) }

@@ -716,6 +716,10 @@ pub const KV_PREDICATE_NODES_MAX: usize = 8192;
 
 /// Patterns of such a condition: the largest one that is accepted takes 30 ms to compile, which is done where a command runs.
 pub const KV_PREDICATE_PATTERNS_MAX: usize = 4;
+
+/// Bytes of compiled patterns of a condition that a connection keeps for the next command; with more, a condition is
+/// compiled each time.
+pub const KV_PREDICATE_KEPT_BYTES_MAX: usize = 1 << 20;
 /// Bytes of the effects of a command in one record of the log of keys; what has more goes in several.
 pub const KV_RECORD_BYTES_MAX: usize = 1 << 20;
 

@@ -77,7 +77,12 @@ impl Pattern {
 
     /// Bytes of the compiled pattern, including the states that a thread caches while it matches.
     pub fn bytes(&self) -> usize {
-        self.text.len() + self.regex.memory_usage() + limits::PATTERN_CACHE_BYTES_MAX
+        self.compiled_bytes() + limits::PATTERN_CACHE_BYTES_MAX
+    }
+
+    /// Bytes of the pattern before it matches anything.
+    pub fn compiled_bytes(&self) -> usize {
+        self.text.len() + self.regex.memory_usage()
     }
 
     /// Upper bound of the bytes of a prepared LIKE pattern: as searchers for its literal pieces, or compiled.

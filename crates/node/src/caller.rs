@@ -27,6 +27,7 @@ use farpool_model::{
 use farpool_pipeline::{BoundProgram, Cancel, Class, Region, Run, Sink, Task, TaskId};
 use farpool_store::{AwaitedStatistics, Background, Load, Made};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -129,6 +130,11 @@ impl Caller {
         self.check_reach(tenant, Verb::Describe, Verb::DescribeOfAll)?;
         let mut listing = self.node.catalog().list(tenant);
         self.add_spaces(tenant, &mut listing.tables, &listing.views);
+        // Keys have a log of their own: after a loss of power, a space that was dropped may be there again, without its schema.
+        let mut schemas: BTreeSet<SchemaName> = listing.schemas.into_iter().collect();
+        let names = listing.tables.iter().map(|table| &table.name);
+        schemas.extend(names.filter(|name| !name.is_public()).map(TableName::schema));
+        listing.schemas = schemas.into_iter().collect();
         Ok(listing)
     }
 
@@ -506,12 +512,14 @@ impl Caller {
         self.node.catalog().create_schema(&self.tenant, schema)
     }
 
-    /// Drops a schema; with `cascade`, also the tables and views in it.
+    /// Drops a schema; with `cascade`, also the tables and views in it. Spaces of keys are not dropped with it.
     ///
     /// # Errors
-    /// As [`farpool_store::Catalog::drop_schema`].
+    /// As [`farpool_store::Catalog::drop_schema`]; `Invalid` when there are spaces in it; `Busy` while one is created.
     pub fn drop_schema(&self, schema: &SchemaName, cascade: bool) -> Result<Made<()>> {
         self.check(Verb::ChangeSchemas)?;
+        let _held = self.node.keyspaces().hold_schemas(&self.tenant)?;
+        self.check_no_spaces_in(schema)?;
         self.node.catalog().drop_schema(&self.tenant, schema, cascade)
     }
 

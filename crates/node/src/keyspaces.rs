@@ -8,10 +8,12 @@ use crate::rights::Verb;
 use crate::spaces::Moments;
 use farpool_kv::Keyspace;
 use farpool_memory::Pool;
-use farpool_model::{Clock, Result, TenantName};
+use farpool_model::limits::RETRY_AFTER_MS;
+use farpool_model::{Clock, Error, Result, TenantName};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use tokio::sync::OwnedMutexGuard;
 
 /// Shards for each thread that may want one at the same time, so that they rarely meet.
 const SHARDS_PER_PROCESSOR: usize = 4;
@@ -28,6 +30,8 @@ pub(crate) struct Keyspaces {
     of_tenants: Mutex<BTreeMap<TenantName, Arc<Keyspace>>>,
     slow_logs: Mutex<BTreeMap<TenantName, Arc<SlowLog>>>,
     clients: Mutex<BTreeMap<TenantName, Arc<Clients>>>,
+    /// Who has one creates a space in a schema, or drops a schema, of that tenant.
+    schemas: Mutex<BTreeMap<TenantName, Arc<tokio::sync::Mutex<()>>>>,
     moments: Moments,
     time: KeyTime,
     /// Where changes are recorded, if they are.
@@ -43,7 +47,8 @@ impl Keyspaces {
         let time = KeyTime::starting(Arc::clone(clock));
         let (of_tenants, log, moments) = (Mutex::default(), OnceLock::new(), Moments::from(time.now_ms()));
         let (pool, slow_logs, clients) = (Arc::clone(pool), Mutex::default(), Mutex::default());
-        Keyspaces { pool, shards, secret, of_tenants, slow_logs, clients, moments, time, log }
+        let schemas = Mutex::default();
+        Keyspaces { pool, shards, secret, of_tenants, slow_logs, clients, schemas, moments, time, log }
     }
 
     /// Has changes recorded in `log` from now on.
@@ -80,6 +85,17 @@ impl Keyspaces {
     /// The clients of a tenant.
     pub fn clients(&self, tenant: &TenantName) -> Arc<Clients> {
         Arc::clone(self.clients.lock().entry(tenant.clone()).or_default())
+    }
+
+    /// Keeps a tenant's schemas as they are with the spaces in them until it is dropped. Nobody waits for another: a
+    /// space may take seconds to create.
+    ///
+    /// # Errors
+    /// `Busy` while another has it.
+    pub fn hold_schemas(&self, tenant: &TenantName) -> Result<OwnedMutexGuard<()>> {
+        let schemas = Arc::clone(self.schemas.lock().entry(tenant.clone()).or_default());
+        let busy = || Error::busy("a space is being created, or a schema dropped", *RETRY_AFTER_MS.start());
+        schemas.try_lock_owned().map_err(|_| busy())
     }
 
     /// The clients of all tenants.

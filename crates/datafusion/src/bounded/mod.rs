@@ -19,7 +19,7 @@ mod rule;
 mod tests;
 mod windows;
 
-pub(crate) use repeated::{REPEATED_ROWS, Repeats, repeats_rows};
+pub(crate) use repeated::{REPEATED_ROWS, Repeats, has_nested, repeats_rows};
 pub(crate) use rule::{BoundedFunctions, bounded};
 
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};

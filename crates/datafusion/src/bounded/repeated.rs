@@ -21,7 +21,7 @@ use farpool_model::cast::u64_from;
 use std::sync::Arc;
 
 /// Rows of a batch of an operator that repeats lists.
-pub(crate) const REPEATED_ROWS: usize = 256;
+pub(crate) const REPEATED_ROWS: usize = 64;
 
 /// An operator that repeats lists or structures of its inputs.
 #[derive(Debug)]
@@ -34,12 +34,6 @@ pub(crate) enum Repeats {
 impl Repeats {
     /// Returns `None` for an operator that does not.
     pub fn of(node: &dyn ExecutionPlan) -> Option<Repeats> {
-        let has_nested = |schema: &Schema, except: &[usize]| {
-            let fields = schema.fields().iter().enumerate();
-            fields
-                .filter(|(place, _)| !except.contains(place))
-                .any(|(_, field)| field.data_type().is_nested())
-        };
         if let Some(unnest) = node.downcast_ref::<UnnestExec>() {
             let lists: Vec<usize> =
                 unnest.list_column_indices().iter().map(|list| list.index_in_input_schema).collect();
@@ -61,24 +55,35 @@ impl Repeats {
         let Some((scope, _)) = current::charged() else { return Ok(()) };
         let Some(memory) = scope.memory() else { return Ok(()) };
         // Offsets within a column are 32 bits wide.
-        let free = match memory.memory_limit() {
-            MemoryLimit::Finite(limit) => limit.saturating_sub(memory.reserved()).min(i32::MAX as usize),
-            _ => i32::MAX as usize,
+        let room = match memory.memory_limit() {
+            MemoryLimit::Finite(limit) => limit.saturating_sub(memory.reserved()) / self.batches(),
+            _ => usize::MAX,
         };
-        let bytes = self.bytes(batch, free);
-        if bytes <= free {
+        let room = room.min(i32::MAX as usize);
+        let bytes = self.bytes(batch, room);
+        if bytes <= room {
             return Ok(());
         }
         let (name, advice) = match self {
             Repeats::Join => ("a join", "leave its lists out, and join with them in the end"),
             Repeats::Unnest(_) => ("unnest", "leave the other lists out"),
         };
-        let (bytes, free) = (size_text(u64_from(bytes)), size_text(u64_from(free)));
-        let message = format!("{name} may make {bytes} of lists in one batch of rows, and {free} are free");
+        let (bytes, room) = (size_text(u64_from(bytes)), size_text(u64_from(room)));
+        let message =
+            format!("{name} may make {bytes} of lists in one batch of rows, for which {room} are free");
         Err(error::wrap(
             Error::over_limit(message)
                 .advise(format!("{advice}, or give the statement more memory (--work-memory)")),
         ))
+    }
+
+    /// Batches that are in memory at once, in the operator and those above it.
+    fn batches(&self) -> usize {
+        match self {
+            Repeats::Join => 4,
+            // Each is a batch of its own, and only there until the next one.
+            Repeats::Unnest(_) => 2,
+        }
     }
 
     /// Returns the most bytes that lists may have in a batch of repeated rows; any number up to `enough` if they have no more.
@@ -113,6 +118,12 @@ impl Repeats {
             }
         }
     }
+}
+
+/// Whether rows have lists or structures, in other columns than these.
+pub(crate) fn has_nested(schema: &Schema, except: &[usize]) -> bool {
+    let fields = schema.fields().iter().enumerate();
+    fields.filter(|(place, _)| !except.contains(place)).any(|(_, field)| field.data_type().is_nested())
 }
 
 /// Whether a join of this kind may return a row of its inputs more than once.

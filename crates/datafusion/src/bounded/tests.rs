@@ -1,6 +1,7 @@
 //! Every registered function stays within its bound, and refuses what there is no memory for.
 
 use super::growth::{Arguments, growth, range_bytes};
+use super::repeated::REPEATED_ROWS;
 use crate::session::{Session, SessionOptions};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -234,6 +235,17 @@ async fn lists_that_are_repeated_are_within_the_memory() {
         assert_eq!(error.kind, ErrorKind::OverLimit, "{from}: {error}");
         assert!(error.message.starts_with(name), "{from}: {error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_filter_above_a_join_gathers_few_repeated_lists() {
+    let session = session(64 << 20);
+    let joined = "(SELECT range(0, 100) l, 1 i) a LEFT JOIN (SELECT value k FROM range(5000)) b ON i <= k";
+    let text = format!("SELECT l FROM (SELECT l, k FROM {joined}) WHERE l[k % 100 + 1] + k >= 0");
+    let batches = run(&session, &text).await.unwrap();
+    let rows: Vec<usize> = batches.iter().map(RecordBatch::num_rows).collect();
+    assert_eq!(rows.iter().sum::<usize>(), 4999);
+    assert!(rows.iter().all(|rows| *rows <= REPEATED_ROWS), "{rows:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@
 
 use super::current;
 use super::filters;
-use crate::bounded::{Charge, REPEATED_ROWS, Repeats};
+use crate::bounded::{Charge, REPEATED_ROWS, Repeats, has_nested};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use datafusion::common::Statistics;
@@ -16,6 +16,7 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::{
     CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
 };
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{
@@ -35,6 +36,7 @@ pub(crate) fn stoppable(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Executio
         let node = in_small_batches(filters::checked(node)?)?;
         let node = match Repeats::of(&*node) {
             Some(repeats) => repeating(node, repeats)?,
+            None if passes_repeated_on(&*node) => gathering(node)?,
             None => StoppableExec::over(node),
         };
         Ok(Transformed::yes(Arc::new(node) as _))
@@ -55,6 +57,25 @@ fn repeating(node: Arc<dyn ExecutionPlan>, repeats: Repeats) -> Result<Stoppable
     };
     let children = node.children().into_iter().map(checked).collect();
     let node = node.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep))?;
+    Ok(StoppableExec { batch_rows: Some(REPEATED_ROWS), ..StoppableExec::over(node) })
+}
+
+/// Whether an operator returns lists or structures that one below it has repeated.
+fn passes_repeated_on(node: &dyn ExecutionPlan) -> bool {
+    let repeats = |child: &&Arc<dyn ExecutionPlan>| {
+        // Not with the method of the trait, which looks at the operator within.
+        let child = (&***child as &dyn Any).downcast_ref::<StoppableExec>();
+        child.is_some_and(|child| child.batch_rows == Some(REPEATED_ROWS))
+    };
+    has_nested(&node.schema(), &[]) && node.children().iter().any(repeats)
+}
+
+/// Returns such an operator with batches that are as small: what filters and repartitions gathers rows until a batch is full.
+fn gathering(node: Arc<dyn ExecutionPlan>) -> Result<StoppableExec> {
+    let node = match node.downcast_ref::<FilterExec>() {
+        Some(filter) => Arc::new(filter.with_batch_size(REPEATED_ROWS)?),
+        None => node,
+    };
     Ok(StoppableExec { batch_rows: Some(REPEATED_ROWS), ..StoppableExec::over(node) })
 }
 

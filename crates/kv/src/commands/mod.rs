@@ -55,6 +55,14 @@ pub type Args<'a> = [&'a [u8]];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal(pub Cow<'static, str>);
 
+impl Refusal {
+    /// The text of an error and its advice.
+    pub fn with_advice(error: Error) -> Refusal {
+        let advice = error.advice.map_or_else(String::new, |advice| format!("; {advice}"));
+        Refusal(Cow::Owned(format!("ERR {}{advice}", error.message)))
+    }
+}
+
 impl From<&'static str> for Refusal {
     fn from(text: &'static str) -> Self {
         Refusal(Cow::Borrowed(text))

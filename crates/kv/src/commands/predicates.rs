@@ -9,6 +9,7 @@ use crate::resp::Replies;
 use crate::session::Host;
 use crate::spaces::Space;
 use farpool_model::Expr;
+use farpool_model::limits::KV_PREDICATE_KEPT_BYTES_MAX;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ struct Last {
     text: Box<[u8]>,
     space: Option<Arc<Space>>,
     predicate: Arc<Predicate>,
+    bytes: usize,
 }
 
 impl Predicates {
@@ -58,9 +60,22 @@ impl Predicates {
             Some(schema) => parse(text, &schema.to_arrow(), false)?,
             None => parse(text, plain, true)?,
         });
-        let (text, space) = (Box::from(text), space.cloned());
-        self.last = Some(Last { text, space, predicate: Arc::clone(&predicate) });
+        let mut conditions = Vec::new();
+        collect(&predicate, &mut conditions);
+        let patterns: usize = conditions.into_iter().map(Expr::pattern_bytes).sum();
+        // Large ones end with their command, which is a long one: to free them takes milliseconds.
+        self.last = (patterns <= KV_PREDICATE_KEPT_BYTES_MAX).then(|| Last {
+            text: Box::from(text),
+            space: space.cloned(),
+            predicate: Arc::clone(&predicate),
+            bytes: text.len() + 2 * patterns,
+        });
         Ok(predicate)
+    }
+
+    /// Bytes of the condition that is kept, by the host too.
+    pub fn bytes(&self) -> usize {
+        self.last.as_ref().map_or(0, |last| last.bytes)
     }
 }
 

@@ -19,7 +19,8 @@ impl Slot<'_, '_, '_> {
     pub fn check_no_rows(&self) -> Done {
         match &self.named {
             Some(space) if space.schema.is_some() => {
-                let name = space.name.escape_debug();
+                let name = space.written_name();
+                let name = name.escape_debug();
                 Err(Refusal(Cow::Owned(format!(
                     "ERR the keys of space '{name}' have rows: use HSET, FP.ROWSET or SQL"
                 ))))

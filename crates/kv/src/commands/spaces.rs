@@ -28,7 +28,7 @@ pub(super) fn space(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         (b"list", []) => list(context),
         (b"info", [name]) => info(context, name),
         _ => Err(
-            "ERR FP.SPACE takes CREATE name [schema | BINARY] [PREFIX prefix] [COMPRESSION codec], DROP name, LIST, \
+            "ERR FP.SPACE takes CREATE name [columns | BINARY] [PREFIX prefix] [COMPRESSION codec], DROP name, LIST, \
              or INFO name"
                 .into(),
         ),
@@ -45,8 +45,14 @@ struct Moved {
 impl Context<'_, '_> {
     /// The space with a name.
     pub(super) fn named_space(&self, name: &[u8]) -> Result<Arc<Space>, Refusal> {
-        let name_text = String::from_utf8_lossy(name);
-        let space = self.spaces().named(&name_text).cloned();
+        let text = String::from_utf8_lossy(name);
+        let (spaces, name_read) = (self.spaces(), TableName::parse(&text));
+        // Names of before schemas may have dots that separate nothing.
+        let space = name_read
+            .ok()
+            .and_then(|read| spaces.named(&read.encoded()))
+            .or_else(|| spaces.named(&text))
+            .cloned();
         space.ok_or_else(|| {
             let name = shown(name);
             Refusal(Cow::Owned(format!(
@@ -186,12 +192,9 @@ fn is_word(given: &[u8], word: &[u8]) -> bool {
 }
 
 fn create(context: &mut Context<'_, '_>, name: &[u8], options: &Args<'_>) -> Done {
-    let refused = |error: farpool_model::Error| {
-        let advice = error.advice.map_or_else(String::new, |advice| format!("; {advice}"));
-        Refusal(Cow::Owned(format!("ERR {}{advice}", error.message)))
-    };
     let name = std::str::from_utf8(name).map_err(|_| "ERR the name of a space must be UTF-8")?;
-    TableName::new(name).map_err(refused)?;
+    let table = TableName::parse(name).map_err(Refusal::with_advice)?;
+    let name = table.encoded();
     let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|digit| digit.is_ascii_digit());
     if name == "default" || name.strip_prefix("db").is_some_and(is_number) {
         return Err("ERR this is the name of what SELECT chooses: choose another one".into());
@@ -199,7 +202,7 @@ fn create(context: &mut Context<'_, '_>, name: &[u8], options: &Args<'_>) -> Don
     let (schema, options) = match options {
         [first, rest @ ..] if !WORDS.iter().any(|word| is_word(first, word)) => {
             let text = std::str::from_utf8(first).map_err(|_| "ERR a schema must be UTF-8")?;
-            (Some(RowSchema::parse(text).map_err(refused)?), rest)
+            (Some(RowSchema::parse(text).map_err(Refusal::with_advice)?), rest)
         }
         _ => (None, options),
     };
@@ -217,24 +220,26 @@ fn create(context: &mut Context<'_, '_>, name: &[u8], options: &Args<'_>) -> Don
             _ => return Err(SYNTAX.into()),
         }
     }
-    let prefix: Box<[u8]> = prefix.unwrap_or_else(|| format!("{name}:").into_bytes().into());
+    let prefix: Box<[u8]> = prefix.unwrap_or_else(|| format!("{table}:").into_bytes().into());
     let compression = compression.flatten();
     if prefix.is_empty() || prefix.len() > KV_KEY_BYTES_MAX / 2 {
         return Err(Refusal(Cow::Owned(format!("ERR a prefix has 1 to {} bytes", KV_KEY_BYTES_MAX / 2))));
     }
+    let _held = context.host.hold_schema(&table)?;
     let spaces = context.spaces();
-    if spaces.named(name).is_some() {
-        return Err(Refusal(Cow::Owned(format!("ERR there is a space '{}'", name.escape_debug()))));
+    if spaces.named(&name).is_some() {
+        return Err(Refusal(Cow::Owned(format!("ERR there is a space '{}'", table.as_str().escape_debug()))));
     }
     if let Some(other) = spaces.iter().find(|space| space.prefix == prefix) {
-        let other = other.name.escape_debug();
+        let other = other.written_name();
+        let other = other.escape_debug();
         return Err(Refusal(Cow::Owned(format!("ERR the prefix is that of space '{other}'"))));
     }
     if spaces.len() >= KV_SPACES_MAX {
         return Err(Refusal(Cow::Owned(format!("ERR there are {KV_SPACES_MAX} spaces, which is the most"))));
     }
     let owner = spaces.owner(&prefix).cloned();
-    let (id, name) = (spaces.free_id(), name.to_string());
+    let id = spaces.free_id();
     let space = Space { id, name: name.clone(), prefix: prefix.clone(), schema, is_binary, compression };
     let changed = spaces.with(space);
     let space = changed.named(&name).cloned();
@@ -256,7 +261,7 @@ fn list(context: &mut Context<'_, '_>) -> Done {
     let mut spaces: Vec<Arc<Space>> = context.spaces().iter().cloned().collect();
     spaces.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     context.replies.array(spaces.len());
-    spaces.iter().for_each(|space| context.replies.bulk(space.name.as_bytes()));
+    spaces.iter().for_each(|space| context.replies.bulk(space.written_name().as_bytes()));
     Ok(())
 }
 
@@ -273,7 +278,7 @@ fn info(context: &mut Context<'_, '_>, name: &[u8]) -> Done {
     let replies = &mut context.replies;
     replies.map(7);
     replies.bulk(b"name");
-    replies.bulk(space.name.as_bytes());
+    replies.bulk(space.written_name().as_bytes());
     replies.bulk(b"prefix");
     replies.bulk(&space.prefix);
     replies.bulk(b"schema");

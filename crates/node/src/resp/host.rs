@@ -22,8 +22,9 @@ use farpool_kv::{
     wrong_number,
 };
 use farpool_memory::Reservation;
-use farpool_model::{Expr, Result, TenantName};
+use farpool_model::{Expr, Result, TableName, TenantName};
 use slowlog::latency;
+use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -374,6 +375,7 @@ impl Client {
                 self.marked_ns = self.node.clock().now_ns();
             }
             self.ran = session.execute_known(keys, (args, ahead), moment, self, replies);
+            self.judge.end_command();
             if !self.later.is_empty()
                 && let Err(Refusal(text)) = self.do_later()
             {
@@ -422,6 +424,16 @@ impl Host for Client {
             _ => false,
         };
         goes_through_clients && self.clients().is_some_and(|clients| clients.len() > STEP_CLIENTS)
+    }
+
+    fn hold_schema(&self, name: &TableName) -> std::result::Result<Option<Box<dyn Any>>, Refusal> {
+        let Some(Admitted { caller, .. }) = self.admitted.as_ref().filter(|_| !name.is_public()) else {
+            return Ok(None);
+        };
+        let held = self.node.keyspaces().hold_schemas(caller.tenant());
+        let checked =
+            held.and_then(|held| self.node.catalog().check_schema(caller.tenant(), name).map(|()| held));
+        Ok(Some(Box::new(checked.map_err(Refusal::with_advice)?)))
     }
 
     fn has_gone(&self) -> bool {

@@ -9,6 +9,7 @@ use arrow_array::{ArrayRef, UInt32Array};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_columns::{Chunk, LiveRows, Made, RowGroup, Table};
 use farpool_kv::{Keyspace, ReadEntry, Refusal, Space};
+use farpool_model::limits::KV_PREDICATE_KEPT_BYTES_MAX;
 use farpool_model::{Error, Expr, NamedExpr, Output, Program, Result, Version};
 use farpool_pipeline::{BoundProgram, Step};
 use parking_lot::Mutex;
@@ -24,6 +25,8 @@ const BYTES: usize = 1 << 20;
 /// A condition on the entries of a space, compiled.
 struct Judge {
     condition: Expr,
+    /// Whether it is too large to be kept from one command to the next.
+    is_large: bool,
     of: Option<Arc<Space>>,
     space: SpaceTable,
     columns: Vec<usize>,
@@ -53,6 +56,17 @@ impl LastJudge {
             None => Judge::new(caller, keys, space, condition).map_err(refused)?,
         };
         self.0.insert(judge).judge(caller, entries, now).map_err(refused)
+    }
+
+    /// Whether a condition is kept.
+    #[cfg(test)]
+    pub fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Forgets a condition that is too large to be kept from one command to the next.
+    pub fn end_command(&mut self) {
+        self.0.take_if(|judge| judge.is_large);
     }
 }
 
@@ -114,7 +128,8 @@ impl Judge {
         let mut columns = std::collections::BTreeSet::new();
         condition.collect_columns(&mut columns);
         let (of, columns) = (of.cloned(), columns.into_iter().collect());
-        Ok(Judge { condition: condition.clone(), of, space, columns, bound, entries })
+        let is_large = condition.pattern_bytes() > KV_PREDICATE_KEPT_BYTES_MAX;
+        Ok(Judge { condition: condition.clone(), is_large, of, space, columns, bound, entries })
     }
 
     /// Whether it was made for this condition on the entries of this space.

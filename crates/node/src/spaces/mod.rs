@@ -24,7 +24,7 @@ use farpool_kv::{
 use farpool_model::cast::u64_from;
 use farpool_model::limits::{KV_KEY_BYTES_MAX, RETRY_AFTER_MS, STRING_BYTES_MAX};
 use farpool_model::{
-    ColumnStatistics, Error, Expr, Program, Result, TableInfo, TableName, TenantName, Version,
+    ColumnStatistics, Error, Expr, Program, Result, SchemaName, TableInfo, TableName, TenantName, Version,
 };
 use gather::Wanted;
 use std::any::Any;
@@ -175,7 +175,7 @@ impl SpaceTable {
             keyspace: Arc::clone(keyspace),
             id: space.id,
             named: Some(Arc::clone(space)),
-            name: TableName::new(&space.name).ok()?,
+            name: TableName::decode(space.name.as_str()).ok()?,
             prefix,
             rows: space.schema.clone(),
             schema,
@@ -302,12 +302,12 @@ impl Moments {
 impl Caller {
     /// The space with the name of a table, if there is one.
     fn space(&self, name: &TableName) -> Option<SpaceTable> {
+        let keyspace = self.node().keyspaces().existing(self.tenant())?;
+        if let Some(space) = keyspace.spaces().named(&name.encoded()) {
+            return SpaceTable::named(&keyspace, space);
+        }
         if !name.is_public() {
             return None;
-        }
-        let keyspace = self.node().keyspaces().existing(self.tenant())?;
-        if let Some(space) = keyspace.spaces().named(name.as_str()) {
-            return SpaceTable::named(&keyspace, space);
         }
         let number = match name.as_str() {
             DEFAULT => Some(0),
@@ -349,6 +349,19 @@ impl Caller {
         let mut infos: Vec<TableInfo> = all.map(|space| space.info(version)).collect();
         infos.sort_by(|a, b| a.name.cmp(&b.name));
         infos
+    }
+
+    /// Refuses that a schema is dropped that has spaces in it.
+    ///
+    /// # Errors
+    /// `Invalid`, with the name of one.
+    pub(crate) fn check_no_spaces_in(&self, schema: &SchemaName) -> Result<()> {
+        let inside = self.spaces_of(self.tenant(), |name| name.schema() != *schema);
+        let Some(first) = inside.first().filter(|_| !schema.is_public()) else { return Ok(()) };
+        let (schema, name, count) = (schema.as_str(), first.name.written(), inside.len());
+        let message = format!("schema {schema:?} is not empty: spaces of keys in it: {count} ({name})");
+        Err(Error::invalid(message)
+            .advise(format!("drop them over the Redis protocol: FP.SPACE DROP {name}")))
     }
 
     /// Describes the space with this name, if there is one.

@@ -7,7 +7,8 @@ use arrow_schema::DataType;
 use farpool_kv::resp::{Protocol, Replies};
 use farpool_kv::{Moment, NoHost, Session};
 use farpool_model::{
-    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Expr, Literal, NamedExpr, Output, Value,
+    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Expr, Literal, NamedExpr, Output,
+    Pattern, Value,
 };
 use farpool_pipeline::Step;
 
@@ -384,4 +385,20 @@ fn a_value_that_is_no_text_is_an_error_where_its_row_may_pass() {
         assert_eq!(of(like("%text"), columns).unwrap_err().kind, ErrorKind::Invalid);
         assert_eq!(of(Expr::not(like("x%")), columns).unwrap_err().kind, ErrorKind::Invalid);
     }
+}
+
+#[test]
+fn large_conditions_are_not_kept_behind_their_command() {
+    let caller = with_rows(1);
+    let (keys, mut last) = (caller.keys().unwrap(), LastJudge::default());
+    let mut is_kept = |text: &str| {
+        let condition =
+            Expr::Regex { value: Box::new(Expr::Column(2)), pattern: Pattern::new(text, false).unwrap() };
+        let spaces = keys.spaces();
+        last.judge((&caller, &keys), (&condition, spaces.named("t")), &[], 0).unwrap();
+        last.end_command();
+        last.is_some()
+    };
+    assert!(is_kept("^text [0-9]+$"));
+    assert!(!is_kept(r"\w{30}"));
 }

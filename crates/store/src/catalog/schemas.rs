@@ -52,6 +52,16 @@ impl Catalog {
     }
 }
 
+impl Catalog {
+    /// Checks that the schema of a name exists.
+    ///
+    /// # Errors
+    /// `NotFound`, with the names of existing schemas that are close.
+    pub fn check_schema(&self, tenant: &TenantName, name: &TableName) -> Result<()> {
+        self.state.read().check_schema(tenant, name)
+    }
+}
+
 impl State {
     /// Checks that the schema of a name exists.
     ///

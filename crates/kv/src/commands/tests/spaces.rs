@@ -31,6 +31,11 @@ fn spaces_own_the_keys_with_their_prefix() {
         ("FP.SPACE CREATE users", "-ERR there is a space 'users'"),
         ("FP.SPACE CREATE default", "-ERR this is the name of what SELECT chooses: choose another one"),
         ("FP.SPACE CREATE db3", "-ERR this is the name of what SELECT chooses: choose another one"),
+        ("FP.SPACE CREATE s.users", "-ERR there are no schemas here"),
+        (
+            "FP.SPACE CREATE \"s.users",
+            "-ERR \"\\\"s.users\" is not the name of a table; write TABLE or SCHEMA.TABLE, and a part that has dots in double quotes (\"a.b\")",
+        ),
         ("FP.SPACE CREATE again PREFIX users:", "-ERR the prefix is that of space 'users'"),
         ("FP.SPACE CREATE vips PREFIX users:vip:", "+OK"),
         ("FP.SPACE CREATE x COMPRESSION", "-ERR syntax error"),

@@ -1,0 +1,284 @@
+//! `cargo xtask postgres-tests`: asks PostgreSQL the queries whose answers the tests compare farpool's with.
+//!
+//! The answers are DuckDB's; two engines that agree are seldom wrong. `testdata/postgres.toml` says how many answers
+//! are the same, how many queries have a form that PostgreSQL lacks, and which answers differ, and why.
+//!
+//! Invariant: the list is true. It is an error when an answer differs that is not listed, and when a listed one is the
+//! same.
+
+use crate::{cargo, programs};
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The version that Debian 12 has, and where it has the programs.
+const PACKAGE: &str = "postgresql-15";
+const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
+
+/// Types of DuckDB by the names that the queries have, and what makes values look the same.
+const PREPARED: &str = "
+    SET client_min_messages = error; SET extra_float_digits = 3; SET datestyle = iso; SET timezone = 'UTC';
+    DROP SCHEMA public CASCADE; CREATE SCHEMA public;
+    CREATE DOMAIN double AS float8; CREATE DOMAIN hugeint AS numeric(39, 0);
+    CREATE DOMAIN tinyint AS int2 CHECK (value BETWEEN -128 AND 127);
+";
+
+/// Stands before the number and the SQLSTATE of a query in the output, behind its rows.
+const MARK: &str = "==";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    file: Vec<Listed>,
+}
+
+/// What PostgreSQL says to the queries of a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listed {
+    path: String,
+    same: usize,
+    lacking: usize,
+    /// Why answers differ; only people read it.
+    #[serde(rename = "reason", default)]
+    _reason: String,
+    #[serde(default)]
+    differs: Vec<String>,
+}
+
+/// A query and its recorded answer.
+struct Recorded<'a> {
+    sql: &'a str,
+    types: Vec<&'a str>,
+    rows: Vec<&'a str>,
+}
+
+/// What PostgreSQL said to a query.
+struct Said<'a> {
+    sqlstate: &'a str,
+    rows: Vec<&'a str>,
+}
+
+#[derive(PartialEq, Eq)]
+enum Verdict {
+    Same,
+    /// PostgreSQL lacks a form.
+    Lacking,
+    Differs(String),
+}
+
+/// Compares all recorded answers with those of a PostgreSQL that runs meanwhile.
+///
+/// # Errors
+/// When the list is not true, or PostgreSQL cannot be installed or started.
+pub fn run() -> Result<()> {
+    if !Path::new(PROGRAMS).join("initdb").exists() {
+        programs::install_packages(&[PACKAGE])?;
+    }
+    let testdata = cargo::root().join("testdata");
+    let read = |path: &str| {
+        let path = testdata.join(path);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    let list: List = toml::from_str(&read("postgres.toml")?).context("testdata/postgres.toml")?;
+    let postgres = Postgres::start()?;
+    let mut wrong = 0;
+    for listed in &list.file {
+        let (folder, _) = listed.path.split_once('/').context("a path in postgres.toml has no folder")?;
+        let (answers, tables) = (read(&listed.path)?, read(&format!("{folder}/tables.sql"))?);
+        wrong += listed.check(&postgres, &tables, &answers)?;
+    }
+    ensure!(wrong == 0, "testdata/postgres.toml is not true (see above)");
+    Ok(())
+}
+
+impl Listed {
+    /// Asks the queries of the file; returns how many things are not as listed, each of which is printed.
+    fn check(&self, postgres: &Postgres, tables: &str, answers: &str) -> Result<usize> {
+        let recorded: Vec<Recorded<'_>> =
+            answers.trim_end().split("\n\n").map(Recorded::parse).collect::<Result<_>>()?;
+        let mut script = format!("{PREPARED}{tables};\n");
+        for (number, query) in recorded.iter().enumerate() {
+            writeln!(script, "{}\n;\n\\echo {MARK}{number} :SQLSTATE", query.sql)?;
+        }
+        let output = postgres.psql(&script)?;
+        let said = parse_output(&output);
+        ensure!(said.len() == recorded.len(), "{}: psql ended early:\n{output}", self.path);
+        let (mut same, mut lacking, mut wrong, mut differing) = (0, 0, 0, Vec::new());
+        for (query, said) in recorded.iter().zip(&said) {
+            match query.compare(said) {
+                Verdict::Same => same += 1,
+                Verdict::Lacking => lacking += 1,
+                Verdict::Differs(_) if self.differs.iter().any(|listed| listed == query.sql) => {
+                    differing.push(query.sql);
+                }
+                Verdict::Differs(how) => {
+                    wrong += 1;
+                    eprintln!("{}: PostgreSQL's answer differs: {}\n{how}", self.path, query.sql);
+                }
+            }
+        }
+        for listed in self.differs.iter().filter(|listed| !differing.contains(&listed.as_str())) {
+            wrong += 1;
+            eprintln!("{}: the answer is the same, or the query is gone: {listed}", self.path);
+        }
+        println!("{}: {same} the same, {lacking} lacking, {} different", self.path, differing.len());
+        if (same, lacking) != (self.same, self.lacking) {
+            wrong += 1;
+            eprintln!("{}: {} the same and {} lacking are listed", self.path, self.same, self.lacking);
+        }
+        Ok(wrong)
+    }
+}
+
+impl<'a> Recorded<'a> {
+    fn parse(block: &'a str) -> Result<Self> {
+        let mut lines = block.lines();
+        let (sql, types) = lines.next().zip(lines.next()).context("a query without types")?;
+        Ok(Recorded { sql, types: types.split('\t').collect(), rows: lines.collect() })
+    }
+
+    fn compare(&self, said: &Said<'_>) -> Verdict {
+        let is_refused = said.sqlstate != "00000";
+        match (self.types.as_slice() == ["error"], is_refused) {
+            (true, true) => return Verdict::Same,
+            (true, false) => return Verdict::Differs("an answer in place of an error".to_string()),
+            // Syntax, an unknown function, or a feature that is not there.
+            (false, true) if said.sqlstate.starts_with("42") || said.sqlstate.starts_with("0A") => {
+                return Verdict::Lacking;
+            }
+            (false, true) => return Verdict::Differs(format!("error {}", said.sqlstate)),
+            (false, false) => {}
+        }
+        let (recorded, rows) = (self.canonical(&self.rows), self.canonical(&said.rows));
+        if recorded == rows {
+            return Verdict::Same;
+        }
+        let only = |sign: &str, of: &[String], other: &[String]| {
+            let lines = of.iter().filter(|row| !other.contains(row)).take(3);
+            lines.map(|row| format!("{sign} {row}\n")).collect::<String>()
+        };
+        Verdict::Differs(only("-", &recorded, &rows) + &only("+", &rows, &recorded))
+    }
+
+    /// The rows in a form that is the same for both engines, sorted.
+    fn canonical(&self, rows: &[&str]) -> Vec<String> {
+        let row = |row: &&str| {
+            let cells = row.split('\t').zip(&self.types).map(|(cell, of)| canonical(cell, of));
+            cells.collect::<Vec<_>>().join("\t")
+        };
+        let mut rows: Vec<String> = rows.iter().map(row).collect();
+        rows.sort_unstable();
+        rows
+    }
+}
+
+fn canonical(cell: &str, data_type: &str) -> String {
+    match (data_type, cell) {
+        (_, "\\N") => cell.to_string(),
+        ("BOOLEAN", "t") => "true".to_string(),
+        ("BOOLEAN", "f") => "false".to_string(),
+        ("VARCHAR", "") => "(empty)".to_string(),
+        ("DOUBLE", _) => match cell.parse::<f64>() {
+            Ok(value) if value.is_nan() => "nan".to_string(),
+            Ok(value) => format!("{:.6e}", value + 0.0),
+            Err(_) => format!("{cell} is no double"),
+        },
+        (scaled, _) if cell.contains('.') && (scaled == "TIMESTAMP" || scaled.starts_with("DECIMAL")) => {
+            cell.trim_end_matches('0').trim_end_matches('.').to_string()
+        }
+        _ => cell.to_string(),
+    }
+}
+
+/// Splits the output at the marks.
+fn parse_output(output: &str) -> Vec<Said<'_>> {
+    let (mut all, mut rows) = (Vec::new(), Vec::new());
+    for line in output.lines() {
+        match line.strip_prefix(MARK).and_then(|mark| mark.split_once(' ')) {
+            Some((_, sqlstate)) => all.push(Said { sqlstate, rows: std::mem::take(&mut rows) }),
+            None => rows.push(line),
+        }
+    }
+    all
+}
+
+/// A server with data of its own, which is reached by a socket in its folder; dropping it ends it and removes the data.
+struct Postgres {
+    folder: String,
+}
+
+impl Postgres {
+    fn start() -> Result<Postgres> {
+        let made = as_user("mktemp", &["-d", "/tmp/farpool-postgres-XXXXXX"]).output()?;
+        let folder = String::from_utf8(made.stdout)?.trim_end().to_string();
+        ensure!(made.status.success() && !folder.is_empty(), "cannot make a folder in /tmp");
+        let postgres = Postgres { folder };
+        let (data, log) = (postgres.data(), format!("{}/log", postgres.folder));
+        let local = ["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "-N"];
+        program("initdb", [&["-D", &data], &local[..]].concat().as_slice())?;
+        let options = format!("-k {} -c listen_addresses='' -c fsync=off", postgres.folder);
+        program("pg_ctl", &["-D", &data, "-o", &options, "-l", &log, "-w", "start"])?;
+        Ok(postgres)
+    }
+
+    fn data(&self) -> String {
+        format!("{}/data", self.folder)
+    }
+
+    /// Runs a script: what its queries return, tab-separated, NULL as `\N`.
+    fn psql(&self, script: &str) -> Result<String> {
+        let shown = ["-X", "-q", "-A", "-t", "-F", "\t", "-P", "null=\\N"];
+        let mut psql = as_user("psql", &[&["-h", &self.folder, "-U", "postgres"], &shown[..]].concat());
+        let psql = psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut psql = psql.spawn().context("cannot start psql")?;
+        let mut stdin = psql.stdin.take().context("psql has no input")?;
+        // It reads all of a script before it ends, and what it says fits no pipe.
+        let writer = std::thread::spawn({
+            let script = script.to_string();
+            move || stdin.write_all(script.as_bytes())
+        });
+        let output = psql.wait_with_output()?;
+        match writer.join() {
+            Ok(Ok(())) => Ok(String::from_utf8(output.stdout)?),
+            _ => bail!("psql did not read the script"),
+        }
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // It may not have been started.
+        let _ = program("pg_ctl", &["-D", &self.data(), "-m", "immediate", "stop"]);
+        let _ = as_user("rm", &["-rf", &self.folder]).status();
+    }
+}
+
+/// Runs one of PostgreSQL's programs.
+fn program(name: &str, arguments: &[&str]) -> Result<()> {
+    let mut command = as_user(&format!("{PROGRAMS}/{name}"), arguments);
+    // A server that stays would keep a pipe open.
+    let status = command.stdout(Stdio::null()).status().with_context(|| format!("cannot start {name}"))?;
+    ensure!(status.success(), "{name} of {PACKAGE} failed");
+    Ok(())
+}
+
+/// A command that the user `postgres` runs: PostgreSQL refuses root. Others run it themselves.
+fn as_user(program: &str, arguments: &[&str]) -> Command {
+    let is_root =
+        fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0);
+    let mut command = match is_root {
+        true => {
+            let mut command = Command::new("runuser");
+            command.args(["-u", "postgres", "--", program]);
+            command
+        }
+        false => Command::new(program),
+    };
+    command.args(arguments).current_dir("/");
+    command
+}
