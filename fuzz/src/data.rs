@@ -2,13 +2,13 @@
 
 use crate::log::mended;
 use arrow_array::Array;
+use farpool_catalog::{Background, Catalog, Chore, Helpers, check_data};
 use farpool_disk::{
     Codec, Directory, Faults, Log, NewPart, Packing, SegmentWriter, SimulatedDirectory, TableKey, Urgency,
     WrappedKey, compressing, unlock, write_sealed,
 };
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::Result;
-use farpool_store::{Background, Catalog, Chore, Helpers, check_data};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 

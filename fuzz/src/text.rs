@@ -1,14 +1,14 @@
 //! Reads untrusted CSV, JSON and Arrow streams.
 
 use farpool_model::{CharacterEncoding, OptionValue, ReadOptions};
-use farpool_store::source;
 use std::io::Cursor;
 
 /// Reads a stream to its end or its first error; the first byte chooses the options. The batches must have
 /// the types of the schema that was returned first.
 pub fn text_decoder(data: &[u8]) {
     let Some((&choice, bytes)) = data.split_first() else { return };
-    let Ok(stream) = source::open_stream("bytes", Cursor::new(bytes.to_vec()), &options(choice)) else {
+    let Ok(stream) = farpool_files::open_stream("bytes", Cursor::new(bytes.to_vec()), &options(choice))
+    else {
         return;
     };
     let schema = stream.schema.clone();

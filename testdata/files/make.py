@@ -1,5 +1,5 @@
 """Writes the files of this folder: types as DuckDB, pyarrow and Polars write them. What is expected of them stands in
-crates/store/src/source/recorded.rs. Needs duckdb, pyarrow and polars; run in this folder."""
+crates/files/src/recorded.rs. Needs duckdb, pyarrow and polars; run in this folder."""
 import datetime, decimal
 import duckdb, polars, pyarrow, pyarrow.parquet
 

@@ -5,9 +5,9 @@ use crate::nested;
 use crate::ordered::{stream_tasks, threads};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
+use farpool_files::{Batches, Source, Task, Tasks};
 use farpool_model::schema::canonical_type;
 use farpool_model::{Error, LoadOptions, ReadOptions, Result, TableInfo, TableName, brief, cast};
-use farpool_store::source::{self, Batches, Source, Task, Tasks};
 use farpool_transfer::{BatchStream, Pool};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ impl FileLoad {
     /// Those of [`FileLoad::open`].
     pub fn open_with(files: &[impl AsRef<Path>], options: &ReadOptions) -> Result<Self> {
         let files = files.iter().map(|file| path_text(file.as_ref())).collect::<Result<Vec<_>>>()?;
-        let source = source::open_all(&files, options, Some(&WebFiles))?;
+        let source = farpool_files::open_all(&files, options, Some(&WebFiles))?;
         let schema = source.schema().clone();
         Ok(FileLoad { source, schema, columns: None, has_texts: false, rows_read: Arc::default() })
     }
@@ -152,7 +152,7 @@ impl FileLoad {
         stream_tasks(move || self.tasks(), threads())
     }
 
-    /// Splits the reading of the files into tasks; see [`source::Task`].
+    /// Splits the reading of the files into tasks; see [`farpool_files::Task`].
     pub(crate) fn tasks(self) -> Tasks {
         let FileLoad { source, columns, has_texts, rows_read, .. } = self;
         let tasks = counted_tasks(source.tasks(columns.as_deref()), rows_read);
@@ -178,7 +178,7 @@ fn counted(batches: Batches, rows_read: Arc<AtomicU64>) -> impl Iterator<Item = 
 
 /// A stream of CSV, JSON or Arrow data that is about to be loaded.
 pub struct StreamLoad {
-    stream: source::Stream,
+    stream: farpool_files::Stream,
     columns: Option<Vec<usize>>,
     rows_read: Arc<AtomicU64>,
 }
@@ -189,7 +189,7 @@ impl StreamLoad {
     /// # Errors
     /// When it is empty, damaged or of no known format.
     pub fn open(name: &str, from: impl Read + Send + 'static, options: &ReadOptions) -> Result<Self> {
-        let stream = source::open_stream(name, from, options)?;
+        let stream = farpool_files::open_stream(name, from, options)?;
         Ok(StreamLoad { stream, columns: None, rows_read: Arc::default() })
     }
 
@@ -203,7 +203,7 @@ impl StreamLoad {
         schema: &SchemaRef,
         batches: impl Iterator<Item = Result<RecordBatch>> + Send + 'static,
     ) -> Result<Self> {
-        let stream = source::of_rows(name, schema, Box::new(batches))?;
+        let stream = farpool_files::of_rows(name, schema, Box::new(batches))?;
         Ok(StreamLoad { stream, columns: None, rows_read: Arc::default() })
     }
 

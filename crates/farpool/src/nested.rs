@@ -5,8 +5,8 @@ use crate::json::{check_json, json_writer};
 use arrow::array::{Array, ArrayRef, RecordBatch, StringViewBuilder};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::json::writer::LineDelimited;
+use farpool_files::{Task, Tasks};
 use farpool_model::{Error, Result, sql_name};
-use farpool_store::source::{Task, Tasks};
 use std::sync::Arc;
 
 /// Bytes that the JSON writer puts before and after a value in a line.

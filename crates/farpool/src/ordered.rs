@@ -7,8 +7,8 @@
 //! Invariant: when a thread panics, the stream ends with an error; it never ends early as if complete.
 
 use arrow::array::RecordBatch;
+use farpool_files::{Task, Tasks};
 use farpool_model::{Error, Result};
-use farpool_store::source::{Task, Tasks};
 use farpool_transfer::BatchStream;
 use futures::stream;
 use std::sync::{Arc, Mutex, PoisonError};

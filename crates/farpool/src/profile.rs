@@ -7,9 +7,9 @@ use crate::files::{counted_tasks, held_columns};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use farpool_columns::to_canonical;
+use farpool_files::Tasks;
 use farpool_model::{Error, ReadOptions, Result, TableInfo, TableName, schema};
 use farpool_statistics::Profile;
-use farpool_store::source::{self, Tasks};
 use farpool_transfer::Pool;
 use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +56,7 @@ impl Profiling {
         columns: Option<&[String]>,
         options: &ReadOptions,
     ) -> Result<Self> {
-        let stream = source::open_stream(name, from, options)?;
+        let stream = farpool_files::open_stream(name, from, options)?;
         let columns = held_positions(&stream.schema, columns)?;
         let schema = projected(&stream.schema, &columns)?;
         let rows_read = Arc::new(AtomicU64::new(0));

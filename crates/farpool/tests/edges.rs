@@ -33,21 +33,22 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("disk", &["cipher", "codec"]),
     ("memory", &["model"]),
     ("columns", &["cipher", "memory"]),
+    ("catalog", &["columns", "disk", "statistics"]),
+    ("files", &["columns"]),
     ("kv", &["memory", "statistics"]),
     ("statistics", &["model"]),
     ("operators", &["columns", "statistics"]),
     ("pipeline", &["operators"]),
-    ("store", &["columns", "disk", "statistics"]),
     ("wire", &["cipher"]),
-    ("node", &["disk", "kv", "pipeline", "store", "wire"]),
+    ("node", &["catalog", "disk", "kv", "pipeline", "wire"]),
     ("planner", &["statistics"]),
     ("transfer", &["wire", "columns"]),
     ("datafusion", &["planner", "transfer"]),
-    ("farpool", &["node", "datafusion"]),
+    ("farpool", &["datafusion", "files", "node"]),
     ("bench", &["farpool"]),
     ("python", &["farpool"]),
     ("sim", &["node", "transfer"]),
-    ("fuzz", &["cipher", "codec", "disk", "kv", "pipeline", "statistics", "store", "wire"]),
+    ("fuzz", &["catalog", "cipher", "codec", "disk", "files", "kv", "pipeline", "statistics", "wire"]),
     ("xtask", &[]),
 ];
 
@@ -66,6 +67,7 @@ pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     wrong.extend(header_violations(root)?);
     wrong.extend(dependencies::violations(root, &metadata)?);
     wrong.extend(features::violations(root)?);
+    wrong.extend(features::readers_in_the_node(root)?);
     wrong.extend(unsafe_code::violations(root, &metadata)?);
     wrong.extend(limits::violations(root)?);
     wrong.extend(decoders::violations(root)?);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// is removed.
 #[derive(Debug)]
 pub struct Backup {
-    tables: farpool_store::Backup,
+    tables: farpool_catalog::Backup,
     keys: Option<KeyBackup>,
 }
 

@@ -17,6 +17,7 @@ use crate::spaces::not_for_spaces;
 use crate::turns::Turn;
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
+use farpool_catalog::{AwaitedStatistics, Background, Load, Made};
 use farpool_columns::{Encoder, RowGroup, Table};
 use farpool_memory::Account;
 use farpool_model::{
@@ -25,7 +26,6 @@ use farpool_model::{
     TableName, TableStatistics, TenantName, Version, View, limits,
 };
 use farpool_pipeline::{BoundProgram, Cancel, Class, Region, Run, Sink, Task, TaskId};
-use farpool_store::{AwaitedStatistics, Background, Load, Made};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -347,7 +347,7 @@ impl Caller {
     /// Begins to load rows of `schema` into a table.
     ///
     /// # Errors
-    /// As [`farpool_store::Catalog::begin_load`].
+    /// As [`farpool_catalog::Catalog::begin_load`].
     pub fn begin_load(
         &self,
         name: &TableName,
@@ -412,7 +412,7 @@ impl Caller {
     /// Applies all of these changes to a table, or none.
     ///
     /// # Errors
-    /// As [`farpool_store::Catalog::alter_table`].
+    /// As [`farpool_catalog::Catalog::alter_table`].
     pub fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<Made<TableInfo>> {
         self.check(Verb::Alter)?;
         let altered = self.node.catalog().alter_table(&self.tenant, name, changes);
@@ -487,7 +487,7 @@ impl Caller {
     /// Stores a view; with `replace`, in the place of one with the same name.
     ///
     /// # Errors
-    /// As [`farpool_store::Catalog::create_view`].
+    /// As [`farpool_catalog::Catalog::create_view`].
     pub fn create_view(&self, view: View, replace: bool) -> Result<Made<()>> {
         self.check(Verb::CreateView)?;
         self.node.catalog().create_view(&self.tenant, view, replace)
@@ -506,7 +506,7 @@ impl Caller {
     /// Creates a schema.
     ///
     /// # Errors
-    /// As [`farpool_store::Catalog::create_schema`].
+    /// As [`farpool_catalog::Catalog::create_schema`].
     pub fn create_schema(&self, schema: &SchemaName) -> Result<Made<()>> {
         self.check(Verb::ChangeSchemas)?;
         self.node.catalog().create_schema(&self.tenant, schema)
@@ -515,7 +515,7 @@ impl Caller {
     /// Drops a schema; with `cascade`, also the tables and views in it. Spaces of keys are not dropped with it.
     ///
     /// # Errors
-    /// As [`farpool_store::Catalog::drop_schema`]; `Invalid` when there are spaces in it; `Busy` while one is created.
+    /// As [`farpool_catalog::Catalog::drop_schema`]; `Invalid` when there are spaces in it; `Busy` while one is created.
     pub fn drop_schema(&self, schema: &SchemaName, cascade: bool) -> Result<Made<()>> {
         self.check(Verb::ChangeSchemas)?;
         let _held = self.node.keyspaces().hold_schemas(&self.tenant)?;

@@ -7,9 +7,9 @@
 //! set aside they are tried again; if no other background work is done, only after a short pause.
 
 use crate::profiles::within_step;
+use farpool_catalog::{Chore, Stepped};
 use farpool_model::Clock;
 use farpool_pipeline::{Class, End, Progress, Readiness, Region, Scheduler, Task};
-use farpool_store::{Chore, Stepped};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::mem;

@@ -7,8 +7,8 @@ mod stepped;
 
 pub use stepped::SteppedDisk;
 
+use farpool_catalog::Catalog;
 use farpool_model::{Error, Result, limits};
-use farpool_store::Catalog;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::fmt;

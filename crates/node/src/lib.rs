@@ -37,12 +37,12 @@ pub use access::{Access, TenantLimits};
 pub use backups::Backup;
 pub use caller::{Caller, Shape};
 pub use disk::SteppedDisk;
+pub use farpool_catalog::{
+    AccessKind, AccessTrace, Made, PlaceOnDisk, Recorded, Recovery, adopt_backup, check_data, place_on_disk,
+};
 pub use farpool_disk::{
     Codec, Directory, Dropped, KeySource, Keys, LocalDirectory, MasterKey, Packing, Tier, Wiping,
     compressing, node_key, rotate_master_key, unlock,
-};
-pub use farpool_store::{
-    AccessKind, AccessTrace, Made, PlaceOnDisk, Recorded, Recovery, adopt_backup, check_data, place_on_disk,
 };
 pub use farpool_wire::ServerTls;
 pub use farpool_wire::sealed::{PrivateKey, PublicKey};

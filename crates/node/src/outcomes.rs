@@ -10,13 +10,13 @@
 //! work and evict only outcomes of the same tenant. The newest version whose load is forgotten is known: a
 //! load that is not remembered, and would have made a later version, has not come.
 
+use farpool_catalog::Loads;
 use farpool_memory::{Account, Reservation};
 use farpool_model::limits::{
     LOAD_OUTCOME_BYTES, LOAD_OUTCOME_MS, LOAD_OUTCOME_TEXT_BYTES_MAX, LOAD_OUTCOME_WAITERS_MAX,
     LOAD_OUTCOMES_MAX, RETRY_AFTER_MS,
 };
 use farpool_model::{Error, LoadId, LoadOutcome, Result, Version};
-use farpool_store::Loads;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;

@@ -5,9 +5,9 @@
 mod memory;
 
 use crate::turns::Turn;
+use farpool_catalog::{AwaitedProfile, AwaitedStatistics};
 use farpool_model::{Clock, Error, Result, TableStatistics, limits};
 use farpool_pipeline::{Cancel, End, Progress, Readiness, Task};
-use farpool_store::{AwaitedProfile, AwaitedStatistics};
 pub(crate) use memory::ProfileMemory;
 use parking_lot::Mutex;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 
+use farpool_catalog::Helpers;
 use farpool_model::{Error, Result};
-use farpool_store::Helpers;
 use std::num::NonZero;
 use std::thread;
 

@@ -16,8 +16,8 @@ mod vault;
 pub use restore::{Restored, restore};
 pub use take::{Taken, take};
 
+use farpool_files::is_url;
 use farpool_model::{Error, Result};
-use farpool_store::source::is_url;
 use std::fmt::Write;
 
 /// The name of the list.

@@ -2,9 +2,9 @@
 
 use super::shown;
 use crate::cloud;
+use farpool_files::is_url;
 use farpool_model::cast::u64_from;
 use farpool_model::{Error, ErrorKind, Result};
-use farpool_store::source::is_url;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};

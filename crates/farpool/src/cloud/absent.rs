@@ -1,7 +1,7 @@
 //! What stands for object stores and web servers in a program that was built without them.
 
+use farpool_files::{RemoteFile, Remotes};
 use farpool_model::{Error, Result};
-use farpool_store::source::{RemoteFile, Remotes};
 use std::io::{self, Read, Write};
 
 fn absent() -> Error {

@@ -1,4 +1,4 @@
-//! Files of stores for the readers of `farpool_store::source`: ranges of them, many at a time.
+//! Files of stores for the readers of `farpool_files`: ranges of them, many at a time.
 //!
 //! Invariant: all bytes of a file that is read are of the version that was there when it was opened, or reading fails.
 
@@ -6,9 +6,9 @@ use super::errors::{changed, explained};
 use super::stores::{Kind, Place, of_url};
 use super::{Running, blocking};
 use bytes::Bytes;
+use farpool_files::{Fetch, Remote, RemoteFile, Remotes};
 use farpool_model::cast::usize_saturating;
 use farpool_model::{Error, ErrorKind, Result, limits};
-use farpool_store::source::{Fetch, Remote, RemoteFile, Remotes};
 use futures::{StreamExt, TryStreamExt};
 use object_store::{GetOptions, ObjectMeta, ObjectStoreExt};
 use std::io::Write;

@@ -7,11 +7,11 @@
 
 use super::tables::NearTable;
 use arrow::buffer::Buffer;
+use farpool_catalog::{Awaited, Cache};
 use farpool_columns::{Chunk, Reader, Source, read_into_pool};
 use farpool_memory::{Pool, PoolConfig, Reclaim, Tenure};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, ErrorKind, Result, TenantName, limits};
-use farpool_store::{Awaited, Cache};
 use farpool_transfer::{ChunkImage, Handle, RemotePool};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, VecDeque};

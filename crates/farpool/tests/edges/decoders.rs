@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// The crates that decode bytes from peers and users. Files of tables are decoded by other libraries; those of a data
 /// directory are read by name, and are what `log_reader`, `segment_reader` and `data_directory` are about.
-const DECODE: &[&str] = &["codec", "columns", "model", "statistics", "store", "wire"];
+const DECODE: &[&str] = &["catalog", "codec", "columns", "files", "model", "statistics", "wire"];
 
 /// The files with decoders of crates whose other functions take bytes and decode nothing.
 const DECODING_FILES: &[&str] = &[
@@ -37,9 +37,9 @@ const DECODERS: &[(&str, &str, &str)] = &[
     ("crates/kv/src/resp/parse.rs", "parse", "resp_decoder"),
     ("crates/model/src/key_filter.rs", "from_bytes", "plan_decoder"),
     ("crates/model/src/key_set.rs", "from_bytes", "plan_decoder"),
-    ("crates/store/src/catalog/durable/replay.rs", "apply", "data_directory"),
-    ("crates/store/src/catalog/durable/replay.rs", "begin", "data_directory"),
-    ("crates/store/src/catalog/durable/sources.rs", "chunk", "data_directory"),
+    ("crates/catalog/src/durable/replay.rs", "apply", "data_directory"),
+    ("crates/catalog/src/durable/replay.rs", "begin", "data_directory"),
+    ("crates/catalog/src/durable/sources.rs", "chunk", "data_directory"),
     ("crates/statistics/src/datasketches.rs", "from_datasketches", "datasketches_decoder"),
     ("crates/statistics/src/histogram.rs", "from_bytes", "histogram_decoder"),
     ("crates/statistics/src/moments/mod.rs", "from_bytes", "moments_decoder"),

@@ -1,6 +1,8 @@
 //! Dependencies have the same features whatever is selected: the program alone, as `cargo xtask dist` and
 //! `cargo install` do, the workspace, or the workspace with its tests, which bring dependencies of their own. What one
 //! of them needs stands in `[workspace.dependencies]`; otherwise cargo builds DataFusion once for each.
+//!
+//! A node is built without what reads files of tables: it opens none.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,6 +10,19 @@ use std::process::Command;
 
 /// Stands between a package and its features.
 const WITH: &str = " with ";
+
+/// What reads files of tables.
+const READERS: &[&str] = &["arrow-csv", "arrow-json", "brotli", "csv", "csv-core", "parquet"];
+
+/// Returns the readers of files that a node is built with, a line each.
+pub fn readers_in_the_node(root: &Path) -> Result<Vec<String>, String> {
+    let all = dependencies(root, &["--package", "farpool-node", "--edges", "no-dev"])?;
+    let names = all.iter().filter_map(|dependency| dependency.split(' ').next());
+    let readers = names.filter(|name| READERS.contains(name));
+    Ok(readers
+        .map(|name| format!("farpool-node is built with {name}, and reads no files of tables"))
+        .collect())
+}
 
 /// Returns dependencies of the program that have other features in the workspace with its tests, a line each.
 pub fn violations(root: &Path) -> Result<Vec<String>, String> {
@@ -37,7 +52,7 @@ fn dependencies(root: &Path, selection: &[&str]) -> Result<BTreeSet<String>, Str
         return Err(format!("cargo tree: {}", String::from_utf8_lossy(&output.stderr)));
     }
     let lines = String::from_utf8_lossy(&output.stdout);
-    // A star marks what is told again; packages with a folder are our own.
+    // A star marks what is told again; packages with a folder are our own (their edges are another rule's).
     let lines = lines.lines().map(|line| line.trim_end_matches(" (*)"));
     Ok(lines.filter(|line| !line.contains(" (/")).map(str::to_string).collect())
 }

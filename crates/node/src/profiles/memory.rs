@@ -2,9 +2,9 @@
 //! however often the profile lacks memory.
 
 use crate::admission::{PATIENCE, cannot_wait, waited};
+use farpool_catalog::AwaitedProfile;
 use farpool_memory::{Account, Reservation};
 use farpool_model::Result;
-use farpool_store::AwaitedProfile;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::runtime::Handle;

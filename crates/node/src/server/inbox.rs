@@ -3,10 +3,10 @@
 //! Invariant: a client that respects its credit has at most a window and one message in here; one that does
 //! not is disconnected. The memory of one window belongs to the load; anything beyond is reserved here.
 
+use farpool_catalog::Claim;
 use farpool_memory::{Account, Reservation};
 use farpool_model::{Error, Result, limits};
 use farpool_pipeline::TaskId;
-use farpool_store::Claim;
 use farpool_wire::{FrameKind, Message, Window};
 use parking_lot::Mutex;
 use std::collections::VecDeque;

@@ -14,12 +14,12 @@ use crate::admission::{PATIENCE, cannot_wait, waited};
 use crate::outcomes::{Begun, Record, Recording};
 use crate::profiles::{self, ProfileMemory};
 use arrow_schema::SchemaRef;
+use farpool_catalog::{Append, AwaitedProfile, Load, Piece};
 use farpool_memory::Reservation;
 use farpool_model::{
     Clock, Error, ErrorKind, LoadId, LoadOutcome, LoadedVersion, Result, TableInfo, TableName, limits,
 };
 use farpool_pipeline::{End, Progress, Readiness, Task};
-use farpool_store::{Append, AwaitedProfile, Load, Piece};
 use farpool_wire::{Message, Request, Response, bytes_to_decode};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -266,7 +266,7 @@ impl LoadTask {
             let (durable, wake) = (Durable::default(), wake());
             self.state.lock().phase = Phase::Made(durable.clone());
             self.connection.caller.insert(open.load, move |made| {
-                *durable.lock() = Some(made.and_then(farpool_store::Made::wait));
+                *durable.lock() = Some(made.and_then(farpool_catalog::Made::wait));
                 wake();
             });
         } else if open.load.is_append() {

@@ -11,13 +11,13 @@ use super::programs::{Starting, Wanted};
 use crate::admission::cannot_wait;
 use crate::{Caller, Shape};
 use arrow_schema::SchemaRef;
+use farpool_catalog::{AwaitedStatistics, Made};
 use farpool_columns::Table;
 use farpool_memory::Reservation;
 use farpool_model::{
     Error, Expr, Prepared, Program, Relation, Result, ResultForm, SchemaFingerprint, TableName, Version,
 };
 use farpool_pipeline::{BoundProgram, Run};
-use farpool_store::{AwaitedStatistics, Made};
 use farpool_wire::sealed::{Digest, NodeProof, SealedRequest, Sealer};
 use farpool_wire::{FrameKind, Message, Outgoing, Request, Response, substrait};
 use std::cell::OnceCell;

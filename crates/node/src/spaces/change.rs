@@ -12,6 +12,7 @@ use crate::rights::Verb;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
+use farpool_catalog::{Load, Made};
 use farpool_columns::Table;
 use farpool_kv::{ChangeAgain, KeyChange, KeyState, Moment, ReadEntry};
 use farpool_model::cast::u64_from;
@@ -20,7 +21,6 @@ use farpool_model::{
     Answer, Error, ErrorKind, Expr, LoadMode, NamedExpr, Output, Program, Result, TableInfo, TableName,
 };
 use farpool_pipeline::{BoundProgram, Run};
-use farpool_store::{Load, Made};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

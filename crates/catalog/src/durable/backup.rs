@@ -1,0 +1,169 @@
+//! Backups: the files of a checkpoint, which stay as long as they are read, and a data directory that is made of them.
+//!
+//! Files are bytes here, whatever is in them; only the manifest is read, for the segments that it names. A backup has no
+//! log: a checkpoint leaves nothing in it. The directory that is made of a backup gets a number of its own, so that no
+//! two nodes are taken for one. That of an encrypted directory is encrypted, and has its wrapped keys.
+//!
+//! Invariant: the manifest of a backup is that of the newest checkpoint, and each segment that it names is there until the
+//! backup is dropped, whatever becomes of the tables.
+
+use super::checkpoint::{FORMAT, manifest_name, manifest_number};
+use super::compact::Sparse;
+use super::homes::SegmentFile;
+use super::replay::Replay;
+use super::{Durable, proto};
+use crate::Catalog;
+use farpool_disk::{Directory, KEYS_NAME, Log, read_sealed, segment_name, write_sealed};
+use farpool_model::cast::{u64_from, usize_saturating};
+use farpool_model::{BackupFile, Error, Result, limits};
+use prost::Message;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The files of a checkpoint. While it is there, none of them is removed.
+#[derive(Debug)]
+pub struct Backup {
+    directory: Arc<dyn Directory>,
+    node: u64,
+    files: Vec<BackupFile>,
+    /// What is in the manifest's file, whose name is taken away by the next checkpoint, and in that of the wrapped keys.
+    contents: BTreeMap<String, Vec<u8>>,
+    pinned: Vec<Arc<SegmentFile>>,
+}
+
+impl Catalog {
+    /// Makes a checkpoint and pins its files. Waits for the disk.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no data directory; those of the disk.
+    pub fn backup(self: &Arc<Self>) -> Result<Backup> {
+        let Some(durable) = self.durable.get() else {
+            return Err(Error::invalid(
+                "the pool has no data directory, so that there is nothing to back up",
+            )
+            .advise("start the node with --data-dir"));
+        };
+        self.checkpoint_and(&Sparse::default(), |manifest| Backup::of(durable, manifest))
+    }
+}
+
+impl Backup {
+    /// Pins the files of the newest checkpoint, whose tables are still in memory.
+    fn of(durable: &Durable, manifest: u64) -> Result<Backup> {
+        let directory = durable.directory.clone();
+        let name = manifest_name(manifest);
+        let replay = Replay::begin(&read_sealed(&*directory, &name, FORMAT)?)?;
+        let failed = |name: &str, error: std::io::Error| {
+            Error::unavailable(format!("cannot read {name} in {}: {error}", directory.describe()))
+        };
+        let bytes_of = |name: &str| directory.open(name).and_then(|file| file.bytes());
+        let whole = |name: &str| {
+            let mut content = vec![0; usize_saturating(bytes_of(name)?)];
+            directory.open(name)?.read_at(&mut content, 0)?;
+            Ok(content)
+        };
+        let mut contents = BTreeMap::new();
+        if directory.keys().is_some() {
+            contents
+                .insert(KEYS_NAME.to_string(), whole(KEYS_NAME).map_err(|error| failed(KEYS_NAME, error))?);
+        }
+        contents.insert(name.clone(), whole(&name).map_err(|error| failed(&name, error))?);
+        let pinned: BTreeMap<u64, Arc<SegmentFile>> = durable.segments.lock().clone();
+        let (mut files, mut pins) = (Vec::new(), Vec::new());
+        for (number, is_needed) in segments(&replay) {
+            let Some(file) = pinned.get(&number) else {
+                // A profile is computed again.
+                if !is_needed {
+                    continue;
+                }
+                return Err(Error::internal(format!("{} is of no table in memory", segment_name(number))));
+            };
+            let name = segment_name(number);
+            let bytes = bytes_of(&name).map_err(|error| failed(&name, error))?;
+            files.push(BackupFile { name, bytes });
+            pins.push(file.clone());
+        }
+        // The manifest is the last of these.
+        let small = contents
+            .iter()
+            .map(|(name, content)| BackupFile { name: name.clone(), bytes: u64_from(content.len()) });
+        files.extend(small);
+        Ok(Backup { directory, node: durable.node, files, contents, pinned: pins })
+    }
+
+    /// The number of the data directory.
+    pub fn node(&self) -> u64 {
+        self.node
+    }
+
+    /// The files, the manifest last.
+    pub fn files(&self) -> &[BackupFile] {
+        &self.files
+    }
+
+    /// Reads up to `bytes` bytes of a file from `offset` on; fewer only at its end.
+    ///
+    /// # Errors
+    /// `NotFound` for a file that is none of [`Backup::files`]; those of the disk.
+    pub fn read(&self, name: &str, offset: u64, bytes: usize) -> Result<Vec<u8>> {
+        let file = self.files.iter().find(|file| file.name == name);
+        let file = file.ok_or_else(|| Error::not_found("the backup has no such file"))?;
+        let left = file.bytes.saturating_sub(offset);
+        let mut data = vec![0; bytes.min(limits::BACKUP_READ_BYTES_MAX).min(usize_saturating(left))];
+        if let Some(content) = self.contents.get(name) {
+            let start = usize_saturating(offset).min(content.len());
+            let end = start + data.len();
+            data.copy_from_slice(content.get(start..end).unwrap_or_default());
+            return Ok(data);
+        }
+        let read = self.directory.open(name).and_then(|file| file.read_at(&mut data, offset));
+        read.map_err(|error| {
+            let place = self.directory.describe();
+            Error::unavailable(format!("cannot read {name} in {place} at byte {offset}: {error}"))
+                .advise("look at the disk and the system's log")
+        })?;
+        Ok(data)
+    }
+}
+
+impl Drop for Backup {
+    fn drop(&mut self) {
+        let sweep = self.pinned.first().map(|file| file.sweep.clone());
+        self.pinned.clear();
+        if let Some(sweep) = sweep {
+            sweep.want();
+        }
+    }
+}
+
+/// The segments that tables and their profiles are in, and whether there are no tables without them.
+fn segments(replay: &Replay) -> BTreeMap<u64, bool> {
+    let tables = || replay.tables.values().flat_map(BTreeMap::values);
+    let groups = tables().flat_map(|table| &table.groups);
+    let chunks = groups.flat_map(|group| group.chunks.iter().flatten());
+    let places = chunks.filter_map(|number| replay.places.get(number)).copied();
+    let profiles = tables().filter_map(|table| table.profile).map(|profile| (profile.segment, false));
+    profiles.chain(places.map(|number| (number, true))).collect()
+}
+
+/// Makes a directory that has the files of a backup, the manifest called `manifest` among them, a data directory with the
+/// number `node`.
+///
+/// # Errors
+/// `Corrupt` where the manifest is damaged, or is none; those of the disk.
+pub fn adopt_backup(directory: &Arc<dyn Directory>, manifest: &str, node: u64) -> Result<()> {
+    let number = manifest_number(manifest)
+        .ok_or_else(|| Error::corrupt(format!("{manifest:?} is not the name of a manifest")))?;
+    let contents = read_sealed(&**directory, manifest, FORMAT)?;
+    Replay::begin(&contents)?;
+    let mut adopted = proto::Manifest::decode(&contents[..])
+        .map_err(|error| Error::corrupt(format!("{manifest} cannot be decoded: {error}")))?;
+    // A log of its own begins, whose records count from 0.
+    (adopted.node, adopted.next_record) = (node, 0);
+    adopted.others.clear();
+    Log::open(directory.clone(), Some(node), 0, &mut |_, _| Ok(()))?;
+    write_sealed(&**directory, &manifest_name(number + 1), FORMAT, &adopted.encode_to_vec())?;
+    directory.remove(manifest).and_then(|()| directory.sync()).map_err(|error| {
+        Error::unavailable(format!("cannot remove {manifest} in {}: {error}", directory.describe()))
+    })
+}

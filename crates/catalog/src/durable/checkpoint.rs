@@ -1,0 +1,216 @@
+//! Checkpoints: a manifest of everything up to one record, so that the log before it need not be read again.
+
+use super::compact::Sparse;
+use super::homes::Home;
+use super::keeper::Keeper;
+use super::prepare::{distinct, encoded, fields, group_bytes, key_bytes, tenant_key_bytes, tier_number};
+use super::{Durable, proto};
+use crate::state::{Loads, Names};
+use crate::tap::Known;
+use crate::{Catalog, Current};
+use bytes::Bytes;
+use farpool_columns::Chunk;
+use farpool_disk::write_sealed;
+use farpool_model::cast::u64_from;
+use farpool_model::{Error, Result, SchemaName, TenantName, limits};
+use prost::Message;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The format of manifests.
+pub(super) const FORMAT: u32 = 1;
+
+/// The name of a manifest's file.
+pub(super) fn manifest_name(number: u64) -> String {
+    format!("manifest-{number:012}")
+}
+
+/// The number of the manifest whose file has this name.
+pub(super) fn manifest_number(name: &str) -> Option<u64> {
+    name.strip_prefix("manifest-")?.parse().ok()
+}
+
+impl Catalog {
+    /// Has a checkpoint made where the log has become long.
+    pub(crate) fn tidy(self: &Arc<Self>) {
+        let Some(durable) = self.durable.get() else { return };
+        let grown = durable.log.bytes_written().saturating_sub(durable.log_bytes.load(Ordering::Relaxed));
+        if grown < self.log_bytes || durable.is_checkpoint_wanted.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let catalog = Arc::downgrade(self);
+        self.background.write(Box::new(move || {
+            let Some(catalog) = catalog.upgrade() else { return };
+            // The log goes on: it is tried again when it has grown as much once more.
+            let _ = catalog.checkpoint();
+            if let Some(durable) = catalog.durable.get() {
+                durable.keep_used();
+            }
+        }));
+    }
+
+    /// Writes what lies in the log only to a segment, and a manifest of everything that is durable.
+    ///
+    /// # Errors
+    /// Those of the disk; the log is read from the checkpoint before then.
+    pub fn checkpoint(self: &Arc<Self>) -> Result<()> {
+        if self.durable.get().is_none() {
+            return Ok(());
+        }
+        self.checkpoint_and(&Sparse::default(), |_| Ok(()))
+    }
+
+    /// Makes a checkpoint, for which the segments `sparse` are written anew, and calls `then` with the number of its
+    /// manifest, while the tables that the manifest has are in memory, so that their segments are there, and no other
+    /// checkpoint is made.
+    ///
+    /// # Errors
+    /// As [`Catalog::checkpoint`]; those of `then`.
+    pub(super) fn checkpoint_and<T>(
+        self: &Arc<Self>,
+        sparse: &Sparse,
+        then: impl FnOnce(u64) -> Result<T>,
+    ) -> Result<T> {
+        let durable =
+            self.durable.get().ok_or_else(|| Error::internal("a catalog in memory has no checkpoints"))?;
+        let mut latest = durable.latest.lock();
+        durable.log_bytes.store(durable.log.bytes_written(), Ordering::Relaxed);
+        durable.is_checkpoint_wanted.store(false, Ordering::Relaxed);
+        if durable.is_encrypted() && self.state.read().durable_records != latest.next_record {
+            // The file with the records up to here is removed below, and with it the keys of tables that are gone. Where
+            // there is no room for another one, that is left to the next checkpoint.
+            let _ = durable.log.turn_over();
+        }
+        let (names, under_way, loads, next_record, versions_made) = {
+            let state = self.state.write();
+            if state.durable_records == latest.next_record && sparse.is_empty() {
+                let names = state.visible.clone();
+                drop(state);
+                let made = then(latest.manifest);
+                drop(names);
+                return made;
+            }
+            // Records that are prepared from now on must not refer to what is about to be forgotten.
+            durable.floor.store(state.durable_records, Ordering::Relaxed);
+            let (names, loads) = (state.visible.clone(), state.loads.clone());
+            (names, state.under_way(), loads, state.durable_records, state.versions_made)
+        };
+        let mut keeper = Keeper::new(durable.clone());
+        let tables = || names.tables.values().flat_map(BTreeMap::values);
+        for current in tables().chain(&under_way) {
+            chunks(current).try_for_each(|chunk| keeper.write(chunk, current.key.as_ref()))?;
+        }
+        for current in tables() {
+            match current.known_profile() {
+                Some(Known::Gathered(profile)) => {
+                    keeper.write_profile(&profile, current.key.as_ref(), |file| !sparse.has(file))?;
+                }
+                // Its bytes are moved as they are.
+                Some(Known::Stored(profile)) => sparse.rewrite_profile(&profile, &mut keeper)?,
+                None => {}
+            }
+        }
+        latest.replaced.extend(sparse.files().cloned());
+        sparse.rewrite(tables().chain(&under_way).flat_map(chunks), &mut keeper)?;
+        keeper.finish()?;
+        let mut manifest = durable.manifest(&names, &loads);
+        (manifest.next_record, manifest.versions_made) = (next_record, versions_made);
+        // Their records follow, and may refer to chunks in records before that no table of the manifest has.
+        let groups = under_way.iter().flat_map(|current| current.table.row_groups.iter());
+        manifest.others = groups.map(|group| group_bytes(group, u64::MAX, durable)).collect();
+        let number = latest.manifest + 1;
+        write_sealed(&*durable.directory, &manifest_name(number), FORMAT, &manifest.encode_to_vec())?;
+        tables().flat_map(chunks).for_each(|chunk| Home::of(chunk, &durable.next_chunk).is_in_manifest());
+        // Recovery removes it otherwise.
+        let _ = durable.directory.remove(&manifest_name(latest.manifest));
+        (latest.manifest, latest.next_record) = (number, next_record);
+        latest.replaced.clear();
+        let made = then(number);
+        durable.log.forget_before(next_record)?;
+        durable.remove_unused_segments();
+        made
+    }
+}
+
+fn chunks(current: &Current) -> impl Iterator<Item = &Arc<Chunk>> {
+    current.table.row_groups.iter().flat_map(|group| &group.chunks)
+}
+
+impl Current {
+    /// The profile of the settled rows, if it is known and these are many: that of a few is soon computed again.
+    fn known_profile(&self) -> Option<Known> {
+        let are_many = self.rows_settled >= u64_from(limits::ROW_GROUP_ROWS);
+        self.tap.as_ref().filter(|_| are_many)?.known()
+    }
+}
+
+impl Durable {
+    /// The manifest of `names`, all of whose chunks are in segments.
+    pub(super) fn manifest(&self, names: &Names, loads: &BTreeMap<TenantName, Loads>) -> proto::Manifest {
+        let mut manifest = proto::Manifest {
+            node: self.node,
+            next_chunk: self.next_chunk.load(Ordering::Relaxed),
+            next_segment: self.next_segment.load(Ordering::Relaxed),
+            ..proto::Manifest::default()
+        };
+        for (tenant, tables) in &names.tables {
+            for (name, current) in tables {
+                let groups = current.table.row_groups.iter();
+                let profile = current.known_profile().and_then(|profile| {
+                    let home = Home::at(profile.home(), &self.next_chunk);
+                    // One that was not known a moment ago is kept by the next checkpoint.
+                    Some(vec![home.segment(u64::MAX)?, home.number, current.rows_settled])
+                });
+                manifest.tables.push(encoded(&proto::Table {
+                    tenant: tenant.as_str().to_string(),
+                    name: name.encoded(),
+                    version: current.version.0,
+                    fields: fields(&current.table.schema),
+                    groups: groups.map(|group| group_bytes(group, u64::MAX, self)).collect(),
+                    profile: profile.unwrap_or_default(),
+                    distinct: distinct(&current.table),
+                    tier: tier_number(current.table.tier()),
+                    is_pinned: current.is_pinned,
+                    key: key_bytes(current.key.as_ref()),
+                }));
+            }
+            let keys = tables.values().map(|current| tenant_key_bytes(current.key.as_ref()));
+            let keys: BTreeSet<Bytes> = keys.filter(|key| !key.is_empty()).collect();
+            manifest.tenant_keys.extend(keys);
+        }
+        for (tenant, views) in &names.views {
+            manifest.views.extend(views.values().map(|view| {
+                encoded(&proto::View {
+                    tenant: tenant.as_str().to_string(),
+                    name: view.name().encoded(),
+                    text: view.view().text().to_string(),
+                })
+            }));
+        }
+        for (tenant, schemas) in &names.schemas {
+            let schema = |name: &SchemaName| {
+                encoded(&proto::Schema { tenant: tenant.to_string(), name: name.to_string() })
+            };
+            manifest.schemas.extend(schemas.iter().map(schema));
+        }
+        for (tenant, loads) in loads {
+            let tenant = tenant.as_str().to_string();
+            manifest.loads.extend(loads.latest.iter().map(|(id, made)| {
+                encoded(&proto::Load {
+                    tenant: tenant.clone(),
+                    id: id.0.to_le_bytes().to_vec().into(),
+                    version: made.version.0,
+                    rows: made.rows,
+                    bytes_plain: made.bytes_plain,
+                    bytes_encoded: made.bytes_encoded,
+                })
+            }));
+            if loads.forgotten > 0 {
+                let forgotten = proto::Forgotten { tenant, version: loads.forgotten };
+                manifest.forgotten.push(encoded(&forgotten));
+            }
+        }
+        manifest
+    }
+}

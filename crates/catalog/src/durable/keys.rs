@@ -1,0 +1,101 @@
+//! The keys of tables in an encrypted directory, and those of their tenants.
+//!
+//! A table that a load creates, or puts in the place of another, has a key of its own, which all its versions share. What is
+//! stored of it, and of that of its tenant, is in the record of the load and in each manifest that has the table; when
+//! neither is there any more, nobody can read what segments and backups still have of the table.
+//!
+//! Tables of directories of earlier versions have no key: their parts are under the keys of their segments.
+//!
+//! Invariant: all tables of a tenant that are there at once are under one key of the tenant.
+
+use super::Durable;
+use super::homes::Home;
+use crate::Catalog;
+use farpool_columns::Chunk;
+use farpool_disk::{Directory, TableKey, TenantKey, WrappedKey, WrappedKeyId};
+use farpool_model::{Error, Result, TenantName};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+/// The keys of tenants that have tables or are about to. A key is kept by those that it wraps.
+#[derive(Debug, Default)]
+pub(super) struct TenantKeys(Mutex<BTreeMap<TenantName, Weak<TenantKey>>>);
+
+impl TenantKeys {
+    /// The keys of the tenants of these tables.
+    pub fn of<'a>(tables: impl Iterator<Item = (&'a TenantName, &'a Arc<TableKey>)>) -> TenantKeys {
+        let keys = tables.map(|(tenant, key)| (tenant.clone(), Arc::downgrade(key.tenant())));
+        TenantKeys(Mutex::new(keys.collect()))
+    }
+}
+
+impl Durable {
+    /// Draws the key of a table of `tenant`; `None` where the directory is not encrypted.
+    ///
+    /// # Errors
+    /// `OverLimit` where the process may not lock more memory.
+    pub fn new_table_key(&self, tenant: &TenantName) -> Result<Option<Arc<TableKey>>> {
+        let Some(keys) = self.directory.keys() else { return Ok(None) };
+        let mut tenants = self.tenant_keys.0.lock();
+        let of_tenant = match tenants.get(tenant).and_then(Weak::upgrade) {
+            Some(key) => key,
+            None => {
+                tenants.retain(|_, key| key.strong_count() > 0);
+                let key = keys.new_tenant()?;
+                tenants.insert(tenant.clone(), Arc::downgrade(&key));
+                key
+            }
+        };
+        drop(tenants);
+        of_tenant.new_table().map(Some)
+    }
+}
+
+impl Catalog {
+    /// As [`Durable::new_table_key`]; `None` in memory.
+    pub(crate) fn new_table_key(&self, tenant: &TenantName) -> Result<Option<Arc<TableKey>>> {
+        self.durable.get().map_or(Ok(None), |durable| durable.new_table_key(tenant))
+    }
+}
+
+/// Whether a chunk can be part of a table that has this key: it is in no segment, or under the key there.
+pub(crate) fn fits_key(chunk: &Chunk, key: Option<&Arc<TableKey>>) -> bool {
+    Home::existing(chunk)
+        .is_none_or(|home| !home.is_in_segment() || home.key().map(Arc::as_ptr) == key.map(Arc::as_ptr))
+}
+
+/// Wrapped keys of tenants, by their ids.
+pub(super) type WrappedTenants = BTreeMap<WrappedKeyId, WrappedKey>;
+
+/// Unwraps the keys of tables.
+pub(super) struct Unwrapping<'a> {
+    directory: &'a dyn Directory,
+    wrapped: &'a WrappedTenants,
+    tenants: BTreeMap<WrappedKeyId, Arc<TenantKey>>,
+}
+
+impl<'a> Unwrapping<'a> {
+    pub fn new(directory: &'a dyn Directory, wrapped: &'a WrappedTenants) -> Unwrapping<'a> {
+        Unwrapping { directory, wrapped, tenants: BTreeMap::new() }
+    }
+
+    /// Unwraps the key of a table.
+    ///
+    /// # Errors
+    /// `Corrupt` where the key of its tenant is missing, or either was changed.
+    pub fn table(&mut self, wrapped: &WrappedKey) -> Result<Arc<TableKey>> {
+        let parent = wrapped.parent();
+        let tenant = match self.tenants.get(&parent) {
+            Some(tenant) => tenant.clone(),
+            None => {
+                let missing = || Error::corrupt(format!("the key {parent:?} of a tenant is missing"));
+                let keys = self.directory.keys().ok_or_else(missing)?;
+                let tenant = keys.tenant(self.wrapped.get(&parent).ok_or_else(missing)?.clone())?;
+                self.tenants.insert(parent, tenant.clone());
+                tenant
+            }
+        };
+        tenant.table(wrapped.clone())
+    }
+}

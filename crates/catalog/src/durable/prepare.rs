@@ -1,0 +1,319 @@
+//! The record of a change, before it is appended.
+
+use super::homes::Home;
+use super::keeper::{INLINE_BYTES, Keeper};
+use super::{Durable, proto};
+use arrow_schema::{Schema, SchemaRef};
+use bytes::Bytes;
+use farpool_columns::{Chunk, RowGroup, Table, type_to_bytes};
+use farpool_disk::{TableKey, Urgency};
+use farpool_model::cast::{u32_checked, u64_from};
+use farpool_model::{Error, LoadId, Result, SchemaName, TableName, TenantName, Tier, Version, View};
+use prost::Message;
+use proto::What;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Bytes of the version in front of a record.
+const VERSION_BYTES: usize = 8;
+
+/// A change of the catalog, as it is recorded.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// A table is created, or replaced by another one.
+    Put {
+        tenant: TenantName,
+        name: TableName,
+        table: Arc<Table>,
+        key: Option<Arc<TableKey>>,
+        is_pinned: bool,
+        loads: Vec<LoadId>,
+    },
+    /// A table has other rows. Row groups that both have are the same in memory; the first `same` of them are at the same
+    /// place.
+    Rows {
+        tenant: TenantName,
+        name: TableName,
+        before: Arc<Table>,
+        after: Arc<Table>,
+        key: Option<Arc<TableKey>>,
+        same: usize,
+        loads: Vec<LoadId>,
+    },
+    /// A table has other columns or another name.
+    Columns {
+        tenant: TenantName,
+        name: TableName,
+        new_name: TableName,
+        schema: SchemaRef,
+        columns: Vec<Option<usize>>,
+    },
+    Drop(TenantName, TableName),
+    PutView(TenantName, View),
+    DropView(TenantName, TableName),
+    PutSchema(TenantName, SchemaName),
+    /// A schema goes, with all that is in it.
+    DropSchema(TenantName, SchemaName),
+}
+
+/// A record that can be appended.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    change: Change,
+    bytes: Vec<u8>,
+    /// The homes of the chunks in the record.
+    homes: Vec<Arc<Home>>,
+    /// The directory's floor when this was prepared: homes in the log before it do not count.
+    pub floor: u64,
+}
+
+/// Row groups that take the place of rows.
+struct Splice<'a> {
+    first_row: u64,
+    rows: u64,
+    groups: Vec<&'a Arc<RowGroup>>,
+}
+
+impl Durable {
+    /// Prepares the record of a change. Chunks that it brings and that are not on disk are put into it or, where they are
+    /// many, written to segments.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn prepare(self: &Arc<Self>, change: Change) -> Result<Prepared> {
+        let mut prepared = Prepared { change, bytes: Vec::new(), homes: Vec::new(), floor: 0 };
+        prepared.prepare_again(self)?;
+        Ok(prepared)
+    }
+}
+
+impl Prepared {
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) fn homes(&self) -> &[Arc<Home>] {
+        &self.homes
+    }
+
+    /// Whether the record may take the space that is kept for those that free some.
+    pub fn urgency(&self) -> Urgency {
+        match self.change {
+            Change::Drop(..) | Change::DropView(..) | Change::DropSchema(..) => Urgency::FreesSpace,
+            _ => Urgency::Normal,
+        }
+    }
+
+    pub fn set_version(&mut self, version: Version) {
+        self.bytes[..VERSION_BYTES].copy_from_slice(&version.0.to_le_bytes());
+    }
+
+    pub fn prepare_again(&mut self, durable: &Arc<Durable>) -> Result<()> {
+        self.floor = durable.floor();
+        let mut record = proto::Record::default();
+        self.homes.clear();
+        let (tenant, name, what) = match &self.change {
+            Change::PutSchema(tenant, schema) => {
+                (tenant, schema.to_string(), What::PutSchema(proto::Empty {}))
+            }
+            Change::DropSchema(tenant, schema) => {
+                (tenant, schema.to_string(), What::DropSchema(proto::Empty {}))
+            }
+            Change::Put { tenant, name, table, key, is_pinned, loads } => {
+                made_by(&mut record, loads, table);
+                let groups: Vec<&Arc<RowGroup>> = table.row_groups.iter().collect();
+                self.homes = keep((durable, self.floor), &groups, key.as_ref(), &mut record)?;
+                let groups =
+                    groups.into_iter().map(|group| group_bytes(group, self.floor, durable)).collect();
+                let (fields, tier) = (fields(&table.schema), tier_number(table.tier()));
+                let (key, tenant_key) = (key_bytes(key.as_ref()), tenant_key_bytes(key.as_ref()));
+                let is_pinned = *is_pinned;
+                (
+                    tenant,
+                    name.encoded(),
+                    What::Put(proto::Put { fields, groups, tier, is_pinned, key, tenant_key }),
+                )
+            }
+            Change::Rows { tenant, name, before, after, key, same, loads } => {
+                made_by(&mut record, loads, after);
+                let splices = splices(before, after, *same);
+                let groups: Vec<_> =
+                    splices.iter().flat_map(|splice| splice.groups.iter().copied()).collect();
+                self.homes = keep((durable, self.floor), &groups, key.as_ref(), &mut record)?;
+                let splice_bytes = |splice: &Splice<'_>| {
+                    let Splice { first_row, rows, groups } = splice;
+                    let groups = groups.iter().map(|group| group_bytes(group, self.floor, durable)).collect();
+                    encoded(&proto::Splice { first_row: *first_row, rows: *rows, groups })
+                };
+                (
+                    tenant,
+                    name.encoded(),
+                    What::Rows(proto::Rows { splices: splices.iter().map(splice_bytes).collect() }),
+                )
+            }
+            Change::Columns { tenant, name, new_name, schema, columns } => {
+                let from = columns.iter().map(|old| old.map_or(0, |old| u32_checked(old + 1))).collect();
+                let columns = proto::Columns { new_name: new_name.encoded(), fields: fields(schema), from };
+                (tenant, name.encoded(), What::Columns(columns))
+            }
+            Change::Drop(tenant, name) => (tenant, name.encoded(), What::Drop(proto::Empty {})),
+            Change::PutView(tenant, view) => {
+                (tenant, view.name().encoded(), What::PutView(view.text().to_string()))
+            }
+            Change::DropView(tenant, name) => (tenant, name.encoded(), What::DropView(proto::Empty {})),
+        };
+        record.tenant = tenant.as_str().to_string();
+        record.name = name;
+        record.what = Some(what);
+        self.bytes.clear();
+        self.bytes.resize(VERSION_BYTES, 0);
+        // A vector grows as needed.
+        record.encode(&mut self.bytes).expect("a vector has room");
+        Ok(())
+    }
+}
+
+/// Sees to it that the chunks of `groups`, of a table with this key, have durable copies when `record` has. Returns the homes
+/// of those that were put into it.
+fn keep(
+    (durable, floor): (&Arc<Durable>, u64),
+    groups: &[&Arc<RowGroup>],
+    key: Option<&Arc<TableKey>>,
+    record: &mut proto::Record,
+) -> Result<Vec<Arc<Home>>> {
+    let home = |chunk: &Chunk| Home::of(chunk, &durable.next_chunk);
+    let chunks = groups.iter().flat_map(|group| &group.chunks);
+    let lacking: Vec<&Arc<Chunk>> = chunks.filter(|chunk| home(chunk).segment(floor).is_none()).collect();
+    let bytes: usize = lacking.iter().map(|chunk| chunk.bytes_encoded()).sum();
+    if bytes > INLINE_BYTES {
+        let mut keeper = Keeper::new(durable.clone());
+        lacking.iter().try_for_each(|chunk| keeper.write(chunk, key))?;
+        keeper.finish()?;
+        return Ok(Vec::new());
+    }
+    let (mut homes, mut seen) = (Vec::new(), HashSet::new());
+    for chunk in lacking {
+        let home = home(chunk);
+        // Row groups may share a chunk of NULLs.
+        if !seen.insert(home.number) {
+            continue;
+        }
+        let values =
+            chunk.values().ok_or_else(|| Error::internal("values left memory before they were kept"))?;
+        let image = values.to_image()?;
+        let mut data = Vec::with_capacity(image.data_bytes());
+        image.write_data(&mut data);
+        let image = proto::Image { number: home.number, head: image.head.into(), data: data.into() };
+        record.images.push(encoded(&image));
+        homes.push(home);
+    }
+    Ok(homes)
+}
+
+/// What becomes of `before` so that it is `after`; the first `same` row groups are.
+fn splices<'a>(before: &Table, after: &'a Table, same: usize) -> Vec<Splice<'a>> {
+    let rows = before.rows;
+    let (before, after) = (&before.row_groups, &after.row_groups);
+    let places: HashMap<*const RowGroup, usize> =
+        before.from(same).enumerate().map(|(place, group)| (Arc::as_ptr(group), same + place)).collect();
+    let mut row = match before.len() - same {
+        0 => rows,
+        _ => before.iter().take(same).map(|group| u64_from(group.rows)).sum(),
+    };
+    let mut place = same;
+    let mut splices = Vec::new();
+    let mut splice = Splice { first_row: row, rows: 0, groups: Vec::new() };
+    // The rows before `to` that are left out belong to what comes in their place.
+    let mut skip = |to: usize, splice: &mut Splice<'a>| {
+        for group in before.from(place).take(to - place) {
+            splice.rows += u64_from(group.rows);
+            row += u64_from(group.rows);
+        }
+        place = to;
+        row
+    };
+    for group in after.from(same) {
+        let Some(kept) = places.get(&Arc::as_ptr(group)) else {
+            splice.groups.push(group);
+            continue;
+        };
+        skip(*kept, &mut splice);
+        let mut none = Splice { first_row: 0, rows: 0, groups: Vec::new() };
+        none.first_row = skip(kept + 1, &mut none);
+        none.rows = 0;
+        splices.push(std::mem::replace(&mut splice, none));
+    }
+    skip(before.len(), &mut splice);
+    splices.push(splice);
+    splices.retain(|splice| splice.rows > 0 || !splice.groups.is_empty());
+    splices
+}
+
+pub(super) fn group_bytes(group: &RowGroup, floor: u64, durable: &Durable) -> Bytes {
+    let mut runs: Vec<u64> = Vec::new();
+    for chunk in &group.chunks {
+        let home = Home::of(chunk, &durable.next_chunk);
+        // Chunks that were just put into the record have no place yet.
+        let segment = home.segment(floor).unwrap_or(0);
+        if let [.., last, first, count] = &mut runs[..]
+            && *last == segment
+            && *first + *count == home.number
+        {
+            *count += 1;
+            continue;
+        }
+        runs.extend([segment, home.number, 1]);
+    }
+    encoded(&proto::Group { rows: u32_checked(group.rows), runs })
+}
+
+pub(super) fn fields(schema: &Schema) -> Vec<Bytes> {
+    let field = |field: &arrow_schema::FieldRef| {
+        encoded(&proto::Field {
+            name: field.name().clone(),
+            data_type: type_to_bytes(field.data_type()).into(),
+            is_nullable: field.is_nullable(),
+        })
+    };
+    schema.fields().iter().map(field).collect()
+}
+
+/// Puts the loads that have made `table` into its record, and what is known of its values.
+fn made_by(record: &mut proto::Record, loads: &[LoadId], table: &Table) {
+    record.loads = loads.iter().flat_map(|load| load.0.to_le_bytes()).collect();
+    let Table { rows, bytes_plain, bytes_encoded, .. } = *table;
+    (record.rows, record.bytes_plain, record.bytes_encoded) = (rows, bytes_plain, bytes_encoded);
+    record.distinct = distinct(table);
+}
+
+/// The number that stands for what a table is encrypted with in memory.
+pub(super) fn tier_number(tier: Option<Tier>) -> u32 {
+    let place = tier.and_then(|tier| Tier::ALL.iter().position(|one| *one == tier));
+    place.map_or(0, |place| u32_checked(place + 1))
+}
+
+/// What is stored of the key of a table.
+pub(super) fn key_bytes(key: Option<&Arc<TableKey>>) -> Bytes {
+    key.map(|key| Bytes::copy_from_slice(&key.wrapped().to_bytes())).unwrap_or_default()
+}
+
+/// What is stored of the key of its tenant.
+pub(super) fn tenant_key_bytes(key: Option<&Arc<TableKey>>) -> Bytes {
+    key.map(|key| Bytes::copy_from_slice(&key.tenant().wrapped().to_bytes())).unwrap_or_default()
+}
+
+/// For each column one more than the number of its distinct values, of an encrypted table about that; 0 where it is not known.
+pub(super) fn distinct(table: &Table) -> Vec<u64> {
+    let counts = table.statistics.iter().map(|column| column.distinct_count.or(column.distinct_estimate));
+    counts.map(|count| count.map_or(0, |count| count.saturating_add(1))).collect()
+}
+
+pub(super) fn encoded(message: &impl Message) -> Bytes {
+    message.encode_to_vec().into()
+}
+
+/// The version in front of a record, and the rest.
+pub(super) fn split_version(record: &[u8]) -> Option<(Version, &[u8])> {
+    let (version, rest) = record.split_first_chunk::<VERSION_BYTES>()?;
+    Some((Version(u64::from_le_bytes(*version)), rest))
+}

@@ -1,0 +1,115 @@
+//! Profiles that a start finds in segments. They are read when somebody asks for them, and in the background otherwise: of
+//! thousands of tables they take longer to read than everything else that a start needs.
+//!
+//! A few are read before the start ends, so that the first statement is planned with them.
+
+use super::homes::{Home, SegmentFile};
+use super::proto;
+use crate::Catalog;
+use crate::tap::{Known, Tap};
+use bytes::Bytes;
+use farpool_disk::TableKey;
+use farpool_model::cast::{u64_from, usize_saturating};
+use farpool_model::{Error, Result};
+use prost::Message;
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock, Weak};
+
+/// Bytes of all profiles up to which a start reads them itself: some 10 milliseconds.
+const READ_AT_START_BYTES: u64 = 1 << 20;
+
+/// Profiles that are read in turn before other reads have theirs: some 5 milliseconds.
+const READ_AT_ONCE: usize = 16;
+
+/// The profile of a table in a segment.
+#[derive(Debug)]
+pub(crate) struct StoredProfile {
+    home: OnceLock<farpool_columns::Home>,
+}
+
+impl StoredProfile {
+    /// The profile that the part `number` of a segment is, of a table with this key.
+    pub(super) fn found(number: u64, file: &Arc<SegmentFile>, key: Option<&Arc<TableKey>>) -> StoredProfile {
+        let home = OnceLock::new();
+        Home::found(&home, number, Some((file.clone(), key.cloned())), 0);
+        StoredProfile { home }
+    }
+
+    /// Where it is.
+    pub fn home(&self) -> &OnceLock<farpool_columns::Home> {
+        &self.home
+    }
+
+    /// Reads its states. Waits for the disk.
+    ///
+    /// # Errors
+    /// `Corrupt` where they are damaged; those of the disk.
+    pub fn states(&self) -> Result<Vec<Bytes>> {
+        let home = Home::existing_at(&self.home).ok_or_else(nowhere)?;
+        let file = home.file().ok_or_else(nowhere)?;
+        let part = file.part(home.number)?;
+        let mut data = vec![0; usize_saturating(part.bytes)];
+        file.segment.read(part, home.key(), &mut data)?;
+        let mut data = Bytes::from(data);
+        let damaged = || Error::corrupt("a profile that cannot be decoded");
+        let head = proto::Profile::decode(&file.segment.head(part, home.key())?[..]);
+        let state = |length: u64| {
+            let is_there = length <= u64_from(data.len());
+            is_there.then(|| data.split_to(usize_saturating(length))).ok_or_else(damaged)
+        };
+        head.map_err(|_| damaged())?.lengths.into_iter().map(state).collect()
+    }
+
+    /// The number of its segment, its own, and its bytes.
+    fn place(&self) -> Option<(u64, u64, u64)> {
+        let home = Home::existing_at(&self.home)?;
+        let file = home.file()?;
+        Some((file.number, home.number, file.part(home.number).ok()?.bytes))
+    }
+}
+
+fn nowhere() -> Error {
+    Error::internal("a profile that is nowhere")
+}
+
+/// Profiles that are left to be read.
+struct ReadingAhead {
+    catalog: Weak<Catalog>,
+    taps: VecDeque<Weak<Tap>>,
+}
+
+impl Catalog {
+    /// Reads the profiles of all tables, in the order in which they lie on disk, in the background if they are many.
+    pub(super) fn read_profiles(self: &Arc<Self>) {
+        let state = self.state.read();
+        let tables = state.visible.tables.values().flat_map(|tables| tables.values());
+        let stored = tables.filter_map(|current| match current.tap.as_ref()?.known()? {
+            Known::Stored(stored) => Some((stored.place()?, current.tap.as_ref().map(Arc::downgrade)?)),
+            Known::Gathered(_) => None,
+        });
+        let mut stored: Vec<_> = stored.collect();
+        drop(state);
+        stored.sort_unstable_by_key(|(place, _)| *place);
+        let bytes: u64 = stored.iter().map(|((.., bytes), _)| bytes).sum();
+        let taps = stored.into_iter().map(|(_, tap)| tap);
+        if bytes <= READ_AT_START_BYTES {
+            return taps.filter_map(|tap| tap.upgrade()).for_each(|tap| tap.read());
+        }
+        ReadingAhead { catalog: Arc::downgrade(self), taps: taps.collect() }.go_on();
+    }
+}
+
+impl ReadingAhead {
+    /// Has the next ones read.
+    fn go_on(mut self) {
+        let Some(catalog) = self.catalog.upgrade() else { return };
+        if self.taps.is_empty() || catalog.durable.get().is_some_and(|durable| durable.is_closed()) {
+            return;
+        }
+        catalog.background.read(Box::new(move || {
+            let some = self.taps.drain(..READ_AT_ONCE.min(self.taps.len()));
+            some.filter_map(|tap| tap.upgrade()).for_each(|tap| tap.read());
+            self.go_on();
+        }));
+    }
+}

@@ -1,0 +1,194 @@
+//! Reads values of handles from segments, elsewhere than on the threads that want them.
+
+use super::awaited::Awaited;
+use super::cache::Cache;
+use super::homes::Home;
+use super::trace::{AccessKind, AccessTrace};
+use crate::Background;
+use arrow_buffer::Buffer;
+use farpool_columns::{Chunk, Reader, Source, encrypt_into_pool, read_into_pool};
+use farpool_memory::{Pool, Reclaim, Tenure};
+use farpool_model::cast::usize_saturating;
+use farpool_model::{Error, ErrorKind, Result, TenantName};
+use std::sync::{Arc, Weak};
+
+/// How often somebody who finds no memory tries again. Each time takes a moment of one of a few threads, so that it gives up
+/// within a second of their time.
+const WAITS: u32 = 300;
+
+/// What reads the values of handles.
+#[derive(Debug)]
+pub(super) struct Reads {
+    this: Weak<Reads>,
+    pool: Arc<Pool>,
+    pub background: Arc<dyn Background>,
+    pub cache: Arc<Cache>,
+    trace: Option<Arc<AccessTrace>>,
+    awaited: Awaited,
+}
+
+/// How often somebody who finds no memory has tried again.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    waits: u32,
+}
+
+impl Patience {
+    pub fn new() -> Patience {
+        Patience { waits: 0 }
+    }
+
+    /// Whether it should be tried again.
+    pub fn is_left(&self) -> bool {
+        self.waits < WAITS
+    }
+
+    /// Counts a wait.
+    pub fn count_wait(&mut self) {
+        self.waits += 1;
+    }
+}
+
+/// A handle whose values are to be read.
+struct Wanted {
+    handle: Arc<Chunk>,
+    tenant: TenantName,
+    patience: Patience,
+}
+
+/// The source of the handles of one tenant.
+#[derive(Debug)]
+struct OfTenant {
+    reads: Arc<Reads>,
+    tenant: TenantName,
+}
+
+impl Reads {
+    pub fn new(
+        pool: Arc<Pool>,
+        background: Arc<dyn Background>,
+        trace: Option<Arc<AccessTrace>>,
+    ) -> Arc<Reads> {
+        Arc::new_cyclic(|this| Reads {
+            this: this.clone(),
+            pool,
+            background,
+            cache: Arc::default(),
+            trace,
+            awaited: Awaited::default(),
+        })
+    }
+
+    /// What frees memory of the pool.
+    pub fn reclaim(&self) -> Weak<dyn Reclaim> {
+        let cache: Weak<Cache> = Arc::downgrade(&self.cache);
+        cache
+    }
+
+    /// Bytes that the pool may have in use.
+    pub fn pool_bytes(&self) -> u64 {
+        self.pool.usage().bytes_limit
+    }
+
+    /// The source of the handles of a tenant.
+    pub fn source(self: &Arc<Self>, tenant: &TenantName) -> Arc<dyn Source> {
+        Arc::new(OfTenant { reads: self.clone(), tenant: tenant.clone() })
+    }
+
+    /// Reads the values of a handle for all who want them.
+    fn read(&self, mut wanted: Wanted) {
+        let handle = &wanted.handle;
+        if !self.awaited.is_wanted(handle) {
+            return;
+        }
+        match handle.values().map_or_else(|| self.load(handle, &wanted.tenant), Ok) {
+            // What others work on is free in a moment. Meanwhile reads that have memory, or want less, go on.
+            Err(error) if error.kind == ErrorKind::OverLimit && wanted.patience.is_left() => {
+                wanted.patience.count_wait();
+                self.background.read_later(self.job(wanted));
+            }
+            outcome => self.awaited.tell(handle, &outcome),
+        }
+    }
+
+    fn job(&self, wanted: Wanted) -> Box<dyn FnOnce() + Send> {
+        let this = self.this.clone();
+        Box::new(move || {
+            if let Some(reads) = this.upgrade() {
+                reads.read(wanted);
+            }
+        })
+    }
+
+    fn record(&self, handle: &Chunk, kind: AccessKind) {
+        if let Some(trace) = &self.trace {
+            trace.add(handle, kind);
+        }
+    }
+
+    fn load(&self, handle: &Arc<Chunk>, tenant: &TenantName) -> Result<Arc<Chunk>> {
+        let home = Home::existing(handle).ok_or_else(|| Error::internal("a handle without a home"))?;
+        let file =
+            home.file().ok_or_else(|| Error::internal("values that left before they were in a segment"))?;
+        let (part, key) = (file.part(home.number)?, home.key());
+        let read = || {
+            let tenure = if handle.is_pinned() { Tenure::Staying } else { Tenure::Passing };
+            let bytes = usize_saturating(part.bytes);
+            let fill = |memory: &mut [u8]| file.segment.read(part, key, memory);
+            let fitting = |chunk: Chunk| match chunk.data_type() == handle.data_type()
+                && chunk.rows() == handle.rows()
+            {
+                true => Ok(chunk),
+                false => Err(Error::corrupt("a chunk of another column")),
+            };
+            let Some(cipher) = handle.cipher() else {
+                let (data, ()) = read_into_pool(&self.pool, tenant, bytes, tenure, fill)?;
+                let head = file.segment.head(part, key)?;
+                return Ok(Arc::new(fitting(Chunk::from_image(&head, &data)?.passing())?));
+            };
+            // In the clear they are never in the pool.
+            let mut data = vec![0; bytes];
+            fill(&mut data)?;
+            let head = file.segment.head(part, key)?;
+            let chunk = fitting(Chunk::from_image(&head, &Buffer::from(data))?)?;
+            encrypt_into_pool(&self.pool, tenant, tenure, cipher, chunk)
+        };
+        let values = match read() {
+            // Everybody who wants these values is told so.
+            Err(damage) if damage.kind == ErrorKind::Corrupt => {
+                Arc::new(Chunk::from_head(&file.segment.head(part, key)?, damage)?)
+            }
+            values => values?,
+        };
+        handle.put_values(values.clone());
+        self.cache.add(handle, home.number);
+        self.record(handle, AccessKind::Read);
+        Ok(values)
+    }
+}
+
+impl Source for OfTenant {
+    fn tenant(&self) -> &TenantName {
+        &self.tenant
+    }
+
+    fn bytes_on_disk(&self, handle: &Chunk) -> usize {
+        let stored = || {
+            let home = Home::existing(handle)?;
+            Some(usize_saturating(home.file()?.part(home.number).ok()?.bytes_stored))
+        };
+        stored().unwrap_or_else(|| handle.bytes_encoded())
+    }
+
+    fn used(&self, handle: &Chunk) {
+        self.reads.record(handle, AccessKind::Used);
+    }
+
+    fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>) {
+        let pool_bytes = usize_saturating(self.reads.pool_bytes());
+        for handle in self.reads.awaited.want(handles, reader, pool_bytes) {
+            let wanted = Wanted { handle, tenant: self.tenant.clone(), patience: Patience::new() };
+            self.reads.background.read(self.reads.job(wanted));
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! The chunks of a data directory, wherever they are: in segments, or in records of the log.
+
+use super::homes::{Home, SegmentFile, Sweep};
+use super::keys::Unwrapping;
+use super::profiles::StoredProfile;
+use super::replay::{KeptGroup, KeptProfile, KeptTable, Replay};
+use super::{Durable, proto};
+use crate::Catalog;
+use arrow_buffer::Buffer;
+use farpool_columns::{Chunk, Encoder, RowGroup, encrypt_into_pool, is_large, read_into_pool, table_cipher};
+use farpool_disk::{Directory, Part, Segment, TableKey, segment_name};
+use farpool_memory::Tenure;
+use farpool_model::cast::{u64_from, usize_saturating};
+use farpool_model::{Error, Result, TableName, TenantName};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The parts of the data of a chunk begin at multiples of this in the pool.
+const ALIGNMENT: usize = 64;
+
+/// Where the chunks of a directory are.
+pub(super) struct Sources {
+    pub replay: Replay,
+    pub files: BTreeMap<u64, Arc<SegmentFile>>,
+}
+
+/// A row group to be read, or small ones side by side that become one.
+pub(super) struct Wanted<'a> {
+    pub tenant: &'a TenantName,
+    pub name: &'a TableName,
+    pub table: &'a KeptTable,
+    pub groups: &'a [KeptGroup],
+    pub first_row: u64,
+}
+
+/// A row group that was read, and what is damaged in it.
+pub(super) type Read = (RowGroup, Vec<Error>);
+
+/// Rows up to which a row group is joined with its neighbours, and those of the result. Without that, a log of
+/// many small appends would become as many row groups.
+const SMALL_ROWS: u32 = 1 << 10;
+const JOINED_ROWS: u32 = 32 << 10;
+
+impl Sources {
+    /// Opens the segments that the tables need.
+    pub fn open(directory: &dyn Directory, mut replay: Replay, sweep: &Arc<Sweep>) -> Result<Sources> {
+        let mut keys = Unwrapping::new(directory, &replay.tenant_keys);
+        for (name, table) in replay.tables.values_mut().flatten() {
+            table.cipher = table.tier.map(table_cipher).transpose()?;
+            let key = table.wrapped_key.as_ref().map(|key| keys.table(key)).transpose();
+            table.key = key.map_err(|error| Error {
+                message: format!(
+                    "the key of table {:?} in {}: {}",
+                    name.as_str(),
+                    directory.describe(),
+                    error.message
+                ),
+                ..error
+            })?;
+        }
+        let tables = replay.tables.values().flat_map(BTreeMap::values);
+        let groups = tables.flat_map(|table| &table.groups);
+        let chunks = groups.flat_map(|group| group.chunks.iter().flatten());
+        let needed: BTreeSet<u64> = chunks.filter_map(|number| replay.places.get(number)).copied().collect();
+        let mut files = BTreeMap::new();
+        for number in needed {
+            files.insert(number, SegmentFile::found(number, Segment::open(directory, number)?, sweep));
+        }
+        // A profile can be computed again.
+        let tables = replay.tables.values().flat_map(BTreeMap::values);
+        for profile in tables.filter_map(|table| table.profile) {
+            if !files.contains_key(&profile.segment)
+                && let Ok(segment) = Segment::open(directory, profile.segment)
+            {
+                files.insert(profile.segment, SegmentFile::found(profile.segment, segment, sweep));
+            }
+        }
+        Ok(Sources { replay, files })
+    }
+
+    /// All row groups, in the order of the tables.
+    pub fn wanted(&self) -> Vec<Wanted<'_>> {
+        let mut wanted = Vec::new();
+        for (tenant, tables) in &self.replay.tables {
+            for (name, table) in tables {
+                let mut first_row = 0;
+                // Those that are profiled end with a row group.
+                let (profiled, others) = table.groups.split_at(table.groups_profiled());
+                for mut rest in [profiled, others] {
+                    while !rest.is_empty() {
+                        let (groups, behind) = rest.split_at(joined(rest));
+                        wanted.push(Wanted { tenant, name, table, groups, first_row });
+                        first_row += groups.iter().map(|group| u64::from(group.rows)).sum::<u64>();
+                        rest = behind;
+                    }
+                }
+            }
+        }
+        wanted
+    }
+
+    /// The profile of a table; `None` where there is none.
+    pub fn profile(&self, table: &KeptTable) -> Option<StoredProfile> {
+        let KeptProfile { segment, number, .. } = table.profile?;
+        let file = self.files.get(&segment)?;
+        file.part(number).ok()?;
+        Some(StoredProfile::found(number, file, table.key.as_ref()))
+    }
+
+    /// Where a chunk of a table is.
+    pub fn find<'a>(&'a self, table: &'a KeptTable, number: u64) -> Result<Source<'a>> {
+        if let Some(segment) = self.replay.places.get(&number) {
+            let file = self.files.get(segment);
+            let file =
+                file.ok_or_else(|| Error::internal(format!("{} is not open", segment_name(*segment))))?;
+            return Ok(Source::Segment(file, file.part(number)?, table.key.as_ref()));
+        }
+        match self.replay.images.get(&number) {
+            Some((record, image)) => Ok(Source::Log(*record, image)),
+            None => Err(Error::corrupt(format!("chunk {number}, which a table needs, is nowhere"))),
+        }
+    }
+
+    /// Bytes that the chunks of all tables take on disk.
+    pub fn bytes_stored(&self) -> Result<u64> {
+        let mut bytes = 0;
+        for table in self.replay.tables.values().flat_map(BTreeMap::values) {
+            let chunks = table.groups.iter().flat_map(|group| group.chunks.iter().flatten());
+            // Row groups may share a chunk of NULLs.
+            let distinct: BTreeSet<u64> = chunks.copied().collect();
+            let stored = |number| Ok(self.find(table, number)?.bytes_stored());
+            bytes += distinct.into_iter().map(stored).sum::<Result<u64>>()?;
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes that a row group takes in the pool at once.
+    pub fn data_bytes(&self, table: &KeptTable, group: &KeptGroup) -> u64 {
+        if is_large(group.rows as usize, 0) {
+            return 0;
+        }
+        let chunks = group.chunks.iter().flatten();
+        let sources = chunks.filter_map(|number| self.find(table, *number).ok());
+        sources.map(|source| u64_from(source.bytes())).sum()
+    }
+
+    /// Reads row groups into the pool, joined where nothing is damaged.
+    pub fn read(&self, catalog: &Catalog, durable: &Durable, wanted: &Wanted<'_>) -> Result<Vec<Read>> {
+        if wanted.groups.len() > 1
+            && let Ok(joined) = self.read_joined(catalog, durable, wanted)
+        {
+            return Ok(vec![(joined, Vec::new())]);
+        }
+        let mut first_row = wanted.first_row;
+        let mut read = Vec::new();
+        for groups in wanted.groups.chunks(1) {
+            let one = Wanted { groups, first_row, ..*wanted };
+            for group in groups {
+                read.push(self.read_group(catalog, durable, &one, group)?);
+                first_row += u64::from(group.rows);
+            }
+        }
+        Ok(read)
+    }
+
+    /// Reads row groups outside the pool, and joins them in it.
+    ///
+    /// # Errors
+    /// Where anything is damaged; `OverLimit` when memory is short.
+    pub fn read_joined(&self, catalog: &Catalog, durable: &Durable, wanted: &Wanted<'_>) -> Result<RowGroup> {
+        let encoder = wanted.encoder(catalog);
+        let mut groups = Vec::with_capacity(wanted.groups.len());
+        for group in wanted.groups {
+            let chunk = |(column, number): (usize, &Option<u64>)| {
+                let Some(number) = number else {
+                    return encoder.nulls_of(column, group.rows as usize).map(Arc::new);
+                };
+                let source = self.find(wanted.table, *number)?;
+                let mut data = vec![0; source.bytes()];
+                source.read(&mut data)?;
+                let chunk = wanted.chunk(column, group, &source.head()?, &Buffer::from(data))?;
+                source.give_home(&chunk, *number);
+                Ok(Arc::new(chunk))
+            };
+            let chunks = group.chunks.iter().enumerate().map(chunk).collect::<Result<_>>()?;
+            groups.push(Arc::new(RowGroup { rows: group.rows as usize, chunks }));
+        }
+        let columns = 0..wanted.table.schema.fields().len();
+        let chunks = columns.map(|column| encoder.merge_column(&groups, column)).collect::<Result<_>>()?;
+        let joined = encoder.place(groups.iter().map(|group| group.rows).sum(), chunks)?;
+        durable.merged(&joined, &groups);
+        Ok(joined)
+    }
+
+    /// Reads a row group into the pool; of a large one in a segment, only what is not in the values.
+    pub fn read_group(
+        &self,
+        catalog: &Catalog,
+        durable: &Durable,
+        wanted: &Wanted<'_>,
+        group: &KeptGroup,
+    ) -> Result<Read> {
+        let find = |number: &Option<u64>| {
+            number.map(|number| Ok((number, self.find(wanted.table, number)?))).transpose()
+        };
+        let sources = group.chunks.iter().map(find).collect::<Result<Vec<_>>>()?;
+        let (handles, cipher) = (durable.reads.source(wanted.tenant), wanted.table.cipher.as_ref());
+        let absent = |source: &Option<(u64, Source<'_>)>| match source {
+            Some((_, source @ Source::Segment(..))) => Chunk::absent(&source.head()?, &handles, cipher),
+            _ => Ok(None),
+        };
+        let mut absent = sources.iter().map(absent).collect::<Result<Vec<_>>>()?;
+        let bytes_plain: usize = absent.iter().flatten().map(Chunk::bytes_plain).sum();
+        let is_large = is_large(group.rows as usize, bytes_plain);
+        if !is_large {
+            absent.fill_with(|| None);
+        }
+        let sources: Vec<_> = sources.into_iter().zip(absent).collect();
+        let bytes = |(source, absent): &(Option<(u64, Source<'_>)>, Option<Chunk>)| match (source, absent) {
+            (Some((_, source)), None) => source.bytes(),
+            _ => 0,
+        };
+        let total = sources.iter().map(bytes).sum();
+        let fill = |mut memory: &mut [u8]| {
+            let mut damages = Vec::with_capacity(sources.len());
+            for found in &sources {
+                let (data, rest) = memory.split_at_mut(bytes(found));
+                memory = rest;
+                let read = |(_, source): &(u64, Source<'_>)| source.read(data).err();
+                damages.push(found.0.as_ref().filter(|_| found.1.is_none()).and_then(read));
+            }
+            Ok(damages)
+        };
+        let (data, damages) = match cipher {
+            None => read_into_pool(&catalog.pool, wanted.tenant, total, Tenure::Staying, fill)?,
+            // In the clear they are never in the pool.
+            Some(_) => {
+                let mut memory = vec![0; total];
+                let damages = fill(&mut memory)?;
+                (Buffer::from(memory), damages)
+            }
+        };
+        let encoder = wanted.encoder(catalog);
+        let (mut chunks, mut damaged, mut at) = (Vec::with_capacity(sources.len()), Vec::new(), 0);
+        for (column, ((found, absent), damage)) in sources.into_iter().zip(damages).enumerate() {
+            let Some((number, source)) = found else {
+                chunks.push(Arc::new(encoder.nulls_of(column, group.rows as usize)?));
+                continue;
+            };
+            if let Some(handle) = absent {
+                let handle = wanted.fitting(column, group, handle)?;
+                source.give_home(&handle, number);
+                chunks.push(Arc::new(handle));
+                continue;
+            }
+            let data = data.slice_with_length(at, source.bytes());
+            at += source.bytes();
+            let chunk = match damage {
+                None => wanted.chunk(column, group, &source.head()?, &data),
+                Some(damage) => Err(damage),
+            };
+            let chunk = match chunk {
+                Ok(chunk) => chunk,
+                // Records are whole or not there at all.
+                Err(damage) if matches!(source, Source::Log(..)) => return Err(damage),
+                Err(damage) => {
+                    let damage = wanted.lost(column, group, &damage);
+                    damaged.push(damage.clone());
+                    Chunk::from_head(&source.head()?, damage)?
+                }
+            };
+            let chunk = match cipher.filter(|_| chunk.check_intact().is_ok()) {
+                Some(cipher) => {
+                    encrypt_into_pool(&catalog.pool, wanted.tenant, Tenure::Staying, cipher, chunk)?
+                }
+                None => Arc::new(chunk),
+            };
+            let chunk = if is_large { Chunk::handle(chunk, &handles) } else { chunk };
+            source.give_home(&chunk, number);
+            chunks.push(chunk);
+        }
+        Ok((RowGroup { rows: group.rows as usize, chunks }, damaged))
+    }
+}
+
+/// Number of row groups, the first ones, that become one.
+fn joined(groups: &[KeptGroup]) -> usize {
+    let mut rows = 0;
+    let fits = |group: &&KeptGroup| {
+        rows += group.rows;
+        group.rows <= SMALL_ROWS && rows <= JOINED_ROWS
+    };
+    groups.iter().take_while(fits).count().max(1)
+}
+
+/// Where a chunk is.
+pub(super) enum Source<'a> {
+    Log(u64, &'a proto::Image),
+    /// The key is that of the table, if it has one.
+    Segment(&'a Arc<SegmentFile>, &'a Part, Option<&'a Arc<TableKey>>),
+}
+
+impl Source<'_> {
+    /// Bytes of its data, and of what is left free behind them.
+    pub fn bytes(&self) -> usize {
+        let bytes = match self {
+            Source::Log(_, image) => image.data.len(),
+            Source::Segment(_, part, _) => usize_saturating(part.bytes),
+        };
+        bytes.next_multiple_of(ALIGNMENT)
+    }
+
+    /// Bytes of its data on disk.
+    pub fn bytes_stored(&self) -> u64 {
+        match self {
+            Source::Log(_, image) => u64_from(image.data.len()),
+            Source::Segment(_, part, _) => part.bytes_stored,
+        }
+    }
+
+    pub fn head(&self) -> Result<Cow<'_, [u8]>> {
+        match self {
+            Source::Log(_, image) => Ok(Cow::Borrowed(&image.head)),
+            Source::Segment(file, part, key) => file.segment.head(part, *key),
+        }
+    }
+
+    /// Reads the data.
+    pub fn read(&self, memory: &mut [u8]) -> Result<()> {
+        match self {
+            Source::Log(_, image) => {
+                let (data, rest) = memory.split_at_mut(image.data.len());
+                data.copy_from_slice(&image.data);
+                rest.fill(0);
+                Ok(())
+            }
+            Source::Segment(file, part, key) => {
+                let (data, rest) = memory.split_at_mut(usize_saturating(part.bytes));
+                rest.fill(0);
+                file.segment.read(part, *key, data)
+            }
+        }
+    }
+
+    pub fn give_home(&self, chunk: &Chunk, number: u64) {
+        match self {
+            Source::Log(record, _) => Home::found(chunk.home(), number, None, *record),
+            Source::Segment(file, _, key) => {
+                Home::found(chunk.home(), number, Some((Arc::clone(file), key.cloned())), 0)
+            }
+        }
+    }
+}
+
+impl Wanted<'_> {
+    pub fn encoder(&self, catalog: &Catalog) -> Encoder {
+        let encoder = Encoder::new(catalog.pool.clone(), self.tenant.clone(), self.table.schema.clone());
+        encoder.encrypting(self.table.cipher.as_ref())
+    }
+
+    /// Reads the chunk of a column.
+    pub fn chunk(&self, column: usize, group: &KeptGroup, head: &[u8], data: &Buffer) -> Result<Chunk> {
+        self.fitting(column, group, Chunk::from_image(head, data)?)
+    }
+
+    /// Checks that a chunk is of a column of the table, and of a row group.
+    fn fitting(&self, column: usize, group: &KeptGroup, chunk: Chunk) -> Result<Chunk> {
+        let is_of_column = chunk.data_type() == self.table.schema.field(column).data_type();
+        match is_of_column && chunk.rows() == group.rows as usize {
+            true => Ok(chunk),
+            false => Err(Error::corrupt("a chunk of another column")),
+        }
+    }
+
+    /// The error of whoever wants the values of a column that are lost.
+    pub fn lost(&self, column: usize, group: &KeptGroup, why: &Error) -> Error {
+        let (first, last) = (self.first_row + 1, self.first_row + u64::from(group.rows));
+        let column = self.table.schema.field(column).name();
+        let (name, tenant) = (self.name.as_str(), self.tenant);
+        let error = Error::corrupt(format!(
+            "rows {first} to {last} of column {column:?} of table {name:?} of tenant {tenant} are lost: {}",
+            why.message
+        ));
+        error.advise("restore the table from a backup, or load it again")
+    }
+}

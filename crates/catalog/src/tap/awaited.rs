@@ -1,0 +1,112 @@
+//! A profile that callers wait for. It is worked on at once, oldest rows first, by the waiting callers and
+//! not by the background, so that it is charged to the callers' shares.
+
+use super::work::{Waiter, Worker};
+use super::{Tap, defect};
+use crate::Helpers;
+use farpool_memory::Reservation;
+use farpool_model::{Error, Result};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// A profile that a caller waits for. Several threads may work on it. Dropping it ends the wait.
+#[derive(Debug)]
+pub struct AwaitedProfile {
+    /// The taps to settle, each followed by the one that builds on it. Owned, so that none is abandoned
+    /// before its turn.
+    line: Vec<Arc<Tap>>,
+    /// Number of taps, the first ones in `line`, that are settled.
+    settled: AtomicUsize,
+    waiter: Arc<Waiter>,
+}
+
+impl AwaitedProfile {
+    /// Registers a waiter with `tap` and the unsettled taps before it. `wake` is called when there may be
+    /// work to do, or all is settled.
+    pub(crate) fn new(tap: Arc<Tap>, wake: Box<dyn Fn() + Send + Sync>) -> AwaitedProfile {
+        let mut line = tap.before();
+        line.reverse();
+        line.push(tap);
+        let waiter = Arc::new(Waiter { wake });
+        line.iter().for_each(|tap| tap.0.add_waiter(waiter.clone()));
+        line.iter().for_each(|tap| tap.want());
+        AwaitedProfile { line, settled: AtomicUsize::new(0), waiter }
+    }
+
+    /// Whether the profile is complete or has failed.
+    pub fn is_settled(&self) -> bool {
+        self.oldest().is_none()
+    }
+
+    /// Whether [`AwaitedProfile::step`] has work to do, or the profile is settled.
+    pub fn has_step(&self) -> bool {
+        self.oldest().is_none_or(|tap| tap.0.has_step())
+    }
+
+    /// Works until `go_on` returns false, and on one column at least. Returns false when other threads have
+    /// all the work, or it is done.
+    pub fn step(&self, go_on: &dyn Fn() -> bool) -> bool {
+        self.oldest().is_some_and(|tap| tap.0.work_on(Worker::Waiting, go_on))
+    }
+
+    /// Bytes of memory that the next step lacks. No step is done until that many are free, or a caller passes
+    /// them to [`AwaitedProfile::give`].
+    pub fn bytes_lacking(&self) -> Option<usize> {
+        self.oldest()?.0.bytes_lacking()
+    }
+
+    /// Continues with `memory`, reserved from the tenant's account.
+    pub fn give(&self, memory: Reservation) {
+        if let Some(oldest) = self.oldest() {
+            oldest.0.give(memory);
+        }
+    }
+
+    /// Gives up the profile and those of all versions that build on it, until they are requested again.
+    pub fn give_up(&self, why: &Error) {
+        self.line.iter().for_each(|tap| tap.0.give_up(why));
+    }
+
+    /// Computes the profile on the calling thread and `helpers`. Where memory is short, the thread waits for
+    /// it as long as requests do.
+    ///
+    /// # Errors
+    /// The reason why there is no profile: `OverLimit` when the pool has no room for it, or, with sizes, when
+    /// memory was short for too long; in that case the profile is not settled.
+    pub fn finish(&self, helpers: &dyn Helpers) -> Result<()> {
+        let groups = self.line.iter().map(|tap| tap.0.groups_waiting()).sum();
+        let refused = OnceLock::new();
+        let work = || self.line.iter().for_each(|tap| tap.0.work_until_settled(&refused));
+        if !self.is_settled() && helpers.run(helpers.threads_max().min(groups), &work).is_err() {
+            // A helper panicked: its step has failed, and this thread does the rest.
+            work();
+        }
+        refused.into_inner().map_or_else(|| self.outcome(), Err)
+    }
+
+    /// Returns `Ok` if the profile was made; it must be settled.
+    ///
+    /// # Errors
+    /// The reason why there is no profile.
+    pub fn outcome(&self) -> Result<()> {
+        let settled = self.line.last().and_then(|tap| tap.settled());
+        settled.unwrap_or_else(|| Err(defect())).map(drop)
+    }
+
+    fn oldest(&self) -> Option<&Arc<Tap>> {
+        loop {
+            let settled = self.settled.load(Ordering::Relaxed);
+            let tap = self.line.get(settled)?;
+            if tap.settled().is_none() {
+                return Some(tap);
+            }
+            self.settled.fetch_max(settled + 1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for AwaitedProfile {
+    fn drop(&mut self) {
+        self.line.iter().for_each(|tap| tap.0.remove_waiter(&self.waiter));
+    }
+}

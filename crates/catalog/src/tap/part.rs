@@ -1,0 +1,176 @@
+//! A partial profile: one worker at a time adds row groups to it, one after the other.
+
+use super::memory::{self, Held};
+use super::observe;
+use crate::durable::is_in_segment;
+use arrow_schema::SchemaRef;
+use farpool_columns::{Kept, Reader, RowGroup};
+use farpool_model::Result;
+use farpool_model::cast::u64_from;
+use farpool_statistics::Profile;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Is called when values have come into memory.
+pub(super) type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// A partial profile and the row group being added to it.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// `None` before the first rows.
+    profile: Option<Box<Profile>>,
+    /// The row group being added.
+    group: Option<Arc<RowGroup>>,
+    /// The same with its values in memory.
+    filled: Option<Arc<RowGroup>>,
+    reading: Reading,
+    /// Columns of the row group that have been added, and rows that have been added to the moments.
+    columns_done: usize,
+    rows_done: usize,
+    held: Held,
+}
+
+impl Part {
+    /// Creates a part that begins with `group` and owns the reservation `held`.
+    pub fn new(group: Arc<RowGroup>, held: Held) -> Part {
+        let (filled, reading) = (None, Reading::default());
+        Part { profile: None, group: Some(group), filled, reading, columns_done: 0, rows_done: 0, held }
+    }
+
+    /// The memory that the part holds.
+    pub fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// Whether a row group has been begun and not finished.
+    pub fn is_unfinished(&self) -> bool {
+        self.group.is_some()
+    }
+
+    /// Whether a row group has been begun and can be gone on with: its values are not being read.
+    pub fn is_ready(&self) -> bool {
+        self.is_unfinished() && !self.reading.is_under_way()
+    }
+
+    /// Begins another row group, with `more` memory; the one before must be finished.
+    pub fn begin(&mut self, group: Arc<RowGroup>, more: Held) {
+        (self.group, self.columns_done, self.rows_done) = (Some(group), 0, 0);
+        match (&mut self.held, more) {
+            (Some(held), Some(more)) => held.join(more),
+            (held, more) => *held = more.or(held.take()),
+        }
+    }
+
+    /// Returns the profile of all row groups added, and its memory; `None` if there were none.
+    pub fn into_profile(self) -> Option<(Profile, Held)> {
+        self.profile.map(|profile| (*profile, self.held))
+    }
+
+    /// Adds one column after the other, and then the moments, until `go_on` returns false; at least one step.
+    /// Returns the rows of the row group once it is finished, 0 before that. Where values are not in memory they are read,
+    /// and `wake` is called when they have come.
+    pub fn run(&mut self, schema: &SchemaRef, go_on: &dyn Fn() -> bool, wake: &Wake) -> Result<u64> {
+        let Some(group) = self.with_values(wake)? else { return Ok(0) };
+        let profile = match &mut self.profile {
+            Some(profile) => profile,
+            none => none.insert(Box::new(Profile::new(schema)?)),
+        };
+        loop {
+            if self.columns_done < group.chunks.len() {
+                observe::column(profile, &group, self.columns_done)?;
+                self.columns_done += 1;
+            } else {
+                self.rows_done = observe::numbers(profile, &group, self.rows_done)?;
+            }
+            if self.columns_done == group.chunks.len() && self.rows_done == group.rows {
+                self.filled = None;
+                if let Some(group) = self.group.take() {
+                    let_go(&group);
+                }
+                memory::settle(&mut self.held, profile);
+                return Ok(u64_from(group.rows));
+            }
+            if !go_on() {
+                return Ok(0);
+            }
+        }
+    }
+
+    /// The row group with its values in memory; `None` where they are not.
+    fn with_values(&mut self, wake: &Wake) -> Result<Option<Arc<RowGroup>>> {
+        let Some(group) = &self.group else { return Ok(None) };
+        if let Some(filled) = &self.filled {
+            return Ok(Some(filled.clone()));
+        }
+        let kept = self.reading.take()?;
+        let filled = match group.with_values(0..group.chunks.len()) {
+            Ok(filled) => filled.map_or_else(|| group.clone(), Arc::new),
+            Err(absent) => {
+                farpool_columns::fetch(absent, self.reading.begin(wake));
+                return Ok(None);
+            }
+        };
+        drop(kept);
+        self.filled = Some(filled.clone());
+        Ok(Some(filled))
+    }
+}
+
+/// Takes out of memory what was read for the profile of a load that leaves nothing there.
+fn let_go(group: &RowGroup) {
+    let leaving = group.chunks.iter().filter(|chunk| chunk.is_to_leave() && is_in_segment(chunk));
+    leaving.for_each(|chunk| drop(chunk.take_values()));
+}
+
+/// Values that are being read for a part.
+#[derive(Clone, Debug, Default)]
+struct Reading(Arc<Mutex<Stage>>);
+
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Nothing,
+    UnderWay,
+    Arrived(Result<Kept>),
+}
+
+impl Reading {
+    fn is_under_way(&self) -> bool {
+        matches!(*self.0.lock(), Stage::UnderWay)
+    }
+
+    fn begin(&self, wake: &Wake) -> Box<dyn Reader> {
+        *self.0.lock() = Stage::UnderWay;
+        Box::new(PartReader { reading: self.clone(), wake: wake.clone() })
+    }
+
+    /// Takes what keeps the values that have arrived in memory.
+    fn take(&self) -> Result<Option<Kept>> {
+        match std::mem::take(&mut *self.0.lock()) {
+            Stage::Arrived(outcome) => outcome.map(Some),
+            Stage::Nothing | Stage::UnderWay => Ok(None),
+        }
+    }
+}
+
+/// Tells a part that its values have come.
+struct PartReader {
+    reading: Reading,
+    wake: Wake,
+}
+
+impl Reader for PartReader {
+    fn is_waiting(&self) -> bool {
+        // A part that is gone has no other reference left.
+        Arc::strong_count(&self.reading.0) > 1
+    }
+
+    fn is_urgent(&self) -> bool {
+        true
+    }
+
+    fn arrived(self: Box<Self>, outcome: Result<Kept>) {
+        *self.reading.0.lock() = Stage::Arrived(outcome);
+        (self.wake)();
+    }
+}

@@ -1,0 +1,316 @@
+//! The work queue of a profile: what is to be done and what has been done. Plain data behind the lock of a
+//! gathering.
+
+use super::memory::{Held, PartMemory};
+use super::part::{Part, Wake};
+use super::settling::Settling;
+use super::{Gathered, Gathering, Outcome, Tap};
+use crate::durable::StoredProfile;
+use arrow_schema::SchemaRef;
+use farpool_columns::{Encoder, RowGroup};
+use farpool_model::{Error, ErrorKind, Result, limits};
+use farpool_statistics::Profile;
+use std::collections::VecDeque;
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+
+/// The state of a profile's work.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    /// Row groups that no worker has begun.
+    pub waiting: VecDeque<Arc<RowGroup>>,
+    /// Parts that no worker holds.
+    pub idle: Vec<Part>,
+    /// Number of steps in progress.
+    pub busy: usize,
+    /// Number of rows profiled; includes those of the tap before this one once that is settled.
+    pub rows_seen: u64,
+    pub failed: Option<Error>,
+    pub waiters: Vec<Arc<Waiter>>,
+    pub stage: Stage,
+    pub memory: PartMemory,
+    /// No further parts are begun, because memory for one was refused.
+    pub parts_refused: bool,
+    /// The gathering that builds on this one and waits for it.
+    pub next: Option<Arc<Gathering>>,
+}
+
+#[derive(Debug, Default)]
+pub(super) enum Stage {
+    /// More rows may come.
+    #[default]
+    Open,
+    /// The profile is on disk and not read yet. All rows are queued, in case it cannot be.
+    Stored(Stored),
+    /// All rows are queued; they follow those of `base`.
+    Complete {
+        base: Option<Arc<Tap>>,
+        encoder: Encoder,
+    },
+    /// All rows were profiled and the parts are being merged; `None` while a worker holds them.
+    Settling(Option<Box<Settling>>),
+    Settled(Outcome),
+}
+
+/// A profile on disk.
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub profile: Arc<StoredProfile>,
+    pub encoder: Encoder,
+    /// Whether somebody has asked for it to be read, and whether a thread reads it.
+    pub is_wanted: bool,
+    pub is_read: bool,
+}
+
+/// State of the profile that this one builds on.
+enum Before {
+    Known(Option<Arc<Gathered>>),
+    /// Not settled yet, or the input is not complete and so the base not known.
+    Unsettled,
+    Nothing(Error),
+}
+
+/// A unit of work for one worker. It counts as busy until its result is booked.
+pub(super) enum Step {
+    Observe(Part),
+    /// All rows were profiled and the base is settled: merge the parts.
+    Combine {
+        parts: Vec<Part>,
+        /// Memory for an empty profile, where there are no parts.
+        held: Held,
+        base: Option<Arc<Gathered>>,
+        encoder: Encoder,
+        /// Dropped by the worker, outside the lock.
+        _complete: Stage,
+    },
+    Settle(Box<Settling>),
+    Fail {
+        error: Error,
+        /// Dropped by the worker, outside the lock.
+        _held: (Stage, VecDeque<Arc<RowGroup>>, Vec<Part>),
+    },
+}
+
+/// Result of a step.
+pub(super) enum Done {
+    /// The part, and the number of rows of a row group that was finished in it, or 0.
+    Observed(Part, u64),
+    Settling(Box<Settling>),
+    Settled(Outcome),
+    Failed(Error),
+}
+
+/// A caller that waits for a profile and works on it meanwhile.
+pub(super) struct Waiter {
+    /// Called when there may be more to do.
+    pub wake: Box<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Waiter")
+    }
+}
+
+/// Who does a step.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Worker {
+    Background,
+    Waiting,
+}
+
+impl Step {
+    /// Works until `go_on` returns false, and on one column at least.
+    pub fn run(self, schema: &SchemaRef, go_on: &dyn Fn() -> bool, wake: &Wake) -> Result<Done> {
+        match self {
+            Step::Observe(mut part) => {
+                let rows = part.run(schema, go_on, wake)?;
+                Ok(Done::Observed(part, rows))
+            }
+            Step::Combine { parts, held, base, encoder, .. } => {
+                let mut parts = parts.into_iter().filter_map(Part::into_profile);
+                let whole = parts.next().map_or_else(|| Ok((Profile::new(schema)?, held)), Ok)?;
+                Ok(Done::Settling(Box::new(Settling::new(whole, parts.collect(), base, encoder))))
+            }
+            Step::Settle(mut settling) => Ok(match settling.run(go_on)? {
+                Some(gathered) => Done::Settled(Ok(gathered)),
+                None => Done::Settling(settling),
+            }),
+            Step::Fail { error, .. } => Ok(Done::Settled(Err(error))),
+        }
+    }
+}
+
+impl Work {
+    /// The tap that this one builds on, until the parts are merged.
+    pub fn base(&self) -> Option<&Arc<Tap>> {
+        match &self.stage {
+            Stage::Complete { base, .. } => base.as_ref(),
+            Stage::Open | Stage::Stored(_) | Stage::Settling(_) | Stage::Settled(_) => None,
+        }
+    }
+
+    fn before(&self) -> Before {
+        match (&self.failed, &self.stage, self.base().map(|base| base.settled())) {
+            (Some(error), ..) => Before::Nothing(error.clone()),
+            (None, Stage::Complete { .. }, None) => Before::Known(None),
+            (None, Stage::Complete { .. }, Some(Some(Ok(gathered)))) => Before::Known(Some(gathered)),
+            (None, Stage::Complete { .. }, Some(Some(Err(error)))) => Before::Nothing(error),
+            _ => Before::Unsettled,
+        }
+    }
+
+    /// Whether there is a step to do. The background leaves a profile that callers wait for to them.
+    pub fn has_step(&self, worker: Worker) -> bool {
+        if worker == Worker::Background && !self.waiters.is_empty() {
+            return false;
+        }
+        // A waiter is told when there is memory; the background tries again.
+        let may_reserve = worker == Worker::Background || self.memory.lacking().is_none();
+        match (&self.stage, self.before()) {
+            (Stage::Settled(_), _) => false,
+            (Stage::Settling(settling), _) => settling.is_some(),
+            (Stage::Open, Before::Unsettled) => self.has_group(may_reserve),
+            (Stage::Complete { .. }, Before::Known(_)) => {
+                self.has_group(may_reserve) || self.is_observed() && (may_reserve || !self.idle.is_empty())
+            }
+            (Stage::Complete { .. }, Before::Nothing(_)) => self.busy == 0,
+            _ => false,
+        }
+    }
+
+    fn has_group(&self, may_reserve: bool) -> bool {
+        let parts_max = if self.parts_refused { 1 } else { limits::PROFILE_PARTS_MAX };
+        let may_begin = self.free_part().is_some() || self.parts_at_work() < parts_max;
+        self.idle.iter().any(Part::is_ready) || !self.waiting.is_empty() && may_begin && may_reserve
+    }
+
+    /// The place of a part that has no row group.
+    fn free_part(&self) -> Option<usize> {
+        self.idle.iter().rposition(|part| !part.is_unfinished())
+    }
+
+    /// Number of parts that a worker holds or whose values are being read.
+    fn parts_at_work(&self) -> usize {
+        self.busy + self.idle.iter().filter(|part| part.is_unfinished() && !part.is_ready()).count()
+    }
+
+    fn is_observed(&self) -> bool {
+        self.busy == 0 && self.waiting.is_empty() && !self.idle.iter().any(Part::is_unfinished)
+    }
+
+    /// Takes the next step; `None` also where memory for it is short.
+    pub fn take(&mut self, worker: Worker) -> Option<Step> {
+        if !self.has_step(worker) {
+            return None;
+        }
+        let step = if let Stage::Settling(settling) = &mut self.stage {
+            settling.take().map(Step::Settle)
+        } else {
+            match self.before() {
+                Before::Nothing(error) => Some(self.fail(error)),
+                Before::Known(base) if self.is_observed() => self.combine(base),
+                Before::Known(_) | Before::Unsettled => self.take_part().map(Step::Observe),
+            }
+        }?;
+        self.busy += 1;
+        Some(step)
+    }
+
+    /// Whether the profile is to be read from disk on behalf of who asks, the first one who does.
+    pub fn want(&mut self) -> bool {
+        match &mut self.stage {
+            Stage::Stored(stored) => !mem::replace(&mut stored.is_wanted, true) && !stored.is_read,
+            _ => false,
+        }
+    }
+
+    /// Returns what is to be read, if there is something that no other thread reads.
+    pub fn begin_reading(&mut self) -> Option<(Arc<StoredProfile>, Encoder)> {
+        let Stage::Stored(stored) = &mut self.stage else { return None };
+        let is_read = mem::replace(&mut stored.is_read, true);
+        (!is_read).then(|| (stored.profile.clone(), stored.encoder.clone()))
+    }
+
+    /// Records what came of reading the profile. One that cannot be read is computed, unless the pool has no room for it.
+    /// Returns what the caller must drop outside the lock.
+    pub fn end_reading(&mut self, read: Outcome) -> Option<(Stage, VecDeque<Arc<RowGroup>>)> {
+        // It may have been abandoned meanwhile.
+        let Stage::Stored(Stored { encoder, .. }) = &self.stage else { return None };
+        let computed = Stage::Complete { base: None, encoder: encoder.clone() };
+        if read.as_ref().is_err_and(|error| error.kind != ErrorKind::OverLimit) {
+            self.rows_seen = 0;
+            return Some((mem::replace(&mut self.stage, computed), VecDeque::new()));
+        }
+        Some((mem::replace(&mut self.stage, Stage::Settled(read)), mem::take(&mut self.waiting)))
+    }
+
+    fn combine(&mut self, base: Option<Arc<Gathered>>) -> Option<Step> {
+        let held = if self.idle.is_empty() { self.memory.for_no_rows()? } else { None };
+        // From now on the rows of the base are counted here.
+        self.rows_seen += self.base().map_or(0, |base| base.rows_seen());
+        let complete = mem::replace(&mut self.stage, Stage::Settling(None));
+        let Stage::Complete { encoder, .. } = &complete else { return None };
+        Some(Step::Combine {
+            parts: mem::take(&mut self.idle),
+            held,
+            base,
+            encoder: encoder.clone(),
+            _complete: complete,
+        })
+    }
+
+    fn fail(&mut self, error: Error) -> Step {
+        let complete = mem::replace(&mut self.stage, Stage::Settling(None));
+        Step::Fail { error, _held: (complete, mem::take(&mut self.waiting), mem::take(&mut self.idle)) }
+    }
+
+    fn take_part(&mut self) -> Option<Part> {
+        if let Some(ready) = self.idle.iter().position(Part::is_ready) {
+            return Some(self.idle.swap_remove(ready));
+        }
+        let (free, at_work) = (self.free_part(), self.parts_at_work());
+        let group = self.waiting.front()?;
+        let more = match free.and_then(|free| self.idle.get(free)) {
+            Some(part) => self.memory.for_group(group, part.held()),
+            None if at_work == 0 => self.memory.for_group(group, &None),
+            None => {
+                let held = self.memory.for_further_part(group);
+                self.parts_refused = held.is_none();
+                held
+            }
+        }?;
+        let group = self.waiting.pop_front()?;
+        Some(match free.map(|free| self.idle.swap_remove(free)) {
+            Some(mut part) => {
+                part.begin(group, more);
+                part
+            }
+            None => Part::new(group, more),
+        })
+    }
+
+    /// Records the result of a step. Returns what the caller must drop outside the lock.
+    pub fn book(&mut self, done: Done) -> Option<(VecDeque<Arc<RowGroup>>, Vec<Part>)> {
+        match done {
+            Done::Observed(part, rows) => {
+                self.rows_seen += rows;
+                self.idle.push(part);
+            }
+            Done::Settling(settling) => self.stage = Stage::Settling(Some(settling)),
+            Done::Settled(outcome) => self.stage = Stage::Settled(outcome),
+            Done::Failed(error) if matches!(self.stage, Stage::Settling(_)) => {
+                self.stage = Stage::Settled(Err(error));
+            }
+            Done::Failed(error) => return Some(self.fail_with(error)),
+        }
+        None
+    }
+
+    /// Marks the profile as failed and stops its work. Returns what the caller must drop outside the lock.
+    pub fn fail_with(&mut self, error: Error) -> (VecDeque<Arc<RowGroup>>, Vec<Part>) {
+        self.failed = Some(error);
+        (mem::take(&mut self.waiting), mem::take(&mut self.idle))
+    }
+}

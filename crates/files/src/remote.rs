@@ -1,0 +1,403 @@
+//! Files that are read over a network, by position: what the host of this crate implements ([`Remote`], [`Remotes`]), and
+//! readers over it that ask ahead.
+//!
+//! Invariants: bytes are asked for only near what is read: the beginning or the end of a file to learn its columns, and
+//! blocks that grow as reading goes on. Memory per file that is read from beginning to end is bounded by
+//! [`BLOCKS_AHEAD`] + 1 blocks of [`BLOCK_BYTES_MAX`].
+
+use bytes::Bytes;
+use farpool_model::cast::{u64_from, usize_saturating};
+use farpool_model::{Error, Result};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// A file whose bytes are asked for over a network.
+pub trait Remote: fmt::Debug + Send + Sync {
+    /// Size in bytes.
+    fn bytes(&self) -> u64;
+
+    /// Text that is another one once the file has changed, such as its entity tag.
+    fn stamp(&self) -> String;
+
+    /// Begins to read `range`, which lies within the file, and does not block.
+    fn fetch(&self, range: Range<u64>) -> Fetch;
+}
+
+/// A file and the name that errors refer to it by: its URL without secrets.
+#[derive(Clone, Debug)]
+pub struct RemoteFile {
+    /// The URL.
+    pub path: PathBuf,
+    /// The file.
+    pub file: Arc<dyn Remote>,
+}
+
+/// Opens what URLs name. Blocks.
+pub trait Remotes: Send + Sync {
+    /// The file of a URL.
+    ///
+    /// # Errors
+    /// `NotFound` where there is none; others say what is wrong with the place, the rights or the connection.
+    fn file(&self, url: &str) -> Result<RemoteFile>;
+
+    /// The files whose URL begins with `prefix`, which ends with a slash: with `is_deep` all, otherwise those of whose URL the
+    /// rest has no slash.
+    ///
+    /// # Errors
+    /// As [`Remotes::file`]; `Invalid` where files cannot be listed.
+    fn list(&self, prefix: &str, is_deep: bool) -> Result<Vec<RemoteFile>>;
+}
+
+/// Bytes that are on their way. Dropping it ends the request.
+pub struct Fetch(Box<dyn FnOnce() -> Result<Bytes> + Send>);
+
+impl Fetch {
+    /// `wait` blocks until the bytes are there.
+    pub fn new(wait: impl FnOnce() -> Result<Bytes> + Send + 'static) -> Self {
+        Fetch(Box::new(wait))
+    }
+
+    /// Blocks until the bytes are there.
+    ///
+    /// # Errors
+    /// Those of the network.
+    pub fn wait(self) -> Result<Bytes> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Fetch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fetch")
+    }
+}
+
+/// Bytes at the beginning that are read first of a file without a footer: what formats and types are guessed from.
+const HEAD_BYTES: u64 = 256 << 10;
+
+/// Bytes at the end that are read first of a Parquet file: most footers are smaller.
+const TAIL_BYTES: u64 = 64 << 10;
+
+/// Bytes of the first block that is read at a position, and of the largest; each is twice as long as the one before. Object
+/// stores take as long for the first byte as for the next few hundred thousand.
+const BLOCK_BYTES_FIRST: u64 = 256 << 10;
+const BLOCK_BYTES_MAX: u64 = 4 << 20;
+
+/// Blocks that are asked for ahead of the reader, once it has read more than [`LOOK_BYTES`]: whoever wants the first rows
+/// only does not read further.
+const BLOCKS_AHEAD: usize = 4;
+const LOOK_BYTES: u64 = 1 << 20;
+
+/// A remote file, with its beginning and end kept while it is opened.
+#[derive(Debug)]
+pub(super) struct Remoted {
+    file: Arc<dyn Remote>,
+    head: Piece,
+    tail: Piece,
+    /// The first error of the network: readers of formats turn errors into text, or take them for damage.
+    failure: OnceLock<Error>,
+    /// Bytes that are asked for or held in row groups of all files of a source.
+    pub held: Arc<AtomicU64>,
+}
+
+impl Remoted {
+    pub(super) fn new(file: Arc<dyn Remote>, held: Arc<AtomicU64>) -> Arc<Self> {
+        let bytes = file.bytes();
+        let (head, tail) = (0..bytes.min(HEAD_BYTES), bytes.saturating_sub(TAIL_BYTES)..bytes);
+        let (head, tail) = (Piece::new(head), Piece::new(tail));
+        Arc::new(Remoted { file, head, tail, failure: OnceLock::new(), held })
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+
+    pub(super) fn stamp(&self) -> String {
+        self.file.stamp()
+    }
+
+    /// The error of the network that an error of a reader comes from.
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.failure.get().cloned()
+    }
+
+    /// Asks for the end of a file with a footer, or the beginning of another.
+    pub(super) fn ask_early(&self, has_footer: bool) {
+        let piece = if has_footer { &self.tail } else { &self.head };
+        if !piece.range.is_empty() {
+            piece.ask(self);
+        }
+    }
+
+    /// Forgets what was kept for opening the file.
+    pub(super) fn release(&self) {
+        self.head.release();
+        self.tail.release();
+    }
+
+    /// The last bytes of the file, and their position.
+    pub(super) fn tail(&self) -> io::Result<(u64, Bytes)> {
+        Ok((self.tail.range.start, self.tail.get(self)?))
+    }
+
+    pub(super) fn fetch(&self, range: Range<u64>) -> Fetch {
+        self.file.fetch(range)
+    }
+
+    /// Waits for bytes.
+    pub(super) fn wait(&self, fetch: Fetch, bytes: u64) -> io::Result<Bytes> {
+        let fetched = fetch.wait().and_then(|found| match u64_from(found.len()) == bytes {
+            true => Ok(found),
+            false => Err(Error::unavailable(format!("{} of {bytes} bytes came", found.len()))),
+        });
+        fetched.map_err(|error| {
+            let error = self.failure.get_or_init(|| error);
+            io::Error::other(error.message.clone())
+        })
+    }
+
+    /// Reads a range now.
+    pub(super) fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
+        let bytes = range.end - range.start;
+        self.wait(self.fetch(range), bytes)
+    }
+}
+
+/// A range of a file that is asked for at most once while it is kept.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub range: Range<u64>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    Idle,
+    Asked(Fetch),
+    Here(Bytes),
+}
+
+impl Piece {
+    pub(super) fn new(range: Range<u64>) -> Self {
+        Piece { range, state: Mutex::new(State::Idle) }
+    }
+
+    /// Begins to read, unless that has begun.
+    pub(super) fn ask(&self, of: &Remoted) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*state, State::Idle) {
+            *state = State::Asked(of.fetch(self.range.clone()));
+        }
+    }
+
+    /// The bytes, as soon as they are there. Threads that want the same piece wait for one request.
+    pub(super) fn get(&self, of: &Remoted) -> io::Result<Bytes> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let fetch = match std::mem::replace(&mut *state, State::Idle) {
+            State::Here(bytes) => {
+                *state = State::Here(bytes.clone());
+                return Ok(bytes);
+            }
+            State::Asked(fetch) => fetch,
+            State::Idle => of.fetch(self.range.clone()),
+        };
+        let bytes = of.wait(fetch, self.range.end - self.range.start)?;
+        *state = State::Here(bytes.clone());
+        Ok(bytes)
+    }
+
+    /// Forgets the bytes; they can be asked for again.
+    pub(super) fn release(&self) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Idle;
+    }
+}
+
+/// Reads a remote file from a position on, in blocks that are asked for ahead.
+#[derive(Debug)]
+pub(super) struct RemoteReader {
+    pub of: Arc<Remoted>,
+    at: u64,
+    /// The block that is read from, and its position.
+    current: (u64, Bytes),
+    coming: VecDeque<(Range<u64>, Fetch)>,
+    /// End of what was asked for, and the bytes of the next block.
+    asked: u64,
+    block_bytes: u64,
+    /// Bytes that were read one after the other.
+    read: u64,
+}
+
+impl RemoteReader {
+    pub(super) fn new(of: Arc<Remoted>) -> Self {
+        RemoteReader {
+            of,
+            at: 0,
+            current: (0, Bytes::new()),
+            coming: VecDeque::new(),
+            asked: 0,
+            block_bytes: BLOCK_BYTES_FIRST,
+            read: 0,
+        }
+    }
+
+    /// The bytes from the position on that are in memory; reads some where there are none. Empty at the end.
+    fn available(&mut self) -> io::Result<&[u8]> {
+        let end = self.of.bytes();
+        if self.rest_of_current().is_none() && self.at < end {
+            self.current = self.next_block()?;
+            self.ask_ahead();
+        }
+        let start = self.rest_of_current().unwrap_or(self.current.1.len());
+        Ok(&self.current.1[start..])
+    }
+
+    /// The position within the current block, if it lies in there.
+    fn rest_of_current(&self) -> Option<usize> {
+        let at = usize_saturating(self.at.checked_sub(self.current.0)?);
+        (at < self.current.1.len()).then_some(at)
+    }
+
+    fn next_block(&mut self) -> io::Result<(u64, Bytes)> {
+        if self.at < self.of.head.range.end && self.coming.is_empty() {
+            let head = self.of.head.get(&self.of)?;
+            self.asked = u64_from(head.len());
+            return Ok((0, head));
+        }
+        while let Some((range, fetch)) = self.coming.pop_front() {
+            if range.contains(&self.at) {
+                return Ok((range.start, self.of.wait(fetch, range.end - range.start)?));
+            }
+        }
+        // The reader has gone elsewhere.
+        if self.asked != self.at {
+            (self.asked, self.block_bytes, self.read) = (self.at, BLOCK_BYTES_FIRST, 0);
+        }
+        self.ask();
+        match self.coming.pop_front() {
+            Some((range, fetch)) => Ok((range.start, self.of.wait(fetch, range.end - range.start)?)),
+            None => Ok((self.at, Bytes::new())),
+        }
+    }
+
+    fn ask(&mut self) {
+        let range = self.asked..(self.asked + self.block_bytes).min(self.of.bytes());
+        if range.is_empty() {
+            return;
+        }
+        (self.asked, self.block_bytes) = (range.end, (2 * self.block_bytes).min(BLOCK_BYTES_MAX));
+        self.coming.push_back((range.clone(), self.of.fetch(range)));
+    }
+
+    fn ask_ahead(&mut self) {
+        let blocks = if self.read > LOOK_BYTES { BLOCKS_AHEAD } else { 0 };
+        while self.coming.len() < blocks && self.asked < self.of.bytes() {
+            self.ask();
+        }
+    }
+}
+
+impl Read for RemoteReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let available = self.available()?;
+        let count = available.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&available[..count]);
+        self.at += u64_from(count);
+        self.read += u64_from(count);
+        Ok(count)
+    }
+}
+
+impl Seek for RemoteReader {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        let to = match position {
+            SeekFrom::Start(to) => Some(to),
+            SeekFrom::End(by) => self.of.bytes().checked_add_signed(by),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+        };
+        self.at = to.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        Ok(self.at)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    /// A file in memory that counts what is asked for.
+    #[derive(Debug)]
+    pub(crate) struct Counted {
+        pub bytes: Bytes,
+        pub asked: AtomicU64,
+        pub requests: AtomicU64,
+        /// Requests from this one on fail.
+        pub failing: u64,
+    }
+
+    impl Counted {
+        pub(crate) fn new(bytes: impl Into<Bytes>) -> Arc<Self> {
+            Counted::failing(bytes, u64::MAX)
+        }
+
+        pub(crate) fn failing(bytes: impl Into<Bytes>, failing: u64) -> Arc<Self> {
+            let (asked, requests) = (AtomicU64::new(0), AtomicU64::new(0));
+            Arc::new(Counted { bytes: bytes.into(), asked, requests, failing })
+        }
+    }
+
+    impl Remote for Counted {
+        fn bytes(&self) -> u64 {
+            u64_from(self.bytes.len())
+        }
+
+        fn stamp(&self) -> String {
+            String::new()
+        }
+
+        fn fetch(&self, range: Range<u64>) -> Fetch {
+            self.asked.fetch_add(range.end - range.start, Ordering::Relaxed);
+            let is_failing = self.requests.fetch_add(1, Ordering::Relaxed) >= self.failing;
+            let bytes = self.bytes.slice(usize_saturating(range.start)..usize_saturating(range.end));
+            Fetch::new(move || match is_failing {
+                true => Err(Error::unavailable("the network is down")),
+                false => Ok(bytes),
+            })
+        }
+    }
+
+    fn reader(file: &Arc<Counted>) -> RemoteReader {
+        RemoteReader::new(Remoted::new(file.clone(), Arc::default()))
+    }
+
+    #[test]
+    fn all_bytes_come_in_their_order_from_wherever_reading_begins() {
+        let bytes: Vec<u8> = (0..40_000_000_u32).map(|i| (i % 251) as u8).collect();
+        let file = Counted::new(bytes.clone());
+        for start in [0, 1, 255 << 10, 300 << 10, 39_999_999, 40_000_000, 50_000_000] {
+            let mut reader = reader(&file);
+            let mut read = Vec::new();
+            reader.seek(SeekFrom::Start(start)).unwrap();
+            reader.read_to_end(&mut read).unwrap();
+            assert!(read == bytes[bytes.len().min(start as usize)..], "from {start}");
+        }
+        let before = file.asked.load(Ordering::Relaxed);
+        reader(&file).read_exact(&mut [0; 1000]).unwrap();
+        assert_eq!(file.asked.load(Ordering::Relaxed) - before, HEAD_BYTES, "the first bytes only");
+    }
+
+    #[test]
+    fn every_byte_is_asked_for_once_and_an_error_is_kept() {
+        let file = Counted::new(vec![7; 20 << 20]);
+        std::io::copy(&mut reader(&file), &mut std::io::sink()).unwrap();
+        assert_eq!(file.asked.load(Ordering::Relaxed), 20 << 20);
+        let failing = Counted::failing(vec![7; 20 << 20], 3);
+        let mut reader = reader(&failing);
+        assert!(std::io::copy(&mut reader, &mut std::io::sink()).is_err());
+        assert_eq!(reader.of.failure().unwrap().message, "the network is down");
+    }
+}
