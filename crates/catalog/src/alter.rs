@@ -1,6 +1,6 @@
 //! Changes of a table's columns or name: a new version with the same rows, whose chunks stay where they are.
 
-use super::{Catalog, Made};
+use super::{Catalog, Commit};
 use farpool_columns::{Chunk, RowGroup};
 use farpool_model::{Result, TableChange, TableInfo, TableName, TenantName, alter};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Catalog {
         tenant: &TenantName,
         name: &TableName,
         changes: &[TableChange],
-    ) -> Result<Made<TableInfo>> {
+    ) -> Result<Commit<TableInfo>> {
         let line = self.newest(tenant, name)?.line;
         let _held = line.hold();
         loop {

@@ -14,7 +14,7 @@
 
 use super::durable::fits_key;
 use super::load::{check_agree, check_nulls};
-use super::{Catalog, Current, Made};
+use super::{Catalog, Commit, Current};
 use arrow_schema::SchemaRef;
 use farpool_columns::{PlainGroup, RowGroup, TableBuilder};
 use farpool_memory::Reservation;
@@ -215,7 +215,7 @@ impl Append {
     }
 
     /// Sets the outcome of `entries`, which have made a version together: when it is durable.
-    fn settle(&self, made: Made<TableInfo>, entries: Vec<Arc<Entry>>) {
+    fn settle(&self, made: Commit<TableInfo>, entries: Vec<Arc<Entry>>) {
         if let Some(number) = made.number() {
             for entry in &entries {
                 // An entry becomes part of one version only.
@@ -237,7 +237,7 @@ impl Append {
     }
 
     /// Publishes the rows behind `current`; returns `None` if the table was swapped since `current` was read.
-    fn publish_behind(&self, current: &Current, entries: &[Arc<Entry>]) -> Result<Option<Made<TableInfo>>> {
+    fn publish_behind(&self, current: &Current, entries: &[Arc<Entry>]) -> Result<Option<Commit<TableInfo>>> {
         let pool = self.catalog.pool().clone();
         let mut builder = TableBuilder::append_to(pool, &current.table, self.tenant.clone(), None)?;
         let mut small = Vec::new();

@@ -3,7 +3,7 @@
 
 use super::merge;
 use super::state::Expected;
-use super::{Catalog, Made};
+use super::{Catalog, Commit};
 use farpool_columns::{Encoder, RowGroup, Table, TableBuilder};
 use farpool_model::{Error, LoadId, Result, TableInfo, TableName, TenantName, Version};
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ impl Catalog {
         (version, base): (Version, &Table),
         groups: &RowGroupsAt,
         load: Option<LoadId>,
-    ) -> Result<Made<TableInfo>> {
+    ) -> Result<Commit<TableInfo>> {
         let line = self.newest(tenant, name)?.line;
         let _held = line.hold();
         // Repeats when a merge has swapped the table first.

@@ -17,11 +17,11 @@ mod background;
 mod begin;
 mod change;
 mod claims;
+mod commit;
 mod durable;
 mod errands;
 mod helpers;
 mod load;
-mod made;
 mod merge;
 mod names;
 mod pieces;
@@ -36,13 +36,13 @@ mod views;
 pub use append::Append;
 pub use background::{Background, Chore, after_a_moment};
 pub use claims::Claim;
+pub use commit::Commit;
 pub use durable::{
     Access, AccessKind, AccessTrace, Awaited, Backup, Cache, PlaceOnDisk, Recorded, Recovery, adopt_backup,
     check_data, place_on_disk,
 };
 pub use helpers::Helpers;
 pub use load::Load;
-pub use made::Made;
 pub use pieces::{Piece, PieceDone};
 pub use state::Loads;
 pub use statistics::AwaitedStatistics;
@@ -240,7 +240,7 @@ impl Catalog {
     ///
     /// # Errors
     /// `NotFound`, with the names of existing tables.
-    pub fn drop_table(self: &Arc<Self>, tenant: &TenantName, name: &TableName) -> Result<Made<()>> {
+    pub fn drop_table(self: &Arc<Self>, tenant: &TenantName, name: &TableName) -> Result<Commit<()>> {
         let record = self.prepare(|| Change::Drop(tenant.clone(), name.clone()))?;
         let is_there = |state: &State| state.newest(tenant, name).map(|_| true);
         let made =
@@ -257,7 +257,7 @@ impl Catalog {
         makes_version: bool,
         check: impl Fn(&State) -> Result<bool>,
         effect: impl FnOnce(&mut State, Version) -> (Effect, T),
-    ) -> Result<Option<Made<T>>> {
+    ) -> Result<Option<Commit<T>>> {
         loop {
             let mut state = self.state.write();
             if !check(&state)? {
@@ -271,7 +271,7 @@ impl Catalog {
                 drop(state);
                 // Outside the lock, since freeing many pages takes a while.
                 drop(replaced);
-                return Ok(Some(Made::new(value, self, number)));
+                return Ok(Some(Commit::new(value, self, number)));
             }
             drop(state);
             self.mend(&mut record)?;
@@ -310,7 +310,7 @@ impl Catalog {
         tapped: Option<Tapped>,
         expected: Expected,
         load: Option<LoadId>,
-    ) -> Result<Made<TableInfo>> {
+    ) -> Result<Commit<TableInfo>> {
         let merges = Merges::new(self, self.next_chore(), tenant, name);
         let rows_settled = table.row_groups.iter().take(settled).map(|group| u64_from(group.rows)).sum();
         let table = Arc::new(table);
@@ -360,7 +360,7 @@ impl Catalog {
         current: &Current,
         table: Table,
         loads: &[LoadId],
-    ) -> Result<Option<Made<TableInfo>>> {
+    ) -> Result<Option<Commit<TableInfo>>> {
         let table = Arc::new(table);
         let record = self.prepare(|| Change::Rows {
             tenant: tenant.clone(),
@@ -427,7 +427,7 @@ impl Catalog {
         (table, settled): (Table, usize),
         columns: Option<&[Option<usize>]>,
         load: Option<LoadId>,
-    ) -> Result<Option<Made<TableInfo>>> {
+    ) -> Result<Option<Commit<TableInfo>>> {
         let fresh = || table.row_groups.iter().take(settled);
         let rows_settled = fresh().map(|group| u64_from(group.rows)).sum();
         let is_tapped = table.tier().is_none() && !self.taps_closed.load(Ordering::Relaxed);

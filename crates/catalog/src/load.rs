@@ -8,7 +8,7 @@
 //! (`append.rs`), so that concurrent appends lose nothing.
 //!
 //! In a catalog with a data directory, the row groups of a load that is not small go to segments while they are made
-//! ([`Keeper`]); [`Load::seal`] makes these durable before the load is published. A row group for which the pool has no
+//! ([`ChunkWriter`]); [`Load::seal`] makes these durable before the load is published. A row group for which the pool has no
 //! room waits a while for it: what others have in use is free in a moment. For all of that other threads wait
 //! (`errands.rs`), and the load has no piece meanwhile.
 //!
@@ -20,12 +20,12 @@
 
 use super::append::{Append, Rows};
 use super::claims::Claim;
-use super::durable::{Keeper, Patience};
+use super::durable::{ChunkWriter, Patience};
 use super::errands::{Errands, Purpose, Waiting};
 use super::pieces::{Piece, PieceDone, PieceOutcome, Pieces, Placement};
 use super::state::Expected;
 use super::tap::{AwaitedProfile, Tap};
-use super::{Catalog, Made, Tapped};
+use super::{Catalog, Commit, Tapped};
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use farpool_columns::{Encoder, MemoryCipher, PlainGroup, RowGroup, Table, TableBuilder};
@@ -74,7 +74,7 @@ pub struct Load {
     /// Memory that the row groups take outside the pool.
     outside: Option<Reservation>,
     /// Writes the row groups to disk, where there is one; also `None` while a worker has it.
-    keeper: Option<Keeper>,
+    writer: Option<ChunkWriter>,
     has_disk: bool,
     /// Row groups that are to be written next.
     to_keep: Vec<Arc<RowGroup>>,
@@ -113,11 +113,11 @@ impl Load {
         let tap = is_tapped.then(|| catalog.tap(&tenant, builder.schema()));
         let workers = catalog.helpers.threads_max().clamp(1, WORKERS_DEFAULT_MAX);
         let errands = Arc::<Errands>::default();
-        let keeper = catalog.durable.get().map(|durable| Keeper::beside(durable.clone(), &errands));
+        let writer = catalog.durable.get().map(|durable| ChunkWriter::beside(durable.clone(), &errands));
         Ok(Load {
             outside: catalog.outside(&tenant),
-            has_disk: keeper.is_some(),
-            keeper,
+            has_disk: writer.is_some(),
+            writer,
             to_keep: Vec::new(),
             errands,
             key: None,
@@ -160,7 +160,7 @@ impl Load {
 
     /// Has the rows become no table of the catalog.
     pub(super) fn detached(self, mode: LoadMode) -> Self {
-        Load { mode, is_detached: true, keeper: None, has_disk: false, tap: None, ..self }
+        Load { mode, is_detached: true, writer: None, has_disk: false, tap: None, ..self }
     }
 
     /// Whether the rows become no table of the catalog: then the load ends with [`Load::into_table`].
@@ -301,9 +301,9 @@ impl Load {
             return Some(Piece::of_done(outcome));
         }
         if self.may_keep()
-            && let Some(keeper) = self.keeper.take()
+            && let Some(writer) = self.writer.take()
         {
-            return Some(Piece::keep(keeper, mem::take(&mut self.to_keep), self.key.clone()));
+            return Some(Piece::keep(writer, mem::take(&mut self.to_keep), self.key.clone()));
         }
         self.pieces.next(self.may_begin())
     }
@@ -311,7 +311,7 @@ impl Load {
     /// Whether row groups can be written now.
     fn may_keep(&self) -> bool {
         let is_behind = || self.errands.under_way(Purpose::Disk) >= SEGMENTS_WAITING_MAX;
-        !self.to_keep.is_empty() && self.keeper.is_some() && !is_behind()
+        !self.to_keep.is_empty() && self.writer.is_some() && !is_behind()
     }
 
     /// Whether a further row group can be encoded now.
@@ -321,7 +321,7 @@ impl Load {
 
     /// Whether a part of the load is with other threads, or waits for them. Then there will be another piece.
     pub fn is_waiting(&self) -> bool {
-        let is_kept = !self.has_disk || self.keeper.is_some() && self.to_keep.is_empty();
+        let is_kept = !self.has_disk || self.writer.is_some() && self.to_keep.is_empty();
         self.failed.is_none() && (self.errands.are_left() || !is_kept)
     }
 
@@ -344,7 +344,7 @@ impl Load {
                 self.add_placed()?;
             }
             PieceOutcome::Crowded(placement, error) => self.wait_for_room(placement, error)?,
-            PieceOutcome::Kept(keeper) => self.keeper = Some(keeper),
+            PieceOutcome::Kept(writer) => self.writer = Some(writer),
             PieceOutcome::Stored => {}
         }
         Ok(())
@@ -422,9 +422,9 @@ impl Load {
     /// another piece when it is done. All rows must have been encoded.
     pub fn seal(&mut self) -> bool {
         if !self.is_waiting()
-            && let Some(keeper) = &mut self.keeper
+            && let Some(writer) = &mut self.writer
         {
-            let finished = keeper.finish();
+            let finished = writer.finish();
             // It is kept in `failed`, and ends the load when that is to be published.
             drop(self.keep_failure(finished));
         }
@@ -469,7 +469,7 @@ impl Load {
     ///
     /// # Errors
     /// As [`Load::commit`].
-    pub fn publish(self) -> Result<Made<TableInfo>> {
+    pub fn publish(self) -> Result<Commit<TableInfo>> {
         self.check_encoded()?;
         let is_pinned = self.residency == Residency::Pinned;
         let Load { catalog, tenant, name, mode, id, claim, builder, encoder, tap, key, .. } = self;

@@ -4,7 +4,7 @@
 //! the order in which their rows came. With a data directory they are then written to a segment. This file starts no
 //! threads: whoever takes a [`Piece`] runs it and brings back the result.
 
-use super::durable::Keeper;
+use super::durable::ChunkWriter;
 use farpool_columns::{Chunk, Encoder, PlainGroup, RowGroup};
 use farpool_disk::TableKey;
 use farpool_model::{Error, ErrorKind, Result};
@@ -26,7 +26,7 @@ enum PieceWork {
     Place(Placement),
     /// Writes row groups to a segment.
     Keep {
-        keeper: Keeper,
+        writer: ChunkWriter,
         groups: Vec<Arc<RowGroup>>,
         key: Option<Arc<TableKey>>,
     },
@@ -61,15 +61,15 @@ pub(super) enum PieceOutcome {
     /// The pool has no room for the row group now.
     Crowded(Placement, Error),
     /// The row groups were written.
-    Kept(Keeper),
+    Kept(ChunkWriter),
     /// A segment of row groups is durable.
     Stored,
 }
 
 impl Piece {
     /// A piece that writes `groups` of the table with this key.
-    pub(super) fn keep(keeper: Keeper, groups: Vec<Arc<RowGroup>>, key: Option<Arc<TableKey>>) -> Piece {
-        Piece(PieceWork::Keep { keeper, groups, key })
+    pub(super) fn keep(writer: ChunkWriter, groups: Vec<Arc<RowGroup>>, key: Option<Arc<TableKey>>) -> Piece {
+        Piece(PieceWork::Keep { writer, groups, key })
     }
 
     /// A piece that another thread has done.
@@ -88,9 +88,9 @@ impl Piece {
                 Ok(PieceDone(PieceOutcome::Encoded { group, column, chunk }))
             }
             PieceWork::Place(placement) => placement.run(),
-            PieceWork::Keep { mut keeper, groups, key } => {
-                groups.into_iter().try_for_each(|group| keeper.add(group, key.as_ref()))?;
-                Ok(PieceDone(PieceOutcome::Kept(keeper)))
+            PieceWork::Keep { mut writer, groups, key } => {
+                groups.into_iter().try_for_each(|group| writer.add(group, key.as_ref()))?;
+                Ok(PieceDone(PieceOutcome::Kept(writer)))
             }
             PieceWork::Done(outcome) => outcome,
         }

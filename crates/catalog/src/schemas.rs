@@ -6,7 +6,7 @@
 
 use super::durable::Change;
 use super::state::{Effect, Names, Replaced, State};
-use super::{Catalog, Made, names, unmade};
+use super::{Catalog, Commit, names, unmade};
 use farpool_model::{Error, ErrorKind, Result, SchemaName, TableName, TenantName, limits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl Catalog {
     /// # Errors
     /// `Exists` when there is one of this name; `Invalid` when the name is reserved; `OverLimit` when the
     /// tenant has too many.
-    pub fn create_schema(self: &Arc<Self>, tenant: &TenantName, schema: &SchemaName) -> Result<Made<()>> {
+    pub fn create_schema(self: &Arc<Self>, tenant: &TenantName, schema: &SchemaName) -> Result<Commit<()>> {
         if RESERVED.contains(&schema.as_str()) {
             let message = format!("the schema name {:?} is reserved", schema.as_str());
             return Err(Error::invalid(message).advise("choose another name"));
@@ -44,7 +44,7 @@ impl Catalog {
         tenant: &TenantName,
         schema: &SchemaName,
         cascade: bool,
-    ) -> Result<Made<()>> {
+    ) -> Result<Commit<()>> {
         let record = self.prepare(|| Change::DropSchema(tenant.clone(), schema.clone()))?;
         let may_be_made = |state: &State| state.check_drop(tenant, schema, cascade).map(|()| true);
         let effect = Effect::DropSchema(tenant.clone(), schema.clone());

@@ -2,7 +2,7 @@
 
 use super::durable::Change;
 use super::state::{Effect, Names, State};
-use super::{Catalog, Made, claims, unmade};
+use super::{Catalog, Commit, claims, unmade};
 use farpool_memory::Reservation;
 use farpool_model::{Error, ErrorKind, Listing, Relation, Result, TableName, TenantName, View, limits};
 use std::collections::BTreeMap;
@@ -46,7 +46,12 @@ impl Catalog {
     /// `Exists` when a view of the name exists and `replace` is false, or a table of the name exists or a
     /// load is about to create one; `OverLimit` when the tenant has too many views, or no memory for this
     /// one.
-    pub fn create_view(self: &Arc<Self>, tenant: &TenantName, view: View, replace: bool) -> Result<Made<()>> {
+    pub fn create_view(
+        self: &Arc<Self>,
+        tenant: &TenantName,
+        view: View,
+        replace: bool,
+    ) -> Result<Commit<()>> {
         let mut held = self.outside(tenant);
         if let Some(held) = &mut held {
             held.try_grow(limits::VIEW_OVERHEAD_BYTES + view.name().as_str().len() + view.text().len())?;
@@ -62,7 +67,7 @@ impl Catalog {
     ///
     /// # Errors
     /// `NotFound`, also when `name` is a table.
-    pub fn drop_view(self: &Arc<Self>, tenant: &TenantName, name: &TableName) -> Result<Made<()>> {
+    pub fn drop_view(self: &Arc<Self>, tenant: &TenantName, name: &TableName) -> Result<Commit<()>> {
         let record = self.prepare(|| Change::DropView(tenant.clone(), name.clone()))?;
         let is_there = |state: &State| {
             if state.newest.view(tenant, name).is_some() {

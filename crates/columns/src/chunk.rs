@@ -34,7 +34,7 @@ impl Number {
 }
 
 /// What is known of the durable copy of a chunk by whoever keeps it.
-pub type Home = Arc<dyn Any + Send + Sync>;
+pub type Location = Arc<dyn Any + Send + Sync>;
 
 /// One column of one row group, encoded, in memory of the pool. Immutable.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub struct Chunk {
     pub(crate) body: Body,
     bytes_encoded: usize,
     bytes_plain: usize,
-    home: OnceLock<Home>,
+    location: OnceLock<Location>,
     number: Number,
     /// Why the values are lost, if they are.
     damage: Option<Box<Error>>,
@@ -71,7 +71,7 @@ impl Chunk {
     ) -> Chunk {
         let validity_bytes = validity.as_ref().map_or(0, |bits| bits.inner().len());
         let bytes_encoded = body.bytes(&data_type) + validity_bytes;
-        let (home, number) = (OnceLock::new(), Number::default());
+        let (location, number) = (OnceLock::new(), Number::default());
         let (damage, residence, is_passing, hidden, facts) = (None, None, false, None, None);
         Chunk {
             data_type,
@@ -81,7 +81,7 @@ impl Chunk {
             body,
             bytes_encoded,
             bytes_plain,
-            home,
+            location,
             number,
             damage,
             residence,
@@ -172,8 +172,8 @@ impl Chunk {
     }
 
     /// The durable copy of the chunk; empty where there is none yet.
-    pub fn home(&self) -> &OnceLock<Home> {
-        &self.home
+    pub fn location(&self) -> &OnceLock<Location> {
+        &self.location
     }
 
     /// A number that no other chunk of this process has.
@@ -340,7 +340,7 @@ impl Chunk {
 
     /// Returns the same chunk with `map` applied to each buffer; `map` must keep the bytes and their
     /// alignment.
-    /// The same chunk, with the same buffers, for one that was just encoded: no handle, and without a home.
+    /// The same chunk, with the same buffers, for one that was just encoded: no handle, and without a location.
     pub fn shared(&self) -> Chunk {
         let (data_type, zone, body) = (self.data_type.clone(), self.zone.clone(), self.body.clone());
         let (hidden, facts) = (self.hidden.clone(), self.facts.clone());

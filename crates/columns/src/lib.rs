@@ -58,7 +58,7 @@ pub use automaton::{Automaton, Texts};
 pub use body::EncodingKind;
 pub use builder::{TableBuilder, to_canonical};
 pub use bytes::{Image, read_into_pool};
-pub use chunk::{Chunk, Dictionary, Home, RowGroup, is_large};
+pub use chunk::{Chunk, Dictionary, Location, RowGroup, is_large};
 pub use encrypted::{encrypt_into_pool, table_cipher};
 pub use farpool_cipher::MemoryCipher;
 pub use farpool_memory::working;

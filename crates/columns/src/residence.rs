@@ -91,7 +91,7 @@ impl Chunk {
     pub fn handle(chunk: Arc<Chunk>, source: &Arc<dyn Source>) -> Arc<Chunk> {
         let is_small = chunk.bytes_encoded() < OWN_BYTES_MIN || chunk.encoding() == EncodingKind::Constant;
         let is_lost = !chunk.is_encrypted() && chunk.check_intact().is_err();
-        if is_small || chunk.is_handle() || chunk.home().get().is_some() || is_lost {
+        if is_small || chunk.is_handle() || chunk.location().get().is_some() || is_lost {
             return chunk;
         }
         let handle = Chunk::of_outline(Outline::of(&chunk), chunk.clear_zone().clone(), source.clone());

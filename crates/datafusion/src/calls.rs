@@ -3,8 +3,8 @@
 //! Invariant: each outcome gives exactly the result of its call. Calls that read different values from a
 //! state of the same arguments share the state, where that changes no result.
 
-use crate::absorb::Outcome;
 use crate::convert::Scope;
+use crate::fragment::Outcome;
 use crate::statistics::{Statistic, statistic_of};
 use arrow_schema::DataType;
 use datafusion::common::ScalarValue;

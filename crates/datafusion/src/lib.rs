@@ -6,7 +6,6 @@
 
 #![forbid(unsafe_code)]
 
-mod absorb;
 mod aggregates;
 mod alter;
 mod batch;
@@ -25,6 +24,7 @@ mod exclusions;
 mod exec;
 mod file;
 mod finish;
+mod fragment;
 mod functions;
 mod grouping_sets;
 mod interrupt;

@@ -1,11 +1,11 @@
-//! Converts a sort with a limit, over a piece of a plan that a program can express, to the order of that
+//! Converts a sort with a limit, over a fragment of a plan that a program can express, to the order of that
 //! program.
 //!
 //! The sort itself stays above the program, to put the few rows that the program returns in order. There may
 //! be projections between the two; the sort keys are rewritten through them. Invariant: every row that the
 //! sort would keep, or one that ties with it, is a row of the program.
 
-use crate::absorb::{Ends, Piece};
+use crate::fragment::{Ends, Fragment};
 use arrow_schema::Field;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, DFSchemaRef, TableReference};
@@ -14,26 +14,26 @@ use datafusion::logical_expr::{self as logical, Expr as Logical, LogicalPlan};
 use farpool_model::{SortKey, cast};
 use std::sync::Arc;
 
-/// A piece with an order.
+/// A fragment with an order.
 pub(crate) struct SortedPiece<'a> {
-    pub piece: Piece,
-    /// The plan of the piece, without its order.
+    pub fragment: Fragment,
+    /// The plan of the fragment, without its order.
     pub base: &'a LogicalPlan,
     /// Number of nodes from the sort down to `base`.
     pub depth: usize,
-    /// The columns of the program: those of the piece, then those that are used for sorting only.
+    /// The columns of the program: those of the fragment, then those that are used for sorting only.
     pub schema: DFSchemaRef,
 }
 
 impl<'a> SortedPiece<'a> {
-    /// Returns the piece below `sort`, with its order.
+    /// Returns the fragment below `sort`, with its order.
     pub(crate) fn read(sort: &'a logical::Sort) -> Result<Self, Ends> {
         let fetch = cast::u64_from(sort.fetch.ok_or(Ends::Silently)?);
         let mut exprs: Vec<Logical> = sort.expr.iter().map(|key| key.expr.clone()).collect();
         let (mut base, mut depth) = (&*sort.input, 1);
-        let mut piece = loop {
-            match (Piece::read(base), base) {
-                (Ok(piece), _) => break piece,
+        let mut fragment = loop {
+            match (Fragment::read(base), base) {
+                (Ok(fragment), _) => break fragment,
                 (Err(_), LogicalPlan::Projection(projection)) => {
                     let below = |place: usize| Some(projection.expr[place].clone().unalias());
                     exprs = through(exprs, &projection.schema, below).ok_or(Ends::Silently)?;
@@ -50,18 +50,18 @@ impl<'a> SortedPiece<'a> {
             }
             depth += 1;
         };
-        let places = piece.sort_columns(&exprs, base.schema())?;
+        let places = fragment.sort_columns(&exprs, base.schema())?;
         let key = |(key, column): (&logical::SortExpr, usize)| SortKey {
             column,
             descending: !key.asc,
             nulls_first: key.nulls_first,
         };
-        piece.order(sort.expr.iter().zip(places).map(key).collect(), fetch)?;
-        let schema = extended(base.schema(), &piece).map_err(|_| Ends::Silently)?;
-        Ok(SortedPiece { piece, base, depth, schema })
+        fragment.order(sort.expr.iter().zip(places).map(key).collect(), fetch)?;
+        let schema = extended(base.schema(), &fragment).map_err(|_| Ends::Silently)?;
+        Ok(SortedPiece { fragment, base, depth, schema })
     }
 
-    /// Returns the plan of the sort with `pushed`, the node of the program, in place of the piece.
+    /// Returns the plan of the sort with `pushed`, the node of the program, in place of the fragment.
     pub(crate) fn rebuilt(&self, sort: LogicalPlan, pushed: LogicalPlan) -> DataFusionResult<LogicalPlan> {
         let wanted = self.base.schema();
         let base = if pushed.schema().fields().len() > wanted.fields().len() {
@@ -92,8 +92,8 @@ fn through(
 }
 
 /// Appends the columns that are used for sorting only to `schema`.
-fn extended(schema: &DFSchemaRef, piece: &Piece) -> DataFusionResult<DFSchemaRef> {
-    let added = piece.types_from(schema.fields().len());
+fn extended(schema: &DFSchemaRef, fragment: &Fragment) -> DataFusionResult<DFSchemaRef> {
+    let added = fragment.types_from(schema.fields().len());
     if added.is_empty() {
         return Ok(Arc::clone(schema));
     }

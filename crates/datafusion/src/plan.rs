@@ -1,15 +1,15 @@
-//! The last step of planning: pieces of the optimized logical plan that the pool runs exactly become
+//! The last step of planning: fragments of the optimized logical plan that the pool runs exactly become
 //! programs; DataFusion plans the rest.
 //!
 //! It runs after all of DataFusion's own rules, and as the query planner rather than as another rule, because
-//! a planner is async and can ask the pools: a piece is replaced only once its pool has answered `exact`, or
+//! a planner is async and can ask the pools: a fragment is replaced only once its pool has answered `exact`, or
 //! that it returns groups in parts, which [`crate::finish`] merges.
-//! Invariant: a replaced piece keeps its schema, names and qualifiers included.
+//! Invariant: a replaced fragment keeps its schema, names and qualifiers included.
 
-use crate::absorb::{Ends, Piece};
 use crate::exec::PoolExec;
 use crate::file::with_kept;
 use crate::finish;
+use crate::fragment::{Ends, Fragment};
 use crate::order::SortedPiece;
 use crate::statistics::{read_above, states_schema};
 use crate::table::PoolTable;
@@ -82,7 +82,7 @@ impl ExtensionPlanner for PoolPlanner {
     }
 }
 
-/// What the choice of pieces depends on besides the pools.
+/// What the choice of fragments depends on besides the pools.
 #[derive(Clone, Copy)]
 struct Context<'a> {
     session: &'a dyn Session,
@@ -97,7 +97,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Replaces the largest pieces of `plan` that can be pushed. `kept` are the operators above `plan` that could
+/// Replaces the largest fragments of `plan` that can be pushed. `kept` are the operators above `plan` that could
 /// not, each with the reason.
 fn rewrite(
     plan: LogicalPlan,
@@ -112,9 +112,9 @@ fn rewrite(
                 Err(answer) => kept.extend(answer),
             }
         }
-        let ended = match Piece::read(&plan) {
-            Ok(piece) if piece.worth_a_node => {
-                match push(&piece, &plan, plan.schema(), &kept, context).await? {
+        let ended = match Fragment::read(&plan) {
+            Ok(fragment) if fragment.worth_a_node => {
+                match push(&fragment, &plan, plan.schema(), &kept, context).await? {
                     Ok(pushed) => return Ok(pushed),
                     Err(answer) => answer,
                 }
@@ -187,7 +187,7 @@ async fn push_sorted(
         Err(Ends::Silently) => return Ok(Err(None)),
         Err(Ends::Because(answer)) => return Ok(Err(Some(*answer))),
     };
-    match push(&sorted.piece, plan, &sorted.schema, kept, context).await? {
+    match push(&sorted.fragment, plan, &sorted.schema, kept, context).await? {
         Ok(pushed) => Ok(Ok(sorted.rebuilt(plan.clone(), pushed)?)),
         Err(answer) => Ok(Err(answer)),
     }
@@ -195,59 +195,59 @@ async fn push_sorted(
 
 /// Returns the node that replaces `plan` and has the columns of `schema`.
 async fn push(
-    piece: &Piece,
+    fragment: &Fragment,
     plan: &LogicalPlan,
     schema: &DFSchemaRef,
     kept: &[OperatorAnswer],
     context: Context<'_>,
 ) -> Result<Replacement> {
-    let info = piece.table.info();
+    let info = fragment.table.info();
     let stays = |reason: String| {
         let detail = plan.display().to_string();
         let answer = farpool_model::Answer::Refused;
         Ok(Err(Some(OperatorAnswer { operator: Operator::Program, detail, answer, reason: Some(reason) })))
     };
-    let program = match piece.program(schema) {
+    let program = match fragment.program(schema) {
         Ok(program) => program,
         Err(error) => return stays(error.message),
     };
-    let below = match (program.result_schema(&info.schema), piece.outcomes()) {
+    let below = match (program.result_schema(&info.schema), fragment.outcomes()) {
         (Err(error), _) => return stays(error.message),
         (Ok(states), Some(_)) => &states_schema(&states)?,
         (Ok(_), None) => schema,
     };
-    let place = piece.table.run_place(context.threads, !piece.table.pool().is_remote());
+    let place = fragment.table.run_place(context.threads, !fragment.table.pool().is_remote());
     let estimate = match split::worthwhile(&program, info, place, &context.rates) {
         Ok(estimate) => estimate,
         Err(reason) => return stays(reason),
     };
-    let prepared = crate::pins::prepare(context.session, &piece.table, program.clone()).await?;
+    let prepared = crate::pins::prepare(context.session, &fragment.table, program.clone()).await?;
     if let Some(finish) = Finish::of(&program, &prepared, &info.schema) {
-        let states = finished(piece, below, kept, prepared, &finish, estimate)?;
-        return read(piece, states, schema).map(Ok);
+        let states = finished(fragment, below, kept, prepared, &finish, estimate)?;
+        return read(fragment, states, schema).map(Ok);
     }
     if !prepared.is_exact() {
         let refused = prepared.answers.iter().find(|a| a.answer != farpool_model::Answer::Exact).cloned();
         return Ok(Err(refused));
     }
-    let table = piece.table.clone().with_kept(kept.iter().cloned());
+    let table = fragment.table.clone().with_kept(kept.iter().cloned());
     let node = Arc::new(Pushed { table, program, prepared, schema: Arc::clone(below), estimate });
-    read(piece, LogicalPlan::Extension(Extension { node }), schema).map(Ok)
+    read(fragment, LogicalPlan::Extension(Extension { node }), schema).map(Ok)
 }
 
-/// Returns the plan with schema `whole` above `program`; where the piece says so, it reads values from
+/// Returns the plan with schema `whole` above `program`; where the fragment says so, it reads values from
 /// states.
-fn read(piece: &Piece, program: LogicalPlan, whole: &DFSchemaRef) -> Result<LogicalPlan> {
-    match piece.outcomes() {
+fn read(fragment: &Fragment, program: LogicalPlan, whole: &DFSchemaRef) -> Result<LogicalPlan> {
+    match fragment.outcomes() {
         Some((keys, outcomes)) => read_above(program, keys, outcomes, whole),
         None => Ok(program),
     }
 }
 
-/// Returns the node that replaces a piece with schema `whole` where the pool returns groups in parts, and
+/// Returns the node that replaces a fragment with schema `whole` where the pool returns groups in parts, and
 /// above it the plan that merges them.
 fn finished(
-    piece: &Piece,
+    fragment: &Fragment,
     whole: &DFSchemaRef,
     kept: &[OperatorAnswer],
     prepared: Handle,
@@ -255,7 +255,7 @@ fn finished(
     estimate: Estimate,
 ) -> Result<LogicalPlan> {
     let limit = prepared.answers.iter().filter(|a| a.operator.cuts_rows()).cloned();
-    let table = piece.table.clone().with_kept(kept.iter().cloned().chain(limit));
+    let table = fragment.table.clone().with_kept(kept.iter().cloned().chain(limit));
     let schema = finish::parts_schema(finish, whole)?;
     // Running the effective program, the one that returns parts, gives rows of the same schema whatever the
     // pool answers at that time.
@@ -264,7 +264,7 @@ fn finished(
     finish::above(finish, LogicalPlan::Extension(Extension { node }), whole)
 }
 
-/// A piece of a plan that was replaced by a program.
+/// A fragment of a plan that was replaced by a program.
 struct Pushed {
     table: PoolTable,
     program: Program,

@@ -12,7 +12,7 @@ use farpool_model::{
     TableInfo, TableName, TableStatistics, TenantName, Version, View, limits,
 };
 use farpool_node::{
-    Caller, LocalDirectory, Made, MasterKey, Node, NodeConfig, Packing, Shape, Tier, compressing, unlock,
+    Caller, Commit, LocalDirectory, MasterKey, Node, NodeConfig, Packing, Shape, Tier, compressing, unlock,
 };
 use farpool_pipeline::BoundProgram;
 use farpool_transfer::{BatchStream, Execution, Handle, Pool};
@@ -152,7 +152,7 @@ impl EmbeddedPool {
 }
 
 /// Waits until a change is durable.
-async fn durable<T: Send + 'static>(made: Made<T>) -> Result<T> {
+async fn durable<T: Send + 'static>(made: Commit<T>) -> Result<T> {
     let (tell, told) = oneshot::channel();
     made.then(move |durable| drop(tell.send(durable)));
     told.await.unwrap_or_else(|_| Err(Error::internal("the pool was closed before a change was durable")))

@@ -17,7 +17,7 @@ use crate::spaces::not_for_spaces;
 use crate::turns::Turn;
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
-use farpool_catalog::{AwaitedStatistics, Background, Load, Made};
+use farpool_catalog::{AwaitedStatistics, Background, Commit, Load};
 use farpool_columns::{Encoder, RowGroup, Table};
 use farpool_memory::Account;
 use farpool_model::{
@@ -413,7 +413,7 @@ impl Caller {
     ///
     /// # Errors
     /// As [`farpool_catalog::Catalog::alter_table`].
-    pub fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<Made<TableInfo>> {
+    pub fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<Commit<TableInfo>> {
         self.check(Verb::Alter)?;
         let altered = self.node.catalog().alter_table(&self.tenant, name, changes);
         altered.map_err(|error| self.of_space(name, error))
@@ -450,7 +450,7 @@ impl Caller {
         run: &Run,
         rows: u64,
         id: Option<LoadId>,
-    ) -> Result<Made<TableInfo>> {
+    ) -> Result<Commit<TableInfo>> {
         self.check(Verb::Change)?;
         if let Some(made) = self.publish_key_change(program, &run.take_collected(), rows)? {
             return Ok(made);
@@ -470,7 +470,7 @@ impl Caller {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn drop_table(&self, name: &TableName) -> Result<Made<()>> {
+    pub fn drop_table(&self, name: &TableName) -> Result<Commit<()>> {
         self.check(Verb::Drop)?;
         self.node.catalog().drop_table(&self.tenant, name).map_err(|error| self.of_space(name, error))
     }
@@ -479,7 +479,7 @@ impl Caller {
     ///
     /// # Errors
     /// `NotFound`; `Denied` if the caller's right does not reach other tenants.
-    pub fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<Made<()>> {
+    pub fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<Commit<()>> {
         self.check_reach(tenant, Verb::Drop, Verb::DropOfAll)?;
         self.node.catalog().drop_table(tenant, name)
     }
@@ -488,7 +488,7 @@ impl Caller {
     ///
     /// # Errors
     /// As [`farpool_catalog::Catalog::create_view`].
-    pub fn create_view(&self, view: View, replace: bool) -> Result<Made<()>> {
+    pub fn create_view(&self, view: View, replace: bool) -> Result<Commit<()>> {
         self.check(Verb::CreateView)?;
         self.node.catalog().create_view(&self.tenant, view, replace)
     }
@@ -497,7 +497,7 @@ impl Caller {
     ///
     /// # Errors
     /// `NotFound`; `Denied` for another tenant if the caller's right does not reach it.
-    pub fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<Made<()>> {
+    pub fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<Commit<()>> {
         let tenant = tenant.unwrap_or(&self.tenant);
         self.check_reach(tenant, Verb::DropView, Verb::DropOfAll)?;
         self.node.catalog().drop_view(tenant, name)
@@ -507,7 +507,7 @@ impl Caller {
     ///
     /// # Errors
     /// As [`farpool_catalog::Catalog::create_schema`].
-    pub fn create_schema(&self, schema: &SchemaName) -> Result<Made<()>> {
+    pub fn create_schema(&self, schema: &SchemaName) -> Result<Commit<()>> {
         self.check(Verb::ChangeSchemas)?;
         self.node.catalog().create_schema(&self.tenant, schema)
     }
@@ -516,7 +516,7 @@ impl Caller {
     ///
     /// # Errors
     /// As [`farpool_catalog::Catalog::drop_schema`]; `Invalid` when there are spaces in it; `Busy` while one is created.
-    pub fn drop_schema(&self, schema: &SchemaName, cascade: bool) -> Result<Made<()>> {
+    pub fn drop_schema(&self, schema: &SchemaName, cascade: bool) -> Result<Commit<()>> {
         self.check(Verb::ChangeSchemas)?;
         let _held = self.node.keyspaces().hold_schemas(&self.tenant)?;
         self.check_no_spaces_in(schema)?;

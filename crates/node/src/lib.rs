@@ -38,7 +38,7 @@ pub use backups::Backup;
 pub use caller::{Caller, Shape};
 pub use disk::SteppedDisk;
 pub use farpool_catalog::{
-    AccessKind, AccessTrace, Made, PlaceOnDisk, Recorded, Recovery, adopt_backup, check_data, place_on_disk,
+    AccessKind, AccessTrace, Commit, PlaceOnDisk, Recorded, Recovery, adopt_backup, check_data, place_on_disk,
 };
 pub use farpool_disk::{
     Codec, Directory, Dropped, KeySource, Keys, LocalDirectory, MasterKey, Packing, Tier, Wiping,

@@ -210,7 +210,7 @@ impl Node {
         let jobs = jobs.filter(|_| disk_threads);
         let disk = jobs.map(|jobs| DiskThreads::start(&catalog, &jobs)).transpose();
         let disk = disk.inspect_err(|_| scheduler.shutdown())?;
-        catalog.warm_up();
+        catalog.preload();
         let keyspaces = Arc::new(Keyspaces::new(&pool, processors, hash_seed, &clock));
         let keys_found = match data {
             Some(data) => open_keys(data, config.keys, &keyspaces, &clock, (instance, processors)),

@@ -8,7 +8,7 @@ use crate::rows::{rows_behind, schema};
 use farpool_columns::Table;
 use farpool_model::limits::LOAD_OUTCOME_MS;
 use farpool_model::{LoadMode, TableName, Version};
-use farpool_node::Made;
+use farpool_node::Commit;
 use farpool_pipeline::{Attempt, Class};
 use futures::FutureExt;
 use std::sync::Arc;
@@ -169,7 +169,7 @@ impl World {
                     model.drop_begins(step, table.name.as_str());
                 }
                 drop(state);
-                owner.drop_table(&table.name).and_then(Made::wait).map_err(|error| error.to_string())?;
+                owner.drop_table(&table.name).and_then(Commit::wait).map_err(|error| error.to_string())?;
             }
         }
         // Background work that lacked memory is retried after a pause, and finds that it is no longer needed.

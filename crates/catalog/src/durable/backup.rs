@@ -9,7 +9,7 @@
 
 use super::checkpoint::{FORMAT, manifest_name, manifest_number};
 use super::compact::Sparse;
-use super::homes::SegmentFile;
+use super::locations::SegmentFile;
 use super::replay::Replay;
 use super::{Durable, proto};
 use crate::Catalog;

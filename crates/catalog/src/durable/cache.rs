@@ -9,7 +9,7 @@
 //! Each tenant has queues of its own, and the one that has most in memory gives way, so that a scan of one does not push out
 //! what others use.
 //!
-//! Invariant: only values whose home is in a segment are here, and leave. Pinned ones are not looked at again.
+//! Invariant: only values whose location is in a segment are here, and leave. Pinned ones are not looked at again.
 
 use farpool_columns::Chunk;
 use farpool_memory::Reclaim;
@@ -42,7 +42,7 @@ pub struct Cache(Mutex<BTreeMap<TenantName, Queues>>);
 struct Queues {
     small: Queue,
     main: Queue,
-    /// Numbers of the homes of values that have left the small queue.
+    /// Numbers of the locations of values that have left the small queue.
     gone: VecDeque<u64>,
     are_gone: HashSet<u64>,
     /// Number of entries that were left when those without handles were last taken out.
@@ -58,7 +58,7 @@ struct Queue {
 #[derive(Debug)]
 struct Entry {
     handle: Weak<Chunk>,
-    /// The number of its home.
+    /// The number of its location.
     number: u64,
     bytes: usize,
 }
@@ -105,7 +105,7 @@ impl Cache {
 }
 
 impl Cache {
-    /// The numbers of the homes of values that queries have used, most used first.
+    /// The numbers of the locations of values that queries have used, most used first.
     pub fn used(&self) -> Vec<u64> {
         let tenants = self.0.lock();
         let mut used: Vec<(Reverse<(bool, u8)>, u64)> = Vec::new();
@@ -124,7 +124,7 @@ impl Cache {
         used.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// Has the values of this home go to the main queue when they come: they were used before the start.
+    /// Has the values of this location go to the main queue when they come: they were used before the start.
     pub fn expect(&self, tenant: &TenantName, number: u64) {
         let mut tenants = self.0.lock();
         let queues = tenants.entry(tenant.clone()).or_default();

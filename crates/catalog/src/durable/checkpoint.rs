@@ -1,8 +1,8 @@
 //! Checkpoints: a manifest of everything up to one record, so that the log before it need not be read again.
 
+use super::chunk_writer::ChunkWriter;
 use super::compact::Sparse;
-use super::homes::Home;
-use super::keeper::Keeper;
+use super::locations::Location;
 use super::prepare::{distinct, encoded, fields, group_bytes, key_bytes, tenant_key_bytes, tier_number};
 use super::{Durable, proto};
 use crate::state::{Loads, Names};
@@ -45,7 +45,7 @@ impl Catalog {
             // The log goes on: it is tried again when it has grown as much once more.
             let _ = catalog.checkpoint();
             if let Some(durable) = catalog.durable.get() {
-                durable.keep_used();
+                durable.write_hot_chunks();
             }
         }));
     }
@@ -96,24 +96,24 @@ impl Catalog {
             let (names, loads) = (state.visible.clone(), state.loads.clone());
             (names, state.under_way(), loads, state.durable_records, state.versions_made)
         };
-        let mut keeper = Keeper::new(durable.clone());
+        let mut writer = ChunkWriter::new(durable.clone());
         let tables = || names.tables.values().flat_map(BTreeMap::values);
         for current in tables().chain(&under_way) {
-            chunks(current).try_for_each(|chunk| keeper.write(chunk, current.key.as_ref()))?;
+            chunks(current).try_for_each(|chunk| writer.write(chunk, current.key.as_ref()))?;
         }
         for current in tables() {
             match current.known_profile() {
                 Some(Known::Gathered(profile)) => {
-                    keeper.write_profile(&profile, current.key.as_ref(), |file| !sparse.has(file))?;
+                    writer.write_profile(&profile, current.key.as_ref(), |file| !sparse.has(file))?;
                 }
                 // Its bytes are moved as they are.
-                Some(Known::Stored(profile)) => sparse.rewrite_profile(&profile, &mut keeper)?,
+                Some(Known::Stored(profile)) => sparse.rewrite_profile(&profile, &mut writer)?,
                 None => {}
             }
         }
         latest.replaced.extend(sparse.files().cloned());
-        sparse.rewrite(tables().chain(&under_way).flat_map(chunks), &mut keeper)?;
-        keeper.finish()?;
+        sparse.rewrite(tables().chain(&under_way).flat_map(chunks), &mut writer)?;
+        writer.finish()?;
         let mut manifest = durable.manifest(&names, &loads);
         (manifest.next_record, manifest.versions_made) = (next_record, versions_made);
         // Their records follow, and may refer to chunks in records before that no table of the manifest has.
@@ -121,7 +121,7 @@ impl Catalog {
         manifest.others = groups.map(|group| group_bytes(group, u64::MAX, durable)).collect();
         let number = latest.manifest + 1;
         write_sealed(&*durable.directory, &manifest_name(number), FORMAT, &manifest.encode_to_vec())?;
-        tables().flat_map(chunks).for_each(|chunk| Home::of(chunk, &durable.next_chunk).is_in_manifest());
+        tables().flat_map(chunks).for_each(|chunk| Location::of(chunk, &durable.next_chunk).is_in_manifest());
         // Recovery removes it otherwise.
         let _ = durable.directory.remove(&manifest_name(latest.manifest));
         (latest.manifest, latest.next_record) = (number, next_record);
@@ -158,9 +158,9 @@ impl Durable {
             for (name, current) in tables {
                 let groups = current.table.row_groups.iter();
                 let profile = current.known_profile().and_then(|profile| {
-                    let home = Home::at(profile.home(), &self.next_chunk);
+                    let location = Location::at(profile.location(), &self.next_chunk);
                     // One that was not known a moment ago is kept by the next checkpoint.
-                    Some(vec![home.segment(u64::MAX)?, home.number, current.rows_settled])
+                    Some(vec![location.segment(u64::MAX)?, location.number, current.rows_settled])
                 });
                 manifest.tables.push(encoded(&proto::Table {
                     tenant: tenant.as_str().to_string(),

@@ -7,8 +7,8 @@
 //! Invariant: a segment that was written anew stays until a manifest is durable that does not name it.
 
 use super::Durable;
-use super::homes::{Home, SegmentFile};
-use super::keeper::Keeper;
+use super::chunk_writer::ChunkWriter;
+use super::locations::{Location, SegmentFile};
 use super::profiles::StoredProfile;
 use crate::Catalog;
 use farpool_columns::Chunk;
@@ -44,28 +44,28 @@ impl Sparse {
     pub fn rewrite<'a>(
         &self,
         chunks: impl Iterator<Item = &'a Arc<Chunk>>,
-        keeper: &mut Keeper,
+        writer: &mut ChunkWriter,
     ) -> Result<()> {
         // First: on a full disk it would otherwise be tried again with each chunk that goes.
         self.files().for_each(|file| file.is_compacted());
         // Row groups may share a chunk of NULLs.
         let mut moved = HashSet::new();
         for chunk in chunks {
-            let Some(home) = Home::existing(chunk) else { continue };
-            if let Some(file) = home.file().filter(|file| self.has(file))
-                && moved.insert(home.number)
+            let Some(location) = Location::existing(chunk) else { continue };
+            if let Some(file) = location.file().filter(|file| self.has(file))
+                && moved.insert(location.number)
             {
-                keeper.write_again(home, !chunk.is_encrypted(), &file)?;
+                writer.write_again(location, !chunk.is_encrypted(), &file)?;
             }
         }
         Ok(())
     }
 
     /// Writes a profile that was not read yet again if it is in one of the segments.
-    pub fn rewrite_profile(&self, profile: &StoredProfile, keeper: &mut Keeper) -> Result<()> {
-        let Some(home) = Home::existing_at(profile.home()) else { return Ok(()) };
-        match home.file().filter(|file| self.has(file)) {
-            Some(file) => keeper.write_again(home, true, &file),
+    pub fn rewrite_profile(&self, profile: &StoredProfile, writer: &mut ChunkWriter) -> Result<()> {
+        let Some(location) = Location::existing_at(profile.location()) else { return Ok(()) };
+        match location.file().filter(|file| self.has(file)) {
+            Some(file) => writer.write_again(location, true, &file),
             None => Ok(()),
         }
     }

@@ -231,8 +231,8 @@ fn the_key_of_a_dropped_table_is_in_no_file() {
     let keys = ["t", "u"].map(|table| current(&bench, table).key.unwrap());
     let chunk = |bench: &Bench, table: &str| {
         let current = current(bench, table);
-        let home = Home::existing(&current.table.row_groups[0].chunks[1]).unwrap();
-        (home.file().unwrap().number, home.number)
+        let location = Location::existing(&current.table.row_groups[0].chunks[1]).unwrap();
+        (location.file().unwrap().number, location.number)
     };
     let has = |bench: &Bench, key: &TableKey| {
         let all = opened_files(&*unlocked(&bench.directory).unwrap());

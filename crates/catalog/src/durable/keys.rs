@@ -9,7 +9,7 @@
 //! Invariant: all tables of a tenant that are there at once are under one key of the tenant.
 
 use super::Durable;
-use super::homes::Home;
+use super::locations::Location;
 use crate::Catalog;
 use farpool_columns::Chunk;
 use farpool_disk::{Directory, TableKey, TenantKey, WrappedKey, WrappedKeyId};
@@ -61,8 +61,9 @@ impl Catalog {
 
 /// Whether a chunk can be part of a table that has this key: it is in no segment, or under the key there.
 pub(crate) fn fits_key(chunk: &Chunk, key: Option<&Arc<TableKey>>) -> bool {
-    Home::existing(chunk)
-        .is_none_or(|home| !home.is_in_segment() || home.key().map(Arc::as_ptr) == key.map(Arc::as_ptr))
+    Location::existing(chunk).is_none_or(|location| {
+        !location.is_in_segment() || location.key().map(Arc::as_ptr) == key.map(Arc::as_ptr)
+    })
 }
 
 /// Wrapped keys of tenants, by their ids.

@@ -19,10 +19,12 @@ mod awaited;
 mod backup;
 mod cache;
 mod checkpoint;
+mod chunk_writer;
 mod compact;
-mod homes;
-mod keeper;
+mod hot_chunks;
 mod keys;
+mod locations;
+mod preload;
 mod prepare;
 mod profiles;
 mod proto;
@@ -33,13 +35,11 @@ mod sources;
 #[cfg(test)]
 mod tests;
 mod trace;
-mod used;
-mod warm;
 
 pub use awaited::Awaited;
 pub use backup::{Backup, adopt_backup};
 pub use cache::Cache;
-pub(crate) use keeper::Keeper;
+pub(crate) use chunk_writer::ChunkWriter;
 pub(super) use keys::fits_key;
 pub(super) use prepare::{Change, Prepared};
 pub(super) use profiles::StoredProfile;
@@ -51,8 +51,8 @@ use super::{Catalog, merge};
 use farpool_columns::{Chunk, RowGroup};
 use farpool_disk::{Directory, Log, Observer, Segment, SegmentWriter, segment_name};
 use farpool_model::{Error, Result, TenantName, Version};
-use homes::{Home, SegmentFile, Sweep};
 use keys::TenantKeys;
+use locations::{Location, SegmentFile, Sweep};
 use parking_lot::Mutex;
 use reads::Reads;
 use std::collections::BTreeMap;
@@ -117,7 +117,7 @@ impl Durable {
         record.set_version(version);
         let number = self.log.try_append(record.bytes(), record.urgency())?;
         if let Some(number) = number {
-            record.homes().iter().for_each(|home| home.put_in_log(number));
+            record.locations().iter().for_each(|location| location.put_in_log(number));
         }
         Ok(number)
     }
@@ -133,8 +133,8 @@ impl Durable {
     /// Notes what a row group was merged from.
     pub fn merged(&self, merged: &RowGroup, from: &[Arc<RowGroup>]) {
         for (column, chunk) in merged.chunks.iter().enumerate() {
-            let home = Home::of(chunk, &self.next_chunk);
-            home.set_merged_from(from.iter().map(|group| &*group.chunks[column]));
+            let location = Location::of(chunk, &self.next_chunk);
+            location.set_merged_from(from.iter().map(|group| &*group.chunks[column]));
         }
     }
 
@@ -157,7 +157,7 @@ impl Durable {
         let _ = self.directory.remove(&name);
     }
 
-    /// Removes the segments in which nothing in memory has its home any more. What no longer refers to them must be
+    /// Removes the segments in which nothing in memory has its location any more. What no longer refers to them must be
     /// durable.
     fn remove_unused_segments(&self) {
         // Nobody gets a reference from the list, so that one that is held by the list alone stays so.
@@ -178,7 +178,7 @@ impl Durable {
 
 /// Whether the values of a chunk can be read again.
 pub(super) fn is_in_segment(chunk: &Chunk) -> bool {
-    Home::existing(chunk).is_some_and(|home| home.is_in_segment())
+    Location::existing(chunk).is_some_and(|location| location.is_in_segment())
 }
 
 impl Catalog {
@@ -240,7 +240,7 @@ impl Catalog {
         let Some(durable) = self.durable.get() else { return Ok(()) };
         durable.is_closed.store(true, Ordering::Relaxed);
         let checkpoint = self.checkpoint();
-        durable.keep_used();
+        durable.write_hot_chunks();
         durable.log.stop();
         durable.log.close()?;
         checkpoint

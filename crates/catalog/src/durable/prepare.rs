@@ -1,7 +1,7 @@
 //! The record of a change, before it is appended.
 
-use super::homes::Home;
-use super::keeper::{INLINE_BYTES, Keeper};
+use super::chunk_writer::{ChunkWriter, INLINE_BYTES};
+use super::locations::Location;
 use super::{Durable, proto};
 use arrow_schema::{Schema, SchemaRef};
 use bytes::Bytes;
@@ -61,9 +61,9 @@ pub(crate) enum Change {
 pub(crate) struct Prepared {
     change: Change,
     bytes: Vec<u8>,
-    /// The homes of the chunks in the record.
-    homes: Vec<Arc<Home>>,
-    /// The directory's floor when this was prepared: homes in the log before it do not count.
+    /// The locations of the chunks in the record.
+    locations: Vec<Arc<Location>>,
+    /// The directory's floor when this was prepared: locations in the log before it do not count.
     pub floor: u64,
 }
 
@@ -81,7 +81,7 @@ impl Durable {
     /// # Errors
     /// Those of the disk.
     pub fn prepare(self: &Arc<Self>, change: Change) -> Result<Prepared> {
-        let mut prepared = Prepared { change, bytes: Vec::new(), homes: Vec::new(), floor: 0 };
+        let mut prepared = Prepared { change, bytes: Vec::new(), locations: Vec::new(), floor: 0 };
         prepared.prepare_again(self)?;
         Ok(prepared)
     }
@@ -92,8 +92,8 @@ impl Prepared {
         &self.bytes
     }
 
-    pub(super) fn homes(&self) -> &[Arc<Home>] {
-        &self.homes
+    pub(super) fn locations(&self) -> &[Arc<Location>] {
+        &self.locations
     }
 
     /// Whether the record may take the space that is kept for those that free some.
@@ -111,7 +111,7 @@ impl Prepared {
     pub fn prepare_again(&mut self, durable: &Arc<Durable>) -> Result<()> {
         self.floor = durable.floor();
         let mut record = proto::Record::default();
-        self.homes.clear();
+        self.locations.clear();
         let (tenant, name, what) = match &self.change {
             Change::PutSchema(tenant, schema) => {
                 (tenant, schema.to_string(), What::PutSchema(proto::Empty {}))
@@ -122,7 +122,7 @@ impl Prepared {
             Change::Put { tenant, name, table, key, is_pinned, loads } => {
                 made_by(&mut record, loads, table);
                 let groups: Vec<&Arc<RowGroup>> = table.row_groups.iter().collect();
-                self.homes = keep((durable, self.floor), &groups, key.as_ref(), &mut record)?;
+                self.locations = keep((durable, self.floor), &groups, key.as_ref(), &mut record)?;
                 let groups =
                     groups.into_iter().map(|group| group_bytes(group, self.floor, durable)).collect();
                 let (fields, tier) = (fields(&table.schema), tier_number(table.tier()));
@@ -139,7 +139,7 @@ impl Prepared {
                 let splices = splices(before, after, *same);
                 let groups: Vec<_> =
                     splices.iter().flat_map(|splice| splice.groups.iter().copied()).collect();
-                self.homes = keep((durable, self.floor), &groups, key.as_ref(), &mut record)?;
+                self.locations = keep((durable, self.floor), &groups, key.as_ref(), &mut record)?;
                 let splice_bytes = |splice: &Splice<'_>| {
                     let Splice { first_row, rows, groups } = splice;
                     let groups = groups.iter().map(|group| group_bytes(group, self.floor, durable)).collect();
@@ -173,29 +173,29 @@ impl Prepared {
     }
 }
 
-/// Sees to it that the chunks of `groups`, of a table with this key, have durable copies when `record` has. Returns the homes
+/// Sees to it that the chunks of `groups`, of a table with this key, have durable copies when `record` has. Returns the locations
 /// of those that were put into it.
 fn keep(
     (durable, floor): (&Arc<Durable>, u64),
     groups: &[&Arc<RowGroup>],
     key: Option<&Arc<TableKey>>,
     record: &mut proto::Record,
-) -> Result<Vec<Arc<Home>>> {
-    let home = |chunk: &Chunk| Home::of(chunk, &durable.next_chunk);
+) -> Result<Vec<Arc<Location>>> {
+    let location = |chunk: &Chunk| Location::of(chunk, &durable.next_chunk);
     let chunks = groups.iter().flat_map(|group| &group.chunks);
-    let lacking: Vec<&Arc<Chunk>> = chunks.filter(|chunk| home(chunk).segment(floor).is_none()).collect();
+    let lacking: Vec<&Arc<Chunk>> = chunks.filter(|chunk| location(chunk).segment(floor).is_none()).collect();
     let bytes: usize = lacking.iter().map(|chunk| chunk.bytes_encoded()).sum();
     if bytes > INLINE_BYTES {
-        let mut keeper = Keeper::new(durable.clone());
-        lacking.iter().try_for_each(|chunk| keeper.write(chunk, key))?;
-        keeper.finish()?;
+        let mut writer = ChunkWriter::new(durable.clone());
+        lacking.iter().try_for_each(|chunk| writer.write(chunk, key))?;
+        writer.finish()?;
         return Ok(Vec::new());
     }
-    let (mut homes, mut seen) = (Vec::new(), HashSet::new());
+    let (mut locations, mut seen) = (Vec::new(), HashSet::new());
     for chunk in lacking {
-        let home = home(chunk);
+        let location = location(chunk);
         // Row groups may share a chunk of NULLs.
-        if !seen.insert(home.number) {
+        if !seen.insert(location.number) {
             continue;
         }
         let values =
@@ -203,11 +203,11 @@ fn keep(
         let image = values.to_image()?;
         let mut data = Vec::with_capacity(image.data_bytes());
         image.write_data(&mut data);
-        let image = proto::Image { number: home.number, head: image.head.into(), data: data.into() };
+        let image = proto::Image { number: location.number, head: image.head.into(), data: data.into() };
         record.images.push(encoded(&image));
-        homes.push(home);
+        locations.push(location);
     }
-    Ok(homes)
+    Ok(locations)
 }
 
 /// What becomes of `before` so that it is `after`; the first `same` row groups are.
@@ -252,17 +252,17 @@ fn splices<'a>(before: &Table, after: &'a Table, same: usize) -> Vec<Splice<'a>>
 pub(super) fn group_bytes(group: &RowGroup, floor: u64, durable: &Durable) -> Bytes {
     let mut runs: Vec<u64> = Vec::new();
     for chunk in &group.chunks {
-        let home = Home::of(chunk, &durable.next_chunk);
+        let location = Location::of(chunk, &durable.next_chunk);
         // Chunks that were just put into the record have no place yet.
-        let segment = home.segment(floor).unwrap_or(0);
+        let segment = location.segment(floor).unwrap_or(0);
         if let [.., last, first, count] = &mut runs[..]
             && *last == segment
-            && *first + *count == home.number
+            && *first + *count == location.number
         {
             *count += 1;
             continue;
         }
-        runs.extend([segment, home.number, 1]);
+        runs.extend([segment, location.number, 1]);
     }
     encoded(&proto::Group { rows: u32_checked(group.rows), runs })
 }

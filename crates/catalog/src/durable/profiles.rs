@@ -3,7 +3,7 @@
 //!
 //! A few are read before the start ends, so that the first statement is planned with them.
 
-use super::homes::{Home, SegmentFile};
+use super::locations::{Location, SegmentFile};
 use super::proto;
 use crate::Catalog;
 use crate::tap::{Known, Tap};
@@ -24,20 +24,20 @@ const READ_AT_ONCE: usize = 16;
 /// The profile of a table in a segment.
 #[derive(Debug)]
 pub(crate) struct StoredProfile {
-    home: OnceLock<farpool_columns::Home>,
+    location: OnceLock<farpool_columns::Location>,
 }
 
 impl StoredProfile {
     /// The profile that the part `number` of a segment is, of a table with this key.
     pub(super) fn found(number: u64, file: &Arc<SegmentFile>, key: Option<&Arc<TableKey>>) -> StoredProfile {
-        let home = OnceLock::new();
-        Home::found(&home, number, Some((file.clone(), key.cloned())), 0);
-        StoredProfile { home }
+        let location = OnceLock::new();
+        Location::found(&location, number, Some((file.clone(), key.cloned())), 0);
+        StoredProfile { location }
     }
 
     /// Where it is.
-    pub fn home(&self) -> &OnceLock<farpool_columns::Home> {
-        &self.home
+    pub fn location(&self) -> &OnceLock<farpool_columns::Location> {
+        &self.location
     }
 
     /// Reads its states. Waits for the disk.
@@ -45,14 +45,14 @@ impl StoredProfile {
     /// # Errors
     /// `Corrupt` where they are damaged; those of the disk.
     pub fn states(&self) -> Result<Vec<Bytes>> {
-        let home = Home::existing_at(&self.home).ok_or_else(nowhere)?;
-        let file = home.file().ok_or_else(nowhere)?;
-        let part = file.part(home.number)?;
+        let location = Location::existing_at(&self.location).ok_or_else(nowhere)?;
+        let file = location.file().ok_or_else(nowhere)?;
+        let part = file.part(location.number)?;
         let mut data = vec![0; usize_saturating(part.bytes)];
-        file.segment.read(part, home.key(), &mut data)?;
+        file.segment.read(part, location.key(), &mut data)?;
         let mut data = Bytes::from(data);
         let damaged = || Error::corrupt("a profile that cannot be decoded");
-        let head = proto::Profile::decode(&file.segment.head(part, home.key())?[..]);
+        let head = proto::Profile::decode(&file.segment.head(part, location.key())?[..]);
         let state = |length: u64| {
             let is_there = length <= u64_from(data.len());
             is_there.then(|| data.split_to(usize_saturating(length))).ok_or_else(damaged)
@@ -62,9 +62,9 @@ impl StoredProfile {
 
     /// The number of its segment, its own, and its bytes.
     fn place(&self) -> Option<(u64, u64, u64)> {
-        let home = Home::existing_at(&self.home)?;
-        let file = home.file()?;
-        Some((file.number, home.number, file.part(home.number).ok()?.bytes))
+        let location = Location::existing_at(&self.location)?;
+        let file = location.file()?;
+        Some((file.number, location.number, file.part(location.number).ok()?.bytes))
     }
 }
 

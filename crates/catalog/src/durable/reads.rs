@@ -2,7 +2,7 @@
 
 use super::awaited::Awaited;
 use super::cache::Cache;
-use super::homes::Home;
+use super::locations::Location;
 use super::trace::{AccessKind, AccessTrace};
 use crate::Background;
 use arrow_buffer::Buffer;
@@ -127,10 +127,12 @@ impl Reads {
     }
 
     fn load(&self, handle: &Arc<Chunk>, tenant: &TenantName) -> Result<Arc<Chunk>> {
-        let home = Home::existing(handle).ok_or_else(|| Error::internal("a handle without a home"))?;
-        let file =
-            home.file().ok_or_else(|| Error::internal("values that left before they were in a segment"))?;
-        let (part, key) = (file.part(home.number)?, home.key());
+        let location =
+            Location::existing(handle).ok_or_else(|| Error::internal("a handle without a location"))?;
+        let file = location
+            .file()
+            .ok_or_else(|| Error::internal("values that left before they were in a segment"))?;
+        let (part, key) = (file.part(location.number)?, location.key());
         let read = || {
             let tenure = if handle.is_pinned() { Tenure::Staying } else { Tenure::Passing };
             let bytes = usize_saturating(part.bytes);
@@ -161,7 +163,7 @@ impl Reads {
             values => values?,
         };
         handle.put_values(values.clone());
-        self.cache.add(handle, home.number);
+        self.cache.add(handle, location.number);
         self.record(handle, AccessKind::Read);
         Ok(values)
     }
@@ -174,8 +176,8 @@ impl Source for OfTenant {
 
     fn bytes_on_disk(&self, handle: &Chunk) -> usize {
         let stored = || {
-            let home = Home::existing(handle)?;
-            Some(usize_saturating(home.file()?.part(home.number).ok()?.bytes_stored))
+            let location = Location::existing(handle)?;
+            Some(usize_saturating(location.file()?.part(location.number).ok()?.bytes_stored))
         };
         stored().unwrap_or_else(|| handle.bytes_encoded())
     }

@@ -1,8 +1,8 @@
 //! Opening a data directory: what the manifest and the log say is there again.
 
 use super::checkpoint::{FORMAT, manifest_name, manifest_number};
-use super::homes::{SegmentFile, Sweep};
 use super::keys::TenantKeys;
+use super::locations::{SegmentFile, Sweep};
 use super::profiles::StoredProfile;
 use super::reads::Reads;
 use super::replay::{KeptTable, Replay};

@@ -1,7 +1,7 @@
 //! The chunks of a data directory, wherever they are: in segments, or in records of the log.
 
-use super::homes::{Home, SegmentFile, Sweep};
 use super::keys::Unwrapping;
+use super::locations::{Location, SegmentFile, Sweep};
 use super::profiles::StoredProfile;
 use super::replay::{KeptGroup, KeptProfile, KeptTable, Replay};
 use super::{Durable, proto};
@@ -180,7 +180,7 @@ impl Sources {
                 let mut data = vec![0; source.bytes()];
                 source.read(&mut data)?;
                 let chunk = wanted.chunk(column, group, &source.head()?, &Buffer::from(data))?;
-                source.give_home(&chunk, *number);
+                source.locate(&chunk, *number);
                 Ok(Arc::new(chunk))
             };
             let chunks = group.chunks.iter().enumerate().map(chunk).collect::<Result<_>>()?;
@@ -250,7 +250,7 @@ impl Sources {
             };
             if let Some(handle) = absent {
                 let handle = wanted.fitting(column, group, handle)?;
-                source.give_home(&handle, number);
+                source.locate(&handle, number);
                 chunks.push(Arc::new(handle));
                 continue;
             }
@@ -277,7 +277,7 @@ impl Sources {
                 None => Arc::new(chunk),
             };
             let chunk = if is_large { Chunk::handle(chunk, &handles) } else { chunk };
-            source.give_home(&chunk, number);
+            source.locate(&chunk, number);
             chunks.push(chunk);
         }
         Ok((RowGroup { rows: group.rows as usize, chunks }, damaged))
@@ -343,11 +343,11 @@ impl Source<'_> {
         }
     }
 
-    pub fn give_home(&self, chunk: &Chunk, number: u64) {
+    pub fn locate(&self, chunk: &Chunk, number: u64) {
         match self {
-            Source::Log(record, _) => Home::found(chunk.home(), number, None, *record),
+            Source::Log(record, _) => Location::found(chunk.location(), number, None, *record),
             Source::Segment(file, _, key) => {
-                Home::found(chunk.home(), number, Some((Arc::clone(file), key.cloned())), 0)
+                Location::found(chunk.location(), number, Some((Arc::clone(file), key.cloned())), 0)
             }
         }
     }

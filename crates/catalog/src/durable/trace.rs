@@ -3,7 +3,7 @@
 //!
 //! Invariant: a trace takes a bounded amount of memory; what comes when it is full is counted and not recorded.
 
-use super::homes::Home;
+use super::locations::Location;
 use farpool_columns::Chunk;
 use parking_lot::Mutex;
 
@@ -68,9 +68,9 @@ impl AccessTrace {
     }
 
     pub(super) fn add(&self, handle: &Chunk, kind: AccessKind) {
-        let Some(home) = Home::existing(handle) else { return };
+        let Some(location) = Location::existing(handle) else { return };
         let access = Access {
-            chunk: home.number,
+            chunk: location.number,
             kind,
             bytes: handle.bytes_encoded(),
             bytes_on_disk: handle.bytes_on_disk(),
@@ -85,9 +85,9 @@ impl AccessTrace {
 
 /// Where the values of a chunk lie on disk; `None` where they are not in a segment.
 pub fn place_on_disk(chunk: &Chunk) -> Option<PlaceOnDisk> {
-    let home = Home::existing(chunk)?;
-    let file = home.file()?;
-    let part = file.part(home.number).ok()?;
+    let location = Location::existing(chunk)?;
+    let file = location.file()?;
+    let part = file.part(location.number).ok()?;
     Some(PlaceOnDisk {
         file: farpool_disk::segment_name(file.number),
         offset: part.offset,

@@ -20,7 +20,7 @@ use super::durable::StoredProfile;
 use arrow_schema::SchemaRef;
 pub use awaited::AwaitedProfile;
 use bytes::Bytes;
-use farpool_columns::{Encoder, Home, RowGroup};
+use farpool_columns::{Encoder, Location, RowGroup};
 use farpool_memory::Account;
 use farpool_model::{ColumnStates, Error, MomentsState, Result, Spread, TenantName};
 use farpool_statistics::Profile;
@@ -42,7 +42,7 @@ pub(super) struct Gathered {
     /// The spread of each column.
     pub spreads: Vec<Option<Arc<Spread>>>,
     /// The durable copy; empty where there is none.
-    pub home: OnceLock<Home>,
+    pub location: OnceLock<Location>,
 }
 
 impl Gathered {
@@ -69,7 +69,7 @@ impl Gathered {
         // The same bytes as before, in the pool.
         let states: Vec<Vec<u8>> = states.iter().map(|state| state.to_vec()).collect();
         let (columns, moments) = whole.arrange(encoder.keep(&states)?);
-        Ok(Arc::new(Gathered { columns, moments, distinct, spreads, home: stored.home().clone() }))
+        Ok(Arc::new(Gathered { columns, moments, distinct, spreads, location: stored.location().clone() }))
     }
 }
 
@@ -83,10 +83,10 @@ pub(super) enum Known {
 
 impl Known {
     /// The durable copy; empty where there is none yet.
-    pub fn home(&self) -> &OnceLock<Home> {
+    pub fn location(&self) -> &OnceLock<Location> {
         match self {
-            Known::Gathered(gathered) => &gathered.home,
-            Known::Stored(stored) => stored.home(),
+            Known::Gathered(gathered) => &gathered.location,
+            Known::Stored(stored) => stored.location(),
         }
     }
 }

@@ -67,7 +67,7 @@ impl Settling {
         self.states.extend(self.whole.moments_state());
         let (columns, moments) = self.whole.arrange(self.encoder.keep(&self.states)?);
         let (distinct, spreads) = (std::mem::take(&mut self.distinct), std::mem::take(&mut self.spreads));
-        Ok(Arc::new(Gathered { columns, moments, distinct, spreads, home: OnceLock::new() }))
+        Ok(Arc::new(Gathered { columns, moments, distinct, spreads, location: OnceLock::new() }))
     }
 }
 

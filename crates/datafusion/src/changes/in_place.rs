@@ -2,7 +2,7 @@
 //! the pool, and row groups and columns that do not change stay as they are.
 
 use super::sum;
-use crate::absorb::Piece;
+use crate::fragment::Fragment;
 use crate::pins;
 use crate::rows::Rows;
 use crate::table::PoolTable;
@@ -116,5 +116,5 @@ fn is_assigned(name: &str, expr: &Expr) -> bool {
 /// push-down is off.
 fn program_for(state: &SessionState, plan: &LogicalPlan) -> Result<Option<Program>> {
     let optimized = state.optimize(plan)?;
-    Ok(Piece::read(&optimized).ok().and_then(|piece| piece.program(optimized.schema()).ok()))
+    Ok(Fragment::read(&optimized).ok().and_then(|fragment| fragment.program(optimized.schema()).ok()))
 }

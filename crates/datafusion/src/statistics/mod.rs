@@ -2,7 +2,7 @@
 //! ([`statistic`], and the planner crate's `reading`), functions that read states ([`scalars`]), and
 //! correlations of ranks ([`ranks`]), and HyperLogLogs that clients of the Redis protocol share ([`hll`]).
 //!
-//! All of them work over any table. For a table of a pool, [`crate::absorb`] has the pool make the state and
+//! All of them work over any table. For a table of a pool, [`crate::fragment`] has the pool make the state and
 //! [`push`] reads the value above it: the same code reads both, so that the results are the same.
 //! DataFusion's own functions of these names are replaced: those of floats lose digits where values are large
 //! compared to their differences, and two implementations would give two results.

@@ -3,7 +3,7 @@
 //! Invariant: the finished plan has the schema of the piece that the program replaces.
 
 use super::values;
-use crate::absorb::Outcome;
+use crate::fragment::Outcome;
 use arrow_array::{ArrayRef, cast::AsArray, new_empty_array};
 use arrow_schema::{DataType, Field, FieldRef};
 use datafusion::common::{Column, DFSchema, DFSchemaRef, ScalarValue, TableReference};

@@ -125,7 +125,7 @@ impl Places {
 
 /// The places of a chunk.
 pub(super) fn places(handle: &Chunk) -> Option<Arc<Places>> {
-    handle.home().get()?.clone().downcast().ok()
+    handle.location().get()?.clone().downcast().ok()
 }
 
 impl Chunks {
@@ -189,8 +189,8 @@ impl Chunks {
         let this = self.this.upgrade().ok_or_else(|| Error::internal("chunks of a pool that is closed"))?;
         let source: Arc<dyn Source> = this;
         let handle = Arc::new(Chunk::outlined(outline, &source)?);
-        // It has no other home.
-        let _ = handle.home().set(Arc::new(Places { number, places: Mutex::default() }));
+        // It is nowhere else.
+        let _ = handle.location().set(Arc::new(Places { number, places: Mutex::default() }));
         handles.known.insert((instance, number), Arc::downgrade(&handle));
         if handles.known.len() >= HANDLES_UNSEEN.max(2 * handles.left) {
             handles.known.retain(|_, handle| handle.strong_count() > 0);

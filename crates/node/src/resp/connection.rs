@@ -6,7 +6,7 @@ use super::host::{Client, TOO_MANY};
 use super::long::LongCommands;
 use crate::Node;
 use crate::key_log::Follower;
-use crate::server::lobby::Lobby;
+use crate::server::unauthenticated::Unauthenticated;
 use bytes::BytesMut;
 use farpool_model::{ErrorKind, limits};
 use farpool_wire::{Socket, Tls};
@@ -94,14 +94,18 @@ impl Connection {
     }
 
     /// Serves the client until one side ends the connection.
-    pub async fn serve(mut self, lobby: Arc<Lobby>, mut is_ending: watch::Receiver<bool>) {
+    pub async fn serve(
+        mut self,
+        unauthenticated: Arc<Unauthenticated>,
+        mut is_ending: watch::Receiver<bool>,
+    ) {
         let peer = self.socket.peer();
         let Some(seen) = self.desk.as_ref().map(|desk| Arc::clone(desk.client.seen())) else { return };
         let ended = tokio::select! {
             biased;
             _ = is_ending.wait_for(|is_ending| *is_ending) => Ok(()),
             () = seen.ended() => Ok(()),
-            ended = self.converse(&lobby) => ended,
+            ended = self.converse(&unauthenticated) => ended,
         };
         if let Err(error) = ended {
             tracing::debug!(peer, %error, "a client of the Redis protocol is gone");
@@ -120,9 +124,9 @@ impl Connection {
         self.desk.as_deref_mut().ok_or_else(|| io::Error::other("a long command was left"))
     }
 
-    async fn converse(&mut self, lobby: &Arc<Lobby>) -> io::Result<()> {
+    async fn converse(&mut self, unauthenticated: &Arc<Unauthenticated>) -> io::Result<()> {
         // Only now: of many that come at once, those whose turn has not come would seem to be silent.
-        let seat = lobby.enter();
+        let slot = unauthenticated.enter();
         if let Some(tls) = self.node.tls() {
             let accepting = Tls::accept(self.socket.clone(), BytesMut::new(), &tls);
             match timeout(HANDSHAKE, accepting).await {
@@ -141,10 +145,10 @@ impl Connection {
         }
         let greeted = tokio::select! {
             biased;
-            () = seat.evicted() => return Ok(()),
+            () = slot.evicted() => return Ok(()),
             greeted = timeout(HANDSHAKE, self.greet()) => greeted,
         };
-        drop(seat);
+        drop(slot);
         match greeted {
             Ok(Ok(true)) => {}
             Ok(Ok(false)) => return Ok(()),

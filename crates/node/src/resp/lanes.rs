@@ -8,7 +8,7 @@ use super::long::LongCommands;
 use crate::Node;
 use crate::key_log::Echo;
 use crate::server::Listener;
-use crate::server::lobby::Lobby;
+use crate::server::unauthenticated::Unauthenticated;
 use farpool_model::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,7 +50,7 @@ impl<L: Listener + 'static> Lanes<L> {
     pub fn start(
         node: &Arc<Node>,
         threads: usize,
-        lobby: &Arc<Lobby>,
+        unauthenticated: &Arc<Unauthenticated>,
         is_ending: &watch::Receiver<bool>,
         long: &Arc<LongCommands>,
     ) -> Result<Self> {
@@ -61,9 +61,11 @@ impl<L: Listener + 'static> Lanes<L> {
             let (arrivals, arriving) = mpsc::unbounded_channel();
             let (end, ended) = oneshot::channel();
             let open = Arc::new(AtomicUsize::new(0));
-            let (of_lane, node, lobby) = (Arc::clone(node), Arc::clone(node), Arc::clone(lobby));
+            let (of_lane, node, unauthenticated) =
+                (Arc::clone(node), Arc::clone(node), Arc::clone(unauthenticated));
             let shared = Shared { turns: Arc::<LaneTurns>::default(), long: Arc::clone(long) };
-            let serving = serve(node, lobby, arriving, Arc::clone(&open), is_ending.clone(), shared);
+            let serving =
+                serve(node, unauthenticated, arriving, Arc::clone(&open), is_ending.clone(), shared);
             let run = move || {
                 of_lane.precedence().answer();
                 drop(of_lane);
@@ -95,7 +97,7 @@ impl<L: Listener + 'static> Lanes<L> {
 
 async fn serve<L: Listener>(
     node: Arc<Node>,
-    lobby: Arc<Lobby>,
+    unauthenticated: Arc<Unauthenticated>,
     mut arriving: mpsc::UnboundedReceiver<Arrival<L>>,
     open: Arc<AtomicUsize>,
     is_ending: watch::Receiver<bool>,
@@ -117,7 +119,7 @@ async fn serve<L: Listener>(
                     Ok(socket) => {
                         let log = log.as_ref().map(Echo::follow);
                         let connection = Connection::new(&node, socket, number, log, shared.clone());
-                        connections.spawn(connection.serve(Arc::clone(&lobby), is_ending.clone()));
+                        connections.spawn(connection.serve(Arc::clone(&unauthenticated), is_ending.clone()));
                     }
                     Err(error) => {
                         open.fetch_sub(1, Ordering::Relaxed);

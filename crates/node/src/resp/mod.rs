@@ -25,7 +25,7 @@ pub(crate) use slow::SlowLog;
 use crate::Node;
 use crate::server::Listener;
 use crate::server::listener::accept;
-use crate::server::lobby::Lobby;
+use crate::server::unauthenticated::Unauthenticated;
 use farpool_model::Result;
 use lanes::Lanes;
 use long::LongCommands;
@@ -56,7 +56,7 @@ impl Numbers {
 /// Threads that are ready to serve clients of the Redis protocol.
 pub struct Server<L: Listener> {
     node: Arc<Node>,
-    lobby: Arc<Lobby>,
+    unauthenticated: Arc<Unauthenticated>,
     long: Arc<LongCommands>,
     lanes: Lanes<L>,
     ending: watch::Sender<bool>,
@@ -69,15 +69,15 @@ impl<L: Listener + 'static> Server<L> {
     /// `OverLimit` when the system gives no threads, or no descriptors for them.
     pub fn start(node: &Arc<Node>, threads: usize) -> Result<Self> {
         let (ending, is_ending) = watch::channel(false);
-        let (lobby, long) = (Arc::new(Lobby::default()), LongCommands::start()?);
-        let lanes =
-            Lanes::<L>::start(node, threads, &lobby, &is_ending, &long).inspect_err(|_| long.end())?;
-        Ok(Server { node: Arc::clone(node), lobby, long, lanes, ending })
+        let (unauthenticated, long) = (Arc::new(Unauthenticated::default()), LongCommands::start()?);
+        let lanes = Lanes::<L>::start(node, threads, &unauthenticated, &is_ending, &long)
+            .inspect_err(|_| long.end())?;
+        Ok(Server { node: Arc::clone(node), unauthenticated, long, lanes, ending })
     }
 
     /// Serves clients until `shutdown` resolves. An error of one connection ends that connection.
     pub async fn serve(self, mut listener: L, shutdown: impl Future<Output = ()>) {
-        let Server { node, lobby, long, lanes, ending } = self;
+        let Server { node, unauthenticated, long, lanes, ending } = self;
         let numbers = Numbers::default();
         let mut shutdown = pin!(shutdown);
         let mut ticks = interval(TIDY);
@@ -93,7 +93,7 @@ impl<L: Listener + 'static> Server<L> {
                         tidying = Some(spawn_blocking(move || tidy(&node)));
                     }
                 }
-                socket = accept(&mut listener, || lobby.evict_oldest()) => {
+                socket = accept(&mut listener, || unauthenticated.evict_oldest()) => {
                     lanes.serve(socket, numbers.next());
                 }
             }

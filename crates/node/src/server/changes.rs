@@ -11,7 +11,7 @@ use super::queries::Listed;
 use crate::Caller;
 use crate::outcomes::{Begun, Recording};
 use arrow_array::RecordBatch;
-use farpool_catalog::Made;
+use farpool_catalog::Commit;
 use farpool_columns::RowGroup;
 use farpool_model::{ErrorKind, LoadId, LoadOutcome, Receipt, Result, TableInfo};
 use farpool_pipeline::{BoundProgram, Run, Sink};
@@ -89,7 +89,7 @@ impl ChangeSink {
 
 impl Change {
     /// Publishes the row groups that `run` has made.
-    fn publish(&self, run: &Run) -> Result<Made<TableInfo>> {
+    fn publish(&self, run: &Run) -> Result<Commit<TableInfo>> {
         let ChangeRequest { program, rows, .. } = &self.request;
         self.caller.publish_change(program, run, *rows, Some(self.id))
     }
@@ -143,7 +143,7 @@ impl Sink for ChangeSink {
         let (caller, change) = (change.caller.clone(), Arc::new(change));
         let published = {
             let change = change.clone();
-            move |made: Result<Made<TableInfo>>| {
+            move |made: Result<Commit<TableInfo>>| {
                 drop(listed);
                 match made {
                     Ok(made) => made.then(move |durable| change.end(durable)),

@@ -101,7 +101,7 @@ enum Phase {
     /// The append waits in line for its version.
     InLine(Arc<Append>),
     /// The version is made, and is not durable yet. The outcome is put here.
-    Made(Durable),
+    Committed(Durable),
     /// A load with the same id was begun before; this one waits for its outcome.
     Again(Arc<Again>),
     /// A worker has taken the state and decides how the load goes on.
@@ -264,9 +264,9 @@ impl LoadTask {
             self.fall_behind(open, profile);
         } else if open.load.is_detached() {
             let (durable, wake) = (Durable::default(), wake());
-            self.state.lock().phase = Phase::Made(durable.clone());
+            self.state.lock().phase = Phase::Committed(durable.clone());
             self.connection.caller.insert(open.load, move |made| {
-                *durable.lock() = Some(made.and_then(farpool_catalog::Made::wait));
+                *durable.lock() = Some(made.and_then(farpool_catalog::Commit::wait));
                 wake();
             });
         } else if open.load.is_append() {
@@ -275,7 +275,7 @@ impl LoadTask {
             self.state.lock().phase = Phase::InLine(Arc::new(append));
         } else {
             let (durable, wake) = (Durable::default(), wake());
-            self.state.lock().phase = Phase::Made(durable.clone());
+            self.state.lock().phase = Phase::Committed(durable.clone());
             open.load.publish()?.then(move |made| {
                 *durable.lock() = Some(made);
                 wake();
@@ -462,7 +462,7 @@ impl State {
             Phase::InLine(append) => {
                 return append.has_step() || inbox.is_closed() && append.is_waiting();
             }
-            Phase::Made(durable) => return durable.lock().is_some(),
+            Phase::Committed(durable) => return durable.lock().is_some(),
             Phase::Again(again) => return again.first.has_ended() || inbox.is_closed(),
             Phase::Taken => false,
         };
@@ -473,7 +473,7 @@ impl State {
         // A load that is already part of a version under way is not dropped: its outcome may be asked for.
         let is_taken = |phase: &Phase| match phase {
             Phase::InLine(append) => !append.leave(),
-            Phase::Made(_) => true,
+            Phase::Committed(_) => true,
             _ => false,
         };
         if inbox.is_closed() && !is_taken(&self.phase) {
@@ -500,12 +500,12 @@ impl State {
                 self.phase = Phase::InLine(append.clone());
                 Step::Append(append)
             }
-            Phase::Made(durable) => {
+            Phase::Committed(durable) => {
                 let outcome = durable.lock().take();
                 match outcome {
                     Some(outcome) => Step::Answer(outcome),
                     None => {
-                        self.phase = Phase::Made(durable);
+                        self.phase = Phase::Committed(durable);
                         Step::Nothing
                     }
                 }

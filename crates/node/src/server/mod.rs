@@ -11,18 +11,18 @@ mod inbox;
 mod lanes;
 pub(crate) mod listener;
 mod load;
-pub(crate) mod lobby;
 mod meter;
 mod outbox;
 mod packing;
 mod plans;
 mod programs;
-mod pulse;
 mod queries;
 mod refusals;
 mod requests;
 mod sink;
+mod timeouts;
 mod turn;
+pub(crate) mod unauthenticated;
 
 pub use listener::Listener;
 pub(crate) use queries::{Identity, Queries};
@@ -34,7 +34,6 @@ use connection::Connection;
 use farpool_model::{Error, Result};
 use farpool_wire::Socket;
 use greeting::{Client, Greeting};
-use lobby::{Lobby, Seat};
 use refusals::Refusals;
 use std::pin::pin;
 use std::sync::Arc;
@@ -42,6 +41,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use unauthenticated::{Slot, Unauthenticated};
 
 /// How long requests that are under way at a shutdown may take to finish.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -69,7 +69,7 @@ pub async fn serve(
     listener: impl Listener,
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
-    serve_ticking(node, listener, shutdown, Duration::from_millis(pulse::TICK_MS)).await
+    serve_ticking(node, listener, shutdown, Duration::from_millis(timeouts::TICK_MS)).await
 }
 
 /// Serves with ticks of length `tick`, by which keepalive and unread results are timed: tests use short ones
@@ -85,7 +85,7 @@ pub async fn serve_ticking<L: Listener>(
     tick: Duration,
 ) -> Result<()> {
     let (phase, phases) = watch::channel(Phase::Serving);
-    let lobby = Arc::new(Lobby::default());
+    let unauthenticated = Arc::new(Unauthenticated::default());
     let refusals = Arc::new(Refusals::default());
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
@@ -98,11 +98,11 @@ pub async fn serve_ticking<L: Listener>(
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             _ = ticks.tick() => node.forget_old(),
             // When the system has no sockets left, unauthenticated connections are closed first.
-            arrival = listener::accept(&mut listener, || lobby.evict_oldest()) => {
+            arrival = listener::accept(&mut listener, || unauthenticated.evict_oldest()) => {
                 let (node, refusals) = (node.clone(), refusals.clone());
                 match L::open(arrival) {
                     Ok(socket) => {
-                        connections.spawn(handle(node, socket, lobby.enter(), refusals, phases.clone(), tick));
+                        connections.spawn(handle(node, socket, unauthenticated.enter(), refusals, phases.clone(), tick));
                     }
                     Err(error) => tracing::debug!(%error, "a connection ended at once"),
                 }
@@ -122,7 +122,7 @@ pub async fn serve_ticking<L: Listener>(
 async fn handle(
     node: Arc<Node>,
     socket: Arc<dyn Socket>,
-    seat: Seat,
+    slot: Slot,
     refusals: Arc<Refusals>,
     mut phases: watch::Receiver<Phase>,
     tick: Duration,
@@ -130,7 +130,7 @@ async fn handle(
     let peer = socket.peer();
     let greeted = tokio::select! {
         biased;
-        () = seat.evicted() => return,
+        () = slot.evicted() => return,
         () = reached(&mut phases, Phase::Draining) => return,
         greeted = greeting::greet(socket, &node) => greeted,
     };
@@ -140,12 +140,12 @@ async fn handle(
             refusals.log(&peer, &error.message, node.clock().now_ns());
             tokio::select! {
                 biased;
-                () = seat.evicted() => {}
+                () = slot.evicted() => {}
                 () = greeting::part(&*socket, &bytes) => {}
             }
         }
         Greeting::Welcome(Client { socket, caller, mut pass, received, guard: _guard }) => {
-            drop(seat);
+            drop(slot);
             let open = Open(Connection::new(caller, socket));
             if let Some(error) = converse(&open.0, &mut pass, received, phases, tick).await {
                 tracing::info!(peer, error = ?error.message, "a connection is closed");
@@ -171,8 +171,8 @@ async fn converse(
         }
         () = drained(connection, &mut phases) => None,
         ended = pass.ended() => Some(ended),
-        gone = pulse::watch_over(connection, tick) => Some(gone),
-        () = pulse::end_late_requests(connection) => None,
+        gone = timeouts::watch_over(connection, tick) => Some(gone),
+        () = timeouts::end_late_requests(connection) => None,
         _ = connection.outbox.run() => None,
         served = connection.serve(received) => served.err(),
     }

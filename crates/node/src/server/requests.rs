@@ -11,7 +11,7 @@ use super::programs::{Starting, Wanted};
 use crate::admission::cannot_wait;
 use crate::{Caller, Shape};
 use arrow_schema::SchemaRef;
-use farpool_catalog::{AwaitedStatistics, Made};
+use farpool_catalog::{AwaitedStatistics, Commit};
 use farpool_columns::Table;
 use farpool_memory::Reservation;
 use farpool_model::{
@@ -28,7 +28,7 @@ enum Outcome {
     /// The answer, which ends the stream.
     Answer(Vec<Outgoing>),
     /// The answer to a change, once that is durable.
-    Made(Box<Made<Response>>),
+    Commit(Box<Commit<Response>>),
     /// Something was started that will answer later.
     Started,
     /// The statistics have to be computed first.
@@ -75,7 +75,7 @@ impl Looked {
         let work = move |caller: &Caller| self.carry_out(caller);
         caller.spawn(work, move |outcome| match outcome {
             Ok(Outcome::Answer(messages)) => to.end(stream, messages),
-            Ok(Outcome::Made(made)) => made.then(move |durable| match durable {
+            Ok(Outcome::Commit(made)) => made.then(move |durable| match durable {
                 Ok(response) => to.answer(stream, &response),
                 Err(error) => to.fail(stream, error),
             }),
@@ -229,19 +229,19 @@ fn carry_out(
         },
         Request::CreateView { view, replace } => {
             let made = caller.create_view(view.clone(), replace)?;
-            return Ok(Outcome::Made(Box::new(made.map(|()| Response::View(view)))));
+            return Ok(Outcome::Commit(Box::new(made.map(|()| Response::View(view)))));
         }
         Request::DropView { view, tenant } => {
             let made = caller.drop_view(&view, tenant.as_ref())?;
-            return Ok(Outcome::Made(Box::new(made.map(|()| Response::Dropped))));
+            return Ok(Outcome::Commit(Box::new(made.map(|()| Response::Dropped))));
         }
         Request::CreateSchema { schema } => {
             let made = caller.create_schema(&schema)?;
-            return Ok(Outcome::Made(Box::new(made.map(|()| Response::SchemaCreated))));
+            return Ok(Outcome::Commit(Box::new(made.map(|()| Response::SchemaCreated))));
         }
         Request::DropSchema { schema, cascade } => {
             let made = caller.drop_schema(&schema, cascade)?;
-            return Ok(Outcome::Made(Box::new(made.map(|()| Response::Dropped))));
+            return Ok(Outcome::Commit(Box::new(made.map(|()| Response::Dropped))));
         }
         Request::Statistics { table, columns: None } => {
             let statistics = caller.await_statistics(&table)?;
@@ -255,7 +255,7 @@ fn carry_out(
         }
         Request::AlterTable { table, changes } => {
             let made = caller.alter_table(&table, &changes)?;
-            return Ok(Outcome::Made(Box::new(made.map(Response::Table))));
+            return Ok(Outcome::Commit(Box::new(made.map(Response::Table))));
         }
         Request::ChangeRows { handle, rows, id } => {
             let program = kept(connection, message.stream, handle)?;
@@ -269,7 +269,7 @@ fn carry_out(
                 None => caller.drop_table(&table)?,
                 Some(tenant) => caller.drop_table_of(&tenant, &table)?,
             };
-            return Ok(Outcome::Made(Box::new(made.map(|()| Response::Dropped))));
+            return Ok(Outcome::Commit(Box::new(made.map(|()| Response::Dropped))));
         }
         Request::LoadOutcome { id } => {
             let (connection, stream) = (connection.clone(), message.stream);

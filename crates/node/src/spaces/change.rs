@@ -12,7 +12,7 @@ use crate::rights::Verb;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
-use farpool_catalog::{Load, Made};
+use farpool_catalog::{Commit, Load};
 use farpool_columns::Table;
 use farpool_kv::{ChangeAgain, KeyChange, KeyState, Moment, ReadEntry};
 use farpool_model::cast::u64_from;
@@ -92,7 +92,7 @@ impl Caller {
         program: &BoundProgram,
         batches: &[RecordBatch],
         rows: u64,
-    ) -> Result<Option<Made<TableInfo>>> {
+    ) -> Result<Option<Commit<TableInfo>>> {
         let Some(space) = space_of(program.table()) else { return Ok(None) };
         let Output::Rows(outputs) = &program.prepared().effective.output else {
             return Err(Error::internal("a change that is no rows"));
@@ -173,9 +173,9 @@ impl Caller {
         }
     }
 
-    fn changed(&self, space: &SpaceTable) -> Made<TableInfo> {
+    fn changed(&self, space: &SpaceTable) -> Commit<TableInfo> {
         let version = self.node().keyspaces().moments().newest();
-        Made::durable(space.info(version), self.node().catalog())
+        Commit::durable(space.info(version), self.node().catalog())
     }
 
     /// Begins to load rows into a space; `None` where the name is of none.
@@ -211,7 +211,7 @@ impl Caller {
     }
 
     /// Puts the rows of a load of [`Caller::begin_insert`] into their space, on a thread of its own, and tells `then`.
-    pub(crate) fn insert(&self, load: Load, then: impl FnOnce(Result<Made<TableInfo>>) + Send + 'static) {
+    pub(crate) fn insert(&self, load: Load, then: impl FnOnce(Result<Commit<TableInfo>>) + Send + 'static) {
         self.apart(move |caller| caller.insert_now(load), then);
     }
 
@@ -248,7 +248,7 @@ impl Caller {
     ///
     /// # Errors
     /// `Exists` for a key that is there; what was inserted before stays.
-    pub fn insert_now(&self, load: Load) -> Result<Made<TableInfo>> {
+    pub fn insert_now(&self, load: Load) -> Result<Commit<TableInfo>> {
         let (name, mode) = (load.name().clone(), load.mode());
         let space = self.space(&name).ok_or_else(|| Error::stale("the space was dropped meanwhile"))?;
         let table = load.into_table()?;
@@ -297,7 +297,7 @@ impl Caller {
     }
 
     /// Removes all keys of a space, as the replacement of its rows by none.
-    fn empty_space(&self, space: &SpaceTable, rows: u64) -> Result<Made<TableInfo>> {
+    fn empty_space(&self, space: &SpaceTable, rows: u64) -> Result<Commit<TableInfo>> {
         if rows > 0 || space.id == 0 {
             let advice = "UPDATE and DELETE what a condition names that the pool can carry out, or change keys one by one";
             return Err(not_for_spaces(&space.name, advice));

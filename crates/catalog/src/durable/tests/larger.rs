@@ -91,21 +91,21 @@ fn what_was_used_before_a_start_is_read_after_it() {
             catalog.close().unwrap();
             (catalog, _) = small_catalog(&directory, 8);
             assert!(groups_in_memory(&catalog, &t, 0).is_empty());
-            catalog.warm_up();
+            catalog.preload();
             assert_eq!(groups_in_memory(&catalog, &t, 0), used);
             assert!(groups_in_memory(&catalog, &t, 1).is_empty());
         }
         // Where there is room for all, the others follow.
         catalog.close().unwrap();
         (catalog, _) = small_catalog(&directory, 64);
-        catalog.warm_up();
+        catalog.preload();
         assert_eq!(groups_in_memory(&catalog, &t, 1).len(), all);
         // Nothing depends on what was remembered.
         catalog.close().unwrap();
         for at in [0, 9, 25, 90] {
             directory.flip("used", at, 1);
             (catalog, _) = small_catalog(&directory, 8);
-            catalog.warm_up();
+            catalog.preload();
             assert!(
                 groups_in_memory(&catalog, &t, 1).len() > 1,
                 "small tables first, as if nothing were known"
@@ -263,7 +263,7 @@ fn a_trace_has_what_was_read_and_used_and_is_bounded() {
     let handles: Vec<&Arc<Chunk>> = group.chunks.iter().filter(|chunk| chunk.is_handle()).collect();
     let of = |kind: AccessKind| {
         let access = move |handle: &&Arc<Chunk>| Access {
-            chunk: Home::existing(handle).unwrap().number,
+            chunk: Location::existing(handle).unwrap().number,
             kind,
             bytes: handle.bytes_encoded(),
             bytes_on_disk: handle.bytes_on_disk(),

@@ -2,7 +2,7 @@
 //!
 //! A chunk gets a number when it is first written, and keeps it for ever; its copy may move from the log to a segment.
 //!
-//! Invariant: the file of a segment is there as long as a chunk in memory has its home in it or was merged from one that
+//! Invariant: the file of a segment is there as long as a chunk in memory has its location in it or was merged from one that
 //! has, unless it was written again since, or the segment is being written.
 
 use crate::Catalog;
@@ -15,13 +15,13 @@ use std::sync::{Arc, OnceLock, Weak};
 
 /// The durable copy of a chunk.
 #[derive(Debug)]
-pub(super) struct Home {
+pub(super) struct Location {
     pub number: u64,
     place: Mutex<Place>,
     /// The key of the table, if it has one and the copy is in a segment.
     key: OnceLock<Arc<TableKey>>,
-    /// The homes of the chunks that this one was merged from: until a manifest has it, these are needed to make it again.
-    merged_from: Mutex<Vec<farpool_columns::Home>>,
+    /// The locations of the chunks that this one was merged from: until a manifest has it, these are needed to make it again.
+    merged_from: Mutex<Vec<farpool_columns::Location>>,
 }
 
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub(super) struct SegmentFile {
     pub number: u64,
     pub segment: Segment,
     pub sweep: Arc<Sweep>,
-    /// What all parts take, and those in which something in memory has its home.
+    /// What all parts take, and those in which something in memory has its location.
     bytes_of_parts: u64,
     bytes_live: AtomicU64,
     /// What was live when it was compacted last: as long as nothing more is gone, it is not compacted again.
@@ -53,7 +53,7 @@ fn weight(part: &Part) -> u64 {
 }
 
 impl SegmentFile {
-    /// A segment that was just written: all of its parts are about to be homes.
+    /// A segment that was just written: all of its parts are about to be locations.
     pub fn written(number: u64, segment: Segment, sweep: &Arc<Sweep>) -> Arc<SegmentFile> {
         let file = SegmentFile::found(number, segment, sweep);
         file.bytes_live.store(file.bytes_of_parts, Ordering::Relaxed);
@@ -72,8 +72,8 @@ impl SegmentFile {
         self.bytes_of_parts
     }
 
-    /// About what the parts take in which something in memory has its home: chunks that row groups shared before a start
-    /// have several homes after it.
+    /// About what the parts take in which something in memory has its location: chunks that row groups shared before a start
+    /// have several locations after it.
     pub fn bytes_live(&self) -> u64 {
         self.bytes_live.load(Ordering::Relaxed)
     }
@@ -108,10 +108,10 @@ impl SegmentFile {
     }
 }
 
-/// Has segments removed when nothing in memory has its home in them any more, and compacted when little has.
+/// Has segments removed when nothing in memory has its location in them any more, and compacted when little has.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
-    /// While this is there, what has its home in a segment and is still wanted is in memory.
+    /// While this is there, what has its location in a segment and is still wanted is in memory.
     catalog: Weak<Catalog>,
     is_wanted: AtomicBool,
 }
@@ -141,7 +141,7 @@ impl Sweep {
     }
 }
 
-impl Drop for Home {
+impl Drop for Location {
     fn drop(&mut self) {
         let Place::Segment(file) = self.place.get_mut() else { return };
         file.remove_live(self.number);
@@ -155,35 +155,35 @@ impl Drop for Home {
     }
 }
 
-impl Home {
-    /// The home of a chunk; one that has none gets a number from `next`.
-    pub fn of(chunk: &Chunk, next: &AtomicU64) -> Arc<Home> {
-        Home::at(chunk.home(), next)
+impl Location {
+    /// The location of a chunk; one that has none gets a number from `next`.
+    pub fn of(chunk: &Chunk, next: &AtomicU64) -> Arc<Location> {
+        Location::at(chunk.location(), next)
     }
 
-    /// The home of a chunk that has one.
-    pub fn existing(chunk: &Chunk) -> Option<Arc<Home>> {
-        Home::existing_at(chunk.home())
+    /// The location of a chunk that has one.
+    pub fn existing(chunk: &Chunk) -> Option<Arc<Location>> {
+        Location::existing_at(chunk.location())
     }
 
-    /// The home that is kept at `slot`, if there is one.
-    pub fn existing_at(slot: &OnceLock<farpool_columns::Home>) -> Option<Arc<Home>> {
+    /// The location that is kept at `slot`, if there is one.
+    pub fn existing_at(slot: &OnceLock<farpool_columns::Location>) -> Option<Arc<Location>> {
         slot.get()?.clone().downcast().ok()
     }
 
-    /// The home that is kept at `slot`, likewise.
-    pub fn at(slot: &OnceLock<farpool_columns::Home>, next: &AtomicU64) -> Arc<Home> {
-        let home = slot.get_or_init(|| {
+    /// The location that is kept at `slot`, likewise.
+    pub fn at(slot: &OnceLock<farpool_columns::Location>, next: &AtomicU64) -> Arc<Location> {
+        let location = slot.get_or_init(|| {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let (place, key) = (Mutex::new(Place::Nowhere), OnceLock::new());
-            Arc::new(Home { number, place, key, merged_from: Mutex::default() })
+            Arc::new(Location { number, place, key, merged_from: Mutex::default() })
         });
-        home.clone().downcast().expect("chunks of a catalog have homes of its own")
+        location.clone().downcast().expect("chunks of a catalog have locations of its own")
     }
 
-    /// Gives what was read from a segment, of a table with the key there, or from the record `record` of the log, its home.
+    /// Gives what was read from a segment, of a table with the key there, or from the record `record` of the log, its location.
     pub fn found(
-        slot: &OnceLock<farpool_columns::Home>,
+        slot: &OnceLock<farpool_columns::Location>,
         number: u64,
         segment: Option<(Arc<SegmentFile>, Option<Arc<TableKey>>)>,
         record: u64,
@@ -198,13 +198,17 @@ impl Home {
             None => Place::Log(record),
         };
         // Nobody else knows the chunk yet.
-        let _ =
-            slot.set(Arc::new(Home { number, place: Mutex::new(place), key, merged_from: Mutex::default() }));
+        let _ = slot.set(Arc::new(Location {
+            number,
+            place: Mutex::new(place),
+            key,
+            merged_from: Mutex::default(),
+        }));
     }
 
     /// Tells that the chunk was merged from others.
     pub fn set_merged_from<'a>(&self, others: impl Iterator<Item = &'a Chunk>) {
-        *self.merged_from.lock() = others.filter_map(|chunk| chunk.home().get()).cloned().collect();
+        *self.merged_from.lock() = others.filter_map(|chunk| chunk.location().get()).cloned().collect();
     }
 
     /// Tells that a durable manifest has the chunk.

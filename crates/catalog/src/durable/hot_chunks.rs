@@ -13,7 +13,7 @@ const FORMAT: u32 = 1;
 
 impl Durable {
     /// Remembers what is in memory and was used. What was remembered stays where nothing was.
-    pub(super) fn keep_used(&self) {
+    pub(super) fn write_hot_chunks(&self) {
         let mut used = self.reads.cache.used();
         used.truncate(USED_CHUNKS_MAX);
         if used.is_empty() {
@@ -25,7 +25,7 @@ impl Durable {
     }
 
     /// The numbers of chunks that were used before the start, most used first; none where that is not known.
-    pub(super) fn used_before(&self) -> Vec<u64> {
+    pub(super) fn read_hot_chunks(&self) -> Vec<u64> {
         let contents = read_sealed(&*self.directory, USED, FORMAT).unwrap_or_default();
         let (numbers, _) = contents.as_chunks::<8>();
         numbers.iter().take(USED_CHUNKS_MAX).map(|number| u64::from_le_bytes(*number)).collect()

@@ -1,6 +1,6 @@
 //! Writes chunks to segments.
 
-use super::homes::{Home, SegmentFile};
+use super::locations::{Location, SegmentFile};
 use super::{Durable, proto};
 use crate::errands::{Errands, Purpose};
 use crate::pieces::{PieceDone, PieceOutcome};
@@ -25,7 +25,7 @@ const POOL_PART: u64 = 8;
 /// Writes the row groups of a load, or of a change, to segments. Nothing is written as long as they fit a record of the
 /// log.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct ChunkWriter {
     durable: Arc<Durable>,
     /// Bytes after which another segment is begun.
     segment_bytes: u64,
@@ -43,10 +43,10 @@ struct Open {
     written: Vec<Written>,
 }
 
-/// A chunk or a profile whose home a segment is to be.
+/// A chunk or a profile whose location a segment is to be.
 #[derive(Debug)]
 struct Written {
-    home: Arc<Home>,
+    location: Arc<Location>,
     /// The chunk, if it is a handle.
     handle: Option<Arc<Chunk>>,
     /// The key of the table, if it has one.
@@ -60,19 +60,26 @@ struct Image {
     may_be_packed: bool,
 }
 
-impl Keeper {
-    /// Creates a keeper that waits for the disk itself.
-    pub fn new(durable: Arc<Durable>) -> Keeper {
+impl ChunkWriter {
+    /// Creates a writer that waits for the disk itself.
+    pub fn new(durable: Arc<Durable>) -> ChunkWriter {
         let segment_bytes = SEGMENT_BYTES.min(durable.reads.pool_bytes() / POOL_PART).max(SEGMENT_BYTES_MIN);
-        Keeper { durable, segment_bytes, waiting: Vec::new(), waiting_bytes: 0, open: None, errands: None }
+        ChunkWriter {
+            durable,
+            segment_bytes,
+            waiting: Vec::new(),
+            waiting_bytes: 0,
+            open: None,
+            errands: None,
+        }
     }
 
-    /// Creates the keeper of a load, for which another thread waits for the disk: segments are durable when none of its
+    /// Creates the writer of a load, for which another thread waits for the disk: segments are durable when none of its
     /// `errands` for that is left.
-    pub fn beside(durable: Arc<Durable>, errands: &Arc<Errands>) -> Keeper {
-        let mut keeper = Keeper::new(durable);
-        keeper.errands = Some(errands.clone());
-        keeper
+    pub fn beside(durable: Arc<Durable>, errands: &Arc<Errands>) -> ChunkWriter {
+        let mut writer = ChunkWriter::new(durable);
+        writer.errands = Some(errands.clone());
+        writer
     }
 
     /// Adds a row group of the table with this key.
@@ -99,18 +106,18 @@ impl Keeper {
     /// # Errors
     /// Those of the disk.
     pub fn write(&mut self, chunk: &Arc<Chunk>, key: Option<&Arc<TableKey>>) -> Result<()> {
-        let home = Home::of(chunk, &self.durable.next_chunk);
-        if home.is_in_segment() {
+        let location = Location::of(chunk, &self.durable.next_chunk);
+        if location.is_in_segment() {
             return Ok(());
         }
-        // Values stay in memory as long as they have no home in a segment.
+        // Values stay in memory as long as they have no location in a segment.
         let values =
             chunk.values().ok_or_else(|| Error::internal("values left memory before they were kept"))?;
         let image = values.to_image()?;
         let (head, bytes, may_be_packed) = (image.head.clone(), image.data_bytes(), !chunk.is_encrypted());
         let handle = chunk.is_handle().then(|| chunk.clone());
         let new = Image { head, bytes, may_be_packed };
-        self.put(Written { home, handle, key: key.cloned() }, new, |out| image.write_data(out))
+        self.put(Written { location, handle, key: key.cloned() }, new, |out| image.write_data(out))
     }
 
     /// Writes a chunk or a profile that is in a segment, whether or not it is in memory, once more. What cannot be read stays
@@ -120,20 +127,20 @@ impl Keeper {
     /// Those of writing.
     pub(super) fn write_again(
         &mut self,
-        home: Arc<Home>,
+        location: Arc<Location>,
         may_be_packed: bool,
         file: &SegmentFile,
     ) -> Result<()> {
         let read = || {
-            let part = file.part(home.number)?;
+            let part = file.part(location.number)?;
             let mut data = vec![0; usize_saturating(part.bytes)];
-            file.segment.read(part, home.key(), &mut data)?;
-            Ok::<_, Error>((file.segment.head(part, home.key())?.into_owned(), data))
+            file.segment.read(part, location.key(), &mut data)?;
+            Ok::<_, Error>((file.segment.head(part, location.key())?.into_owned(), data))
         };
         let Ok((head, data)) = read() else { return Ok(()) };
-        let key = home.key().cloned();
+        let key = location.key().cloned();
         let again = Image { head, bytes: data.len(), may_be_packed };
-        self.put(Written { home, handle: None, key }, again, |out| out.extend_from_slice(&data))
+        self.put(Written { location, handle: None, key }, again, |out| out.extend_from_slice(&data))
     }
 
     /// Writes the states of a profile of the table with this key, unless they are in a segment that stays.
@@ -146,15 +153,15 @@ impl Keeper {
         key: Option<&Arc<TableKey>>,
         stays: impl Fn(&SegmentFile) -> bool,
     ) -> Result<()> {
-        let home = Home::at(&gathered.home, &self.durable.next_chunk);
-        if home.file().is_some_and(|file| stays(&file)) {
+        let location = Location::at(&gathered.location, &self.durable.next_chunk);
+        if location.file().is_some_and(|file| stays(&file)) {
             return Ok(());
         }
         let states = gathered.states();
         let head = proto::Profile { lengths: states.iter().map(|state| u64_from(state.len())).collect() };
         let bytes = states.iter().map(|state| state.len()).sum();
         let new = Image { head: head.encode_to_vec(), bytes, may_be_packed: true };
-        self.put(Written { home, handle: None, key: key.cloned() }, new, |out| {
+        self.put(Written { location, handle: None, key: key.cloned() }, new, |out| {
             states.iter().for_each(|state| out.extend_from_slice(state));
         })
     }
@@ -172,7 +179,7 @@ impl Keeper {
                 self.open.insert(Open { writer, written: Vec::new() })
             }
         };
-        let part = NewPart { number: new.home.number, head, bytes, key: new.key.as_ref(), may_be_packed };
+        let part = NewPart { number: new.location.number, head, bytes, key: new.key.as_ref(), may_be_packed };
         open.writer.add(part, write)?;
         open.written.push(new);
         if open.writer.bytes() >= self.segment_bytes { self.finish_segment() } else { Ok(()) }
@@ -198,24 +205,24 @@ impl Keeper {
 }
 
 impl Open {
-    /// Makes the segment durable, and the home of what is in it.
+    /// Makes the segment durable, and the location of what is in it.
     fn store(self, durable: &Arc<Durable>) -> Result<()> {
         let number = self.writer.number();
         let file = durable.add_segment(number, self.writer.finish()?);
-        for Written { home, handle, key } in self.written {
-            home.put_in_segment(&file, key);
+        for Written { location, handle, key } in self.written {
+            location.put_in_segment(&file, key);
             let Some(handle) = handle else { continue };
             if handle.is_to_leave() {
                 drop(handle.take_values());
             } else {
-                durable.reads.cache.add(&handle, home.number);
+                durable.reads.cache.add(&handle, location.number);
             }
         }
         Ok(())
     }
 }
 
-impl Drop for Keeper {
+impl Drop for ChunkWriter {
     fn drop(&mut self) {
         // A load that has failed leaves no file.
         if let Some(open) = self.open.take() {

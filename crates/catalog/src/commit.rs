@@ -8,24 +8,24 @@ use std::sync::Arc;
 /// memory.
 #[derive(Debug)]
 #[must_use = "a change is acknowledged when it is durable"]
-pub struct Made<T> {
+pub struct Commit<T> {
     value: T,
     catalog: Arc<Catalog>,
     /// The number of the change's record in the log.
     number: Option<u64>,
 }
 
-impl<T> Made<T> {
-    pub(super) fn new(value: T, catalog: &Arc<Catalog>, number: Option<u64>) -> Made<T> {
+impl<T> Commit<T> {
+    pub(super) fn new(value: T, catalog: &Arc<Catalog>, number: Option<u64>) -> Commit<T> {
         if number.is_some() {
             catalog.tidy();
         }
-        Made { value, catalog: catalog.clone(), number }
+        Commit { value, catalog: catalog.clone(), number }
     }
 
     /// What a change returns that is durable already, if it is to be.
-    pub fn durable(value: T, catalog: &Arc<Catalog>) -> Made<T> {
-        Made { value, catalog: catalog.clone(), number: None }
+    pub fn durable(value: T, catalog: &Arc<Catalog>) -> Commit<T> {
+        Commit { value, catalog: catalog.clone(), number: None }
     }
 
     pub(super) fn number(&self) -> Option<u64> {
@@ -33,9 +33,9 @@ impl<T> Made<T> {
     }
 
     /// Returns the same change with another value.
-    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Made<U> {
-        let Made { value, catalog, number } = self;
-        Made { value: map(value), catalog, number }
+    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Commit<U> {
+        let Commit { value, catalog, number } = self;
+        Commit { value: map(value), catalog, number }
     }
 
     /// Blocks the thread until the change is durable.
@@ -54,7 +54,7 @@ impl<T> Made<T> {
     where
         T: Send + 'static,
     {
-        let Made { value, catalog, number } = self;
+        let Commit { value, catalog, number } = self;
         match number {
             Some(number) => {
                 catalog.when_durable(number, Box::new(move |durable| then(durable.map(|()| value))))

@@ -39,9 +39,9 @@ pub(super) async fn watch_over(connection: &Connection, tick: Duration) -> Error
         give_up_unread(connection, is_short);
         give_up_silent_loads(connection, is_short);
         match silence.tick(connection.progress()) {
-            Pulse::Alive => {}
-            Pulse::Unknown => connection.outbox.ping(),
-            Pulse::Gone => return gone(),
+            Liveness::Alive => {}
+            Liveness::Unknown => connection.outbox.ping(),
+            Liveness::Gone => return gone(),
         }
         if is_short && silence.ticks >= u64::from(SHORT_TICKS) && connection.is_in_the_way() {
             return needed("the rest of a message did not come");
@@ -115,7 +115,7 @@ fn gone() -> Error {
 
 /// Liveness of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pulse {
+enum Liveness {
     Alive,
     /// Silent for a while: send a ping.
     Unknown,
@@ -131,15 +131,15 @@ struct Silence {
 
 impl Silence {
     /// Counts a tick; `progress` is that of [`Connection::progress`] at the tick.
-    fn tick(&mut self, progress: (u64, u64)) -> Pulse {
+    fn tick(&mut self, progress: (u64, u64)) -> Liveness {
         if std::mem::replace(&mut self.progress, progress) != progress {
             self.ticks = 0;
         }
         self.ticks += 1;
         match self.ticks {
-            ASK_TICKS => Pulse::Unknown,
-            ticks if ticks > GONE_TICKS => Pulse::Gone,
-            _ => Pulse::Alive,
+            ASK_TICKS => Liveness::Unknown,
+            ticks if ticks > GONE_TICKS => Liveness::Gone,
+            _ => Liveness::Alive,
         }
     }
 }
@@ -151,9 +151,9 @@ mod tests {
     #[test]
     fn silence_is_asked_about_once_and_then_ends_the_connection() {
         let mut silence = Silence::default();
-        let pulses: Vec<Pulse> = (0..=GONE_TICKS).map(|_| silence.tick((7, 7))).collect();
-        assert_eq!(pulses.iter().filter(|pulse| **pulse == Pulse::Unknown).count(), 1);
-        assert_eq!(pulses.iter().position(|pulse| *pulse == Pulse::Gone), Some(GONE_TICKS as usize));
+        let seen: Vec<Liveness> = (0..=GONE_TICKS).map(|_| silence.tick((7, 7))).collect();
+        assert_eq!(seen.iter().filter(|liveness| **liveness == Liveness::Unknown).count(), 1);
+        assert_eq!(seen.iter().position(|liveness| *liveness == Liveness::Gone), Some(GONE_TICKS as usize));
     }
 
     #[test]
@@ -163,8 +163,8 @@ mod tests {
             let mut moved = (0, 0);
             for _ in 0..100 {
                 moved = (moved.0 + step.0, moved.1 + step.1);
-                let pulses: Vec<Pulse> = (0..GONE_TICKS).map(|_| silence.tick(moved)).collect();
-                assert!(!pulses.contains(&Pulse::Gone));
+                let seen: Vec<Liveness> = (0..GONE_TICKS).map(|_| silence.tick(moved)).collect();
+                assert!(!seen.contains(&Liveness::Gone));
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Converts a piece of an optimized logical plan, from a scan of a pool's table upwards, to one program.
+//! Converts a fragment of an optimized logical plan, from a scan of a pool's table upwards, to one program.
 //!
-//! Invariant: the program returns exactly the rows of the piece, its columns in the order of the piece's
-//! schema; a node that cannot be expressed exactly ends the piece, with the reason if that is of interest.
+//! Invariant: the program returns exactly the rows of the fragment, its columns in the order of the fragment's
+//! schema; a node that cannot be expressed exactly ends the fragment, with the reason if that is of interest.
 
 use crate::calls::Calls;
 use crate::convert::Scope;
@@ -17,26 +17,26 @@ use farpool_planner::reading::Reading;
 use farpool_planner::split;
 use farpool_statistics::StateForm;
 
-/// A piece of a plan that a program can express.
-pub(crate) struct Piece {
+/// A fragment of a plan that a program can express.
+pub(crate) struct Fragment {
     pub table: PoolTable,
     stack: Stack,
     aggregation: Option<Aggregation>,
     allowance: Allowance,
-    /// Whether the piece does more than a plain table scan does.
+    /// Whether the fragment does more than a plain table scan does.
     pub worth_a_node: bool,
 }
 
-/// The grouping or aggregation at the end of a piece.
+/// The grouping or aggregation at the end of a fragment.
 struct Aggregation {
     keys: usize,
     /// Number of aggregates of the program.
     aggregates: usize,
-    /// For each aggregate of the piece, how it is computed from the program's aggregates.
+    /// For each aggregate of the fragment, how it is computed from the program's aggregates.
     outcomes: Vec<Outcome>,
 }
 
-/// How an aggregate of the piece is computed from the program's aggregates.
+/// How an aggregate of the fragment is computed from the program's aggregates.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Outcome {
     /// Index among the aggregates of the program.
@@ -72,35 +72,35 @@ impl Ends {
     }
 }
 
-impl Piece {
-    /// Returns the piece whose topmost node is `plan`.
+impl Fragment {
+    /// Returns the fragment whose topmost node is `plan`.
     pub(crate) fn read(plan: &LogicalPlan) -> Result<Self, Ends> {
         match plan {
-            LogicalPlan::TableScan(scan) => Piece::scan(scan),
-            LogicalPlan::SubqueryAlias(alias) => Piece::read(&alias.input),
-            LogicalPlan::Filter(filter) => Piece::read(&filter.input)?.filter(filter),
-            LogicalPlan::Projection(projection) => Piece::read(&projection.input)?.project(projection),
-            LogicalPlan::Aggregate(aggregate) => Piece::read(&aggregate.input)?.aggregate(aggregate),
-            LogicalPlan::Limit(limit) => Piece::read(&limit.input)?.limit(limit),
+            LogicalPlan::TableScan(scan) => Fragment::scan(scan),
+            LogicalPlan::SubqueryAlias(alias) => Fragment::read(&alias.input),
+            LogicalPlan::Filter(filter) => Fragment::read(&filter.input)?.filter(filter),
+            LogicalPlan::Projection(projection) => Fragment::read(&projection.input)?.project(projection),
+            LogicalPlan::Aggregate(aggregate) => Fragment::read(&aggregate.input)?.aggregate(aggregate),
+            LogicalPlan::Limit(limit) => Fragment::read(&limit.input)?.limit(limit),
             _ => Err(Ends::Silently),
         }
     }
 
-    /// Returns the program; if the piece ends with rows, the columns are named as in `schema`, the schema of
-    /// the piece.
+    /// Returns the program; if the fragment ends with rows, the columns are named as in `schema`, the schema of
+    /// the fragment.
     ///
     /// # Errors
     /// The reason why a node of the plan cannot be part of a program.
     pub(crate) fn program(&self, schema: &DFSchema) -> farpool_model::Result<Program> {
         let name = |i: usize| schema.field(i).name().clone();
-        // The aggregates of the program may differ from those of the piece, so that names apply to rows only.
+        // The aggregates of the program may differ from those of the fragment, so that names apply to rows only.
         let names = self.stack.columns().map(|columns| (0..columns.len()).map(name).collect());
         let info = self.table.info();
         let program = self.stack.clone().program(info.name.clone(), Some(info.version), names)?;
         Ok(Program { filter: split::conjunction(program.filter), ..program })
     }
 
-    /// Returns the number of keys, and how the piece's aggregates are computed from the program's; `None` if
+    /// Returns the number of keys, and how the fragment's aggregates are computed from the program's; `None` if
     /// these are the same.
     pub(crate) fn outcomes(&self) -> Option<(usize, &[Outcome])> {
         let Aggregation { keys, aggregates, outcomes } = self.aggregation.as_ref()?;
@@ -109,8 +109,8 @@ impl Piece {
         (!is_same).then_some((*keys, outcomes))
     }
 
-    /// Returns the positions in the program's columns of `exprs`, for a piece whose schema is `schema`.
-    /// Missing columns are appended, if the piece ends with rows.
+    /// Returns the positions in the program's columns of `exprs`, for a fragment whose schema is `schema`.
+    /// Missing columns are appended, if the fragment ends with rows.
     pub(crate) fn sort_columns(&mut self, exprs: &[Logical], schema: &DFSchema) -> Result<Vec<usize>, Ends> {
         if self.stack.is_cut() || exprs.is_empty() {
             return Err(Ends::Silently);
@@ -138,7 +138,7 @@ impl Piece {
         Ok(self.stack.width() - 1)
     }
 
-    /// Position in the program of a column of the piece; `None` if the engine computes the column.
+    /// Position in the program of a column of the fragment; `None` if the engine computes the column.
     fn place_in_program(&self, place: usize) -> Option<usize> {
         let Some(Aggregation { keys, outcomes, .. }) = &self.aggregation else { return Some(place) };
         match place.checked_sub(*keys) {
@@ -147,7 +147,7 @@ impl Piece {
         }
     }
 
-    /// Limits the piece to the first `limit` rows in this order.
+    /// Limits the fragment to the first `limit` rows in this order.
     pub(crate) fn order(&mut self, order: Vec<SortKey>, limit: u64) -> Result<(), Ends> {
         self.stack.sort(|_| Ok::<_, Ends>(order))?;
         self.stack.fetch(limit);
@@ -187,7 +187,7 @@ impl Piece {
             stack.fetch(farpool_model::cast::u64_from(fetch));
         }
         let allowance = Allowance::new(limits::QUERY_EXPR_BYTES_MAX);
-        Ok(Piece { table, stack, aggregation: None, allowance, worth_a_node: false })
+        Ok(Fragment { table, stack, aggregation: None, allowance, worth_a_node: false })
     }
 
     fn filter(mut self, filter: &logical::Filter) -> Result<Self, Ends> {

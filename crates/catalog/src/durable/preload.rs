@@ -1,11 +1,11 @@
 //! Reads the values of tables into memory after a start, as long as nothing else needs that.
 //!
 //! A few chunks after the others, beside what queries ask for: these then find in memory what they used before the start,
-//! most used first (`used.rs`). Then, small tables first, come the others, if all of them fit; where they do not, what was
+//! most used first (`hot_chunks.rs`). Then, small tables first, come the others, if all of them fit; where they do not, what was
 //! never used is left on disk. It ends when three quarters of the pool are in use. Pinned tables come before all, however full
 //! the pool is.
 
-use super::homes::Home;
+use super::locations::Location;
 use crate::{Catalog, Current};
 use farpool_columns::{Chunk, Kept, Reader, RowGroup, fetch};
 use farpool_model::{Result, TenantName};
@@ -30,7 +30,7 @@ struct WarmUp {
 impl Catalog {
     /// Begins to read what is not in memory: what was used before the start, most used first; then, or where that is not
     /// known, small tables first, since more queries of the next minutes will find all that they need.
-    pub fn warm_up(self: &Arc<Self>) {
+    pub fn preload(self: &Arc<Self>) {
         let Some(durable) = self.durable.get() else { return };
         let names = self.state.read().visible.clone();
         let tables = names
@@ -41,7 +41,7 @@ impl Catalog {
         others.sort_by_key(|(_, current)| current.table.bytes_encoded);
         let mut batches: VecDeque<_> = pinned.iter().flat_map(|(_, current)| by_row_group(current)).collect();
         let pinned = batches.len();
-        let used = durable.used_before();
+        let used = durable.read_hot_chunks();
         let chunks = if used.is_empty() { HashMap::new() } else { by_number(&others) };
         let used = used.into_iter().filter_map(|number| chunks.get_key_value(&number)).collect::<Vec<_>>();
         used.iter().for_each(|(number, (tenant, _))| durable.reads.cache.expect(tenant, **number));
@@ -64,13 +64,13 @@ fn by_row_group(current: &Current) -> impl Iterator<Item = Vec<Weak<Chunk>>> {
     current.table.row_groups.iter().map(chunks)
 }
 
-/// The chunks of tables that are not in memory, with their tenants, by the number of their home.
+/// The chunks of tables that are not in memory, with their tenants, by the number of their location.
 fn by_number<'a>(tables: &[(&'a TenantName, &'a Current)]) -> HashMap<u64, (&'a TenantName, &'a Arc<Chunk>)> {
     let mut chunks = HashMap::new();
     for (tenant, current) in tables {
         let absent =
             current.table.row_groups.iter().flat_map(|group| &group.chunks).filter(|chunk| chunk.is_absent());
-        chunks.extend(absent.filter_map(|chunk| Some((Home::existing(chunk)?.number, (*tenant, chunk)))));
+        chunks.extend(absent.filter_map(|chunk| Some((Location::existing(chunk)?.number, (*tenant, chunk)))));
     }
     chunks
 }

@@ -1,0 +1,94 @@
+//! Connections that have not been authenticated yet, limited in number and counted separately from clients.
+//!
+//! Invariant: a silent peer takes no room from clients. When there are too many of them, the oldest is closed: a client sends its hello within a round trip, a silent peer never does.
+
+use farpool_model::limits;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// The connections that have not been authenticated.
+#[derive(Debug, Default)]
+pub(crate) struct Unauthenticated {
+    slots: Mutex<Slots>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    last: u64,
+    /// The connections by order of arrival.
+    taken: BTreeMap<u64, Arc<Notify>>,
+}
+
+impl Unauthenticated {
+    /// Adds a connection, if need be in place of the oldest one.
+    pub fn enter(self: &Arc<Self>) -> Slot {
+        let evicted = Arc::new(Notify::new());
+        let mut slots = self.slots.lock();
+        if slots.taken.len() >= limits::GREETINGS_MAX {
+            slots.evict_oldest();
+        }
+        slots.last += 1;
+        let number = slots.last;
+        slots.taken.insert(number, evicted.clone());
+        Slot { unauthenticated: self.clone(), number, evicted }
+    }
+
+    /// Evicts the oldest connection, if there is one.
+    pub fn evict_oldest(&self) {
+        self.slots.lock().evict_oldest();
+    }
+}
+
+impl Slots {
+    fn evict_oldest(&mut self) {
+        if let Some((_, evicted)) = self.taken.pop_first() {
+            evicted.notify_one();
+        }
+    }
+}
+
+/// A place among them, freed on drop.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    unauthenticated: Arc<Unauthenticated>,
+    number: u64,
+    evicted: Arc<Notify>,
+}
+
+impl Slot {
+    /// Resolves when this connection is evicted.
+    pub async fn evicted(&self) {
+        self.evicted.notified().await;
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.unauthenticated.slots.lock().taken.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn the_oldest_leaves_for_a_newcomer_and_nobody_else_does() {
+        let unauthenticated = Arc::new(Unauthenticated::default());
+        let mut slots: Vec<Slot> = (0..limits::GREETINGS_MAX).map(|_| unauthenticated.enter()).collect();
+        let evicted = |slot: &Slot| slot.evicted().now_or_never().is_some();
+        assert!(!slots.iter().any(evicted));
+        // A place that was given up goes to the next one.
+        slots.remove(5);
+        slots.push(unauthenticated.enter());
+        assert!(!slots.iter().any(evicted));
+        slots.push(unauthenticated.enter());
+        assert!(evicted(&slots[0]));
+        assert!(!slots[1..].iter().any(evicted));
+        drop(slots);
+        assert!(unauthenticated.slots.lock().taken.is_empty());
+    }
+}
