@@ -82,6 +82,9 @@ pub(crate) fn unwrap(error: DataFusionError) -> Error {
         DataFusionError::Plan(message) => plan(message),
         DataFusionError::NotImplemented(message) => {
             let error = messages::told(ErrorKind::Invalid, &message);
+            if messages::in_our_words(&message).is_some() {
+                return error;
+            }
             Error { message: format!("not supported: {}", error.message), ..error }
         }
         DataFusionError::Execution(message) | DataFusionError::Configuration(message) => plan(message),
@@ -178,6 +181,9 @@ fn of_file(error: &io::Error) -> Error {
 /// Converts an error of Arrow's kernels, or of a function that reports errors in the same form.
 fn of_kernel(error: &ArrowError) -> Error {
     let message = arrow_message(error);
+    if let Some(error) = messages::in_our_words(&message) {
+        return error;
+    }
     // Functions name Arrow's array types; users know the SQL types.
     let types = [("Int8", "tinyint"), ("Int16", "smallint"), ("Int32", "integer"), ("Int64", "bigint")];
     let found = types.iter().find_map(|(array, name)| {
@@ -241,7 +247,10 @@ fn from_schema(error: &SchemaError) -> Error {
             Error::invalid(format!("the column {} is ambiguous", field.name))
                 .advise("put the name of the table in front of it")
         }
-        other => Error::invalid(other.to_string()),
+        other => {
+            let message = other.to_string();
+            messages::in_our_words(&message).unwrap_or_else(|| Error::invalid(message))
+        }
     }
 }
 

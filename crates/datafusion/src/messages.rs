@@ -10,6 +10,7 @@ pub(crate) fn told(kind: ErrorKind, message: &str) -> Error {
     let of_functions = wrong_arguments(&message).or_else(|| unknown_function(&message));
     let error = of_functions.or_else(|| wrong_types(&message)).or_else(|| equal_names(&message));
     let error = error.or_else(|| subquery_in_a_wrong_place(&message)).or_else(|| nested_calls(&message));
+    let error = error.or_else(|| in_our_words(&message));
     error.unwrap_or_else(|| match message.starts_with("Assertion failed") || message.is_empty() {
         true => Error::invalid("the engine has no plan for this statement")
             .advise("write it in another way, such as with a join in place of ALL or ANY"),
@@ -52,6 +53,11 @@ const OPERATORS: &[(&str, &str)] = &[
 /// Replaces names such as `AggregateStream[0]` by what these operators do.
 pub(crate) fn without_operators(message: &str) -> String {
     let plain = |word: &str| {
+        let name = word.trim_end_matches([',', '.', ':', ')']);
+        if ["Exec", "Input", "HashTable"].iter().any(|end| name.len() > end.len() && name.ends_with(end)) {
+            let known = OPERATORS.iter().find(|(part, _)| name.contains(part));
+            return Some(known.map_or("the statement", |(_, what)| what).to_string());
+        }
         let (name, place) = word.split_once('[')?;
         let number = place.trim_end_matches([',', '.', ':', ')']).strip_suffix(']')?;
         let is_operator = !name.is_empty()
@@ -97,6 +103,49 @@ fn subquery_in_a_wrong_place(message: &str) -> Option<Error> {
     })
 }
 
+/// Parts of messages that show how the engine works, what is told in their place, and advice.
+const WORDS: &[(&str, &str, &str)] = &[
+    (
+        "Unsupported LIMIT expression",
+        "LIMIT takes a number, no subquery",
+        "give the number, or use row_number()",
+    ),
+    (
+        "Unsupported OFFSET expression",
+        "OFFSET takes a number, no subquery",
+        "give the number, or use row_number()",
+    ),
+    ("Unnest should be rewritten", "unnest is not done in this place", "unnest the list in a query in FROM"),
+    (
+        "CompiledTooBig(",
+        "a regular expression is too large once compiled",
+        "make it shorter, or its counts of repetitions smaller",
+    ),
+    (
+        "Schema contains duplicate qualified field name",
+        "two tables of one FROM have the same name",
+        "give one of them another name with AS",
+    ),
+    ("Dot access not supported", "a field is not named like this", "write the structure in brackets: (s).a"),
+    (
+        "There is only support Literal types for field",
+        "the number of rows that a window function counts must be a constant",
+        "give a number, or join the table with itself",
+    ),
+    ("MergeInto of a table", "MERGE INTO is not done", "use UPDATE and INSERT"),
+    (
+        "must be an INTEGER or NULL, got",
+        "the arguments of a table function must be constants",
+        "unnest a list in its place: FROM t, unnest(range(1, t.n)) u(x)",
+    ),
+];
+
+/// Returns what is told in the place of a message that shows how the engine works.
+pub(crate) fn in_our_words(message: &str) -> Option<Error> {
+    let (_, told, advice) = WORDS.iter().find(|(part, ..)| message.contains(part))?;
+    Some(Error::invalid(*told).advise(*advice))
+}
+
 /// A call within another one, which the engine shows in a form of its own.
 fn nested_calls(message: &str) -> Option<Error> {
     let (what, _) = message.split_once(": '")?;
@@ -137,7 +186,9 @@ fn wrong_arguments(message: &str) -> Option<Error> {
     let error = Error::invalid(what);
     Some(
         match candidates.is_empty()
-            || candidates.iter().any(|c| c.contains("Any") || c.contains("UserDefined"))
+            || candidates
+                .iter()
+                .any(|c| ["Any", "UserDefined", "Numeric", "Coercible"].iter().any(|of| c.contains(of)))
         {
             true => error.advise("cast the arguments to types that it takes"),
             false => error.advise(format!("what there is: {}", candidates.join(", "))),
@@ -355,6 +406,15 @@ mod tests {
         );
         let memory = "Failed to allocate 1 B for AggregateStream[0] with 2 B";
         assert_eq!(without_operators(memory), "Failed to allocate 1 B for groups with 2 B");
+        assert_eq!(without_operators("no memory for CrossJoinExec"), "no memory for a join");
+        assert_eq!(
+            without_operators("no memory for RecursiveQueryHashTable:"),
+            "no memory for the statement"
+        );
+        assert_eq!(
+            say("Unsupported LIMIT expression: Some(ScalarSubquery(<subquery>))"),
+            "LIMIT takes a number, no subquery\n  give the number, or use row_number()"
+        );
         assert_eq!(without_operators("no [1] or a[i] here"), "no [1] or a[i] here");
         assert_eq!(say("Int64(1"), "BIGINT(1");
         assert_eq!(

@@ -142,6 +142,7 @@ impl Session {
         crate::aggregates::register(&context);
         crate::statistics::register(&context);
         crate::functions::register(&context);
+        crate::bounded::register(&context);
         crate::set_all::register(&context);
         crate::shifts::register(&context);
         crate::types::register(&context);

@@ -166,6 +166,10 @@ impl Directory for CompressingDirectory {
         self.inner.describe()
     }
 
+    fn full_name(&self, name: &str) -> String {
+        self.inner.full_name(name)
+    }
+
     fn keys(&self) -> Option<&Keys> {
         self.inner.keys()
     }

@@ -4,7 +4,7 @@
 //! one that is encrypted where others are not, or the other way round, is an error.
 
 use crate::compression::Packer;
-use crate::files::{Directory, File, failed};
+use crate::files::{Directory, File, failed, place};
 use crate::keys::Keys;
 use crate::sealed::{UNFINISHED, is_encrypted, read_sealed, write_sealed};
 use farpool_cipher::{KeyKind, KeyRing, MasterKey, Tier};
@@ -97,23 +97,32 @@ fn not_encrypted_at_all(directory: &dyn Directory) -> Error {
 
 /// The error of a file that cannot be read without a key.
 pub(crate) fn needs_key(directory: &dyn Directory, name: &str) -> Error {
-    let message = format!("{name} in {} is encrypted, and no master key was given", directory.describe());
+    let message = format!("{} is encrypted, and no master key was given", place(directory, name));
     Error::new(ErrorKind::Denied, message)
         .advise("name its key: --master-key-file, --master-key-env or --master-key-command")
 }
 
 /// The error of a file that somebody has put there.
 pub(crate) fn not_encrypted(directory: &dyn Directory, name: &str) -> Error {
-    let message = format!("{name} in {} is not encrypted, and the directory is", directory.describe());
+    let message = format!("{} is not encrypted, and the directory is", place(directory, name));
     Error::corrupt(message).advise("restore the directory from a backup")
 }
 
 /// The error of a file whose checksum is right and whose tag is not.
 pub(crate) fn changed(directory: &dyn Directory, name: &str, error: Error) -> Error {
+    changed_in(&place(directory, name), error)
+}
+
+/// As [`changed`], of what begins at an offset in the file.
+pub(crate) fn changed_at(directory: &dyn Directory, name: &str, offset: usize, error: Error) -> Error {
+    changed_in(&format!("byte {offset} of {}", place(directory, name)), error)
+}
+
+fn changed_in(place: &str, error: Error) -> Error {
     if error.kind != ErrorKind::Corrupt {
         return error;
     }
-    let message = format!("{name} in {} was changed, or is of another directory", directory.describe());
+    let message = format!("{place} was changed, or is of another directory");
     Error::corrupt(message).advise("restore the directory from a backup")
 }
 
@@ -154,6 +163,10 @@ impl Directory for EncryptedDirectory {
 
     fn describe(&self) -> String {
         self.inner.describe()
+    }
+
+    fn full_name(&self, name: &str) -> String {
+        self.inner.full_name(name)
     }
 
     fn keys(&self) -> Option<&Keys> {

@@ -52,6 +52,12 @@ pub trait Directory: fmt::Debug + Send + Sync {
     /// The directory's path or another name of it, for error messages.
     fn describe(&self) -> String;
 
+    /// The name that the file `name` has in the directory that [`Directory::describe`] names, for error messages: another one
+    /// where this is a part of that directory.
+    fn full_name(&self, name: &str) -> String {
+        name.to_string()
+    }
+
     /// What the files of the directory are encrypted with; `None` where they are not.
     fn keys(&self) -> Option<&Keys> {
         None
@@ -110,13 +116,18 @@ pub trait File: fmt::Debug + Send + Sync {
     fn release(&self) {}
 }
 
+/// A file of the directory, as error messages name it.
+pub(crate) fn place(directory: &dyn Directory, name: &str) -> String {
+    format!("{} in {}", directory.full_name(name), directory.describe())
+}
+
 /// An error of the file system, with what was done to which file of the directory.
 pub(crate) fn failed(directory: &dyn Directory, doing: &str, name: &str, error: &io::Error) -> Error {
     let kind = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::OverLimit,
         _ => ErrorKind::Unavailable,
     };
-    let failed = Error::new(kind, format!("cannot {doing} {name} in {}: {error}", directory.describe()));
+    let failed = Error::new(kind, format!("cannot {doing} {}: {error}", place(directory, name)));
     match kind {
         ErrorKind::OverLimit => failed.advise("free space on that disk, or drop tables"),
         _ => failed.advise("look at the disk and the system's log"),

@@ -5,7 +5,7 @@
 //! and what is encrypted; format and name are authenticated with it.
 
 use crate::encrypted::{changed, needs_key, not_encrypted};
-use crate::files::{Directory, failed};
+use crate::files::{Directory, failed, place};
 use crate::keys::{Purpose, SEAL_BYTES, Seal, associated};
 use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, Result};
@@ -78,7 +78,7 @@ pub fn read_sealed(directory: &dyn Directory, name: &str, format: u32) -> Result
         && length.is_some_and(|length| length == u64_from(bytes.len() - HEADER_BYTES))
         && u32_at(12) == Some(crc32fast::hash(&bytes[16..]));
     if !is_whole {
-        let message = format!("{name} in {} is damaged", directory.describe());
+        let message = format!("{} is damaged", place(directory, name));
         return Err(Error::corrupt(message).advise("restore the directory from a backup"));
     }
     match u32_at(8) {
@@ -112,8 +112,8 @@ pub(crate) fn is_encrypted(directory: &dyn Directory, name: &str) -> bool {
 /// The error of a file whose format another version of farpool has.
 pub(crate) fn other_format(directory: &dyn Directory, name: &str, format: u32) -> Error {
     let message = format!(
-        "{name} in {} has format {format}, which this version of farpool does not know",
-        directory.describe()
+        "{} has format {format}, which this version of farpool does not know",
+        place(directory, name)
     );
     Error::invalid(message).advise("open it with the version of farpool that wrote it")
 }

@@ -47,5 +47,3 @@ pub use session::{Host, Moment, NoHost, Outcome, Pace, PutOff, Ran, Session, wro
 pub use shard::SpaceId;
 pub use spaces::{Space, Spaces};
 pub use walk::Walk;
-
-use session::space_number;

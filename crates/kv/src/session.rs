@@ -29,6 +29,15 @@ pub(crate) fn space_number(number: i64) -> Option<SpaceId> {
     SpaceId::try_from(number).ok().filter(|number| *number < SPACES)
 }
 
+/// Reads the number of a space, with the errors of Redis.
+pub(crate) fn space_of_text(text: &[u8]) -> Result<SpaceId, Refusal> {
+    let number = parse_integer(text).ok_or(NOT_INTEGER)?;
+    if i32::try_from(number).is_err() {
+        return Err("ERR value is out of range, value must between -2147483648 and 2147483647".into());
+    }
+    space_number(number).ok_or_else(|| "ERR DB index is out of range".into())
+}
+
 /// The selected space that a space is part of: those with names are part of the first.
 pub(crate) fn selected(space: SpaceId) -> SpaceId {
     if space < SPACES { space } else { 0 }
@@ -324,7 +333,10 @@ impl Session {
             Outcome::Done => ran.outcome = Outcome::Failed,
             Outcome::Rejected | Outcome::Queued | Outcome::Failed => {}
         }
-        replies.error(&*text);
+        match ran.outcome {
+            Outcome::Rejected if text == UNKNOWN => replies.error(unknown(args)),
+            _ => replies.error(&*text),
+        }
         ran
     }
 
@@ -511,8 +523,7 @@ impl Session {
     }
 
     fn select(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
-        let number = parse_integer(args[1]).ok_or(NOT_INTEGER)?;
-        self.space = space_number(number).ok_or("ERR DB index is out of range")?;
+        self.space = space_of_text(args[1])?;
         replies.ok();
         Ok(())
     }
@@ -839,9 +850,12 @@ fn wanted(args: &Args<'_>, command: Option<&'static Command>, host: &dyn Host) -
         b"unwatch" => arity(Wanted::Unwatch, Some(1)),
         b"select" => arity(Wanted::Select, Some(2)),
         _ if host.knows(args)? => Ok(Wanted::OfHost),
-        _ => Err(unknown(args)),
+        _ => Err(UNKNOWN.into()),
     }
 }
+
+/// The refusal of a command that does not exist; the reply is made by [`unknown`], as what a client sends may be no text.
+const UNKNOWN: &str = "ERR unknown command";
 
 /// The refusal of a command with too few or too many arguments.
 pub fn wrong_number(name: &[u8]) -> Refusal {
@@ -849,15 +863,23 @@ pub fn wrong_number(name: &[u8]) -> Refusal {
     Refusal(Cow::Owned(format!("ERR wrong number of arguments for '{name}' command")))
 }
 
-/// The refusal of a command that does not exist.
-fn unknown(args: &Args<'_>) -> Refusal {
-    let shown = |text: &[u8]| String::from_utf8_lossy(&text[..text.len().min(128)]).into_owned();
-    let mut text = format!("ERR unknown command '{}', with args beginning with: ", shown(args[0]));
+/// Bytes of a name, and of the arguments, that a reply about an unknown command shows.
+const SHOWN_BYTES: usize = 128;
+
+/// The reply to a command that does not exist: its name and arguments as they came, up to a zero byte, as Redis has it.
+fn unknown(args: &Args<'_>) -> Vec<u8> {
+    let shown = |text: &[u8], most: usize| {
+        let text = &text[..text.len().min(most)];
+        text.iter().copied().take_while(|byte| *byte != 0).collect::<Vec<u8>>()
+    };
+    let mut told = Vec::new();
     for argument in &args[1..] {
-        if text.len() > 128 {
+        if told.len() >= SHOWN_BYTES {
             break;
         }
-        text.push_str(&format!("'{}' ", shown(argument)));
+        let argument = shown(argument, SHOWN_BYTES - told.len());
+        told.extend([b"'", &*argument, b"' "].concat());
     }
-    Refusal(Cow::Owned(text))
+    let name = shown(args[0], SHOWN_BYTES);
+    [b"ERR unknown command '", &*name, b"', with args beginning with: ", &told].concat()
 }

@@ -226,8 +226,14 @@ pub const RESULT_IDLE_MS: u64 = 30_000;
 /// Requests that one connection may have open at once.
 pub const STREAMS_PER_CONNECTION_MAX: usize = 64;
 
-/// Connections of clients that a node serves at once.
+/// Connections of clients that a node serves at once, beside those of the Redis protocol ([`RESP_CONNECTIONS_MAX`]).
 pub const CONNECTIONS_MAX: usize = 1024;
+
+/// The part of the connections of a port that only tenants with few of them get: one tenant cannot keep all others out.
+pub const CONNECTIONS_RESERVED_PART: usize = 8;
+
+/// The part of the connections of a port up to which a tenant has few: 8 of 1,024, 78 of 10,000.
+pub const CONNECTIONS_FEW_PART: usize = 128;
 
 /// Connections that have not said hello yet, in addition to those of clients. A distant client that needs a
 /// round trip for its hello loses its place only if this many connections come after it in that time.
@@ -256,6 +262,9 @@ pub const SQL_DEPTH_MAX: usize = 500;
 /// Nodes of the expressions of a statement once aliases are replaced by their expressions: each alias may
 /// double the size of those before it.
 pub const SQL_NODES_MAX: usize = 100_000;
+
+/// Columns of rows that are compared, `(a, b) < (c, d)`: the comparison nests with each.
+pub const SQL_ROW_PARTS_MAX: usize = 32;
 
 /// Steps of the parser for each byte of a statement. It tries one form after the other, and takes less than two where the
 /// first is right; where a text is wrong in its innermost bracket, the steps double with each bracket around.
@@ -660,8 +669,16 @@ pub const USED_CHUNKS_MAX: usize = 1 << 20;
 /// Wrapped keys of one data directory: one for each of many tables, found by going through them.
 pub const WRAPPED_KEYS_MAX: usize = 64 << 10;
 
-/// Connections of all kinds at once, for clients of the Redis protocol: services keep many of them.
+/// Connections of clients of the Redis protocol at once, beside [`CONNECTIONS_MAX`]: services keep many of them.
 pub const RESP_CONNECTIONS_MAX: usize = 10_000;
+
+/// Bytes of requests that are read from a client of the Redis protocol while its long command waits for its turn: without
+/// reading, a client that has gone is not noticed. They count for the tenant; what comes behind them waits at the client.
+pub const RESP_WAITING_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of the name of a connection of the Redis protocol, which Redis does not limit: all clients of a tenant are listed in
+/// one reply.
+pub const RESP_CLIENT_NAME_BYTES_MAX: usize = 4096;
 
 /// Bytes of replies to a client of the Redis protocol that are in memory at once: the longest value, and others.
 pub const RESP_OUTPUT_BYTES_MAX: usize = KV_VALUE_BYTES_MAX + 2 * RESP_REPLIES_BYTES_MAX;
@@ -781,6 +798,8 @@ pub const PAGED_BYTES_MAX: usize = 256 << 20;
 pub const SCRIPT_DEPTH_MAX: usize = 16;
 
 const _: () = assert!(4 * LOG_RECORD_BYTES_MAX <= LOG_FILE_BYTES);
+const _: () =
+    assert!(CONNECTIONS_RESERVED_PART < CONNECTIONS_FEW_PART && CONNECTIONS_FEW_PART <= CONNECTIONS_MAX);
 const _: () = assert!(2 * HISTORY_ENTRIES_MAX * HISTORY_ENTRY_BYTES_MAX < 64 << 20);
 const _: () = assert!(4 * KV_RECORD_BYTES_MAX <= LOG_RECORD_BYTES_MAX);
 const _: () = assert!(KV_STEP_WORK_MAX <= RESP_REPLIES_BYTES_MAX && KV_VALUE_BYTES_MAX < KV_EXEC_WORK_MAX);

@@ -219,6 +219,15 @@ impl Caller {
         if is_space { not_for_spaces(name, advice) } else { error }
     }
 
+    /// The error of DROP TABLE or DROP VIEW with the name of a space of keys, or else the one that there was.
+    fn of_dropped_space(&self, tenant: &TenantName, name: &TableName, error: Error) -> Error {
+        if error.kind != ErrorKind::NotFound || *tenant != self.tenant || !self.is_space(name) {
+            return error;
+        }
+        let message = format!("{:?} is a space of keys, neither a table nor a view", name.as_str());
+        Error::invalid(message).advise("spaces are dropped by FP.SPACE DROP over the Redis protocol")
+    }
+
     /// Makes the workers compute outstanding statistics within the caller's share. `then` gets the result;
     /// `Cancelled` if the caller's flag was set before; or `OverLimit` if the wait for memory on `runtime`
     /// timed out.
@@ -472,7 +481,8 @@ impl Caller {
     /// `NotFound`.
     pub fn drop_table(&self, name: &TableName) -> Result<Commit<()>> {
         self.check(Verb::Drop)?;
-        self.node.catalog().drop_table(&self.tenant, name).map_err(|error| self.of_space(name, error))
+        let dropped = self.node.catalog().drop_table(&self.tenant, name);
+        dropped.map_err(|error| self.of_dropped_space(&self.tenant, name, error))
     }
 
     /// Drops a table of `tenant`, otherwise as [`Caller::drop_table`].
@@ -500,7 +510,8 @@ impl Caller {
     pub fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<Commit<()>> {
         let tenant = tenant.unwrap_or(&self.tenant);
         self.check_reach(tenant, Verb::DropView, Verb::DropOfAll)?;
-        self.node.catalog().drop_view(tenant, name)
+        let dropped = self.node.catalog().drop_view(tenant, name);
+        dropped.map_err(|error| self.of_dropped_space(tenant, name, error))
     }
 
     /// Creates a schema.

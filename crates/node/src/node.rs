@@ -16,7 +16,7 @@ use crate::precedence::{self, Precedence};
 use crate::rights::Right;
 use crate::seats::Seats;
 use crate::server::Queries;
-use crate::shares::{ConnectionSeat, Shares};
+use crate::shares::{ConnectionSeat, Connections, Port, Shares};
 use crate::threads::ScopedThreads;
 use crate::totals::Totals;
 use farpool_catalog::{AccessTrace, Catalog, Recovery};
@@ -144,7 +144,7 @@ pub struct Node {
     keys_found: Option<KeysFound>,
     totals: Totals,
     queries: Arc<Queries>,
-    connections: AtomicU64,
+    connections: Arc<Connections>,
     programs: AtomicU64,
     clock: Arc<dyn Clock>,
     started_ns: u64,
@@ -236,7 +236,7 @@ impl Node {
             shares,
             totals: Totals::default(),
             queries: Arc::default(),
-            connections: AtomicU64::new(0),
+            connections: Arc::default(),
             programs: AtomicU64::new(0),
             started_ns: clock.now_ns(),
             clock,
@@ -429,7 +429,7 @@ impl Node {
             page_bytes: cast::u64_from(limits::PAGE_BYTES),
             huge_pages: usage.huge_pages.name().to_string(),
             tables: tenants.iter().map(|t| t.tables).sum(),
-            connections: self.connections.load(Ordering::Relaxed),
+            connections: cast::u64_from(self.connections.count()),
             programs_running: self.programs.load(Ordering::Relaxed),
             workers: cast::u64_from(self.workers_count),
             uptime_s: self.clock.now_ns().saturating_sub(self.started_ns) / 1_000_000_000,
@@ -481,18 +481,22 @@ impl Node {
         self.node_key.lock().clone()
     }
 
-    /// Counts a connection of `tenant` for as long as the guard lives; `limit` is for those of all tenants.
+    /// Counts a connection of `tenant` for as long as the guard lives.
     ///
     /// # Errors
-    /// `OverLimit` when there are too many.
-    pub(crate) fn connect(self: &Arc<Self>, tenant: &TenantName, limit: usize) -> Result<ConnectionGuard> {
-        let seat = self.shares.connect(tenant)?;
-        let limit = cast::u64_from(limit);
-        let more = |open: u64| (open < limit).then_some(open + 1);
-        let admitted = self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        match admitted {
-            Ok(_) => Ok(ConnectionGuard { node: self.clone(), _seat: seat }),
-            Err(_) => Err(Error::over_limit(format!("the pool serves {limit} connections at once"))
+    /// `OverLimit` when there are too many: of the port, or, but for tenants that have few, the part that is not reserved.
+    pub(crate) fn connect(&self, tenant: &TenantName, port: Port) -> Result<ConnectionGuard> {
+        let of_tenant = self.shares.connect(tenant, port)?;
+        let limit = match port {
+            Port::Native => limits::CONNECTIONS_MAX,
+            Port::Redis => limits::RESP_CONNECTIONS_MAX,
+        };
+        let has_few = of_tenant.count_at_port() <= limit / limits::CONNECTIONS_FEW_PART;
+        // A node that asks for no tokens has one tenant.
+        let reserved = if has_few || self.is_open() { 0 } else { limit / limits::CONNECTIONS_RESERVED_PART };
+        match ConnectionSeat::take(&self.connections, port, (usize::MAX, limit - reserved)) {
+            Some(of_node) => Ok(ConnectionGuard { _seats: (of_tenant, of_node) }),
+            None => Err(Error::over_limit(format!("the pool serves {limit} connections at once"))
                 .advise("close some, or try again later")),
         }
     }
@@ -589,16 +593,9 @@ impl Pass {
     }
 }
 
-/// Counts a connection for as long as it lives.
+/// Counts a connection for as long as it lives: of its tenant, and of the node.
 pub(crate) struct ConnectionGuard {
-    node: Arc<Node>,
-    _seat: ConnectionSeat,
-}
-
-impl Drop for ConnectionGuard {
-    fn drop(&mut self) {
-        self.node.connections.fetch_sub(1, Ordering::Relaxed);
-    }
+    _seats: (ConnectionSeat, ConnectionSeat),
 }
 
 /// Makes keys durable in a data directory, where that is wanted or it has keys.

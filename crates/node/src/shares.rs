@@ -35,7 +35,7 @@ struct Share {
     chores: Arc<ChoreLine>,
     turns: Arc<Turns>,
     programs: Arc<ProgramTurns>,
-    connections: Arc<AtomicUsize>,
+    connections: Arc<Connections>,
     outcomes: Arc<Outcomes>,
     passes: Arc<Passes>,
 }
@@ -74,13 +74,71 @@ fn at_once_max(limits: &TenantLimits) -> usize {
     limits.programs_max.map_or(usize::MAX, NonZero::get)
 }
 
-/// A connection of a tenant, counted as long as this lives.
+/// A port of the node, by what its clients speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Port {
+    Native,
+    Redis,
+}
+
+/// Numbers of connections: of all, and by port.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    all: AtomicUsize,
+    by_port: [AtomicUsize; 2],
+}
+
+impl Connections {
+    /// All of them.
+    pub fn count(&self) -> usize {
+        self.all.load(Ordering::Relaxed)
+    }
+
+    fn at(&self, port: Port) -> &AtomicUsize {
+        &self.by_port[port as usize]
+    }
+}
+
+/// Counts one more, unless there are `most` already.
+fn add(count: &AtomicUsize, most: usize) -> bool {
+    let more = |open: usize| (open < most).then_some(open + 1);
+    count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+}
+
+/// A connection, counted as long as this lives.
 #[derive(Debug)]
-pub(crate) struct ConnectionSeat(Arc<AtomicUsize>);
+pub(crate) struct ConnectionSeat {
+    connections: Arc<Connections>,
+    port: Port,
+}
+
+impl ConnectionSeat {
+    /// Takes a seat, unless there are `most` connections, or as many as that at the port.
+    pub fn take(
+        connections: &Arc<Connections>,
+        port: Port,
+        (most, most_at_port): (usize, usize),
+    ) -> Option<Self> {
+        if !add(&connections.all, most) {
+            return None;
+        }
+        if !add(connections.at(port), most_at_port) {
+            connections.all.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(ConnectionSeat { connections: Arc::clone(connections), port })
+    }
+
+    /// Number of connections at its port, this one included.
+    pub fn count_at_port(&self) -> usize {
+        self.connections.at(self.port).load(Ordering::Relaxed)
+    }
+}
 
 impl Drop for ConnectionSeat {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.connections.at(self.port).fetch_sub(1, Ordering::Relaxed);
+        self.connections.all.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -125,15 +183,13 @@ impl Shares {
     ///
     /// # Errors
     /// `OverLimit` when it has as many as it may.
-    pub fn connect(&self, tenant: &TenantName) -> Result<ConnectionSeat> {
+    pub fn connect(&self, tenant: &TenantName, port: Port) -> Result<ConnectionSeat> {
         let most = self.limits(tenant).connections_max.map_or(usize::MAX, NonZero::get);
         let connections = self.share(tenant).connections;
-        let more = |open: usize| (open < most).then_some(open + 1);
-        match connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
-            Ok(_) => Ok(ConnectionSeat(connections)),
-            Err(_) => Err(Error::over_limit(format!("tenant {tenant} may have {most} connections at once"))
-                .advise("close some, or have its limit raised")),
-        }
+        ConnectionSeat::take(&connections, port, (most, usize::MAX)).ok_or_else(|| {
+            Error::over_limit(format!("tenant {tenant} may have {most} connections at once"))
+                .advise("close some, or have its limit raised")
+        })
     }
 
     /// Creates the region of one more client of `tenant`.
@@ -236,3 +292,6 @@ impl fmt::Debug for Shares {
         f.debug_struct("Shares").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

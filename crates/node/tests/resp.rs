@@ -162,6 +162,15 @@ async fn the_newer_protocol_is_spoken_where_it_is_asked_for() {
         .await;
     client.ask("GET none", "_\r\n").await;
     client.ask("CLIENT GETNAME", "$2\r\nme\r\n").await;
+    let most = limits::RESP_CLIENT_NAME_BYTES_MAX;
+    let (long, longer) = ("n".repeat(most), "n".repeat(most + 1));
+    let refused = format!("-ERR a client name of {} bytes: names have at most {most}\r\n", most + 1);
+    client.ask(&format!("CLIENT SETNAME {long}"), "+OK\r\n").await;
+    client.ask(&format!("CLIENT SETNAME {longer}"), &refused).await;
+    client.ask(&format!("HELLO 3 SETNAME {longer}"), &refused).await;
+    client.ask("CLIENT GETNAME", format!("${most}\r\n{long}\r\n")).await;
+    client.ask("SLOWLOG GET a", "-ERR count should be greater than or equal to -1\r\n").await;
+    client.ask("CONFIG SET maxmemory 0 foo", "-ERR syntax error\r\n").await;
     client.ask("CONFIG GET data*", "%1\r\n$9\r\ndatabases\r\n$2\r\n16\r\n").await;
     client.ask("MULTI", "+OK\r\n").await;
     client.ask("PING", "+QUEUED\r\n").await;

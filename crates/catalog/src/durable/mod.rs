@@ -12,6 +12,9 @@
 //! Merges of small row groups are not recorded. They only join neighbours, so that a row at which a change begins or ends
 //! also begins a row group of what recovery has made of the records before.
 //!
+//! How many records are durable is noted in a file beside the log, about once a second, so that a log that has lost its end
+//! is told from one whose last write was torn (`mark.rs` in the log of `farpool_disk`).
+//!
 //! Invariants: what a record refers to was durable before it was appended; a file is removed when no record or manifest
 //! that may be read again needs it for a table that is still there.
 
@@ -58,6 +61,7 @@ use reads::Reads;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::thread::Builder;
 
 /// The data directory of a catalog.
 #[derive(Debug)]
@@ -80,6 +84,8 @@ pub(super) struct Durable {
     /// Bytes that were written to the log when the latest checkpoint was begun.
     log_bytes: AtomicU64,
     is_checkpoint_wanted: AtomicBool,
+    /// Whether a job that writes the log's mark waits ([`Catalog::write_records`]).
+    is_mark_wanted: AtomicBool,
     /// Whether nothing more is to be read that nobody has asked for.
     is_closed: AtomicBool,
 }
@@ -211,18 +217,40 @@ impl Catalog {
         self.durable.get().is_some()
     }
 
-    /// Writes records to the log as they come, until [`Catalog::close`]: for a thread of the host.
+    /// Writes records to the log as they come, until [`Catalog::close`]: for a thread of the host. Beside it, another one
+    /// notes once a second how many are durable ([`Log::mark`]).
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "no record waits for a note of those before, which takes two syncs"
+    )]
     pub fn write_log(&self) {
         let Some(durable) = self.durable.get() else { return };
-        while durable.log.write_next() {}
+        let log = &durable.log;
+        std::thread::scope(|scope| {
+            // Where the system has no more threads, the note is written at a clean stop only.
+            drop(Builder::new().name("farpool-mark".into()).spawn_scoped(scope, || log.keep_marked()));
+            while log.write_next() {}
+        });
     }
 
     /// Writes the records that wait, as [`Catalog::write_log`] does when they come; returns whether there were any. For a
-    /// host without a thread for that.
+    /// host without a thread for that: the note of how many are durable becomes a job of [`Background::write`].
+    ///
+    /// [`Background::write`]: crate::Background::write
     pub fn write_records(&self) -> bool {
         let Some(durable) = self.durable.get().filter(|_| self.records_waiting() > 0) else { return false };
         // Those who wait for it are told what comes of it.
-        durable.log.commit(durable.log.next_record() - 1).is_ok()
+        let is_written = durable.log.commit(durable.log.next_record() - 1).is_ok();
+        if !durable.is_mark_wanted.swap(true, Ordering::Relaxed) {
+            let durable = Arc::downgrade(durable);
+            self.background.write(Box::new(move || {
+                let Some(durable) = durable.upgrade() else { return };
+                durable.is_mark_wanted.store(false, Ordering::Relaxed);
+                // Where it cannot be written, the one before is still right.
+                drop(durable.log.mark());
+            }));
+        }
+        is_written
     }
 
     /// Number of records that are not durable.
@@ -242,8 +270,10 @@ impl Catalog {
         let checkpoint = self.checkpoint();
         durable.write_hot_chunks();
         durable.log.stop();
-        durable.log.close()?;
-        checkpoint
+        let closed = durable.log.close();
+        // So that it is an error if what is there now is missing at the next start.
+        drop(durable.log.mark());
+        closed.and(checkpoint)
     }
 }
 

@@ -100,6 +100,7 @@ impl Catalog {
             latest: Mutex::new(Latest { manifest, next_record: from, replaced: Vec::new() }),
             log_bytes: AtomicU64::new(0),
             is_checkpoint_wanted: AtomicBool::new(false),
+            is_mark_wanted: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             log,
             reads: Reads::new(self.pool.clone(), self.background.clone(), self.trace.clone()),

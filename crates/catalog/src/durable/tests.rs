@@ -26,6 +26,7 @@ mod compaction;
 mod damage;
 mod hidden;
 mod larger;
+mod lost_end;
 mod model;
 mod profiles;
 

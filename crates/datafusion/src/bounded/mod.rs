@@ -13,12 +13,14 @@
 mod concat;
 mod function;
 mod growth;
+mod lambdas;
 mod repeated;
 mod rule;
 #[cfg(test)]
 mod tests;
 mod windows;
 
+pub(crate) use lambdas::register;
 pub(crate) use repeated::{REPEATED_ROWS, Repeats, has_nested, repeats_rows};
 pub(crate) use rule::{BoundedFunctions, bounded};
 

@@ -162,6 +162,14 @@ async fn what_there_is_no_memory_for_is_refused_with_the_name_of_the_function() 
             "SELECT regexp_replace(repeat('x', 10000 + value), 'x', repeat('y', 100000), 'g') FROM range(3)",
         ),
         ("array_repeat", "SELECT array_repeat(value, 100000000) FROM range(3)"),
+        (
+            "array_transform",
+            "SELECT len(list_transform(range(0, 20000), x -> range(0, 20000 + value))) FROM range(3)",
+        ),
+        (
+            "array_transform",
+            "SELECT len(list_transform(range(0, 100000 + value), x -> list_transform(range(0, 2000), y -> x * y))) FROM range(3)",
+        ),
         ("array_resize", "SELECT array_resize([value], 1000000000, 7) FROM range(3)"),
         (
             "concat",
@@ -189,6 +197,11 @@ async fn what_fits_is_made_although_all_batches_together_would_not() {
             1,
         ),
         ("SELECT repeat('x', 20000) FROM range(3)", 3),
+        ("SELECT len(list_filter(range(0, 10000), x -> value * x > 5)) FROM range(2000)", 2000),
+        (
+            "SELECT len(list_transform(range(0, 20000 + value), x -> len(list_transform(range(0, 200), y -> x * y)))) FROM range(3)",
+            3,
+        ),
         ("SELECT value FROM range(100000) WHERE repeat('x', 20000) <> value::varchar", 100_000),
     ] {
         let batches = run(&session, text).await.unwrap_or_else(|error| panic!("{text}: {error}"));

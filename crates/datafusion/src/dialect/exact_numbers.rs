@@ -4,7 +4,9 @@
 use super::call;
 use crate::types::EXACT_NUMBER;
 use datafusion::common::DataFusionError;
-use datafusion::sql::sqlparser::ast::{Expr, Value, ValueWithSpan, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, Value, ValueWithSpan, VisitorMut, WindowFrameBound, WindowType,
+};
 use std::ops::ControlFlow;
 
 pub(super) struct ExactNumbers;
@@ -22,6 +24,18 @@ impl VisitorMut for ExactNumbers {
             Expr::Interval(interval) => {
                 if let Some(text) = written(&interval.value) {
                     *interval.value = Expr::value(Value::Number(text, false));
+                }
+            }
+            // And those of a window's frame.
+            Expr::Function(Function { over: Some(WindowType::WindowSpec(window)), .. }) => {
+                let Some(frame) = &mut window.window_frame else { return ControlFlow::Continue(()) };
+                for bound in std::iter::once(&mut frame.start_bound).chain(&mut frame.end_bound) {
+                    if let WindowFrameBound::Preceding(Some(offset))
+                    | WindowFrameBound::Following(Some(offset)) = bound
+                        && let Some(text) = written(offset)
+                    {
+                        **offset = Expr::value(Value::Number(text, false));
+                    }
                 }
             }
             _ => {}

@@ -5,9 +5,9 @@ use super::headers::is_called;
 use super::{call, refusal, sql};
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
-    LambdaFunction, LambdaFunctionParameter, LambdaSyntax, ObjectName, OneOrManyWithParens, OrderByExpr,
-    Select,
+    BinaryOperator, DataType, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, GroupByExpr, LambdaFunction, LambdaFunctionParameter, LambdaSyntax, ObjectName,
+    OneOrManyWithParens, OrderByExpr, Select,
 };
 
 /// `GROUP BY ()`, which is one group of all rows, also of none.
@@ -52,9 +52,43 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
         Expr::Function(function) if is_called(function, "percentile_disc") => {
             *expr = percentile_disc(function)?;
         }
+        Expr::Function(function) if is_called(function, "string_agg") => {
+            if let Some(made) = distinct_texts(function) {
+                *expr = made;
+            }
+        }
         _ => {}
     }
     Ok(())
+}
+
+/// Writes `string_agg(DISTINCT x, ',' ORDER BY x)` as the text of a list: the engine has no two orders beside it.
+fn distinct_texts(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let is_distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(value)), separator] = list.args.as_slice() else {
+        return None;
+    };
+    if !is_distinct || list.clauses.is_empty() || function.over.is_some() {
+        return None;
+    }
+    let FunctionArg::Unnamed(FunctionArgExpr::Expr(separator)) = separator else { return None };
+    let mut lists = function.clone();
+    lists.name = ObjectName::from(vec!["array_agg".into()]);
+    if let FunctionArguments::List(list) = &mut lists.args {
+        list.args.truncate(1);
+    }
+    let is_there = Expr::Nested(Box::new(Expr::IsNotNull(Box::new(Expr::Nested(Box::new(value.clone()))))));
+    let condition = match lists.filter.take() {
+        Some(filter) => Expr::BinaryOp {
+            left: Box::new(is_there),
+            op: BinaryOperator::And,
+            right: Box::new(Expr::Nested(filter)),
+        },
+        None => is_there,
+    };
+    lists.filter = Some(Box::new(condition));
+    Some(call("array_to_string", vec![Expr::Function(lists), separator.clone()]))
 }
 
 /// `ORDER BY x COLLATE NOCASE`.

@@ -27,6 +27,7 @@ mod headers;
 mod intervals;
 mod joins;
 mod json;
+mod lateral_lists;
 mod materialized;
 mod mended;
 mod merged_keys;
@@ -40,6 +41,7 @@ mod pivot;
 mod powers;
 mod readers;
 mod repeated;
+mod rows;
 mod same_names;
 mod scopes;
 mod semi_joins;
@@ -218,6 +220,7 @@ fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bo
         Statement::Explain(_) => {}
     }
     check_expansions(statement)?;
+    visit(statement, &mut same_names::Scopes::new(lowers))?;
     parameters::number(statement)?;
     let functions = Functions { state, copied: 0 };
     visit(statement, &mut Rules { text, lowers, functions })?;
@@ -364,6 +367,7 @@ impl VisitorMut for Rules<'_> {
     }
 
     fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<DataFusionError> {
+        lateral_lists::apply(table);
         flow(pivot::apply(table))
     }
 
@@ -392,6 +396,7 @@ impl VisitorMut for Rules<'_> {
                 .and_then(|()| patterns::apply(expr))
                 .and_then(|()| json::apply(expr))
                 .and_then(|()| tuples::apply(expr))
+                .and_then(|()| rows::apply(expr, &mut self.functions.copied))
                 .and_then(|()| templates::apply(expr))
                 .and_then(|()| self.functions.apply(expr)),
         )

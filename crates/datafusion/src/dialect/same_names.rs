@@ -5,9 +5,10 @@ use super::headers::normal;
 use super::refusal;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
-    Expr, ObjectName, Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins,
-    Visit, Visitor,
+    Expr, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor,
+    TableWithJoins, Visit, Visitor, VisitorMut,
 };
+use farpool_model::SchemaName;
 use std::ops::ControlFlow;
 
 /// Checks the names of tables and columns in a SELECT.
@@ -62,6 +63,72 @@ fn tables(from: &TableWithJoins) -> impl Iterator<Item = &ObjectName> {
 fn from_the_end(name: &ObjectName, lowers: bool) -> Vec<String> {
     let parts = name.0.iter().rev().filter_map(|part| part.as_ident());
     parts.map(|part| normal(part, lowers)).collect()
+}
+
+/// Refuses `s.t.a` within a query that reads another table `t` and names it without its schema: the engine would take it for
+/// a column of that one, also where a query around it reads `s.t`.
+pub(super) struct Scopes {
+    /// For the queries around, the tables that they name, from the end of their names.
+    tables: Vec<Vec<Vec<String>>>,
+    lowers: bool,
+}
+
+impl Scopes {
+    pub fn new(lowers: bool) -> Self {
+        Scopes { tables: Vec::new(), lowers }
+    }
+
+    fn check(&self, schema: &str, table: &str) -> Result<()> {
+        for tables in self.tables.iter().rev() {
+            let alike = || tables.iter().filter(|names| names.first().is_some_and(|name| name == table));
+            if alike().any(|names| names.get(1).is_some_and(|name| name == schema)) {
+                return Ok(());
+            }
+            if schema != SchemaName::PUBLIC && alike().any(|names| names.len() == 1) {
+                let what = format!("{schema}.{table} is named where {table} is another table");
+                return Err(refusal(&what, "give one of them another name with AS"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl VisitorMut for Scopes {
+    type Break = DataFusionError;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
+        let mut selects = Vec::new();
+        selects_of(&query.body, &mut selects);
+        let names = selects.into_iter().flat_map(|select| &select.from).flat_map(tables);
+        self.tables.push(names.map(|name| from_the_end(name, self.lowers)).collect());
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<DataFusionError> {
+        self.tables.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<DataFusionError> {
+        match expr {
+            Expr::CompoundIdentifier(parts) if parts.len() == 3 => {
+                super::flow(self.check(&normal(&parts[0], self.lowers), &normal(&parts[1], self.lowers)))
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// The SELECTs of a query that are no subqueries.
+fn selects_of<'a>(body: &'a SetExpr, found: &mut Vec<&'a Select>) {
+    match body {
+        SetExpr::Select(select) => found.push(select),
+        SetExpr::SetOperation { left, right, .. } => {
+            selects_of(left, found);
+            selects_of(right, found);
+        }
+        _ => {}
+    }
 }
 
 struct Uses {

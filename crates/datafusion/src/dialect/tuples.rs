@@ -1,16 +1,13 @@
 //! `(a, b) IN (SELECT …)`: DataFusion compares one column only. Rewritten to EXISTS, with the logic of three
 //! values: rows are equal if all parts are, and unequal if one part is, else the comparison is NULL.
 
-use super::{refusal, sql};
+use super::{refusal, rows, sql};
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::Expr;
 
 pub(super) fn apply(expr: &mut Expr) -> Result<()> {
     let Expr::InSubquery { expr: left, subquery, negated } = &*expr else { return Ok(()) };
-    let parts = match &**left {
-        Expr::Tuple(parts) => parts.as_slice(),
-        _ => return Ok(()),
-    };
+    let Some(parts) = rows::parts(left) else { return Ok(()) };
     if parts.is_empty() {
         return Err(refusal("a row without columns is compared", "name the columns in the brackets"));
     }
@@ -28,7 +25,7 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
     let named: Vec<(&str, Expr)> = names
         .iter()
         .zip(parts)
-        .map(|(name, part)| (name.as_str(), Expr::Nested(Box::new(part.clone()))))
+        .map(|(name, part)| (name.as_str(), Expr::Nested(Box::new((*part).clone()))))
         .collect();
     let made = sql::expr_with(&text, &named)?;
     *expr = match negated {

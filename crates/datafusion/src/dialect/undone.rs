@@ -5,8 +5,8 @@ use super::refusal;
 use super::show::is_file;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterTableOperation, AssignmentTarget, JoinOperator, ObjectName, Query, Select,
-    Statement, TableFactor, Update,
+    AlterColumnOperation, AlterTableOperation, AssignmentTarget, ColumnOption, ColumnOptionDef, JoinOperator,
+    ObjectName, Query, Select, Statement, TableFactor, Update,
 };
 use std::collections::HashSet;
 
@@ -62,6 +62,14 @@ pub(super) fn statement(statement: &Statement) -> Result<()> {
         matches!(statement, Statement::AlterTable(alter) if alter.operations.iter().any(changes_type));
     let advice = "CREATE OR REPLACE TABLE t AS SELECT … with the column cast";
     refuse(is_asked, "a change of a column's type", advice)?;
+    let is_generated = |option: &ColumnOptionDef| matches!(option.option, ColumnOption::Generated { .. });
+    let is_asked = matches!(statement, Statement::CreateTable(table)
+        if table.columns.iter().any(|column| column.options.iter().any(is_generated)));
+    refuse(
+        is_asked,
+        "a generated column",
+        "make a view with the column, or compute it where rows are inserted",
+    )?;
     let is_index = matches!(statement, Statement::CreateIndex(_));
     refuse(is_index, "CREATE INDEX", "row groups have bounds of each column, which need no index")?;
     let drops_files = matches!(statement, Statement::Drop { names, .. } if names.iter().any(is_file));

@@ -1,6 +1,7 @@
 //! Scalar functions that the engine lacks. The SQL front maps many names of other databases to the engine's
 //! functions and these (`dialect/functions`).
 
+mod date_trunc;
 mod json;
 mod series;
 mod texts;
@@ -11,6 +12,7 @@ use datafusion::prelude::SessionContext;
 
 /// Registers the functions in `context`.
 pub(crate) fn register(context: &SessionContext) {
+    date_trunc::register(context);
     values::register(context);
     times::register(context);
     json::register(context);

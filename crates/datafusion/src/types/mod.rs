@@ -92,6 +92,7 @@ fn expression(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::ScalarFunction(call) => exact::function(call, columns)?
             .transform_data(|expr| intervals::function(expr, columns))?
             .transform_data(|expr| times::length_of_list(expr, columns))?
+            .transform_data(|expr| times::truncated_date(expr, columns))?
             .transform_data(|expr| Ok(exact::places(expr))),
         Expr::AggregateFunction(call) => intervals::aggregate(call, columns),
         Expr::WindowFunction(call) => intervals::window(call, columns),

@@ -198,6 +198,19 @@ fn is_of_days(expr: &Expr) -> bool {
     }
 }
 
+/// A date that is truncated counts microseconds, which hold all dates. The engine counts nanoseconds.
+pub(super) fn truncated_date(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::ScalarFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
+    let is_date = |expr: &Expr| matches!(expr.get_type(columns), Ok(DataType::Date32 | DataType::Date64));
+    match call.args.as_mut_slice() {
+        [_, date] if call.func.name() == "date_trunc" && is_date(date) => {
+            *date = cast_to(std::mem::take(date), DataType::Timestamp(TimeUnit::Microsecond, None));
+            Ok(Transformed::yes(Expr::ScalarFunction(call)))
+        }
+        _ => Ok(Transformed::no(Expr::ScalarFunction(call))),
+    }
+}
+
 /// The length of a list is the number of its elements. The engine takes that of its text.
 pub(super) fn length_of_list(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };

@@ -6,6 +6,9 @@
 //! 2. The file of the log is lost, emptied or cut in the middle, and made as long as it was with zeros.
 //! 3. Without the mark, the log would be taken for one of 150 records whose last write was torn.
 //!
+//! It is written about once a second, by a thread that nobody waits for ([`Log::keep_marked`]), and at a clean stop. So what was
+//! acknowledged in the last second before the damage may seem to have been torn.
+//!
 //! Invariant: a mark never says more than what was durable when it was written. It is best effort: a log without one, or with a
 //! damaged one, is read as it is.
 
@@ -13,12 +16,16 @@ use super::Log;
 use crate::files::Directory;
 use crate::sealed::{read_sealed, write_sealed};
 use farpool_model::Result;
-use std::sync::atomic::Ordering;
+use parking_lot::MutexGuard;
+use std::time::Duration;
 
 /// The name of its file.
 pub(super) const NAME: &str = "durable";
 
 const FORMAT: u32 = 1;
+
+/// How often a mark is written, at most: it costs two syncs, and what was acknowledged since the last one may seem torn.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Contents of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,16 +53,39 @@ impl Mark {
 
 impl Log {
     /// Writes the number of durable records, unless it is written already. From then on, [`Log::open`] fails if one of these
-    /// records is missing. Called by one thread at a time.
+    /// records is missing.
     ///
     /// # Errors
     /// Errors of the file system; the log goes on.
     pub fn mark(&self) -> Result<()> {
+        let mut marked = self.marked.lock();
+        // Read behind the lock, so that the mark of another thread is not replaced by an older one.
         let records = self.state.lock().durable;
-        if self.marked.swap(records, Ordering::Relaxed) == records {
+        if *marked == Some(records) {
             return Ok(());
         }
-        let written = Mark { log: self.number, records }.write(&*self.directory);
-        written.inspect_err(|_| self.marked.store(u64::MAX, Ordering::Relaxed))
+        // After an error, either mark may be there.
+        *marked = None;
+        Mark { log: self.number, records }.write(&*self.directory)?;
+        *marked = Some(records);
+        Ok(())
+    }
+
+    /// Number of durable records that the mark is known to have; waits for one that is being written.
+    pub fn records_marked(&self) -> Option<u64> {
+        *self.marked.lock()
+    }
+
+    /// Writes the mark about once a second if records have become durable since, until the log is stopped or closed, or a
+    /// write of it fails. For a thread of its own: no record waits for it.
+    pub fn keep_marked(&self) {
+        let mut state = self.state.lock();
+        while state.is_open() {
+            self.ended.wait_for(&mut state, INTERVAL);
+            if state.is_open() {
+                // Where it cannot be written, the one before is still right, and a second later it is tried again.
+                MutexGuard::unlocked(&mut state, || drop(self.mark()));
+            }
+        }
     }
 }

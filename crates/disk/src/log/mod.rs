@@ -77,9 +77,11 @@ pub struct Log {
     changed: Condvar,
     /// Notified when a record waits, or nobody is to wait for one any more.
     arrived: Condvar,
+    /// Notified when no further mark is to be written.
+    ended: Condvar,
     observer: OnceLock<Box<dyn Observer>>,
-    /// Number of records that the mark says are durable.
-    marked: AtomicU64,
+    /// Number of records that the mark says are durable, where that is known. Locked while a mark is written.
+    marked: Mutex<Option<u64>>,
 }
 
 #[derive(Debug)]
@@ -222,10 +224,11 @@ impl Log {
         false
     }
 
-    /// Makes [`Log::write_next`] return once nothing waits.
+    /// Makes [`Log::write_next`] return once nothing waits, and [`Log::keep_marked`] at once.
     pub fn stop(&self) {
         self.state.lock().is_stopped = true;
         self.arrived.notify_all();
+        self.ended.notify_all();
     }
 
     /// Blocks until the record `number`, and all before it, are durable.
@@ -303,6 +306,7 @@ impl Log {
         }
         state.check()?;
         state.failure = Some(Error::unavailable("the log is closed"));
+        self.ended.notify_all();
         Ok(())
     }
 
@@ -379,6 +383,7 @@ impl Log {
     fn fail(&self, state: &mut MutexGuard<'_, State>, error: Error) {
         state.failure = Some(error.clone());
         self.arrived.notify_all();
+        self.ended.notify_all();
         if let Some(observer) = self.observer.get() {
             MutexGuard::unlocked(state, || observer.failed(&error));
         }
@@ -418,6 +423,10 @@ impl Log {
 }
 
 impl State {
+    fn is_open(&self) -> bool {
+        self.failure.is_none() && !self.is_stopped
+    }
+
     fn check(&self) -> Result<()> {
         self.failure.clone().map_or(Ok(()), Err)
     }

@@ -6,7 +6,7 @@ use super::format::{
 };
 use super::mark::{self, Mark};
 use super::{Log, LogFile, State, Urgency, Writer, create_file, file_name};
-use crate::encrypted::{changed, needs_key, not_encrypted};
+use crate::encrypted::{changed, changed_at, needs_key, not_encrypted};
 use crate::files::{Directory, File, failed};
 use crate::keys::SEAL_BYTES;
 use crate::sealed::other_format;
@@ -28,7 +28,7 @@ pub struct Recovered {
 /// What was written last, and not acknowledged, when power was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// Name of the file in the directory.
+    /// Full name of the file ([`Directory::full_name`]).
     pub file: String,
     /// Offset of its first byte.
     pub offset: u64,
@@ -79,15 +79,22 @@ impl Log {
         from: u64,
         sink: &mut Sink<'_>,
     ) -> Result<(Log, Recovered)> {
-        let mut scan = Scan { mends: true, ..Scan::new(&*directory, from, sink) };
-        let (mut writer, next_record) = match (scan.files()?, new_log) {
+        let may_begin = new_log.is_some() && from == 0;
+        let mut scan = Scan { mends: true, may_begin, ..Scan::new(&*directory, from, sink) };
+        let (mut writer, found) = match (scan.files()?, new_log) {
             (Some(found), _) => found,
             (None, Some(new_log)) if from == 0 => (begin(&*directory, new_log, file_bytes)?, 0),
             (None, _) => return Err(missing(&*directory)),
         };
         let recovered = scan.recovered;
         writer.sealer = directory.keys().map(Sealer::new).transpose()?;
-        let (number, marked) = (writer.log, AtomicU64::new(u64::MAX));
+        let next_record = found.max(from);
+        if found < from {
+            // What is missing is not needed. A record that is appended must not get a number that the next start skips.
+            let begun = writer.begin_file(&*directory, from, file_bytes);
+            begun.map_err(|not_begun| not_begun.error)?;
+        }
+        let (number, marked) = (writer.log, Mutex::default());
         let state = State {
             waiting: Vec::new(),
             waiting_records: 0,
@@ -101,17 +108,25 @@ impl Log {
             is_stopped: false,
         };
         let room = AtomicU64::new(state.room_for_records(Urgency::Normal, file_bytes));
-        let (changed, arrived, observer) = (Condvar::new(), Condvar::new(), OnceLock::new());
-        let state = Mutex::new(state);
-        Ok((
-            Log { number, directory, file_bytes, state, room, changed, arrived, observer, marked },
-            recovered,
-        ))
+        let log = Log {
+            number,
+            directory,
+            file_bytes,
+            state: Mutex::new(state),
+            room,
+            changed: Condvar::new(),
+            arrived: Condvar::new(),
+            ended: Condvar::new(),
+            observer: OnceLock::new(),
+            marked,
+        };
+        Ok((log, recovered))
     }
 }
 
 fn missing(directory: &dyn Directory) -> Error {
-    Error::corrupt(format!("the log of {} is missing", directory.describe()))
+    let (place, files) = (directory.describe(), directory.full_name("log-"));
+    Error::corrupt(format!("the log of {place} ({files}*) is missing"))
         .advise("restore the directory from a backup")
 }
 
@@ -129,6 +144,8 @@ struct Scan<'a, 's> {
     from: u64,
     /// Whether the log is to go on, so that its end is put right.
     mends: bool,
+    /// Whether another log may be begun where there is none.
+    may_begin: bool,
     /// As it was before the files are read: who writes to them may go on meanwhile.
     mark: Option<Mark>,
     sink: &'a mut Sink<'s>,
@@ -151,6 +168,11 @@ struct Read {
 }
 
 impl Read {
+    /// The name that messages have for it.
+    fn full_name(&self, scan: &Scan<'_, '_>) -> String {
+        scan.directory.full_name(&self.name)
+    }
+
     /// Whether the file is shorter than it was when it was created.
     fn is_cut(&self) -> bool {
         u64_from(self.bytes.len()) < self.header.file_bytes
@@ -161,7 +183,7 @@ impl<'a, 's> Scan<'a, 's> {
     /// Reads, and changes nothing.
     fn new(directory: &'a dyn Directory, from: u64, sink: &'a mut Sink<'s>) -> Scan<'a, 's> {
         let (opener, recovered, mark) = (Opener::default(), Recovered::default(), Mark::read(directory));
-        Scan { directory, from, mends: false, mark, sink, opener, recovered }
+        Scan { directory, from, mends: false, may_begin: false, mark, sink, opener, recovered }
     }
 
     /// Reads all files; gives what goes on writing, and the number of the next record. `None` where there is no file.
@@ -180,7 +202,7 @@ impl<'a, 's> Scan<'a, 's> {
             let Some(read) = self.file(*number, is_last)? else { continue };
             self.check_follows(last.as_ref(), &read)?;
             if last.is_none() && read.header.first_record > self.from {
-                let (name, first, from) = (&read.name, read.header.first_record, self.from);
+                let (name, first, from) = (read.full_name(self), read.header.first_record, self.from);
                 return Err(self.damaged(format!("{name} begins with record {first}, and {from} is needed")));
             }
             let read = self.batches(read)?;
@@ -193,6 +215,7 @@ impl<'a, 's> Scan<'a, 's> {
             last = Some(read);
         }
         let Some(read) = last else { return self.no_file() };
+        self.check_end(&read)?;
         self.check_mark(&read)?;
         self.mend_end(&read)?;
         let Read { header, file, end, next_batch, next_record, .. } = read;
@@ -210,10 +233,14 @@ impl<'a, 's> Scan<'a, 's> {
                     "{}: its files are gone or empty, and {records} records at least were acknowledged",
                     missing.message
                 );
-                Err(Error { message, ..missing }.advise(format!(
-                    "restore the directory from a backup; to begin without what was there, remove the file {}",
-                    mark::NAME
-                )))
+                let missing = Error { message, ..missing };
+                Err(match self.may_begin {
+                    true => missing.advise(format!(
+                        "restore the directory from a backup; to begin without what was there, remove the file {}",
+                        self.directory.full_name(mark::NAME)
+                    )),
+                    false => missing,
+                })
             }
         }
     }
@@ -225,7 +252,10 @@ impl<'a, 's> Scan<'a, 's> {
         let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
         numbers.sort_unstable();
         match numbers.windows(2).find(|pair| pair[0] + 1 != pair[1]) {
-            Some(pair) => Err(self.damaged(format!("{} is missing", file_name(pair[0] + 1)))),
+            Some(pair) => {
+                let name = self.directory.full_name(&file_name(pair[0] + 1));
+                Err(self.damaged(format!("{name} is missing")))
+            }
             None => Ok(numbers),
         }
     }
@@ -238,7 +268,7 @@ impl<'a, 's> Scan<'a, 's> {
         let file = self.directory.open(&name).map_err(|error| failed(&error))?;
         let bytes = file.bytes().map_err(|error| failed(&error))?;
         if bytes > u64_from(limits::LOG_FILE_BYTES) {
-            let most = limits::LOG_FILE_BYTES;
+            let (name, most) = (self.directory.full_name(&name), limits::LOG_FILE_BYTES);
             return Err(
                 self.damaged(format!("{name} has {bytes} bytes; files of the log have at most {most}"))
             );
@@ -266,7 +296,10 @@ impl<'a, 's> Scan<'a, 's> {
                 }
                 return Ok(None);
             }
-            Opening::Nothing => return Err(self.damaged(format!("{name} is damaged at byte 0"))),
+            Opening::Nothing => {
+                let name = self.directory.full_name(&name);
+                return Err(self.damaged(format!("{name} is damaged at byte 0")));
+            }
         };
         let (next_batch, next_record) = (header.first_batch, header.first_record);
         let (end, last_batch) = (HEADER_BYTES, None);
@@ -287,14 +320,17 @@ impl<'a, 's> Scan<'a, 's> {
     fn check_follows(&self, before: Option<&Read>, read: &Read) -> Result<()> {
         let Some(before) = before else { return Ok(()) };
         let FileHeader { log, first_batch, first_record, previous_end, .. } = read.header;
+        let name = before.full_name(self);
         if log != before.header.log {
-            return Err(self.damaged(format!("{} and {} are of different logs", before.name, read.name)));
+            let next = read.full_name(self);
+            return Err(self.damaged(format!("{name} and {next} are of different logs")));
         }
-        let is_whole = u64_from(before.end) == previous_end
-            && (before.next_batch, before.next_record) == (first_batch, first_record);
-        match is_whole {
+        // Records that were lost and not needed leave a gap.
+        let is_next = before.next_record == first_record
+            || before.next_record < first_record && first_record <= self.from;
+        match u64_from(before.end) == previous_end && before.next_batch == first_batch && is_next {
             true => Ok(()),
-            false => Err(self.damaged(format!("{} is damaged at byte {}", before.name, before.end))),
+            false => Err(self.damaged(format!("{name} is damaged at byte {}", before.end))),
         }
     }
 
@@ -308,8 +344,7 @@ impl<'a, 's> Scan<'a, 's> {
                 None => payload,
                 Some(keys) => {
                     let opened = self.opener.open(keys, &header, read.number, payload);
-                    let place = format!("byte {} of {}", read.end, read.name);
-                    opened.map_err(|error| changed(self.directory, &place, error))?
+                    opened.map_err(|error| changed_at(self.directory, &read.name, read.end, error))?
                 }
             };
             let Some(records) = records(payload, header.records) else { break };
@@ -327,15 +362,21 @@ impl<'a, 's> Scan<'a, 's> {
         Ok(read)
     }
 
+    /// That what is behind the last whole batch may be the torn one.
+    fn check_end(&self, read: &Read) -> Result<()> {
+        match batch_from(&read.bytes, read.end, Some(read.header.log), read.next_batch + 1) {
+            None => Ok(()),
+            Some(at) => {
+                let (name, end) = (read.full_name(self), read.end);
+                Err(self.damaged(format!("{name} is damaged at byte {end}: a whole batch follows at {at}")))
+            }
+        }
+    }
+
     /// Clears what is left of a torn batch behind the last whole one, and writes that one again: if its sync failed, reads
     /// show it although it is not on the device.
     fn mend_end(&mut self, read: &Read) -> Result<()> {
         let Read { name, file, bytes, end, last_batch, .. } = read;
-        if let Some(at) = batch_from(bytes, *end, Some(read.header.log), read.next_batch + 1) {
-            let damaged =
-                self.damaged(format!("{name} is damaged at byte {end}: a whole batch follows at {at}"));
-            return Err(damaged);
-        }
         let rest = without_zeros(&bytes[*end..]).len();
         let mended = || {
             if read.is_cut() {
@@ -353,43 +394,47 @@ impl<'a, 's> Scan<'a, 's> {
             mended().map_err(|error| failed(self.directory, "mend", name, &error))?;
         }
         if rest > 0 {
-            let (file, offset, bytes) = (name.clone(), u64_from(*end), u64_from(rest));
+            let (file, offset, bytes) = (read.full_name(self), u64_from(*end), u64_from(rest));
             self.recovered.dropped = Some(Dropped { file, offset, bytes });
         }
         Ok(())
     }
 
-    /// That the log has all records of which it is known that they were durable.
+    /// That the log has all records of which it is known that they were durable, but for those that are not needed.
     fn check_mark(&self, read: &Read) -> Result<()> {
         let Some(mark) = self.mark.filter(|mark| mark.log == read.header.log) else { return Ok(()) };
         let (left, known) = (read.next_record, mark.records);
-        if left >= known {
+        if left.max(self.from) >= known {
             return Ok(());
         }
-        let (place, name, end) = (self.directory.describe(), &read.name, read.end);
+        let (place, name, end) = (self.directory.describe(), read.full_name(self), read.end);
         let message = format!(
             "the log of {place} has lost its end: {name} ends at byte {end} with record {left}, and {known} were acknowledged"
         );
         Err(Error::corrupt(message).advise(format!(
-            "restore the directory from a backup; to start with the {left} records that are left, and lose the others, remove \
-             the file {}",
-            mark::NAME
+            "restore the directory from a backup, or copy it again if it was copied while a node had it open; to start with \
+             the {left} records that are left, and lose the others, remove the file {}",
+            self.directory.full_name(mark::NAME)
         )))
     }
 
     /// The error of a file that is shorter than it was.
     fn cut(&self, read: &Read) -> Error {
-        let (place, name) = (self.directory.describe(), &read.name);
+        let (place, name) = (self.directory.describe(), read.full_name(self));
         let (bytes, whole, end, left) =
             (read.bytes.len(), read.header.file_bytes, read.end, read.next_record);
         let message = format!(
             "the log of {place} was cut: {name} has {bytes} of {whole} bytes, and is whole up to byte {end} and record {left}; \
              what was acknowledged behind that is lost"
         );
+        // The command names only files that are there.
+        let mark = match self.mark {
+            Some(_) => format!(" and remove the file {}", self.directory.full_name(mark::NAME)),
+            None => String::new(),
+        };
         Error::corrupt(message).advise(format!(
             "restore {name}, or the directory from a backup; to start with the {left} records that are left, and lose the \
-             others, make it as long as it was (truncate -s {whole}) and remove the file {}",
-            mark::NAME
+             others, make it as long as it was (truncate -s {whole} {name}){mark}"
         ))
     }
 

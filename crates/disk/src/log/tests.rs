@@ -6,6 +6,8 @@ use crate::encrypted::tests::with_keys;
 use crate::simulated::{Faults, Random, SimulatedDirectory};
 use farpool_model::ErrorKind;
 
+mod lost_end;
+
 const FILE_BYTES: u64 = 64 << 10;
 
 /// A directory that is encrypted, or is not.

@@ -52,19 +52,23 @@ fn ones(bytes: &[u8]) -> i64 {
 }
 
 pub(super) fn bitcount(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let in_bits = match args.get(4) {
-        None => false,
-        Some(unit) if unit.eq_ignore_ascii_case(b"byte") => false,
-        Some(unit) if unit.eq_ignore_ascii_case(b"bit") => true,
-        Some(_) => return Err(SYNTAX.into()),
+    // The key comes before the other arguments, as in Redis.
+    let slot = context.slot(args[1]);
+    let Some(value) = slot.string()? else {
+        context.replies.integer(0);
+        return Ok(());
     };
     let bounds = match args {
         [_, _] => (0, -1),
         [_, _, start, end] | [_, _, start, end, _] => (integer(start)?, integer(end)?),
         _ => return Err(SYNTAX.into()),
     };
-    let slot = context.slot(args[1]);
-    let value = slot.string()?.unwrap_or_default();
+    let in_bits = match args.get(4) {
+        None => false,
+        Some(unit) if unit.eq_ignore_ascii_case(b"byte") => false,
+        Some(unit) if unit.eq_ignore_ascii_case(b"bit") => true,
+        Some(_) => return Err(SYNTAX.into()),
+    };
     let count = if in_bits {
         let bits = range(bounds.0, bounds.1, value.len() * 8);
         // Whole bytes at once, and the bits before and behind them one by one.

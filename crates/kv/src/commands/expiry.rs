@@ -6,9 +6,10 @@ use std::borrow::Cow;
 
 /// Sets the expiry of a key; replies whether it did. What has expired already is removed.
 fn set(context: &mut Context<'_, '_>, args: &Args<'_>, unit: Unit, command: &str) -> Done {
+    // Redis reads the options first.
+    let conditions = Conditions::parse(&args[3..])?;
     let number = integer(args[2])?;
     let moment = unit.moment(number, context.now).ok_or_else(|| invalid_expiry(command))?;
-    let conditions = Conditions::parse(&args[3..])?;
     let now = context.now;
     let mut slot = context.slot(args[1]);
     let Some(entry) = slot.entry() else {

@@ -1,13 +1,10 @@
 //! Commands of hashes.
 
+use super::keys::{SCAN_COUNT, SCAN_COUNT_LIMIT};
 use super::pattern::Pattern;
 use super::{Args, Context, Done, NOT_INTEGER, Refusal, SYNTAX, TOO_MUCH, integer};
 use crate::fields::Fields;
 use crate::resp::{ExtendedFloat, INTEGER_TEXT_BYTES, Replies, integer_text, parse_integer};
-
-/// Fields that `HSCAN` looks at if nothing else is said, and at most.
-const SCAN_COUNT: usize = 10;
-const SCAN_COUNT_LIMIT: usize = 1000;
 
 /// Words of work of a pattern that count as much as a field that is looked at.
 const WORDS_PER_FIELD: usize = 1024;
@@ -184,10 +181,10 @@ pub(super) fn hincrbyfloat(context: &mut Context<'_, '_>, args: &Args<'_>) -> Do
     Ok(())
 }
 
-pub(super) fn hscan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
-    let mut cursor = super::keys::cursor(args[2])?;
+/// The options of `HSCAN`: a pattern, and how many fields it looks at.
+fn scan_options(options: &Args<'_>) -> Result<(Option<Pattern>, usize), Refusal> {
     let (mut pattern, mut count) = (None, SCAN_COUNT);
-    for option in args[3..].chunks(2) {
+    for option in options.chunks(2) {
         let &[name, value] = option else { return Err(SYNTAX.into()) };
         match name.to_ascii_lowercase().as_slice() {
             b"match" => pattern = Some(Pattern::new(value)?),
@@ -199,28 +196,38 @@ pub(super) fn hscan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
             _ => return Err(SYNTAX.into()),
         }
     }
+    Ok((pattern, count))
+}
+
+pub(super) fn hscan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
+    let mut cursor = super::keys::cursor(args[2])?;
     let (slot, replies) = context.slot_and_replies(args[1]);
+    // The key comes before the options, as in Redis.
+    let Some(fields) = slot.fields()? else {
+        replies.array(2);
+        replies.bulk(b"0");
+        replies.array(0);
+        return Ok(());
+    };
+    let (pattern, count) = scan_options(&args[3..])?;
     let (mut found, mut looked_at, mut bytes) = (Vec::new(), 0, 0);
-    match slot.fields()? {
-        None => cursor = 0,
-        Some(fields) => loop {
-            cursor = fields.scan(cursor, |field, value| {
-                let words = pattern.as_ref().map_or(0, |pattern| pattern.words_per_byte() * field.len());
-                looked_at += 1 + words / WORDS_PER_FIELD;
-                if pattern.as_ref().is_none_or(|pattern| pattern.matches(field)) {
-                    bytes += field.len() + value.len() + 2 * BESIDE;
-                    found.push((field.to_vec(), value.to_vec()));
-                }
-            });
-            if !replies.has_room(2 * bytes) {
-                return Err(TOO_MUCH.into());
+    loop {
+        cursor = fields.scan(cursor, |field, value| {
+            let words = pattern.as_ref().map_or(0, |pattern| pattern.words_per_byte() * field.len());
+            looked_at += 1 + words / WORDS_PER_FIELD;
+            if pattern.as_ref().is_none_or(|pattern| pattern.matches(field)) {
+                bytes += field.len() + value.len() + 2 * BESIDE;
+                found.push((field.to_vec(), value.to_vec()));
             }
-            // Empty parts of the index are counted too, so that a step ends.
-            looked_at += 1;
-            if cursor == 0 || looked_at >= count {
-                break;
-            }
-        },
+        });
+        if !replies.has_room(2 * bytes) {
+            return Err(TOO_MUCH.into());
+        }
+        // Empty parts of the index are counted too, so that a step ends.
+        looked_at += 1;
+        if cursor == 0 || looked_at >= count {
+            break;
+        }
     }
     replies.array(2);
     replies.bulk(cursor.to_string().as_bytes());

@@ -9,11 +9,11 @@ use crate::resp::parse_integer;
 use farpool_model::limits::KV_SPACES_MAX;
 use std::borrow::Cow;
 
-/// Keys that `SCAN` looks at if nothing else is said.
-const SCAN_COUNT: usize = 10;
+/// Entries that `SCAN` and `HSCAN` look at if nothing else is said.
+pub(super) const SCAN_COUNT: usize = 10;
 
-/// Keys that it looks at at most, so that others are not kept waiting: fewer than are asked for is allowed.
-const SCAN_COUNT_LIMIT: usize = 1000;
+/// Entries that they look at at most, so that others are not kept waiting: fewer than are asked for is allowed.
+pub(super) const SCAN_COUNT_LIMIT: usize = 1000;
 
 /// Bytes that a key takes in a list and in a reply beside its own.
 const KEY_BYTES_BESIDE: usize = 16;
@@ -431,8 +431,7 @@ pub(super) fn copy(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         if option.eq_ignore_ascii_case(b"replace") {
             replaces = true;
         } else if option.eq_ignore_ascii_case(b"db") {
-            let number = integer(options.next().ok_or(SYNTAX)?)?;
-            to_space = crate::space_number(number).ok_or("ERR DB index is out of range")?;
+            to_space = crate::session::space_of_text(options.next().ok_or(SYNTAX)?)?;
         } else {
             return Err(SYNTAX.into());
         }

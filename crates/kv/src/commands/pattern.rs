@@ -23,7 +23,14 @@ pub struct Pattern {
     middle: Vec<Segment>,
     /// The segment after the last star; `None` if the pattern has no star.
     last: Option<Vec<Element>>,
+    /// Bytes of the shortest text that matches.
+    least: usize,
+    /// Words of work for each byte of a text, at most.
+    words: usize,
 }
+
+/// Work of compiling a byte of a pattern: about 20 ns.
+const COMPILED: usize = 64;
 
 /// The condition on one byte of the text.
 #[derive(Clone, Debug)]
@@ -159,11 +166,23 @@ impl Pattern {
             );
             return Err(Refusal(text.into()));
         }
-        Ok(Pattern { first, middle: middle.into_iter().map(Segment::of).collect(), last })
+        let least = first.len() + middle.iter().chain(&last).map(Vec::len).sum::<usize>();
+        let middle: Vec<Segment> = middle.into_iter().map(Segment::of).collect();
+        let words = middle.iter().map(Segment::words).max().unwrap_or(1);
+        Ok(Pattern { first, middle, last, least, words })
+    }
+
+    /// Upper bound of the work of compiling a pattern and matching so many texts, as for
+    /// [`farpool_model::limits::KV_STEP_WORK_MAX`].
+    pub fn work_of(pattern: &[u8], texts: usize) -> usize {
+        pattern.len().saturating_mul(texts.saturating_add(COMPILED))
     }
 
     /// Whether the pattern matches all of `text`.
     pub fn matches(&self, text: &[u8]) -> bool {
+        if text.len() < self.least {
+            return false;
+        }
         let Some(last) = &self.last else {
             return text.len() == self.first.len() && all_match(&self.first, text);
         };
@@ -182,7 +201,7 @@ impl Pattern {
 
     /// Words of work for each byte of a text, at most.
     pub fn words_per_byte(&self) -> usize {
-        self.middle.iter().map(Segment::words).max().unwrap_or(1)
+        self.words
     }
 }
 

@@ -97,6 +97,27 @@ fn commands_are_found_by_their_names_in_any_case() {
 }
 
 #[test]
+fn names_of_unknown_commands_are_replied_as_they_came() {
+    let (pool, mut out) = (pool(8), Vec::new());
+    let keys = keyspace(&pool);
+    let mut client = Client::new(&keys);
+    let (long, longer) = ([b'x'; 100], [b'y'; 200]);
+    for args in
+        [&[&b"\xff\x01ab\r\nc"[..]][..], &[b"foo", b"\xff\r\nx", b"b\0c"], &[b"foo", &long, &longer, b"z"]]
+    {
+        out.push(client.bytes(args));
+    }
+    // What Redis 7.0.15 replies.
+    let shown = [&long[..], b"' '", &longer[..25]].concat();
+    assert_eq!(out[0], b"-ERR unknown command '\xff\x01ab  c', with args beginning with: \r\n");
+    assert_eq!(out[1], b"-ERR unknown command 'foo', with args beginning with: '\xff  x' 'b' \r\n");
+    assert_eq!(
+        out[2],
+        [b"-ERR unknown command 'foo', with args beginning with: '", &*shown, b"' \r\n"].concat()
+    );
+}
+
+#[test]
 fn strings() {
     check(&[
         ("GET a", "$-1"),
@@ -169,6 +190,14 @@ fn numbers_and_bits() {
         ("BITCOUNT m 1 1 BYTE", ":6"),
         ("BITCOUNT m 5 30 BIT", ":17"),
         ("BITCOUNT m 1", "-ERR syntax error"),
+        // The key is looked at before the rest.
+        ("BITCOUNT none 0 a", ":0"),
+        ("BITCOUNT none 0 1 x", ":0"),
+        ("BITCOUNT m a b x", "-ERR value is not an integer or out of range"),
+        ("BITCOUNT m 0 1 x", "-ERR syntax error"),
+        ("HSET hash f v", ":1"),
+        ("BITCOUNT hash 0 a", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("DEL hash", ":1"),
     ]);
 }
 
@@ -187,6 +216,9 @@ fn keys_and_expiry() {
         ("EXPIRE a 50 NX", ":1"),
         ("EXPIRE a 40 GT", ":0"),
         ("EXPIRE a 40 LT", ":1"),
+        ("EXPIRE a 1.5 foo", "-ERR Unsupported option foo"),
+        ("PEXPIREAT none 1.5 foo", "-ERR Unsupported option foo"),
+        ("EXPIRE a x GT LT", "-ERR GT and LT options at the same time are not compatible"),
         ("EXPIRE a 40 NX GT", "-ERR NX and XX, GT or LT options at the same time are not compatible"),
         ("TTL a", ":40"),
         ("SET a 2 KEEPTTL", "+OK"),
@@ -216,6 +248,9 @@ fn keys_and_expiry() {
         ("FLUSHDB", "+OK"),
         ("RANDOMKEY", "$-1"),
         ("SELECT 16", "-ERR DB index is out of range"),
+        ("SELECT -1", "-ERR DB index is out of range"),
+        ("SELECT 99999999999", "-ERR value is out of range, value must between -2147483648 and 2147483647"),
+        ("SELECT 99999999999999999999", "-ERR value is not an integer or out of range"),
         ("SELECT 0", "+OK"),
         ("DBSIZE", ":1"),
         ("SCAN x", "-ERR invalid cursor"),
@@ -225,6 +260,9 @@ fn keys_and_expiry() {
         ("SCAN -18446744073709551616", "-ERR invalid cursor"),
         ("HSCAN none x", "-ERR invalid cursor"),
         ("HSCAN none -1", "*2|$1|0|*0"),
+        ("HSCAN none 5 COUNT 0", "*2|$1|0|*0"),
+        ("HSCAN none 0 COUNT a", "*2|$1|0|*0"),
+        ("HSCAN none 0 FOO", "*2|$1|0|*0"),
         ("HSCAN none +1", "*2|$1|0|*0"),
         ("OBJECT ENCODING c", "$3|raw"),
         ("OBJECT REFCOUNT nothing", "$-1"),

@@ -3,6 +3,8 @@
 //! Invariant: an estimate costs no more than a lookup of the command's keys. Estimates are upper bounds, except for commands whose
 //! work is their reply: the limit on the reply of a short command stops these.
 
+use super::keys::{SCAN_COUNT, SCAN_COUNT_LIMIT};
+use super::pattern::Pattern;
 use super::{Args, Command, Keys, Load, Taken};
 use crate::entry::Kind;
 use crate::keyspace::Keyspace;
@@ -30,10 +32,33 @@ pub(crate) fn work_of_arguments(args: &Args<'_>) -> usize {
     args.iter().map(|argument| argument.len() + ARGUMENT).sum()
 }
 
-/// Whether a command has a condition that may take long to compile and to match.
+/// Whether a command has a condition or a pattern that may take long to compile and to match.
 #[inline]
 pub(crate) fn is_long_text(command: &Command, args: &Args<'_>) -> bool {
-    matches!(command.name, "fp.cget" | "fp.scan") && args.get(2).is_some_and(|text| may_have_patterns(text))
+    match command.name {
+        "fp.cget" | "fp.scan" => args.get(2).is_some_and(|text| may_have_patterns(text)),
+        "hscan" | "keys" | "scan" => work_of_patterns(command, args) > KV_STEP_WORK_MAX,
+        _ => false,
+    }
+}
+
+/// The work of compiling the patterns of a command and of matching the entries that it looks at; that of `KEYS` counts with
+/// the keys that there are.
+fn work_of_patterns(command: &Command, args: &Args<'_>) -> usize {
+    let options = match command.name {
+        "keys" => return args.get(1).map_or(0, |pattern| Pattern::work_of(pattern, 0)),
+        "scan" => args.get(2..),
+        "hscan" => args.get(3..),
+        _ => None,
+    };
+    let options = options.unwrap_or_default();
+    let given = |name: &'static str| {
+        let pairs = options.as_chunks::<2>().0.iter();
+        pairs.filter(move |[option, _]| option.eq_ignore_ascii_case(name.as_bytes())).map(|[_, value]| *value)
+    };
+    let counts = given("count").filter_map(|count| usize::try_from(parse_integer(count)?).ok());
+    let texts = counts.max().unwrap_or(SCAN_COUNT).min(SCAN_COUNT_LIMIT);
+    given("match").map(|pattern| Pattern::work_of(pattern, texts)).fold(0, usize::saturating_add)
 }
 
 #[cold]
@@ -143,6 +168,7 @@ impl<'b> WorkOfExec<'b> {
         let arguments = work_of_arguments(args);
         let mut work = arguments;
         if let Some(command) = command {
+            work = work.saturating_add(work_of_patterns(command, args));
             work = work.saturating_add(match command.load {
                 Load::Arguments if command.keys == Keys::All => KV_STEP_WORK_MAX,
                 Load::Arguments => 0,

@@ -44,7 +44,7 @@ impl KeyLog {
         write_sealed(&*self.directory, &scratch, FORMAT, &adopted.encode())?;
         let named = self.whole(&scratch)?;
         self.directory.remove(&scratch).map_err(|error| self.unreadable(&scratch, &error))?;
-        let names = self.directory.names().map_err(|error| self.unreadable("its files", &error))?;
+        let names = recovery::names(&self.directory)?;
         let of_snapshot = names.iter().filter(|name| name.starts_with(&snapshot.prefix()));
         let mut files = of_snapshot.map(|name| self.file(name)).collect::<Result<Vec<_>>>()?;
         files.push(BackupFile { name: format!("{PREFIX}{NAME}"), bytes: u64_from(named.len()) });
@@ -94,7 +94,7 @@ impl KeyLog {
     }
 
     fn unreadable(&self, name: &str, error: &std::io::Error) -> Error {
-        let place = self.directory.describe();
+        let (name, place) = (self.directory.full_name(name), self.directory.describe());
         Error::unavailable(format!("cannot read {name} in {place}: {error}"))
             .advise("look at the disk and the system's log")
     }
@@ -146,20 +146,21 @@ pub fn adopt_keys(directory: &Arc<dyn Directory>, new_log: u64) -> Result<()> {
         return Ok(());
     }
     let contents = read_sealed(&*directory, NAME, FORMAT)?;
-    let damaged = || Error::corrupt(format!("{NAME} in {} is damaged", directory.describe()));
-    let snapshot = Snapshot::decode(&contents).ok_or_else(damaged)?;
+    let snapshot = Snapshot::decode(&contents).ok_or_else(|| recovery::damaged(&*directory))?;
     let tail = tail_directory(&snapshot, &directory);
     let file_bytes = Sizes::default().file_bytes;
     let (log, _) =
         Log::open_sized(directory.clone(), file_bytes, Some(new_log.max(1)), 0, &mut |_, _| Ok(()))?;
     let read = Log::read(&*tail, 0, &mut |_, record| log.append(record, Urgency::FreesSpace).map(drop))?;
     if read.dropped.is_some() {
-        return Err(Error::corrupt(format!("the log of {} is damaged", tail.describe())));
+        let (place, names) = (tail.describe(), tail.full_name("log-"));
+        return Err(Error::corrupt(format!("the log of {place} ({names}*) is damaged")));
     }
     log.close()?;
     for name in tail.names().unwrap_or_default() {
         tail.remove(&name).map_err(|error| {
-            Error::unavailable(format!("cannot remove {name} in {}: {error}", tail.describe()))
+            let (name, place) = (tail.full_name(&name), tail.describe());
+            Error::unavailable(format!("cannot remove {name} in {place}: {error}"))
         })?;
     }
     directory

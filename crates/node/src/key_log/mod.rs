@@ -4,7 +4,7 @@
 //! behind the name of its tenant. One thread writes what waits: every half second, when a client waits for it
 //! ([`Fsync::Always`]), or when much has come together; where the disk cannot keep up, clients are held back before their
 //! commands begin. Another thread takes snapshots (`snapshot.rs`), behind which the log need not be kept, and records the
-//! time. A start reads the latest snapshot and the records behind it (`recovery.rs`). A backup has a snapshot of its own
+//! time; a third notes how many records are durable. A start reads the latest snapshot and the records behind it (`recovery.rs`). A backup has a snapshot of its own
 //! (`backup.rs`).
 //!
 //! Invariant: once a record could not be written, or not even be appended, no command changes keys any more, and none that
@@ -300,6 +300,7 @@ impl KeyLog {
     pub fn close(&self, keyspaces: &Keyspaces, unix_s: u64) -> Result<()> {
         self.keeper.stop();
         self.writer.stop();
+        self.log.stop();
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the log of keys had panicked");
@@ -337,6 +338,9 @@ pub(crate) fn start(
     let keep = move || keeping.keep(&keyspaces, &*clock);
     let keeper = Builder::new().name("farpool-keys-snap".into()).spawn(keep);
     log.threads.lock().push(keeper.map_err(failed)?);
+    let marking = log.clone();
+    let marker = Builder::new().name("farpool-keys-mark".into()).spawn(move || marking.log.keep_marked());
+    log.threads.lock().push(marker.map_err(failed)?);
     Ok(())
 }
 

@@ -159,8 +159,13 @@ pub(super) fn latest(directory: &Arc<dyn Directory>, names: &[String]) -> Result
         return Ok(Snapshot::default());
     }
     let contents = read_sealed(&**directory, NAME, FORMAT)?;
-    let damaged = || Error::corrupt(format!("{NAME} in {} is damaged", directory.describe()));
-    Snapshot::decode(&contents).ok_or_else(damaged)
+    Snapshot::decode(&contents).ok_or_else(|| damaged(&**directory))
+}
+
+/// The error of a file that names no snapshot.
+pub(super) fn damaged(directory: &dyn Directory) -> Error {
+    Error::corrupt(format!("{} in {} is damaged", directory.full_name(NAME), directory.describe()))
+        .advise("restore the directory from a backup")
 }
 
 /// The error of memory that is too small, said of what it is too small for.
@@ -179,12 +184,24 @@ fn read_snapshot(
     sink: &mut dyn FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
     let files = Snapshot::directory(snapshot.number, directory);
-    let read = Log::read(&*files, 0, &mut |_, record| sink(record))?;
+    let read = Log::read(&*files, 0, &mut |_, record| sink(record)).map_err(of_snapshot)?;
     if read.records != snapshot.records || read.dropped.is_some() {
-        let message = format!("the snapshot of keys in {} is damaged", files.describe());
-        return Err(Error::corrupt(message).advise("restore the directory from a copy"));
+        let (place, names, whole) = (files.describe(), files.full_name("log-"), snapshot.records);
+        let message = format!(
+            "the snapshot of keys in {place} is damaged: {} of its {whole} records are left in {names}*",
+            read.records
+        );
+        return Err(of_snapshot(Error::corrupt(message)));
     }
     Ok(())
+}
+
+/// The error with the advice for a snapshot: unlike a log, it is of no use in parts.
+fn of_snapshot(error: Error) -> Error {
+    match error.kind {
+        ErrorKind::Corrupt => error.advise("restore the directory from a backup"),
+        _ => error,
+    }
 }
 
 /// Applies a snapshot, by several threads unless there are to be none: its records may come in any order, but for those in parts.

@@ -150,9 +150,6 @@ impl KeyLog {
                     tracing::debug!(%error, "the time is not recorded");
                 }
             }
-            if let Err(error) = self.log.mark() {
-                tracing::debug!(%error, "how many changes of keys are durable is not written down");
-            }
             ticks_to_wait = ticks_to_wait.saturating_sub(1);
             let is_wanted = std::mem::take(&mut self.snapshots.lock().is_wanted);
             if is_wanted || ticks_to_wait == 0 && self.is_due() {

@@ -263,9 +263,13 @@ impl Client {
     }
 
     /// Resolves when the pause has ended.
-    pub async fn unpaused(&self) {
-        if let Some(clients) = self.clients() {
-            clients.unpaused(self.seen(), || self.unix_ms()).await;
+    pub fn unpaused(&self) -> impl Future<Output = ()> + use<> {
+        let (clients, seen) = (self.clients().cloned(), Arc::clone(self.seen()));
+        let keyspaces = Arc::clone(self.keyspaces());
+        async move {
+            if let Some(clients) = clients {
+                clients.unpaused(&seen, || keyspaces.time().now_ms()).await;
+            }
         }
     }
 

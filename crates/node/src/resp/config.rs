@@ -16,6 +16,9 @@ const FIXED: &[(&str, &str)] = &[
     ("save", ""),
 ];
 
+/// Number of all settings.
+pub(super) const SETTINGS: usize = FIXED.len() + 6;
+
 /// What a transaction leaves to be done when it no longer has keys to itself.
 pub(super) enum Later {
     Change(Changes),
@@ -35,7 +38,11 @@ impl Client {
     pub(super) fn config(&mut self, args: &Args<'_>, replies: &mut Replies<'_>) -> Done {
         match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
             (b"get", patterns @ [_, ..]) => self.tell_settings(patterns, replies)?,
-            (b"set", pairs @ [_, _, ..]) if pairs.len().is_multiple_of(2) => {
+            // As Redis, which counts them later than it finds out that there are any.
+            (b"set", pairs @ [_, _, ..]) if !pairs.len().is_multiple_of(2) => {
+                return Err("ERR syntax error".into());
+            }
+            (b"set", pairs @ [_, _, ..]) => {
                 let changes = self.changes(pairs)?;
                 self.do_or_leave(Later::Change(changes))?;
                 replies.ok();
@@ -69,6 +76,7 @@ impl Client {
             all.push(("slowlog-log-slower-than", log.slower_than_us().to_string()));
             all.push(("slowlog-max-len", log.most().to_string()));
         }
+        debug_assert!(all.len() <= SETTINGS);
         all.sort_unstable();
         all
     }

@@ -1,15 +1,17 @@
 //! A client of the Redis protocol, from its first byte to its last.
 
+use super::ahead::ReadAhead;
 use super::desk::{Desk, Progress, TURN_NS};
 use super::fair::LaneTurns;
 use super::host::{Client, TOO_MANY};
-use super::long::LongCommands;
+use super::long::{LongCommands, Place};
 use crate::Node;
 use crate::key_log::Follower;
 use crate::server::unauthenticated::Unauthenticated;
 use bytes::BytesMut;
-use farpool_model::{ErrorKind, limits};
+use farpool_model::{Clock, ErrorKind, TenantName, limits};
 use farpool_wire::{Socket, Tls};
+use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -53,6 +55,10 @@ pub(super) struct Connection {
     shared: Shared,
     /// What carries out requests, unless a long command has it.
     desk: Option<Box<Desk>>,
+    /// The long command that waits for its turn or runs.
+    submitted: Option<Submitted>,
+    /// What came while something was waited for.
+    ahead: ReadAhead,
     /// Waits for the log of keys, where they have one.
     log: Option<Follower>,
     /// Nanoseconds of work that have not been charged to the client's share.
@@ -61,6 +67,25 @@ pub(super) struct Connection {
     turn_ns: u64,
     /// Whether the next command waits for the end of a pause.
     is_paused: bool,
+}
+
+/// The desk of a connection whose next command is long, until that begins.
+type WaitingDesk = Arc<Mutex<Option<Box<Desk>>>>;
+
+/// A long command in the line of its tenant.
+struct Submitted {
+    tenant: TenantName,
+    place: Option<Place>,
+    desk: WaitingDesk,
+}
+
+impl Submitted {
+    /// Takes it out of the line and returns the desk, unless it has begun.
+    fn withdraw(self, long: &LongCommands) -> Option<Box<Desk>> {
+        let desk = self.desk.lock().take()?;
+        self.place.into_iter().for_each(|place| long.withdraw(&self.tenant, place));
+        Some(desk)
+    }
 }
 
 /// Says when it is dropped that the client has gone.
@@ -86,6 +111,8 @@ impl Connection {
             node: Arc::clone(node),
             socket,
             shared,
+            submitted: None,
+            ahead: ReadAhead::default(),
             log,
             unpaid_ns: 0,
             turn_ns: 0,
@@ -110,11 +137,13 @@ impl Connection {
         if let Err(error) = ended {
             tracing::debug!(peer, %error, "a client of the Redis protocol is gone");
         }
-        // Where a long command has it, that ends what the client has begun.
-        let Some(mut desk) = self.desk.take() else { return };
-        match desk.client.tenant().cloned().filter(|_| desk.session.is_watching()) {
-            Some(tenant) => self.shared.long.submit(&tenant, Box::new(move || desk.end())),
-            None => desk.end(),
+        // One that has begun ends what the client has begun, too.
+        let submitted = self.submitted.take();
+        let desk = self.desk.take().or_else(|| submitted?.withdraw(&self.shared.long));
+        // The descriptor goes before the place among the connections does.
+        drop(self.socket);
+        if let Some(desk) = desk {
+            desk.part(&self.shared.long);
         }
     }
 
@@ -189,7 +218,8 @@ impl Connection {
     /// Reads what has come, carries it out and sends the replies; returns whether the client stays.
     async fn exchange(&mut self) -> io::Result<bool> {
         if std::mem::take(&mut self.is_paused) {
-            self.desk()?.client.unpaused().await;
+            let unpaused = self.desk()?.client.unpaused();
+            self.while_there(unpaused).await?;
         }
         // What has come already goes first.
         loop {
@@ -260,7 +290,7 @@ impl Connection {
 
     /// Has the next command carried out by another thread, and waits for it.
     async fn carry_out_long(&mut self) -> io::Result<Progress> {
-        let Some(mut desk) = self.desk.take() else { return Ok(Progress::Leaves) };
+        let Some(desk) = self.desk.take() else { return Ok(Progress::Leaves) };
         let Some(tenant) = desk.client.tenant().cloned() else {
             // What strangers may send is never long.
             self.desk = Some(desk);
@@ -268,38 +298,34 @@ impl Connection {
         };
         let mut gone = Gone(Some(desk.client.gone()));
         let (tell, told) = oneshot::channel();
-        let clock = Arc::clone(self.node.clock());
-        let work = move || {
-            let began_ns = clock.now_ns();
-            let progress = desk.carry_out_long();
-            desk.settle();
-            desk.client.charge_time(clock.now_ns().saturating_sub(began_ns));
-            let keys = desk.client.keys();
-            if let Err((mut desk, _)) = tell.send((desk, progress)) {
-                desk.end();
-            }
-            // Commands that have waited have a moment before the next long one.
-            if keys.is_some_and(|keys| keys.take_waited()) {
-                #[expect(
-                    clippy::disallowed_methods,
-                    reason = "a thread of long commands, which serves nobody else"
-                )]
-                std::thread::sleep(BREATH);
-            }
-        };
-        self.shared.long.submit(&tenant, Box::new(work));
-        let (desk, progress) =
-            told.await.map_err(|_| io::Error::other("a long command was not carried out"))?;
-        self.desk = Some(desk);
+        let desk = Arc::new(Mutex::new(Some(desk)));
+        let work = long_work(Arc::clone(&desk), Arc::clone(self.node.clock()), tell);
+        let place = self.shared.long.submit(&tenant, Box::new(work));
+        self.ahead.charge_to(self.node.account(&tenant));
+        self.submitted = Some(Submitted { tenant, place, desk });
+        let told = self.ahead.while_there(&*self.socket, told).await?;
+        self.submitted = None;
+        let (desk, progress) = told.map_err(|_| io::Error::other("a long command was not carried out"))?;
+        let desk = self.desk.insert(desk);
+        self.ahead.give_to(&mut desk.received);
         gone.0 = None;
         Ok(progress)
     }
 
     /// Waits until a long command of the tenant has given keys back.
     async fn released(&mut self, releases: u64) -> io::Result<()> {
-        if let Some(keys) = self.desk()?.client.keys() {
-            poll_fn(|context| keys.poll_released(releases, context)).await;
+        let Some(keys) = self.desk()?.client.keys() else { return Ok(()) };
+        self.while_there(poll_fn(|context| keys.poll_released(releases, context))).await
+    }
+
+    /// Waits for something, as long as the client is there.
+    async fn while_there(&mut self, waited: impl Future<Output = ()>) -> io::Result<()> {
+        let desk = self.desk.as_deref_mut().ok_or_else(|| io::Error::other("a long command was left"))?;
+        if let Some(tenant) = desk.client.tenant() {
+            self.ahead.charge_to(self.node.account(tenant));
         }
+        self.ahead.while_there(&*self.socket, waited).await?;
+        self.ahead.give_to(&mut desk.received);
         Ok(())
     }
 
@@ -332,6 +358,33 @@ impl Connection {
             desk.received = BytesMut::new();
         }
         Ok(())
+    }
+}
+
+/// The long command of a desk, which tells what came of it; nothing where the desk was taken back before.
+fn long_work(
+    waiting: WaitingDesk,
+    clock: Arc<dyn Clock>,
+    tell: oneshot::Sender<(Box<Desk>, Progress)>,
+) -> impl FnOnce() + Send {
+    move || {
+        let Some(mut desk) = waiting.lock().take() else { return };
+        let began_ns = clock.now_ns();
+        let progress = desk.carry_out_long();
+        desk.settle();
+        desk.client.charge_time(clock.now_ns().saturating_sub(began_ns));
+        let keys = desk.client.keys();
+        if let Err((mut desk, _)) = tell.send((desk, progress)) {
+            desk.end();
+        }
+        // Commands that have waited have a moment before the next long one.
+        if keys.is_some_and(|keys| keys.take_waited()) {
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "a thread of long commands, which serves nobody else"
+            )]
+            std::thread::sleep(BREATH);
+        }
     }
 }
 
@@ -396,3 +449,6 @@ async fn drop_what_comes(socket: &dyn Socket) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

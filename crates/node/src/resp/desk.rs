@@ -6,6 +6,7 @@ mod tests;
 use super::batch::{Batch, Filled};
 use super::clients::Buffers;
 use super::host::Client;
+use super::long::LongCommands;
 use crate::Node;
 use bytes::{Buf, BytesMut};
 use farpool_kv::resp::Replies;
@@ -64,7 +65,8 @@ impl Desk {
     /// Bytes of memory that it takes.
     pub fn bytes_held(&self) -> usize {
         let buffers = self.received.capacity() + self.replies.capacity() + self.batch.bytes_held();
-        buffers + self.session.bytes()
+        // The name is kept here, and where others see it.
+        buffers + self.session.bytes() + 2 * self.client.name().len()
     }
 
     pub fn error(&mut self, text: &str) {
@@ -89,6 +91,22 @@ impl Desk {
     pub fn end(&mut self) {
         if let Some(keys) = self.client.keys() {
             self.session.reset(&keys);
+        }
+    }
+
+    /// Ends the connection's part in everything, without waiting for long commands: keys that are watched and large queues
+    /// are left to a thread of theirs, the place among the connections is free at once.
+    pub fn part(self, long: &Arc<LongCommands>) {
+        let Desk { client, mut session, .. } = self;
+        let tenant = client.tenant().cloned();
+        let Some((tenant, (keys, mut memory))) = tenant.zip(client.part()) else { return };
+        if session.is_watching() || session.bytes() > limits::KV_STEP_WORK_MAX {
+            memory.set(session.bytes());
+            let clean_up = move || {
+                session.reset(&keys);
+                drop(memory);
+            };
+            long.clean_up(&tenant, Box::new(clean_up));
         }
     }
 

@@ -7,21 +7,23 @@ pub(super) use auth::TOO_MANY;
 
 use super::client::Muted;
 use super::clients::{Buffers, Clients, Facts, Membership, Seen, Tallies};
-use super::config::Later;
+use super::config::{self, Later};
 use super::fair::TenantKey;
 use super::introspect;
 use super::slow::SlowLog;
 use crate::key_log::KeyLog;
+use crate::keyspaces::Keyspaces;
 use crate::node::{ConnectionGuard, Pass};
 use crate::spaces::LastJudge;
 use crate::{Caller, Node};
 use auth::token_of;
 use farpool_kv::resp::{Protocol, Replies};
 use farpool_kv::{
-    Ahead, Args, Host, Keyspace, Moment, Outcome, PutOff, Ran, ReadEntry, Refusal, Session, Space,
+    Ahead, Args, Host, Keyspace, Moment, Outcome, Pattern, PutOff, Ran, ReadEntry, Refusal, Session, Space,
     wrong_number,
 };
 use farpool_memory::Reservation;
+use farpool_model::limits::KV_STEP_WORK_MAX;
 use farpool_model::{Expr, Result, TableName, TenantName};
 use slowlog::latency;
 use std::any::Any;
@@ -197,6 +199,11 @@ impl Client {
         self.node.keyspaces().time().ahead_ms()
     }
 
+    /// The keys of all tenants.
+    pub fn keyspaces(&self) -> &Arc<Keyspaces> {
+        self.node.keyspaces()
+    }
+
     /// How long the node has run.
     pub fn up_ns(&self) -> u64 {
         self.node.clock().now_ns()
@@ -284,6 +291,11 @@ impl Client {
     /// Gives back what [`Client::take_pass`] took, unless there is another one by now.
     pub fn return_pass(&mut self, pass: Pass) {
         self.pass.get_or_insert(pass);
+    }
+
+    /// Gives up the place among the connections; returns the keys of its tenant, and its memory.
+    pub fn part(self) -> Option<(Arc<Keyspace>, Reservation)> {
+        self.admitted.map(|admitted| (admitted.keys, admitted.buffers))
     }
 
     /// Bytes that the client may have in memory beyond those of the connection.
@@ -418,6 +430,9 @@ impl Host for Client {
         let goes_through_clients = match own(args[0]) {
             // It takes the shards of all keys.
             Some(("config", _)) if is(&["set"]) => return true,
+            // Their patterns may take long to compile.
+            Some(("config", _)) if is(&["get"]) => return is_long_pattern(&args[2..], config::SETTINGS),
+            Some(("command", _)) if is(&["list"]) => return is_long_pattern(&args[2..], introspect::count()),
             Some(("config", _)) => is(&["resetstat"]),
             Some(("client", _)) => is(&["list", "kill"]),
             Some(("info", _)) => true,
@@ -537,6 +552,12 @@ impl Host for Client {
 pub(super) fn tell_help(lines: &[&str], replies: &mut Replies<'_>) {
     replies.array(lines.len() + 2);
     lines.iter().chain(&["HELP", "    Prints this help."]).for_each(|line| replies.simple(line));
+}
+
+/// Whether it takes longer than a step to compile these patterns and to match so many names with each.
+fn is_long_pattern(patterns: &Args<'_>, names: usize) -> bool {
+    let work = patterns.iter().map(|pattern| Pattern::work_of(pattern, names));
+    work.fold(0, usize::saturating_add) > KV_STEP_WORK_MAX
 }
 
 /// The command of this file with this name.

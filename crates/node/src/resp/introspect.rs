@@ -177,6 +177,11 @@ fn tell_all(replies: &mut Replies<'_>) {
     commands().for_each(|about| tell_info(about, replies));
 }
 
+/// Number of all commands and subcommands.
+pub(super) fn count() -> usize {
+    ALL.len()
+}
+
 /// The commands and subcommands that `COMMAND LIST` with these arguments names.
 fn listed(filter: &Args<'_>) -> std::result::Result<Vec<&'static About>, farpool_kv::Refusal> {
     let (by, what) = match filter {

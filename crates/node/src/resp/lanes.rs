@@ -9,7 +9,8 @@ use crate::Node;
 use crate::key_log::Echo;
 use crate::server::Listener;
 use crate::server::unauthenticated::Unauthenticated;
-use farpool_model::{Error, Result};
+use farpool_model::Error;
+use farpool_model::limits::{GREETINGS_MAX, RESP_CONNECTIONS_MAX};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -53,7 +54,7 @@ impl<L: Listener + 'static> Lanes<L> {
         unauthenticated: &Arc<Unauthenticated>,
         is_ending: &watch::Receiver<bool>,
         long: &Arc<LongCommands>,
-    ) -> Result<Self> {
+    ) -> farpool_model::Result<Self> {
         let refused = |error| Error::over_limit(format!("cannot start threads for connections: {error}"));
         let start = |number| {
             let runtime =
@@ -75,15 +76,23 @@ impl<L: Listener + 'static> Lanes<L> {
             thread::Builder::new().name(format!("farpool-resp-{number}")).spawn(run).map_err(refused)?;
             Ok(Lane { arrivals, open, ended })
         };
-        Ok(Lanes((0..threads.max(1)).map(start).collect::<Result<_>>()?))
+        Ok(Lanes((0..threads.max(1)).map(start).collect::<farpool_model::Result<_>>()?))
     }
 
-    /// Has the thread with the fewest connections serve this one.
-    pub fn serve(&self, socket: L::Arrival, number: u64) {
-        let Some(lane) = self.0.iter().min_by_key(|lane| lane.open.load(Ordering::Relaxed)) else { return };
+    /// Has the thread with the fewest connections serve this one; returns it where there are too many. They are counted from
+    /// here until their sockets are closed: those whose turn has not come, and those that have not authenticated, too.
+    pub fn serve(&self, socket: L::Arrival, number: u64) -> Result<(), L::Arrival> {
+        let counts = self.0.iter().map(|lane| lane.open.load(Ordering::Relaxed));
+        if counts.sum::<usize>() >= RESP_CONNECTIONS_MAX + GREETINGS_MAX {
+            return Err(socket);
+        }
+        let Some(lane) = self.0.iter().min_by_key(|lane| lane.open.load(Ordering::Relaxed)) else {
+            return Err(socket);
+        };
         lane.open.fetch_add(1, Ordering::Relaxed);
         // It ends only after this was dropped.
         drop(lane.arrivals.send(Arrival { socket, number }));
+        Ok(())
     }
 
     /// Waits until all threads have ended, which they do when their connections have.
@@ -132,4 +141,30 @@ async fn serve<L: Listener>(
     let ended = async { while connections.join_next().await.is_some() {} };
     drop(timeout(ENDING, ended).await);
     connections.shutdown().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::NodeConfig;
+    use farpool_wire::Socket;
+    use farpool_wire::socket::pipe;
+
+    #[tokio::test]
+    async fn connections_are_counted_before_they_are_looked_at() {
+        let config = NodeConfig { memory_bytes: 64 << 20, ..NodeConfig::default() };
+        let node = Node::start(config).unwrap();
+        let (_ending, is_ending) = watch::channel(false);
+        let long = LongCommands::start().unwrap();
+        type Sockets = mpsc::UnboundedReceiver<Arc<dyn Socket>>;
+        let lanes = Lanes::<Sockets>::start(&node, 1, &Arc::default(), &is_ending, &long).unwrap();
+        let (client, socket) = pipe(1024);
+        lanes.0[0].open.store(RESP_CONNECTIONS_MAX + GREETINGS_MAX - 1, Ordering::Relaxed);
+        assert!(lanes.serve(Arc::new(socket), 1).is_ok());
+        let refused = lanes.serve(Arc::new(pipe(1024).1), 2);
+        assert!(refused.is_err());
+        drop(client);
+        lanes.end().await;
+        long.end();
+    }
 }

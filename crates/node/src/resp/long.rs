@@ -2,12 +2,15 @@
 //!
 //! One command of a tenant runs at a time, so that a tenant gets one thread, and the system shares the processors among the
 //! threads. With more tenants than threads, the tenants take turns, a command each.
+//!
+//! Invariant: a tenant is in `ready` once while none of its commands runs and it has some, and not at all otherwise; one whose
+//! commands were all withdrawn may be there until its turn comes.
 
 use crate::precedence::step_back;
 use farpool_model::limits::KV_LONG_THREADS_MAX;
 use farpool_model::{Error, Result, TenantName};
 use parking_lot::{Condvar, Mutex};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +19,13 @@ use std::time::Duration;
 const LINGER: Duration = Duration::from_millis(200);
 
 type Work = Box<dyn FnOnce() + Send>;
+
+/// The place of a command in its tenant's line: cleaning up goes first, commands in the order in which they came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    is_command: bool,
+    number: u64,
+}
 
 /// The long commands of all tenants.
 #[derive(Default)]
@@ -28,12 +38,39 @@ pub(super) struct LongCommands {
 #[derive(Default)]
 struct Line {
     /// The commands of each tenant that has some, or of which one runs.
-    tenants: HashMap<TenantName, VecDeque<Work>>,
+    tenants: HashMap<TenantName, BTreeMap<Place, Work>>,
     /// Tenants of which none runs, in the order of their turns.
     ready: VecDeque<TenantName>,
+    last_number: u64,
     threads: usize,
     idle: usize,
     is_ended: bool,
+}
+
+impl Line {
+    fn add(&mut self, tenant: &TenantName, is_command: bool, work: Work) -> Place {
+        self.last_number += 1;
+        let place = Place { is_command, number: self.last_number };
+        match self.tenants.get_mut(tenant) {
+            Some(waiting) => drop(waiting.insert(place, work)),
+            None => {
+                self.tenants.insert(tenant.clone(), BTreeMap::from([(place, work)]));
+                self.ready.push_back(tenant.clone());
+            }
+        }
+        place
+    }
+
+    /// Takes the first command of the tenant whose turn it is.
+    fn take(&mut self) -> Option<(TenantName, Work)> {
+        while let Some(tenant) = self.ready.pop_front() {
+            match self.tenants.get_mut(&tenant).and_then(BTreeMap::pop_first) {
+                Some((_, work)) => return Some((tenant, work)),
+                None => drop(self.tenants.remove(&tenant)),
+            }
+        }
+        None
+    }
 }
 
 impl LongCommands {
@@ -48,18 +85,29 @@ impl LongCommands {
     }
 
     /// Has a thread carry out a command of a tenant, behind those of the tenant that came before.
-    pub fn submit(self: &Arc<Self>, tenant: &TenantName, work: Work) {
+    pub fn submit(self: &Arc<Self>, tenant: &TenantName, work: Work) -> Option<Place> {
+        self.add(tenant, true, work)
+    }
+
+    /// Has a thread clean up for a tenant, before its commands that have not begun: it frees what others wait for.
+    pub fn clean_up(self: &Arc<Self>, tenant: &TenantName, work: Work) {
+        self.add(tenant, false, work);
+    }
+
+    /// Drops a command, unless it has begun.
+    pub fn withdraw(&self, tenant: &TenantName, place: Place) {
+        let mut line = self.line.lock();
+        let work = line.tenants.get_mut(tenant).and_then(|waiting| waiting.remove(&place));
+        drop(line);
+        drop(work);
+    }
+
+    fn add(self: &Arc<Self>, tenant: &TenantName, is_command: bool, work: Work) -> Option<Place> {
         let mut line = self.line.lock();
         if line.is_ended {
-            return;
+            return None;
         }
-        match line.tenants.get_mut(tenant) {
-            Some(waiting) => waiting.push_back(work),
-            None => {
-                line.tenants.insert(tenant.clone(), VecDeque::from([work]));
-                line.ready.push_back(tenant.clone());
-            }
-        }
+        let place = line.add(tenant, is_command, work);
         let is_wanting = line.ready.len() > line.idle && line.threads < KV_LONG_THREADS_MAX;
         drop(line);
         self.come.notify_one();
@@ -67,6 +115,7 @@ impl LongCommands {
             // Those that there are take turns.
             tracing::debug!(%error, "no further thread for long commands");
         }
+        Some(place)
     }
 
     /// Drops commands that have not begun, and has threads end.
@@ -113,13 +162,8 @@ impl LongCommands {
     fn next(&self) -> Option<(TenantName, Work)> {
         let mut line = self.line.lock();
         loop {
-            let next = line.ready.pop_front();
-            let work = next.and_then(|tenant| {
-                let work = line.tenants.get_mut(&tenant)?.pop_front()?;
-                Some((tenant, work))
-            });
-            if work.is_some() {
-                return work;
+            if let Some(next) = line.take() {
+                return Some(next);
             }
             if line.is_ended {
                 line.threads -= 1;
@@ -181,6 +225,47 @@ mod tests {
             }),
         );
         told
+    }
+
+    #[test]
+    fn what_is_withdrawn_is_dropped_at_once_and_cleaning_up_goes_before_commands() {
+        let commands = LongCommands::start().unwrap();
+        let (end, ends) = mpsc::channel::<()>();
+        let (begin, begun) = mpsc::channel();
+        let (tell, told) = mpsc::channel();
+        let telling = |what: &'static str| {
+            let tell = tell.clone();
+            Box::new(move || _ = tell.send(what))
+        };
+        let a = tenant("a");
+        let blocker = move || {
+            _ = begin.send(());
+            _ = ends.recv();
+        };
+        let running = commands.submit(&a, Box::new(blocker)).unwrap();
+        begun.recv().unwrap();
+        let held = Arc::new(());
+        let holding = Arc::clone(&held);
+        let first = commands.submit(&a, Box::new(move || drop(holding))).unwrap();
+        commands.submit(&a, telling("command"));
+        commands.clean_up(&a, telling("cleaning"));
+        commands.withdraw(&a, first);
+        // One that runs stays.
+        commands.withdraw(&a, running);
+        assert_eq!(Arc::strong_count(&held), 1);
+        drop(end);
+        assert_eq!([told.recv(), told.recv()], [Ok("cleaning"), Ok("command")]);
+        commands.end();
+    }
+
+    #[test]
+    fn a_tenant_whose_commands_were_withdrawn_keeps_no_turn() {
+        let (mut line, b) = (Line::default(), tenant("b"));
+        let place = line.add(&tenant("a"), true, Box::new(|| {}));
+        line.add(&b, true, Box::new(|| {}));
+        line.tenants.get_mut(&tenant("a")).unwrap().remove(&place);
+        assert_eq!(line.take().map(|(tenant, _)| tenant), Some(b));
+        assert!(!line.tenants.contains_key(&tenant("a")) && line.ready.is_empty());
     }
 
     #[test]

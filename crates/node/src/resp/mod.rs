@@ -5,6 +5,7 @@
 //! step is carried out elsewhere (`long.rs`), while the thread serves others; it never waits for a shard that such a command
 //! has.
 
+mod ahead;
 mod batch;
 mod client;
 mod clients;
@@ -35,13 +36,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// How often keys that have expired are looked for.
 const TIDY: Duration = Duration::from_millis(100);
 
 /// Steps of tidying up at a time. One takes some microseconds for each shard.
 const TIDY_STEPS: usize = 64;
+
+/// What a client is told where there are too many connections, whoever it is.
+const REFUSED: &str = "-ERR max number of clients reached\r\n";
+
+/// How long one that is turned away may take to be told.
+const FAREWELL: Duration = Duration::from_millis(100);
 
 /// Counts connections, for `CLIENT ID`.
 #[derive(Debug, Default)]
@@ -94,7 +101,9 @@ impl<L: Listener + 'static> Server<L> {
                     }
                 }
                 socket = accept(&mut listener, || unauthenticated.evict_oldest()) => {
-                    lanes.serve(socket, numbers.next());
+                    if let Err(socket) = lanes.serve(socket, numbers.next()) {
+                        turn_away::<L>(socket);
+                    }
                 }
             }
         }
@@ -117,6 +126,16 @@ pub async fn serve<L: Listener + 'static>(
 ) -> Result<()> {
     Server::start(&node, threads)?.serve(listener, shutdown).await;
     Ok(())
+}
+
+/// Tells a client that there are too many. A socket that has just been accepted has room for that; in the clear, as whoever
+/// is turned away costs no handshake.
+fn turn_away<L: Listener>(arrival: L::Arrival) {
+    let Ok(socket) = L::open(arrival) else { return };
+    tokio::spawn(async move {
+        let told = socket.write_all(REFUSED.as_bytes());
+        drop(timeout(FAREWELL, told).await);
+    });
 }
 
 /// Removes keys that have expired. It waits for nobody who may have keys for long.

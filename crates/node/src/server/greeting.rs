@@ -3,6 +3,7 @@
 
 use super::queries::Identity;
 use crate::node::{ConnectionGuard, Pass};
+use crate::shares::Port;
 use crate::{Caller, Node};
 use bytes::{Buf, BytesMut};
 use farpool_model::{Error, ErrorKind, Result, limits};
@@ -222,7 +223,7 @@ fn hello(
         shown,
     });
     let tenant = caller.tenant().clone();
-    let guard = node.connect(&tenant, limits::CONNECTIONS_MAX)?;
+    let guard = node.connect(&tenant, Port::Native)?;
     let server = concat!("farpool ", env!("CARGO_PKG_VERSION")).to_string();
     let (instance, newest) = (node.instance(), node.catalog().newest_version());
     let sealing = Some(Sealing { node_key: node.node_key().map(|key| key.public()) });

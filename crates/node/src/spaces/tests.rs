@@ -106,6 +106,7 @@ fn what_tables_can_and_spaces_cannot_is_refused() {
     let name = TableName::new("t").unwrap();
     let refused = [
         caller.drop_table(&name).map(drop).unwrap_err(),
+        caller.drop_view(&name, None).map(drop).unwrap_err(),
         caller.statistics(&name).map(drop).unwrap_err(),
         caller.alter_table(&name, &[]).map(drop).unwrap_err(),
     ];

@@ -37,6 +37,8 @@ enum Step {
     Compact,
     /// Memory is short.
     Evict,
+    /// The mark of the log is written.
+    Mark,
     Crash(u64),
     Close,
     /// The disk fails after so many calls, and power is lost then.
@@ -62,6 +64,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Checkpoint),
         2 => Just(Step::Compact),
         3 => Just(Step::Evict),
+        3 => Just(Step::Mark),
         2 => any::<u64>().prop_map(Step::Crash),
         1 => Just(Step::Close),
         2 => (0..12_u64, any::<u64>()).prop_map(|(after, seed)| Step::Fail { after, seed }),
@@ -147,6 +150,7 @@ impl Bench {
                 let durable = self.catalog.durable.get().unwrap();
                 durable.reads.cache.reclaim(None, limits::PAGE_BYTES);
             }
+            Step::Mark => self.mark(),
             Step::Crash(seed) => drop(self.again(Some(*seed))),
             Step::Close => {
                 let recovery = self.again(None);

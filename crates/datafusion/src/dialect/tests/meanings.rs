@@ -313,3 +313,95 @@ async fn frames_leave_out_rows_near_the_current_one() {
     let all = format!("SELECT * EXCLUDE (g) {from} WHERE id = 1");
     assert_eq!(run(&all).await, Ok(vec!["1 a".to_string()]));
 }
+
+/// PostgreSQL 15 gives these values.
+#[tokio::test]
+async fn rows_are_compared_by_their_parts() {
+    let from =
+        "(VALUES (1, 1, 1), (2, 2, 2), (3, 3, NULL), (4, NULL, 4), (5, NULL, NULL), (6, 2, 5)) t(id, a, b)";
+    for (condition, expected) in [
+        ("(a, b) < (2, 3)", "true|true|false|NULL|NULL|false"),
+        ("(a, b) <= (2, 2)", "true|true|false|NULL|NULL|false"),
+        ("(a, b) > (2, NULL)", "false|NULL|true|NULL|NULL|NULL"),
+        ("NOT ((a, b) = (2, 2))", "true|false|true|true|NULL|true"),
+        ("ROW(a, b) <> ROW(2, 2)", "true|false|true|true|NULL|true"),
+        ("(a, b) BETWEEN (1, 1) AND (2, 2)", "true|true|false|NULL|NULL|false"),
+        ("(a, b) IN ((1, 1), (2, NULL))", "true|NULL|false|NULL|NULL|NULL"),
+        ("(a, b) NOT IN ((1, 1), (2, 5))", "false|true|true|NULL|NULL|false"),
+        ("(a, b) IS DISTINCT FROM (3, NULL)", "true|true|false|true|true|true"),
+        ("2 = ANY(ARRAY[a, b])", "false|true|NULL|NULL|NULL|true"),
+        ("NOT (2 = ANY(ARRAY[a, b]))", "true|false|NULL|NULL|NULL|false"),
+        ("2 < ANY(ARRAY[a, b])", "false|false|true|true|NULL|true"),
+        ("2 <> ALL(ARRAY[a, b])", "true|false|NULL|NULL|NULL|false"),
+        ("a = ANY(string_to_array('1,2', ',')::int[])", "true|true|false|NULL|NULL|true"),
+    ] {
+        let sql = format!("SELECT c FROM (SELECT id, {condition} c FROM {from}) q ORDER BY id");
+        assert_eq!(run(&sql).await.map(|rows| rows.join("|")), Ok(expected.to_string()), "{sql}");
+    }
+    let error = run("SELECT (1, 2, 3) = (1, 2)").await.unwrap_err();
+    assert!(error.contains("a row of 3 columns is compared with one of 2"), "{error}");
+}
+
+#[tokio::test]
+async fn lists_of_a_row_stand_in_from() {
+    let from = "(VALUES (1, 2), (NULL, 4)) l(a, b)";
+    for (sql, expected) in [
+        (format!("SELECT v FROM {from}, unnest(ARRAY[l.a, l.b]) u(v) WHERE v > 1"), "2|4"),
+        (format!("SELECT (SELECT max(v) FROM unnest(ARRAY[l.a, l.b, 3]) u(v)) m FROM {from}"), "3|4"),
+        (format!("SELECT b FROM {from} WHERE 4 IN (SELECT v FROM unnest([l.a, l.b]) u(v))"), "4"),
+        (format!("SELECT x FROM {from}, LATERAL unnest(CASE WHEN l.b > 2 THEN ARRAY[l.b] END) g(x)"), "4"),
+        (format!("SELECT (SELECT sum(x) FROM generate_series(1, l.b) g(x)) s FROM {from}"), "10|3"),
+        (format!("SELECT g.value FROM {from}, range(0, l.b) g WHERE l.a = 1"), "0|1"),
+        ("SELECT count(*) FROM range(5), generate_series(1, 2)".to_string(), "10"),
+    ] {
+        let mut rows = run(&sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        rows.sort();
+        assert_eq!(rows.join("|"), expected, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn lambdas_see_the_columns_of_their_row() {
+    let from = "(VALUES (1, [1, 2, NULL], 1), (2, NULL, 2), (3, [], 3), (4, [7], 4)) t(id, l, i)";
+    for (call, expected) in [
+        ("list_transform(l, x -> x + i)", "[2, 3, NULL]|NULL|[]|[11]"),
+        ("list_filter(l, x -> x > i)", "[2]|NULL|[]|[7]"),
+        ("list_transform([10, 20], x -> x + i)", "[11, 21]|[12, 22]|[13, 23]|[14, 24]"),
+        ("list_transform(l, x -> 0)", "[0, 0, 0]|NULL|[]|[0]"),
+        ("list_filter(l, x -> NULL::BOOLEAN)", "[]|NULL|[]|[]"),
+        ("array_sum(list_transform(range(0, 10000), x -> x * i))", "49995000|99990000|149985000|199980000"),
+        ("len(list_filter(range(0, 10000), x -> x % 5 < i))", "2000|4000|6000|8000"),
+        ("len(list_transform(l, x -> list_filter(l, y -> y > x)))", "3|NULL|0|1"),
+    ] {
+        let sql = format!("SELECT v FROM (SELECT id, {call} v FROM {from}) q ORDER BY id");
+        assert_eq!(run(&sql).await.map(|rows| rows.join("|")), Ok(expected.to_string()), "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn names_of_other_schemas_are_not_those_of_inner_tables() {
+    for sql in [
+        "SELECT 1 FROM s1.t WHERE EXISTS (SELECT 1 FROM t WHERE t.a = s1.t.a + 1)",
+        "SELECT 1 FROM s1.t, LATERAL (SELECT count(*) c FROM t WHERE t.a > s1.t.a) x",
+    ] {
+        let error = run(sql).await.unwrap_err();
+        assert!(error.contains("s1.t is named where t is another table"), "{sql}: {error}");
+    }
+    for sql in ["SELECT s1.t.a FROM s1.t", "SELECT (SELECT max(s1.t.a) FROM s1.t) FROM t"] {
+        let error = run(sql).await.unwrap_err();
+        assert!(!error.contains("another table"), "{sql}: {error}");
+    }
+    let error = run("CREATE TABLE g (a INT, b INT GENERATED ALWAYS AS (a * 2) STORED)").await.unwrap_err();
+    assert!(error.contains("a generated column is not done"), "{error}");
+}
+
+#[tokio::test]
+async fn texts_are_joined_in_two_orders() {
+    let from = "(VALUES (1, 'a'), (2, 'b'), (3, 'a'), (4, NULL)) e(id, s)";
+    let sql = format!(
+        "SELECT string_agg(s, '-' ORDER BY id DESC), string_agg(DISTINCT s, '-' ORDER BY s DESC), string_agg(DISTINCT s, '+' ORDER BY s) FILTER (WHERE id > 3) FROM {from}"
+    );
+    assert_eq!(run(&sql).await, Ok(vec!["a-b-a b-a NULL".to_string()]));
+    let frame = "SELECT sum(v) OVER (ORDER BY v RANGE BETWEEN 0.5 PRECEDING AND CURRENT ROW) FROM (VALUES (1.0::DOUBLE), (1.25), (2.0)) t(v)";
+    assert_eq!(run(frame).await, Ok(vec!["1.0".into(), "2.25".into(), "2.0".into()]));
+}

@@ -181,6 +181,33 @@ fn every_command_is_a_step_or_put_off_with_its_worst_arguments() {
     assert_eq!(client.run("DBSIZE"), ":20005");
 }
 
+/// A pattern costs what it takes to compile it and to match all entries of a step with it.
+#[test]
+fn commands_with_costly_patterns_are_put_off() {
+    let keys = filled();
+    let mut client = Client::new(&keys);
+    client.run("HSET little f v");
+    let costly = "*[^a]".repeat(13_000);
+    let middling = "?".repeat(300);
+    for (command, expected) in [
+        (format!("SCAN 0 MATCH {costly} COUNT 1"), Long),
+        (format!("SCAN 0 COUNT 1000 MATCH {middling}"), Long),
+        (format!("SCAN 0 COUNT 10 MATCH {middling}"), Step),
+        (format!("SCAN 0 MATCH {middling}"), Step),
+        (format!("SCAN 0 MATCH x MATCH {costly}"), Long),
+        (format!("HSCAN little 0 MATCH {costly}"), Long),
+        (format!("HSCAN little 0 COUNT 99999999 MATCH {middling}"), Long),
+        (format!("HSCAN little 0 MATCH {middling}"), Step),
+        (format!("KEYS {costly}"), Long),
+    ] {
+        let mut session = Session::default();
+        session.set_pace(Pace::Short);
+        let (outcome, _) = run(&keys, &mut session, &args(&command));
+        let is_long = outcome == Outcome::PutOff(PutOff::IsLong);
+        assert_eq!(if is_long { Long } else { Step }, expected, "{}", &command[..40.min(command.len())]);
+    }
+}
+
 #[test]
 fn long_commands_are_carried_out_at_the_other_pace() {
     let keys = filled();
@@ -251,6 +278,11 @@ fn a_transaction_of_much_work_is_put_off_and_one_of_too_much_is_refused() {
         run(&keys, &mut session, &args("EXEC")).0
     };
     assert_eq!(exec(Pace::Short, &[("GET small", 10), ("INCR small", 10)]), Outcome::Done);
+    run(&keys, &mut Session::default(), &args("HSET little f v"));
+    // Each is a step by itself.
+    let scan = format!("HSCAN little 0 COUNT 1000 MATCH {}", "?".repeat(200));
+    assert_eq!(exec(Pace::Short, &[(&scan, 1)]), Outcome::Done);
+    assert_eq!(exec(Pace::Short, &[(&scan, 2)]), Outcome::PutOff(PutOff::IsLong));
     let long = Outcome::PutOff(PutOff::IsLong);
     for commands in [
         &[("GET small", 2000)][..],

@@ -171,6 +171,23 @@ fn every_command_leaves_the_thread_within_its_turns() {
     }
 }
 
+#[test]
+fn settings_and_commands_are_not_searched_with_costly_patterns_on_the_thread_of_a_connection() {
+    let node = node();
+    let costly = "*[^a]".repeat(13_000);
+    for command in ["CONFIG GET", "CONFIG GET maxmemory", "COMMAND LIST FILTERBY PATTERN"] {
+        let mut desk = desk(&node, "anns");
+        let wanted = words(&format!("{command} {costly}"));
+        assert!(matches!(drive(&mut desk, &(command.into(), wanted)), Progress::Long), "{command}");
+        desk.carry_out_long();
+        assert!(desk.replies.starts_with(b"*"), "{command}");
+    }
+    for command in ["CONFIG GET max*", "COMMAND LIST FILTERBY PATTERN get*"] {
+        let progress = drive(&mut desk(&node, "anns"), &(command.into(), words(command)));
+        assert!(matches!(progress, Progress::Waits), "{command}");
+    }
+}
+
 /// While a long command of the same tenant has all keys, everything is put off at once, or done without them.
 #[test]
 fn no_command_and_no_verb_waits_for_a_long_command() {

@@ -5,6 +5,7 @@
 
 use super::{Admitted, Client, Done, REDIS_VERSION};
 use crate::access::without_tokens;
+use crate::shares::Port;
 use farpool_kv::resp::{Protocol, Replies, parse_integer};
 use farpool_kv::{Args, Refusal};
 use farpool_model::{Error, ErrorKind, Result, limits};
@@ -34,7 +35,7 @@ impl Client {
             self.pass = Some(pass);
             return Ok(());
         }
-        let guard = self.node.connect(caller.tenant(), limits::RESP_CONNECTIONS_MAX)?;
+        let guard = self.node.connect(caller.tenant(), Port::Redis)?;
         let buffers = self.node.account(caller.tenant()).empty();
         let slow = self.node.keyspaces().slow_log(caller.tenant());
         let clients = self.node.keyspaces().clients(caller.tenant());
@@ -176,8 +177,12 @@ pub(super) fn token_of<'a>(name: &str, args: &Args<'a>) -> Option<&'a [u8]> {
 }
 
 fn client_name(name: &[u8]) -> std::result::Result<String, Refusal> {
-    let is_plain = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
-    if !is_plain || name.len() > limits::CLIENT_CHARS_MAX {
+    let (bytes, most) = (name.len(), limits::RESP_CLIENT_NAME_BYTES_MAX);
+    if bytes > most {
+        let text = format!("ERR a client name of {bytes} bytes: names have at most {most}");
+        return Err(Refusal(Cow::Owned(text)));
+    }
+    if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Err("ERR Client names cannot contain spaces, newlines or special characters.".into());
     }
     Ok(String::from_utf8_lossy(name).into_owned())

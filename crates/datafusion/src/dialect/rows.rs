@@ -1,0 +1,209 @@
+//! Comparisons of rows, `(a, b) < (c, d)`, by their parts, and of values with lists, `x = ANY(list)`, with the logic of three
+//! values. DataFusion compares rows as structures, where NULL is a value that is less than all others, and takes NULLs
+//! in a list of ANY for values that are not equal; its ALL is right.
+
+use super::{depth, refusal};
+use datafusion::common::Result;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator,
+};
+use farpool_model::limits;
+
+/// The parts of `(a, b)` or `ROW(a, b)`.
+pub(super) fn parts(expr: &Expr) -> Option<Vec<&Expr>> {
+    match expr {
+        Expr::Nested(inner) => parts(inner),
+        Expr::Tuple(parts) => Some(parts.iter().collect()),
+        Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("row") => {
+            let FunctionArguments::List(list) = &function.args else { return None };
+            let part = |arg| match arg {
+                &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref part)) => Some(part),
+                _ => None,
+            };
+            list.args.iter().map(part).collect()
+        }
+        _ => None,
+    }
+}
+
+/// Writes a comparison of rows as one of their parts; `copied` counts the parts of expressions that come twice then.
+///
+/// # Errors
+/// When the rows have different numbers of columns, or the comparison becomes too large.
+pub(super) fn apply(expr: &mut Expr, copied: &mut usize) -> Result<()> {
+    let made = match &*expr {
+        Expr::BinaryOp { left, op, right } => match parts(left).zip(parts(right)) {
+            Some((left, right)) => compared(&left, op, &right, copied)?,
+            None => None,
+        },
+        Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) => {
+            match parts(left).zip(parts(right)) {
+                Some((left, right)) => {
+                    check_alike(&left, &right)?;
+                    let is_negated = matches!(expr, Expr::IsDistinctFrom(..));
+                    Some(distinct(&left, &right, is_negated))
+                }
+                None => None,
+            }
+        }
+        Expr::Between { expr: value, negated, low, high } => match (parts(value), parts(low), parts(high)) {
+            (Some(value), Some(low), Some(high)) => {
+                charge(copied, value.iter().map(|part| depth::parts(*part)).sum(), value.len())?;
+                let low = compared(&value, &BinaryOperator::GtEq, &low, copied)?;
+                let high = compared(&value, &BinaryOperator::LtEq, &high, copied)?;
+                let both = low.zip(high).map(|(low, high)| binary(low, BinaryOperator::And, high));
+                both.map(|both| negated_if(*negated, both))
+            }
+            _ => None,
+        },
+        Expr::InList { expr: value, list, negated } => match parts(value) {
+            Some(value) => one_of(&value, list, copied)?.map(|found| negated_if(*negated, found)),
+            None => None,
+        },
+        Expr::AnyOp { left, compare_op, right, .. } => of_list(left, compare_op, right),
+        _ => None,
+    };
+    if let Some(made) = made {
+        *expr = made;
+    }
+    Ok(())
+}
+
+fn check_alike(left: &[&Expr], right: &[&Expr]) -> Result<()> {
+    match left.len() == right.len() && !left.is_empty() {
+        true => Ok(()),
+        false => {
+            let what = format!("a row of {} columns is compared with one of {}", left.len(), right.len());
+            Err(refusal(&what, "compare rows of as many columns"))
+        }
+    }
+}
+
+/// A comparison of rows; `None` for an operator that is none.
+fn compared(
+    left: &[&Expr],
+    op: &BinaryOperator,
+    right: &[&Expr],
+    copied: &mut usize,
+) -> Result<Option<Expr>> {
+    use BinaryOperator::{And, Eq, Gt, GtEq, Lt, LtEq, NotEq, Or};
+    let strict = match op {
+        Eq | NotEq => None,
+        Lt | LtEq => Some(Lt),
+        Gt | GtEq => Some(Gt),
+        _ => return Ok(None),
+    };
+    check_alike(left, right)?;
+    let pairs = || left.iter().zip(right).map(|(left, right)| ((*left).clone(), (*right).clone()));
+    let Some(strict) = strict else {
+        let joins = if *op == Eq { And } else { Or };
+        return Ok(joined(pairs().map(|(left, right)| binary(left, op.clone(), right)).collect(), &joins));
+    };
+    // All parts but the last are compared twice, one within the other.
+    let twice = left[1..].iter().chain(&right[1..]).map(|part| depth::parts(*part)).sum::<usize>();
+    charge(copied, twice, left.len())?;
+    let mut made: Option<Expr> = None;
+    for (left, right) in pairs().rev() {
+        made = Some(match made {
+            None => binary(left, op.clone(), right),
+            Some(rest) => {
+                let is_equal = binary(left.clone(), Eq, right.clone());
+                binary(binary(left, strict.clone(), right), Or, binary(is_equal, And, rest))
+            }
+        });
+    }
+    Ok(made)
+}
+
+/// Whether a row is one of a list; `None` where these are no rows.
+fn one_of(value: &[&Expr], list: &[Expr], copied: &mut usize) -> Result<Option<Expr>> {
+    let Some(rows) = list.iter().map(parts).collect::<Option<Vec<_>>>() else { return Ok(None) };
+    let own = value.iter().map(|part| depth::parts(*part)).sum::<usize>();
+    charge(copied, own.saturating_mul(rows.len()), value.len())?;
+    let each = rows.iter().map(|row| compared(value, &BinaryOperator::Eq, row, copied));
+    let each: Option<Vec<Expr>> = each.collect::<Result<_>>()?;
+    Ok(each.and_then(|each| joined(each, &BinaryOperator::Or)))
+}
+
+/// Counts copies of expressions.
+fn charge(copied: &mut usize, more: usize, columns: usize) -> Result<()> {
+    *copied = copied.saturating_add(more);
+    match *copied <= limits::SQL_NODES_MAX && columns <= limits::SQL_ROW_PARTS_MAX {
+        true => Ok(()),
+        false => {
+            Err(refusal("comparisons of rows make too large an expression", "join with the rows instead"))
+        }
+    }
+}
+
+fn distinct(left: &[&Expr], right: &[&Expr], is_distinct: bool) -> Expr {
+    let pair = |(left, right): (&&Expr, &&Expr)| {
+        let (left, right) = (Box::new((*left).clone()), Box::new((*right).clone()));
+        Expr::Nested(Box::new(match is_distinct {
+            true => Expr::IsDistinctFrom(left, right),
+            false => Expr::IsNotDistinctFrom(left, right),
+        }))
+    };
+    let op = if is_distinct { BinaryOperator::Or } else { BinaryOperator::And };
+    let mut pairs = left.iter().zip(right).map(pair);
+    let first = pairs.next().unwrap_or_else(|| Expr::value(datafusion::sql::sqlparser::ast::Value::Null));
+    pairs.fold(first, |made, pair| binary(made, op.clone(), pair))
+}
+
+/// `x = ANY(list)`, for any comparison; `None` for a subquery.
+fn of_list(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    let mut list = right;
+    while let Expr::Nested(inner) = list {
+        list = inner;
+    }
+    let opposite = match op {
+        _ if matches!(list, Expr::Subquery(_)) => return None,
+        Eq => NotEq,
+        NotEq => Eq,
+        Lt => GtEq,
+        LtEq => Gt,
+        Gt => LtEq,
+        GtEq => Lt,
+        _ => return None,
+    };
+    if let (Eq, Expr::Array(array)) = (op, list)
+        && !array.elem.is_empty()
+    {
+        let (expr, list) = (Box::new(left.clone()), array.elem.clone());
+        return Some(Expr::Nested(Box::new(Expr::InList { expr, list, negated: false })));
+    }
+    let all =
+        Expr::AllOp { left: Box::new(left.clone()), compare_op: opposite, right: Box::new(right.clone()) };
+    Some(negated_if(true, all))
+}
+
+fn negated_if(is_negated: bool, expr: Expr) -> Expr {
+    match is_negated {
+        true => Expr::Nested(Box::new(Expr::UnaryOp {
+            op: UnaryOperator::Not,
+            expr: Box::new(Expr::Nested(Box::new(expr))),
+        })),
+        false => expr,
+    }
+}
+
+fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::Nested(Box::new(Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }))
+}
+
+/// Joins expressions by AND or OR, as a tree that is no deeper than it must be.
+fn joined(mut each: Vec<Expr>, op: &BinaryOperator) -> Option<Expr> {
+    while each.len() > 1 {
+        let mut pairs = each.into_iter();
+        let mut next = Vec::new();
+        while let Some(left) = pairs.next() {
+            next.push(match pairs.next() {
+                Some(right) => binary(left, op.clone(), right),
+                None => left,
+            });
+        }
+        each = next;
+    }
+    each.pop()
+}

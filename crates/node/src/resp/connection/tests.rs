@@ -1,0 +1,152 @@
+//! Clients that go, and clients that send on, while their connection waits for something else than them.
+
+use super::*;
+use crate::access::Access;
+use crate::node::NodeConfig;
+use crate::rights::Right;
+use farpool_wire::socket::{Pipe, pipe};
+use std::sync::mpsc;
+use tokio::task::JoinHandle;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A command that always goes to a thread of long ones.
+const LONG: &str = "CONFIG SET slowlog-max-len 7";
+
+/// A node whose connections are served by the thread of the test.
+struct Served {
+    node: Arc<Node>,
+    shared: Shared,
+    unauthenticated: Arc<Unauthenticated>,
+    ending: watch::Sender<bool>,
+}
+
+impl Served {
+    fn start() -> Self {
+        let tenant = TenantName::new("ann").unwrap();
+        let access = Access::of_nobody().with_token("anns", tenant, Right::Write);
+        let node = Node::start(NodeConfig { memory_bytes: 64 << 20, access, ..NodeConfig::default() });
+        let shared = Shared { turns: Arc::default(), long: LongCommands::start().unwrap() };
+        let unauthenticated = Arc::default();
+        Served { node: node.unwrap(), shared, unauthenticated, ending: watch::channel(false).0 }
+    }
+
+    /// A client that has shown its token, and the end of its connection.
+    async fn connect(&self) -> (Client, JoinHandle<()>) {
+        let (client, socket) = pipe(16 << 10);
+        let connection = Connection::new(&self.node, Arc::new(socket), 1, None, self.shared.clone());
+        let serving = connection.serve(Arc::clone(&self.unauthenticated), self.ending.subscribe());
+        let (client, ended) = (Client(Arc::new(client)), tokio::spawn(serving));
+        client.ask("AUTH anns", "+OK\r\n").await;
+        (client, ended)
+    }
+
+    /// Has the tenant's line wait until what is returned is dropped.
+    fn hold_up(&self) -> mpsc::Sender<()> {
+        let (release, released) = mpsc::channel();
+        let work = move || _ = released.recv();
+        self.shared.long.submit(&TenantName::new("ann").unwrap(), Box::new(work));
+        release
+    }
+
+    fn work_used(&self) -> u64 {
+        self.node.work().usage().bytes_used
+    }
+}
+
+struct Client(Arc<Pipe>);
+
+impl Client {
+    async fn send(&self, commands: &str) {
+        let socket: &dyn Socket = &*self.0;
+        socket.write_all(commands.as_bytes()).await.unwrap();
+    }
+
+    async fn expect(&self, expected: &str) {
+        let (socket, mut got): (&dyn Socket, _) = (&*self.0, BytesMut::new());
+        let reading = async {
+            while got.len() < expected.len() {
+                got.reserve(READ_BYTES);
+                assert!(socket.read(&mut got).await.unwrap() > 0, "the connection has ended");
+            }
+        };
+        timeout(PATIENCE, reading).await.expect("it replies");
+        assert!(got == expected.as_bytes(), "{got:?}");
+    }
+
+    async fn ask(&self, command: &str, expected: &str) {
+        self.send(&format!("{command}\r\n")).await;
+        self.expect(expected).await;
+    }
+}
+
+async fn ends(connection: JoinHandle<()>) {
+    timeout(PATIENCE, connection).await.expect("the connection ends").unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_goes_while_its_command_waits_keeps_nothing() {
+    let served = Served::start();
+    let (other, _other) = served.connect().await;
+    let release = served.hold_up();
+    let mut gone = Vec::new();
+    for what in ["", "WATCH a b\r\n", "MULTI\r\n"] {
+        let (client, ended) = served.connect().await;
+        client.send(&format!("{what}{LONG}\r\nEXEC\r\n")).await;
+        if what.starts_with("MULTI") {
+            // One that is long for its length: it waits for its turn as a whole.
+            client.send(&format!("MULTI\r\n{}EXEC\r\n", "GET a\r\n".repeat(600))).await;
+        }
+        gone.push((client, ended));
+    }
+    for (client, ended) in gone {
+        drop(client);
+        ends(ended).await;
+    }
+    // The command before them still runs.
+    assert_eq!(served.node.status().connections, 1);
+    drop(release);
+    other.ask("CONFIG GET slowlog-max-len", "*2\r\n$15\r\nslowlog-max-len\r\n$3\r\n128\r\n").await;
+    // Behind what they have left to a thread.
+    other.ask(LONG, "+OK\r\n").await;
+}
+
+#[tokio::test]
+async fn a_client_that_goes_during_a_pause_is_noticed() {
+    let served = Served::start();
+    let (pausing, _pausing) = served.connect().await;
+    pausing.ask("CLIENT PAUSE 600000 ALL", "+OK\r\n").await;
+    let (client, ended) = served.connect().await;
+    client.send("GET a\r\n").await;
+    drop(client);
+    ends(ended).await;
+    assert_eq!(served.node.status().connections, 1);
+}
+
+#[tokio::test]
+async fn what_a_client_sends_while_its_command_waits_is_carried_out_behind_it() {
+    let served = Served::start();
+    let release = served.hold_up();
+    let (client, _connection) = served.connect().await;
+    // More than is read meanwhile: the rest waits at the client.
+    let count = 2 * limits::RESP_WAITING_BYTES_MAX / 1000;
+    let value = "v".repeat(1000);
+    client.send(&format!("{LONG}\r\nGET a\r\n")).await;
+    let sending = {
+        let client = Client(Arc::clone(&client.0));
+        let many: String = (0..count).map(|_| format!("APPEND a {value}\r\n")).collect();
+        tokio::spawn(async move { client.send(&many).await })
+    };
+    // As much as is kept has been read when this much is charged for it.
+    let read = async {
+        while served.work_used() < limits::RESP_WAITING_BYTES_MAX as u64 / 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, read).await.expect("it is read");
+    assert!(served.work_used() < 2 * limits::RESP_WAITING_BYTES_MAX as u64);
+    drop(release);
+    let replies: String = (1..=count).map(|number| format!(":{}\r\n", number * 1000)).collect();
+    client.expect(&format!("+OK\r\n$-1\r\n{replies}")).await;
+    sending.await.unwrap();
+}
