@@ -28,6 +28,9 @@ const FIRST: i64 = -5_364_662_400;
 /// Times whose nanoseconds 64 bits hold, in seconds from 1970; a year less at both ends, since the result is earlier.
 const INSIDE: std::ops::Range<i64> = (-9_223_372_036 + 366 * 86_400)..(9_223_372_036 - 366 * 86_400);
 
+/// Times that are moved, in seconds from 1970: millions of years. Of others the engine says that they are out of range.
+const MOVED: std::ops::Range<i64> = -(1 << 48)..1 << 48;
+
 /// Puts the function in the place of the engine's.
 pub(super) fn register(context: &SessionContext) {
     context.register_udf(ScalarUDF::from(DateTrunc { inner: date_trunc() }));
@@ -51,7 +54,10 @@ impl DateTrunc {
             _ => 1_000_000,
         };
         let times = times.as_primitive::<T>();
-        if times.iter().flatten().all(|time| INSIDE.contains(&time.div_euclid(units))) {
+        let seconds = || times.iter().flatten().map(|time| time.div_euclid(units));
+        if seconds().all(|seconds| INSIDE.contains(&seconds))
+            || !seconds().all(|seconds| MOVED.contains(&seconds))
+        {
             return Ok(None);
         }
         let shift = |time: i64| match INSIDE.contains(&time.div_euclid(units)) {
@@ -167,5 +173,11 @@ mod tests {
                 assert!(rows[0].column(0).as_boolean().value(0), "{text}");
             }
         }
+        let last = "SELECT date_trunc('hour', arrow_cast(9223372036854775807, 'Timestamp(Second, None)'))";
+        let made = match session.sql(last).await {
+            Ok(query) => query.collect().await.map(drop),
+            Err(error) => Err(error),
+        };
+        assert!(made.is_err_and(|error| error.message.contains("out of range")));
     }
 }
