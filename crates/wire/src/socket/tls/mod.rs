@@ -68,7 +68,12 @@ impl Socket for Tls {
         let mut count = 0;
         loop {
             count += session.take(buffer, wanted - count);
-            if count == wanted || session.peer_has_ended {
+            if session.peer_has_ended {
+                // What waits to leave, such as our own end, leaves with reads also where there is nothing more to read.
+                drop(session.flush(&*self.socket));
+                return Ok(count);
+            }
+            if count == wanted {
                 return Ok(count);
             }
             match session.receive(&*self.socket) {

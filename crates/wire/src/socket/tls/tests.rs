@@ -167,6 +167,22 @@ fn sides_that_both_have_more_to_send_than_there_is_room_agree() {
 }
 
 #[test]
+fn an_end_that_finds_no_room_leaves_with_reads_behind_the_end_of_the_other_side() {
+    let (left, right) = pair(3000);
+    left.end_writing().unwrap();
+    while !read(&right, 100).is_ok_and(|bytes| bytes.is_empty()) {}
+    while right.try_write_vectored(&[IoSlice::new(&[7; 1000])]).is_ok() {}
+    right.end_writing().unwrap();
+    for _ in 0..100_000 {
+        if read(&left, 100).is_ok_and(|bytes| bytes.is_empty()) {
+            return;
+        }
+        assert_eq!(read(&right, 1).unwrap(), b"");
+    }
+    panic!("the end does not come");
+}
+
+#[test]
 fn an_end_that_finds_no_room_is_sent_later() {
     let (left, right) = pair(3000);
     let mut sent = 0;
