@@ -231,6 +231,7 @@ impl Postgres {
     }
 
     /// Runs a script: what its queries return, tab-separated, NULL as `\N`.
+    #[expect(clippy::disallowed_methods, reason = "psql writes before it has read all")]
     fn psql(&self, script: &str) -> Result<String> {
         let shown = ["-X", "-q", "-A", "-t", "-F", "\t", "-P", "null=\\N"];
         let mut psql = as_user("psql", &[&["-h", &self.folder, "-U", "postgres"], &shown[..]].concat());
