@@ -26,7 +26,7 @@ const READ_BYTES: usize = 4096;
 /// Result of a greeting.
 pub(super) enum Greeting {
     /// An authenticated client.
-    Welcome(Client),
+    Welcome(Box<Client>),
     /// A refused peer, the last bytes to send to it, and the reason.
     Refused(Arc<dyn Socket>, Vec<u8>, Error),
     /// The peer closed the connection before its hello.
@@ -164,7 +164,7 @@ impl Stage {
         self.is_answering = true;
         self.socket.write_all(&bytes).await?;
         let (socket, received) = (self.socket.clone(), std::mem::take(&mut self.received));
-        Ok(Greeting::Welcome(Client { socket, caller, pass, received, guard }))
+        Ok(Greeting::Welcome(Box::new(Client { socket, caller, pass, received, guard })))
     }
 
     /// Refuses a farpool client.

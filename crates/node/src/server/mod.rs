@@ -144,7 +144,8 @@ async fn handle(
                 () = greeting::part(&*socket, &bytes) => {}
             }
         }
-        Greeting::Welcome(Client { socket, caller, mut pass, received, guard: _guard }) => {
+        Greeting::Welcome(client) => {
+            let Client { socket, caller, mut pass, received, guard: _guard } = *client;
             drop(slot);
             let open = Open(Connection::new(caller, socket));
             if let Some(error) = converse(&open.0, &mut pass, received, phases, tick).await {

@@ -44,9 +44,9 @@ fn killed(is_encrypted: bool) -> Arc<SimulatedDirectory> {
 }
 
 fn refused(directory: &Arc<SimulatedDirectory>) -> Error {
-    let error = open(directory).map(drop).err().expect("an error");
+    let error = open(directory).map(drop).expect_err("an error");
     assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
-    let checked = check_data(&*encrypted::opened(directory).unwrap()).map(drop).err().expect("an error");
+    let checked = check_data(&*encrypted::opened(directory).unwrap()).map(drop).expect_err("an error");
     assert_eq!(checked.message, error.message);
     error
 }
