@@ -30,7 +30,7 @@ pub(crate) struct Keyspaces {
     of_tenants: Mutex<BTreeMap<TenantName, Arc<Keyspace>>>,
     slow_logs: Mutex<BTreeMap<TenantName, Arc<SlowLog>>>,
     clients: Mutex<BTreeMap<TenantName, Arc<Clients>>>,
-    /// Who has one creates a space in a schema, or drops a schema, of that tenant.
+    /// Locks by tenant: held while a space is created in a schema, or a schema is dropped.
     schemas: Mutex<BTreeMap<TenantName, Arc<tokio::sync::Mutex<()>>>>,
     moments: Moments,
     time: KeyTime,

@@ -124,7 +124,7 @@ impl Cache {
         used.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// Has the values of this location go to the main queue when they come: they were used before the start.
+    /// Puts the values of this location into the main queue when they are read: queries used them before the last stop.
     pub fn expect(&self, tenant: &TenantName, number: u64) {
         let mut tenants = self.0.lock();
         let queues = tenants.entry(tenant.clone()).or_default();

@@ -39,7 +39,7 @@ pub(super) struct SegmentFile {
     pub number: u64,
     pub segment: Segment,
     pub sweep: Arc<Sweep>,
-    /// What all parts take, and those in which something in memory has its location.
+    /// Bytes of all parts, and of the parts that are the location of a chunk in memory.
     bytes_of_parts: u64,
     bytes_live: AtomicU64,
     /// What was live when it was compacted last: as long as nothing more is gone, it is not compacted again.
@@ -108,7 +108,7 @@ impl SegmentFile {
     }
 }
 
-/// Has segments removed when nothing in memory has its location in them any more, and compacted when little has.
+/// Removes segments that are the location of no chunk in memory any more, and compacts those that are of few.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     /// While this is there, what has its location in a segment and is still wanted is in memory.

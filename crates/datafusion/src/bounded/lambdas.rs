@@ -48,7 +48,7 @@ struct BoundedLambda {
     keeps: bool,
 }
 
-/// The lists of a batch.
+/// The list argument of a call, one list for each row of the batch.
 struct Lists<'a> {
     lists: &'a ListArray,
     /// Whether there is one list, for all rows.
@@ -73,7 +73,7 @@ impl Lists<'_> {
     }
 }
 
-/// What is made of the lists, piece after piece.
+/// The result of a call, as far as it has been computed, and the memory that is charged for it.
 struct Made<'a> {
     name: &'a str,
     memory: Option<(&'a Arc<dyn MemoryPool>, &'a Charge)>,

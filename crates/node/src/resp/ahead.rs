@@ -18,7 +18,7 @@ const FIRST_BYTES: usize = 512;
 /// Bytes per read behind these.
 const READ_BYTES: usize = 16 << 10;
 
-/// What was read, and the memory that it takes.
+/// The bytes that were read, and the memory that they take.
 #[derive(Default)]
 pub(super) struct ReadAhead {
     bytes: BytesMut,
@@ -26,7 +26,7 @@ pub(super) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Has what is read from now on take memory of this account.
+    /// Charges bytes that are read from now on to this account.
     pub fn charge_to(&mut self, account: Account) {
         self.memory = Some(account.empty());
     }

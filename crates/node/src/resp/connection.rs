@@ -57,7 +57,7 @@ pub(super) struct Connection {
     desk: Option<Box<Desk>>,
     /// The long command that waits for its turn or runs.
     submitted: Option<Submitted>,
-    /// What came while something was waited for.
+    /// Bytes that the client sent while the connection waited for something else.
     ahead: ReadAhead,
     /// Waits for the log of keys, where they have one.
     log: Option<Follower>,
