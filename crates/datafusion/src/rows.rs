@@ -7,6 +7,7 @@ use crate::checked::{FiltersFirst, GuardedFilters};
 use crate::dialect::Headers;
 use crate::error;
 use crate::exec::PoolExec;
+use crate::functions::LambdaParameters;
 use crate::interrupt;
 use crate::joins::{CompactRows, HashTables};
 use crate::lineage::TrustedFilters;
@@ -94,6 +95,7 @@ pub(crate) fn rules_of_all_plans(
     tables: Option<HashTables>,
 ) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = crate::joins::rules(tables);
+    rules.insert(0, Arc::new(LambdaParameters));
     rules.push(Arc::new(FiltersFirst));
     rules.push(Arc::new(TrustedFilters));
     rules.push(Arc::new(CompactRows));

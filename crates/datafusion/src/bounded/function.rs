@@ -118,8 +118,17 @@ impl Call<'_> {
                 self.charged(sum(&rows[slice.clone()]), || self.function.inner.invoke_with_args(args))?;
             results.push(result.into_array(slice.len())?);
         }
+        let bytes = results
+            .iter()
+            .fold(0, |sum: usize, result| sum.saturating_add(range_bytes(result, 0, result.len())));
+        // Both are there while one is copied to the other.
+        if i32::try_from(bytes).is_err() || !self.charge.grow(self.memory, bytes) {
+            return Err(self.refused(bytes));
+        }
         let results: Vec<&dyn Array> = results.iter().map(|result| &**result as _).collect();
-        Ok(ColumnarValue::Array(concat(&results)?))
+        let all = concat(&results);
+        self.charge.shrink(bytes);
+        Ok(ColumnarValue::Array(all?))
     }
 
     /// Charges what some rows take, makes their result, and charges what this takes from then on.

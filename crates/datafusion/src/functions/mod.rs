@@ -3,10 +3,13 @@
 
 mod date_trunc;
 mod json;
+mod lambdas;
 mod series;
 mod texts;
 mod times;
 mod values;
+
+pub(crate) use lambdas::LambdaParameters;
 
 use datafusion::prelude::SessionContext;
 

@@ -368,6 +368,10 @@ async fn lambdas_see_the_columns_of_their_row() {
         ("list_filter(l, x -> x > i)", "[2]|NULL|[]|[7]"),
         ("list_transform(l, x -> 0)", "[0, 0, 0]|NULL|[]|[0]"),
         ("list_filter(l, x -> NULL::BOOLEAN)", "[]|NULL|[]|[]"),
+        ("len(list_transform(l, x -> list_filter(l, y -> y > x)))", "3|NULL|0|1"),
+        ("list_transform(l, x -> len(list_filter(l, y -> y > x + i - id)))", "[1, 0, 0]|NULL|[]|[0]"),
+        ("list_transform([1, 2], x -> x + i)", "[2, 3]|[3, 4]|[4, 5]|[5, 6]"),
+        ("list_transform([1, 2], x -> len(list_filter([i, 3], y -> y > x)))", "[1, 1]|[2, 1]|[2, 2]|[2, 2]"),
     ] {
         let sql = format!("SELECT v FROM (SELECT id, {call} v FROM {from}) q ORDER BY id");
         assert_eq!(run(&sql).await.map(|rows| rows.join("|")), Ok(expected.to_string()), "{sql}");
