@@ -1,8 +1,6 @@
 //! Plans ALTER TABLE, which DataFusion parses but does not plan.
 
 use crate::catalog;
-use crate::dialect;
-use crate::error;
 use arrow_schema::{Field, FieldRef, Schema};
 use datafusion::common::{TableReference, not_impl_err};
 use datafusion::error::Result;
@@ -16,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use farpool_model::schema::canonical_schema;
 use farpool_model::{TableChange, TableName};
+use farpool_sql::{dialect, error};
 
 /// Returns the ALTER TABLE statement, if `statement` is one.
 pub(crate) fn of(statement: &Statement) -> Option<&AlterTable> {

@@ -10,12 +10,12 @@ use crate::pins::Versions;
 use crate::query::{Planned, Query};
 use crate::session::Session;
 use crate::shared;
-use crate::statements::Statement;
 use datafusion::execution::memory_pool::MemoryPool;
 use farpool_model::limits::{
     BATCH_RESULT_BYTES_MAX, BATCH_STATEMENTS_AHEAD_MAX, BATCH_STATEMENTS_PLANNED_MAX,
 };
 use farpool_model::{Error, ErrorKind, Result};
+use farpool_sql::Statement;
 use farpool_transfer::BatchStream;
 use futures::StreamExt;
 use parking_lot::Mutex;

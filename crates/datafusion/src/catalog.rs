@@ -12,9 +12,8 @@
 
 mod home;
 
-pub(crate) use home::{Home, HomeCatalog, names_a_file, with_tables};
+pub(crate) use home::{Home, HomeCatalog, with_tables};
 
-use crate::error;
 use crate::session::SCHEMA;
 use crate::table::PoolTable;
 use crate::views::{self, Reader};
@@ -28,6 +27,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::TableType;
 use farpool_model::{ErrorKind, Relation, SchemaName, TableName, View};
 use farpool_planner::joins::sizes::Sketches;
+use farpool_sql::error;
 use farpool_transfer::{LinkMeter, Pool};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};

@@ -12,7 +12,6 @@
 mod in_place;
 mod subqueries;
 
-use crate::error;
 use crate::pins::Pins;
 use crate::rows::Rows;
 use crate::table::PoolTable;
@@ -27,6 +26,7 @@ use datafusion::logical_expr::{
     CreateMemoryTable, DmlStatement, Expr, Filter, LogicalPlan, Projection, WriteOp,
 };
 use farpool_model::{Error, ErrorKind, LoadMode, TableName, Version, cast};
+use farpool_sql::error;
 use farpool_transfer::{BatchStream, Pool};
 use futures::{StreamExt, TryStreamExt, stream};
 use in_place::{InPlace, counted};

@@ -5,15 +5,18 @@
 //! the reason. Parts that may fail are converted only where DataFusion, too, evaluates them on every row;
 //! whether they may fail is derived from the bounds of the table's columns.
 
-use crate::checked::{self, Operation};
-use crate::{literal, prefix};
+use crate::prefix;
 use arrow_schema::DataType;
 use datafusion::common::DFSchema;
 use datafusion::functions::regex::regexplike::RegexpLikeFunc;
 use datafusion::logical_expr::expr::{Between, Case, InList, Like, ScalarFunction};
 use datafusion::logical_expr::{BinaryExpr, Expr as Logical, ExprSchemable, Operator};
 use farpool_model::compose::{Allowance, Slot};
-use farpool_model::{ArithmeticOp, CompareOp, Expr, Facts, Literal, Pattern, TableInfo, Value, schema};
+use farpool_model::{CompareOp, Expr, Facts, Literal, Pattern, TableInfo, Value, schema};
+use farpool_sql::{
+    checked::{self, Operation, arithmetic_op},
+    literal,
+};
 
 /// Resolves the columns of an expression.
 pub(crate) struct Scope<'a> {
@@ -357,18 +360,6 @@ fn compare_op(op: Operator) -> Option<CompareOp> {
         Operator::LtEq => CompareOp::LtEq,
         Operator::Gt => CompareOp::Gt,
         Operator::GtEq => CompareOp::GtEq,
-        _ => return None,
-    })
-}
-
-/// Returns the arithmetic operator of the model, if `op` is one.
-pub(crate) fn arithmetic_op(op: Operator) -> Option<ArithmeticOp> {
-    Some(match op {
-        Operator::Plus => ArithmeticOp::Add,
-        Operator::Minus => ArithmeticOp::Subtract,
-        Operator::Multiply => ArithmeticOp::Multiply,
-        Operator::Divide => ArithmeticOp::Divide,
-        Operator::Modulo => ArithmeticOp::Modulo,
         _ => return None,
     })
 }

@@ -1,7 +1,5 @@
 //! COPY TO: passes the rows of a query to a file writer.
 
-use crate::dialect::{STDOUT, without_prefix};
-use crate::error;
 use crate::rows::Rows;
 use arrow_array::{RecordBatch, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -10,6 +8,10 @@ use datafusion::common::Result;
 use datafusion::sql::parser::{CopyToSource, CopyToStatement, Statement};
 use datafusion::sql::sqlparser::ast::{Statement as SqlStatement, Value};
 use farpool_model::Error;
+use farpool_sql::{
+    dialect::{STDOUT, without_prefix},
+    error,
+};
 use farpool_transfer::BatchStream;
 use futures::StreamExt;
 use std::sync::Arc;

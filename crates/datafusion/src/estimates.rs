@@ -3,11 +3,11 @@
 //!
 //! Invariant: no number is reported as exact. A statement may read a newer version than the described one.
 
-use crate::literal;
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
 use farpool_model::{Expr, Output, Program, TableInfo, cast};
 use farpool_planner::estimate;
+use farpool_sql::literal;
 
 /// Returns the statistics of a whole table.
 pub(crate) fn of_table(info: &TableInfo) -> Statistics {

@@ -5,7 +5,6 @@
 //! ([`crate::dynamic`]) can still be added to it.
 
 use crate::dynamic::KeyWatch;
-use crate::error;
 use crate::estimates;
 use crate::shared::{Means, Share, SharePlace};
 use crate::table::PoolTable;
@@ -34,6 +33,7 @@ use farpool_model::{OperatorAnswer, Output, Prepared, Program, Receipt};
 use farpool_planner::cost;
 use farpool_planner::explain;
 use farpool_planner::joins::estimate::Estimate;
+use farpool_sql::error;
 use farpool_transfer::{BatchStream, Handle, ReceiptHandle, link};
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;

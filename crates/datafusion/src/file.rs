@@ -124,7 +124,7 @@ pub(crate) async fn open_files(
         }
         Ok(TreeNodeRecursion::Continue)
     });
-    collected.map_err(crate::error::unwrap)?;
+    collected.map_err(farpool_sql::error::unwrap)?;
     for (source, mut columns) in needed.into_values() {
         columns.sort_unstable();
         columns.dedup();

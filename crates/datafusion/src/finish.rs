@@ -5,7 +5,6 @@
 //! Invariant: the finished plan has the schema of the piece that it replaces, and returns the same rows as a
 //! pool that answers `exact`.
 
-use crate::aggregates;
 use crate::statistics::merger;
 use arrow_schema::{DataType, Field, FieldRef};
 use datafusion::common::{Column, DFSchema, DFSchemaRef, TableReference};
@@ -18,6 +17,7 @@ use datafusion::logical_expr::{
 };
 use farpool_model::{BitOp, Fold, Pick};
 use farpool_planner::finish::{Call, Finish, PartMerge, Step};
+use farpool_sql::aggregates;
 use std::sync::Arc;
 
 /// Returns the schema of the parts, for a piece of the plan with schema `of`.
@@ -156,7 +156,7 @@ impl ScalarUDFImpl for Finishing {
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
-        let value = self.step.apply(&arrays, &self.result).map_err(crate::error::wrap)?;
+        let value = self.step.apply(&arrays, &self.result).map_err(farpool_sql::error::wrap)?;
         if value.data_type() != self.result.data_type() {
             let types = format!("{} where {} is wanted", value.data_type(), self.result.data_type());
             return Err(DataFusionError::Internal(types));

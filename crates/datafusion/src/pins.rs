@@ -5,11 +5,11 @@
 //! dropped. The table description that the statement was planned with may be of an older version; it is used
 //! for estimates only. Statements of a batch have their versions in common.
 
-use crate::error;
 use crate::table::PoolTable;
 use datafusion::catalog::Session;
 use datafusion::error::Result;
 use farpool_model::{Error, ErrorKind, Program, TableName, Version, schema};
+use farpool_sql::error;
 use farpool_transfer::Handle;
 use parking_lot::Mutex;
 use std::collections::HashMap;

@@ -49,16 +49,16 @@ impl QueryPlanner for PoolPlanner {
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let context = Context::of(session);
-        let plan = crate::checked::given_back(plan.clone())?;
+        let plan = farpool_sql::checked::given_back(plan.clone())?;
         crate::joins::prepare(&plan).await?;
         let plan = rewrite(crate::joins::reorder(plan)?, Vec::new(), context).await?;
-        let plan = crate::bounded::bounded(crate::checked::guarded(plan)?)?;
+        let plan = farpool_sql::bounded(farpool_sql::checked::guarded(plan)?)?;
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![
             Arc::new(PoolPlanner),
-            Arc::new(crate::subqueries::OncePlanner),
+            Arc::new(farpool_sql::OncePlanner),
         ]);
         let plan = planner.create_physical_plan(&plan, session).await?;
-        crate::interrupt::exec::stoppable(plan)
+        farpool_sql::interrupt::exec::stoppable(plan)
     }
 }
 

@@ -7,7 +7,6 @@
 //! something else (a view, a file, a table of the session) is not kept.
 
 use crate::catalog;
-use crate::dialect::Headers;
 use crate::table::PoolTable;
 use arrow_schema::SchemaRef;
 use datafusion::common::TableReference;
@@ -19,6 +18,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::WindowFunctionDefinition;
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF, TableScan, WindowUDF};
 use farpool_model::limits;
+use farpool_sql::dialect::Headers;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -3,12 +3,7 @@
 //! A plan that runs out of memory before its first row is made again, at the same versions of the tables, with fewer hash
 //! joins (`crate::joins::HashTables`): the sorts of the joins that take their place go to files.
 
-use crate::checked::{FiltersFirst, GuardedFilters};
-use crate::dialect::Headers;
-use crate::error;
 use crate::exec::PoolExec;
-use crate::functions::LambdaParameters;
-use crate::interrupt;
 use crate::joins::{CompactRows, HashTables};
 use crate::lineage::TrustedFilters;
 use crate::plain::UnlessPlain;
@@ -29,6 +24,12 @@ use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, SendableRecordBatchStream};
 use farpool_model::{Receipt, Result};
+use farpool_sql::{
+    LambdaParameters,
+    checked::{FiltersFirst, GuardedFilters},
+    dialect::Headers,
+    error, interrupt,
+};
 use farpool_transfer::{BatchStream, ReceiptHandle};
 use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;

@@ -2,35 +2,20 @@
 
 use crate::alter;
 use crate::batch::Batch;
-use crate::bounded::BoundedFunctions;
 use crate::catalog::{self, Found, Home, HomeCatalog, PoolCatalog};
 use crate::changes::{self, Change};
-use crate::checked::CheckedArithmetic;
 use crate::copy::{self, Copy, FileWriter};
-use crate::dialect::{self, Headers};
-use crate::error;
-use crate::exclusions::Exclusions;
 use crate::file::{self, FileOpener};
-use crate::interrupt::{self, Scope};
 use crate::joins::TextsAsViews;
 use crate::memory::EngineMemory;
-use crate::one_zero::{OneZero, OneZeroOfConstants};
-use crate::parameters::Parameters;
 use crate::pins::{Pins, Versions};
 use crate::plan::PoolPlanner;
 use crate::plans::Plans;
 use crate::query::{Command, Planned, Query};
-use crate::restricted;
 use crate::rows::{Rows, physical_rules};
-use crate::schemas::SchemaChange;
 use crate::shared::Means;
 use crate::spill::SpillFiles;
-use crate::statements::Statement;
-use crate::subqueries::UnnestSubqueries;
-use crate::summarize;
 use crate::table::PoolTable;
-use crate::types::{NamedTypes, OperandTypes};
-use crate::using::MergedKeys;
 use crate::views;
 use crate::window::Window;
 use arrow_schema::{FieldRef, Schema};
@@ -54,6 +39,15 @@ use farpool_memory::WorkMemory;
 use farpool_model::sql_name;
 use farpool_model::{Error, ErrorKind, Result, TableName};
 use farpool_planner::cost::Rates;
+use farpool_sql::{
+    BoundedFunctions, Exclusions, MergedKeys, NamedTypes, OneZero, OneZeroOfConstants, OperandTypes,
+    Parameters, SchemaChange, Statement, UnnestSubqueries,
+    checked::CheckedArithmetic,
+    dialect::{self, Headers},
+    error,
+    interrupt::{self, Scope},
+    restricted, summarize,
+};
 use farpool_transfer::Pool;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -139,15 +133,8 @@ impl Session {
             .with_statistics_registry(crate::joins::registry())
             .build();
         let context = SessionContext::new_with_state(interrupt::rules::checked(state));
-        crate::aggregates::register(&context);
+        farpool_sql::register(&context);
         crate::statistics::register(&context);
-        crate::functions::register(&context);
-        crate::bounded::register(&context);
-        crate::set_all::register(&context);
-        crate::shifts::register(&context);
-        crate::types::register(&context);
-        crate::written::register(&context);
-        crate::zones::register(&context);
         let home = Arc::new(Home::default());
         context.register_catalog(HOME, Arc::new(HomeCatalog::new(&home)));
         Session { context, home, options, window: Arc::default(), plans: Arc::default() }
@@ -625,7 +612,7 @@ impl Session {
         if names.is_empty() {
             return error.advise(self.options.advice_without_tables);
         }
-        crate::names::advise(error, wanted, &names)
+        farpool_sql::names::advise(error, wanted, &names)
     }
 }
 

@@ -1,6 +1,5 @@
 //! INSERT INTO a table of a pool: the rows are loaded as a new version of the table.
 
-use crate::error;
 use crate::table::PoolTable;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
@@ -9,6 +8,7 @@ use datafusion::error::Result;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, SendableRecordBatchStream};
 use farpool_model::LoadMode;
+use farpool_sql::error;
 use futures::{StreamExt, TryStreamExt};
 use std::fmt;
 use std::sync::Arc;

@@ -4,7 +4,6 @@
 //! A file has no name, so that it is gone with the process, however that ends. Where its frames lie, and what tells each from
 //! all others under the key, is in memory.
 
-use crate::error;
 use bytes::Bytes;
 use datafusion::common::Result;
 use datafusion::error::DataFusionError;
@@ -13,6 +12,7 @@ use farpool_cipher::{Mark, MemoryCipher};
 use farpool_memory::size_text;
 use farpool_model::cast::u64_from;
 use farpool_model::{Error, Tier, limits};
+use farpool_sql::error;
 use futures::{Stream, stream};
 use parking_lot::Mutex;
 use std::fs::File;

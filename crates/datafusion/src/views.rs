@@ -11,11 +11,13 @@
 
 mod create;
 
-pub(crate) use create::{created, text_for};
+use create::{created, text_for};
+pub(crate) use farpool_sql::{
+    dialect::{self, Grammar},
+    error,
+};
 
 use crate::catalog::{self, Found, PoolCatalog};
-use crate::dialect::{self, Grammar};
-use crate::error;
 use crate::session::{HOME, INFORMATION_SCHEMA, SCHEMA};
 use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{

@@ -3,11 +3,8 @@
 
 use super::{Found, PoolCatalog};
 use crate::copy::FileWriter;
-use crate::dialect;
-use crate::error;
 use crate::file::{FileOpener, FileTable};
 use crate::session::{HOME, SCHEMA};
-use crate::statements::GivenTable;
 use arrow_array::RecordBatch;
 use async_trait::async_trait;
 use datafusion::catalog::{
@@ -15,6 +12,7 @@ use datafusion::catalog::{
 };
 use datafusion::error::Result;
 use farpool_model::{ErrorKind, SchemaName, TableName, limits};
+use farpool_sql::{GivenTable, dialect, error, names::names_a_file};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -278,10 +276,4 @@ impl SchemaProvider for Home {
     fn table_exist(&self, name: &str) -> bool {
         self.local.read().contains_key(name)
     }
-}
-
-/// Whether `name` is a path, a pattern or a call of a reader; table names have no directory, extension or
-/// wildcard.
-pub(crate) fn names_a_file(name: &str) -> bool {
-    name.contains(['/', '.', '*', '\\']) || dialect::is_call(name)
 }

@@ -1,6 +1,5 @@
 //! Subqueries in the condition of a change: computed once and replaced by their values.
 
-use crate::error;
 use crate::rows::Rows;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{ScalarValue, exec_err, not_impl_err};
@@ -9,6 +8,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::{Exists, InList, InSubquery};
 use datafusion::logical_expr::{Expr, Subquery, lit};
 use farpool_model::limits;
+use farpool_sql::error;
 use futures::TryStreamExt;
 use std::sync::Arc;
 

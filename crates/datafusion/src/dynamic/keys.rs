@@ -8,7 +8,6 @@
 //! Invariant: a condition made of keys is true for every row that has one of them.
 
 use super::pays;
-use crate::literal;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, BooleanArray};
@@ -21,6 +20,7 @@ use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_plan::PhysicalExpr;
 use farpool_model::{Expr, KeyFilter, KeySet, Literal, TableInfo, limits, schema};
 use farpool_planner::estimate;
+use farpool_sql::literal;
 use farpool_statistics::keys;
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -7,7 +7,6 @@
 mod keys;
 mod watch;
 
-use crate::literal;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{
@@ -17,6 +16,7 @@ use datafusion::physical_plan::PhysicalExpr;
 use datafusion::physical_plan::joins::HashTableLookupExpr;
 use farpool_model::{Answer, CompareOp, Expr, NamedExpr, Output, Program, TableInfo, cast, limits};
 use farpool_planner::{estimate, split};
+use farpool_sql::literal;
 use keys::Keys;
 use std::cell::OnceCell;
 use std::cmp::Ordering;

@@ -10,7 +10,6 @@
 
 use super::merged::{HashTables, MergedJoins};
 use super::physical::registry;
-use crate::grouping_sets::KeysOfSets;
 use datafusion::common::JoinType;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::config::ConfigOptions;
@@ -20,6 +19,7 @@ use datafusion::physical_optimizer::join_selection::JoinSelection;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
+use farpool_sql::KeysOfSets;
 use std::any::Any;
 use std::sync::Arc;
 

@@ -4,7 +4,6 @@
 //! Invariant: columns keep their names and values. The rule runs once no outer references are left, whose types it would have
 //! to follow.
 
-use crate::bounded::repeats_rows;
 use arrow_schema::DataType;
 use datafusion::common::Column;
 use datafusion::common::config::ConfigOptions;
@@ -13,6 +12,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder, cast};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
+use farpool_sql::repeats_rows;
 use std::sync::Arc;
 
 /// The analyzer rule.

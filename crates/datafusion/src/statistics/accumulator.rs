@@ -115,7 +115,7 @@ impl Groups {
         };
         let null = ScalarValue::try_from(data_type)?;
         let values =
-            values.map_err(crate::error::wrap)?.into_iter().map(|v| v.unwrap_or_else(|| null.clone()));
+            values.map_err(farpool_sql::error::wrap)?.into_iter().map(|v| v.unwrap_or_else(|| null.clone()));
         if count == 0 { Ok(new_empty_array(data_type)) } else { ScalarValue::iter_to_array(values) }
     }
 
@@ -157,7 +157,7 @@ impl GroupsAccumulator for Groups {
         total_num_groups: usize,
     ) -> Result<()> {
         self.resize(total_num_groups);
-        self.update(values, Some(&numbers(group_indices)), filter).map_err(crate::error::wrap)
+        self.update(values, Some(&numbers(group_indices)), filter).map_err(farpool_sql::error::wrap)
     }
 
     fn merge_batch(
@@ -167,7 +167,7 @@ impl GroupsAccumulator for Groups {
         total_num_groups: usize,
     ) -> Result<()> {
         self.resize(total_num_groups);
-        self.merge(&values[0], Some(&numbers(group_indices)), None).map_err(crate::error::wrap)
+        self.merge(&values[0], Some(&numbers(group_indices)), None).map_err(farpool_sql::error::wrap)
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
@@ -196,7 +196,7 @@ impl GroupsAccumulator for Groups {
                     |row: usize| states.of_row(&values[..self.columns], row).map(|state| state.to_bytes());
                 let state = |row: usize| counts(row).then(|| state(row)).transpose();
                 let states = (0..values[0].len()).map(state).collect::<farpool_model::Result<Vec<_>>>();
-                states.map_err(crate::error::wrap)?.into_iter().collect()
+                states.map_err(farpool_sql::error::wrap)?.into_iter().collect()
             }
         };
         Ok(vec![Arc::new(states)])
@@ -220,11 +220,11 @@ impl Alone {
 
 impl Accumulator for Alone {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.0.update(values, None, None).map_err(crate::error::wrap)
+        self.0.update(values, None, None).map_err(farpool_sql::error::wrap)
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.0.merge(&states[0], None, None).map_err(crate::error::wrap)
+        self.0.merge(&states[0], None, None).map_err(farpool_sql::error::wrap)
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {

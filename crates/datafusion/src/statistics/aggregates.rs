@@ -55,8 +55,8 @@ impl Aggregate {
         }
         let types: Vec<DataType> = arguments.expr_fields.iter().map(|f| f.data_type().clone()).collect();
         let constants: Vec<Option<ScalarValue>> = arguments.exprs.iter().map(constant).collect();
-        let statistic = self.kind.statistic(&types, &constants).map_err(crate::error::wrap)?;
-        Groups::of(&statistic, &types).map_err(crate::error::wrap)
+        let statistic = self.kind.statistic(&types, &constants).map_err(farpool_sql::error::wrap)?;
+        Groups::of(&statistic, &types).map_err(farpool_sql::error::wrap)
     }
 }
 
@@ -113,7 +113,7 @@ impl AggregateUDFImpl for Aggregate {
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         match self.instead(&types.iter().collect::<Vec<_>>()) {
             Some(_) => Ok(types.to_vec()),
-            None => self.kind.coerced(types).map_err(crate::error::wrap),
+            None => self.kind.coerced(types).map_err(farpool_sql::error::wrap),
         }
     }
 

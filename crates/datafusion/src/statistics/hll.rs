@@ -37,11 +37,11 @@ pub(super) fn aggregates() -> Vec<AggregateUDF> {
 }
 
 fn invalid(message: String) -> DataFusionError {
-    crate::error::wrap(Error::invalid(message))
+    farpool_sql::error::wrap(Error::invalid(message))
 }
 
 fn corrupt(error: Corrupt) -> DataFusionError {
-    crate::error::wrap(error.into_error())
+    farpool_sql::error::wrap(error.into_error())
 }
 
 /// Returns the type under which values are read. Texts are refused later, with a message that says why.
@@ -49,13 +49,13 @@ fn value_type(data_type: &DataType) -> Result<DataType> {
     if data_type.is_string() {
         return Ok(DataType::Utf8View);
     }
-    state_type(data_type).map_err(crate::error::wrap)
+    state_type(data_type).map_err(farpool_sql::error::wrap)
 }
 
 /// The refusal of texts.
 fn not_binary(name: &str, data_type: &DataType) -> DataFusionError {
     let error = Error::invalid(format!("{name} takes HyperLogLogs, which are binary, not {data_type}"));
-    crate::error::wrap(error.advise("a space whose values are read as such is created as BINARY"))
+    farpool_sql::error::wrap(error.advise("a space whose values are read as such is created as BINARY"))
 }
 
 /// `hll_count(value)`: how many elements a value has, as `PFCOUNT` tells it.
@@ -94,7 +94,7 @@ impl ScalarUDFImpl for Count {
 }
 
 fn counted(value: &[u8]) -> Result<u64> {
-    read(value).map_err(crate::error::wrap)?.known_count().map_err(corrupt)
+    read(value).map_err(farpool_sql::error::wrap)?.known_count().map_err(corrupt)
 }
 
 /// What an aggregate is given.
@@ -132,7 +132,7 @@ impl AggregateUDFImpl for Aggregate {
             Kind::Make if of.is_integer() || of.is_string() => Ok(vec![DataType::Utf8View]),
             Kind::Make => {
                 let error = Error::invalid(format!("hll takes texts, binaries and integers, not {of}"));
-                Err(crate::error::wrap(error.advise("cast the column to the text that clients use")))
+                Err(farpool_sql::error::wrap(error.advise("cast the column to the text that clients use")))
             }
         }
     }
@@ -233,7 +233,7 @@ impl Groups {
         let counts = |row: usize| filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
         let values = values.as_binary_view();
         for row in (0..values.len()).filter(|row| values.is_valid(*row) && counts(*row)) {
-            let other = read(values.value(row)).map_err(crate::error::wrap)?;
+            let other = read(values.value(row)).map_err(farpool_sql::error::wrap)?;
             let group = groups.get(row).copied().unwrap_or(0);
             self.change(group, |value| value.merge(other))?;
         }

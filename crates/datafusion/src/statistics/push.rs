@@ -97,7 +97,7 @@ impl ScalarUDFImpl for Read {
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
-        let values = self.value(&arrays[0]).map_err(crate::error::wrap)?;
+        let values = self.value(&arrays[0]).map_err(farpool_sql::error::wrap)?;
         Ok(ColumnarValue::Array(match values.is_empty() {
             true => new_empty_array(self.result.data_type()),
             false => ScalarValue::iter_to_array(values)?,

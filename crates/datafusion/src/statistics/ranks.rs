@@ -125,7 +125,7 @@ impl Accumulator for Columns {
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let (x, y) = (self.whole(0)?, self.whole(1)?);
         let pairs = (0..x.len()).any(|row| x.is_valid(row) && y.is_valid(row));
-        let coefficient = (self.coefficient)(&x, &y).map_err(crate::error::wrap)?;
+        let coefficient = (self.coefficient)(&x, &y).map_err(farpool_sql::error::wrap)?;
         Ok(ScalarValue::Float64(pairs.then_some(coefficient)))
     }
 

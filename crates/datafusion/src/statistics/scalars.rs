@@ -110,7 +110,7 @@ fn estimate_of(estimate: &Estimate) -> farpool_model::Result<ScalarValue> {
 }
 
 fn text_of(literal: Option<&farpool_model::Literal>) -> ScalarValue {
-    let scalar = literal.and_then(crate::literal::to_scalar);
+    let scalar = literal.and_then(farpool_sql::literal::to_scalar);
     ScalarValue::Utf8(scalar.map(|scalar| scalar.to_string()))
 }
 
@@ -139,7 +139,8 @@ fn sum_of(sketch: &Sketch) -> Option<f64> {
 fn quantile(sketch: &Sketch, share: f64) -> farpool_model::Result<ScalarValue> {
     let share = Literal::new(Value::Float(share), DataType::Float64)?;
     let Some(found) = reading::quantile(sketch, &share)? else {
-        return ScalarValue::try_from(&DataType::Struct(quantile_fields())).map_err(crate::error::unwrap);
+        return ScalarValue::try_from(&DataType::Struct(quantile_fields()))
+            .map_err(farpool_sql::error::unwrap);
     };
     let texts = [&found.value, &found.low, &found.high].map(|value| text_of(Some(value)));
     let confidence = ScalarValue::Float64(Some(found.confidence));
@@ -249,7 +250,7 @@ impl ScalarUDFImpl for Reader {
             wanted => Ok(wanted.clone()),
         });
         let all = std::iter::once(state_type(state)).chain(coerced);
-        all.collect::<farpool_model::Result<_>>().map_err(crate::error::wrap)
+        all.collect::<farpool_model::Result<_>>().map_err(farpool_sql::error::wrap)
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
@@ -267,7 +268,7 @@ impl ScalarUDFImpl for Reader {
             if states.is_null(row) || rest.iter().any(ScalarValue::is_null) {
                 return Ok(null.clone());
             }
-            self.kind.read(states.value(row), &rest).map_err(crate::error::wrap)
+            self.kind.read(states.value(row), &rest).map_err(farpool_sql::error::wrap)
         };
         let values = (0..states.len()).map(of).collect::<Result<Vec<ScalarValue>>>()?;
         Ok(ColumnarValue::Array(match values.is_empty() {
@@ -288,6 +289,6 @@ impl Reader {
             Kind::Pair(_) => "a state and the numbers of two columns",
             _ => "a state",
         };
-        crate::error::wrap(Error::invalid(format!("{} takes {usage}", self.name)))
+        farpool_sql::error::wrap(Error::invalid(format!("{} takes {usage}", self.name)))
     }
 }

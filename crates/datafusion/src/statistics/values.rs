@@ -17,9 +17,9 @@ pub(super) fn read(reading: &Reading, state: &State) -> Result<ScalarValue> {
         ReadValue::State(bytes) => ScalarValue::BinaryView(Some(bytes)),
         ReadValue::Count(count) => ScalarValue::UInt64(Some(count)),
         ReadValue::Number(number) => ScalarValue::Float64(number),
-        ReadValue::Value(value) => match value.as_ref().and_then(crate::literal::to_scalar) {
+        ReadValue::Value(value) => match value.as_ref().and_then(farpool_sql::literal::to_scalar) {
             Some(value) => value,
-            None => ScalarValue::try_from(&reading.data_type()).map_err(crate::error::unwrap)?,
+            None => ScalarValue::try_from(&reading.data_type()).map_err(farpool_sql::error::unwrap)?,
         },
         ReadValue::Top(entries) => {
             let Reading::Top(_, of) = reading else {
@@ -43,7 +43,7 @@ pub(super) fn read(reading: &Reading, state: &State) -> Result<ScalarValue> {
 }
 
 fn frequent(fields: &Fields, value: &Literal, count: u64) -> Result<ScalarValue> {
-    let value = crate::literal::to_scalar(value)
+    let value = farpool_sql::literal::to_scalar(value)
         .ok_or_else(|| Error::internal(format!("a frequent value of type {}", value.data_type())))?;
     struct_of(fields, vec![value, ScalarValue::UInt64(Some(count))])
 }
@@ -61,7 +61,7 @@ pub(super) fn frequency_of(sketch: &Sketch, value: &ScalarValue) -> Result<Estim
 /// # Errors
 /// `Invalid` when it cannot be converted.
 pub(super) fn constant(value: &ScalarValue, of: &DataType) -> Result<Literal> {
-    let literal = value.cast_to(of).ok().and_then(|value| crate::literal::from_scalar(&value));
+    let literal = value.cast_to(of).ok().and_then(|value| farpool_sql::literal::from_scalar(&value));
     literal
         .ok_or_else(|| Error::invalid(format!("the sketch is of {of}, and {value} is no value of that type")))
 }
@@ -75,5 +75,5 @@ pub(super) fn struct_of(fields: &Fields, values: Vec<ScalarValue>) -> Result<Sca
     for (field, value) in fields.iter().zip(values) {
         builder = builder.with_scalar(Arc::clone(field), value);
     }
-    builder.build().map_err(crate::error::unwrap)
+    builder.build().map_err(farpool_sql::error::unwrap)
 }

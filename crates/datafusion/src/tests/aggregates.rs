@@ -3,7 +3,6 @@
 
 use super::{Fake, rows, session};
 use crate::Session;
-use crate::aggregates;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use arrow_array::{
@@ -16,6 +15,7 @@ use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{AggregateUDF, EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_plan::PhysicalExpr;
+use farpool_sql::aggregates;
 use proptest::prelude::*;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;

@@ -44,7 +44,7 @@ impl Sides {
         let mut config = SessionConfig::new();
         config.options_mut().execution.skip_physical_aggregate_schema_check = true;
         let alone = SessionContext::new_with_config(config);
-        crate::aggregates::register(&alone);
+        farpool_sql::aggregates::register(&alone);
         let t: Vec<RecordBatch> = (0..3).map(|i| rows_of_t(i * 700, 700)).collect();
         for (name, batches) in [("t", t), ("dim", vec![rows_of_dim()])] {
             let table = MemTable::try_new(batches[0].schema(), vec![batches]).unwrap();

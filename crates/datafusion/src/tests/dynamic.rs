@@ -2,7 +2,6 @@
 
 use super::{Fake, filled};
 use crate::dynamic::{KeyWatch, conditions, usable};
-use crate::literal::from_scalar;
 use arrow_array::{
     ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, UInt16Array,
 };
@@ -16,6 +15,7 @@ use datafusion::physical_expr::expressions::{
 use datafusion::physical_plan::joins::join_hash_map::JoinHashMapU32;
 use datafusion::physical_plan::joins::{HashTableLookupExpr, Map, SeededRandomState};
 use farpool_model::{Aggregate, AggregateFunction, ColumnStatistics, NamedExpr, Output, Program, TableInfo};
+use farpool_sql::literal::from_scalar;
 use farpool_transfer::Pool;
 use std::sync::Arc;
 
@@ -271,7 +271,7 @@ fn constants_go_there_and_back() {
         ScalarValue::Decimal128(None, 38, 10),
     ] {
         let literal = from_scalar(&scalar).unwrap();
-        assert_eq!(crate::literal::to_scalar(&literal), Some(scalar));
+        assert_eq!(farpool_sql::literal::to_scalar(&literal), Some(scalar));
     }
     let text = from_scalar(&ScalarValue::Utf8View(Some("x".into())));
     assert_eq!(from_scalar(&ScalarValue::LargeUtf8(Some("x".into()))), text);

@@ -1,6 +1,5 @@
 //! A pool that runs programs naively, with DataFusion itself, and records which programs ran.
 
-use crate::literal::to_scalar;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
@@ -17,6 +16,7 @@ use farpool_model::{
     Result, SchemaName, Spread, StateFunction, Status, TableChange, TableInfo, TableName, TableStatistics,
     TenantName, Value, Version, View, Weakened, schema, weaken,
 };
+use farpool_sql::literal::to_scalar;
 use farpool_statistics::Profile;
 use farpool_transfer::{BatchStream, Execution, Handle, Pool, ReceiptHandle};
 use futures::{StreamExt, TryStreamExt};
@@ -164,7 +164,7 @@ fn statistics(batches: &[RecordBatch], column: usize) -> ColumnStatistics {
         let array = b.column(column);
         (0..array.len())
             .filter_map(|row| datafusion::common::ScalarValue::try_from_array(array, row).ok())
-            .filter_map(|scalar| crate::literal::from_scalar(&scalar))
+            .filter_map(|scalar| farpool_sql::literal::from_scalar(&scalar))
             .filter(|literal| literal.as_int().is_some())
             .collect::<Vec<_>>()
     });
@@ -362,11 +362,11 @@ async fn run(
     (_, schema, batches): (Version, SchemaRef, Vec<RecordBatch>),
     table: &SchemaRef,
 ) -> Result<Vec<RecordBatch>> {
-    let failed = |e: datafusion::error::DataFusionError| crate::error::unwrap(e);
+    let failed = |e: datafusion::error::DataFusionError| farpool_sql::error::unwrap(e);
     let program = &prepared.effective;
     let context = SessionContext::new();
-    crate::aggregates::register(&context);
-    context.add_analyzer_rule(Arc::new(crate::checked::CheckedArithmetic));
+    farpool_sql::aggregates::register(&context);
+    context.add_analyzer_rule(Arc::new(farpool_sql::checked::CheckedArithmetic));
     crate::statistics::register(&context);
     let memory = datafusion::datasource::MemTable::try_new(schema, vec![batches]).map_err(failed)?;
     let mut frame = context.read_table(Arc::new(memory)).map_err(failed)?;

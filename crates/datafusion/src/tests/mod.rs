@@ -4,10 +4,15 @@
 mod aggregates;
 mod agree;
 mod batches;
+mod bounded;
+mod date_trunc;
+mod dialect;
 mod dynamic;
 mod fake;
 mod floats;
 mod front;
+mod functions;
+mod interrupt;
 mod joins;
 mod merged;
 mod others;

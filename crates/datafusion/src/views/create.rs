@@ -6,8 +6,6 @@
 
 use super::Reader;
 use crate::catalog::PoolCatalog;
-use crate::dialect;
-use crate::error;
 use crate::session::SCHEMA;
 use datafusion::common::{TableReference, not_impl_err};
 use datafusion::error::{DataFusionError, Result};
@@ -19,6 +17,7 @@ use datafusion::sql::sqlparser::ast::{
     CreateTableOptions, CreateView, Ident, ObjectName, Query, Statement as SqlStatement, visit_relations_mut,
 };
 use farpool_model::{Error, TableName, View};
+use farpool_sql::{dialect, error};
 use std::ops::ControlFlow;
 
 /// Returns the CREATE VIEW statement, if `statement` is one.

@@ -1,0 +1,38 @@
+//! Replaces those SQL aggregates whose meaning in DataFusion differs from the pool's: SUM does not wrap, AVG
+//! of decimals is rounded, MIN and MAX of floats handle infinities and do not depend on the order of rows,
+//! PERCENTILE_CONT uses the standard's formula, BOOL_AND and BOOL_OR work in windows whose frame moves. Adds
+//! MODE. ARRAY_AGG of distinct values has the order that is written. A query thus gives the same result wherever its aggregates run: in the pool, above a join, in a
+//! window, or where parts of groups are merged.
+//!
+//! - Input: the arguments of DataFusion's functions of these names, coerced to the same types. Types that are
+//!   not named here are left to DataFusion's accumulators altogether.
+//! - Output: the types of DataFusion's functions.
+//! - Order: results do not depend on the order of rows, except sums of floats.
+//! - Memory: what the accumulators report in `size`, which DataFusion charges to the session's budget.
+//! - Parallelism: DataFusion's stages. The states between them are exact.
+//! - Errors: a sum or a mean whose final value does not fit its type, with the pool's message.
+
+mod distinct;
+mod exact;
+mod function;
+mod lists;
+mod mode;
+mod order;
+mod percentile;
+mod truth;
+
+#[cfg(test)]
+pub use function::percentile_cont;
+pub use function::{max, min, sum};
+
+use datafusion::prelude::SessionContext;
+
+/// Registers the functions in `context`, in place of DataFusion's.
+pub fn register(context: &SessionContext) {
+    let functions = [sum(), function::avg(), min(), max(), function::percentile_cont()];
+    for function in functions.into_iter().chain(function::truths()) {
+        context.register_udaf(function.as_ref().clone());
+    }
+    context.register_udaf(mode::mode());
+    context.register_udaf(lists::array_agg().as_ref().clone());
+}

@@ -1,0 +1,143 @@
+//! Lists and structures in rows that joins and UNNEST repeat. Each repetition is a copy, which DataFusion charges to nobody: a
+//! list of 100,000 numbers beside 5,000 rows is 4 GB in one batch.
+//!
+//! Such operators make small batches, and are refused where one of these might not fit the memory that is free. Texts are
+//! repeated as views, without a copy.
+
+use super::growth::range_bytes;
+use crate::error;
+use crate::interrupt::current;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Schema};
+use datafusion::common::{JoinType, Result};
+use datafusion::execution::memory_pool::MemoryLimit;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::unnest::UnnestExec;
+use farpool_memory::size_text;
+use farpool_model::Error;
+use farpool_model::cast::u64_from;
+use std::sync::Arc;
+
+/// Rows of a batch of an operator that repeats lists.
+pub const REPEATED_ROWS: usize = 64;
+
+/// An operator that repeats lists or structures of its inputs.
+#[derive(Debug)]
+pub enum Repeats {
+    Join,
+    /// With the columns that become rows.
+    Unnest(Vec<usize>),
+}
+
+impl Repeats {
+    /// Returns `None` for an operator that does not.
+    pub fn of(node: &dyn ExecutionPlan) -> Option<Repeats> {
+        if let Some(unnest) = node.downcast_ref::<UnnestExec>() {
+            let lists: Vec<usize> =
+                unnest.list_column_indices().iter().map(|list| list.index_in_input_schema).collect();
+            return has_nested(&unnest.input().schema(), &lists).then_some(Repeats::Unnest(lists));
+        }
+        let kind = node.downcast_ref::<HashJoinExec>().map(|join| *join.join_type());
+        let kind = kind.or_else(|| node.downcast_ref::<NestedLoopJoinExec>().map(|join| *join.join_type()));
+        let kind = kind.or_else(|| node.downcast_ref::<SortMergeJoinExec>().map(|join| join.join_type()));
+        let is_join = node.is::<CrossJoinExec>() || kind.is_some_and(repeats_rows);
+        let is_nested = || node.children().iter().any(|child| has_nested(&child.schema(), &[]));
+        (is_join && is_nested()).then_some(Repeats::Join)
+    }
+
+    /// Checks that there is memory for a batch of repeated rows of an input.
+    ///
+    /// # Errors
+    /// `OverLimit` where there is not.
+    pub fn check(&self, batch: &RecordBatch) -> Result<()> {
+        let Some((scope, _)) = current::charged() else { return Ok(()) };
+        let Some(memory) = scope.memory() else { return Ok(()) };
+        // Offsets within a column are 32 bits wide.
+        let room = match memory.memory_limit() {
+            MemoryLimit::Finite(limit) => limit.saturating_sub(memory.reserved()) / self.batches(),
+            _ => usize::MAX,
+        };
+        let room = room.min(i32::MAX as usize);
+        let bytes = self.bytes(batch, room);
+        if bytes <= room {
+            return Ok(());
+        }
+        let (name, advice) = match self {
+            Repeats::Join => ("a join", "leave its lists out, and join with them in the end"),
+            Repeats::Unnest(_) => ("unnest", "leave the other lists out"),
+        };
+        let (bytes, room) = (size_text(u64_from(bytes)), size_text(u64_from(room)));
+        let message =
+            format!("{name} may make {bytes} of lists in one batch of rows, for which {room} are free");
+        Err(error::wrap(
+            Error::over_limit(message)
+                .advise(format!("{advice}, or give the statement more memory (--work-memory)")),
+        ))
+    }
+
+    /// Batches that are in memory at once, in the operator and those above it.
+    fn batches(&self) -> usize {
+        match self {
+            Repeats::Join => 4,
+            // Each is a batch of its own, and only there until the next one.
+            Repeats::Unnest(_) => 2,
+        }
+    }
+
+    /// Returns the most bytes that lists may have in a batch of repeated rows; any number up to `enough` if they have no more.
+    fn bytes(&self, batch: &RecordBatch, enough: usize) -> usize {
+        let lists = match self {
+            Repeats::Join => &[][..],
+            Repeats::Unnest(lists) => lists,
+        };
+        let nested: Vec<&ArrayRef> = batch
+            .columns()
+            .iter()
+            .enumerate()
+            .filter(|(place, column)| !lists.contains(place) && column.data_type().is_nested())
+            .map(|(_, column)| column)
+            .collect();
+        let within = |start: usize, rows: usize| -> usize {
+            nested.iter().map(|column| range_bytes(column, start, rows)).sum()
+        };
+        let all = within(0, batch.num_rows());
+        match self {
+            Repeats::Join if all.saturating_mul(REPEATED_ROWS) <= enough => all,
+            Repeats::Join => {
+                let widest = (0..batch.num_rows()).map(|row| within(row, 1)).max().unwrap_or(0);
+                widest.saturating_mul(REPEATED_ROWS)
+            }
+            Repeats::Unnest(lists) => {
+                let rows_of = |row: usize| {
+                    lists.iter().map(|list| length(batch.column(*list), row)).max().unwrap_or(0).max(1)
+                };
+                (0..batch.num_rows())
+                    .fold(0_usize, |sum, row| sum.saturating_add(within(row, 1).saturating_mul(rows_of(row))))
+            }
+        }
+    }
+}
+
+/// Whether rows have lists or structures, in other columns than these.
+pub fn has_nested(schema: &Schema, except: &[usize]) -> bool {
+    let fields = schema.fields().iter().enumerate();
+    fields.filter(|(place, _)| !except.contains(place)).any(|(_, field)| field.data_type().is_nested())
+}
+
+/// Whether a join of this kind may return a row of its inputs more than once.
+pub fn repeats_rows(kind: JoinType) -> bool {
+    use JoinType::{Full, Inner, Left, Right};
+    matches!(kind, Inner | Left | Right | Full)
+}
+
+/// Number of elements of a list.
+fn length(lists: &Arc<dyn Array>, row: usize) -> usize {
+    match lists.data_type() {
+        DataType::List(_) => usize::try_from(lists.as_list::<i32>().value_length(row)).unwrap_or(0),
+        DataType::LargeList(_) => usize::try_from(lists.as_list::<i64>().value_length(row)).unwrap_or(0),
+        DataType::FixedSizeList(_, size) => usize::try_from(*size).unwrap_or(0),
+        _ => 1,
+    }
+}

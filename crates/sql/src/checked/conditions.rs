@@ -1,0 +1,242 @@
+//! Conditions of filters whose parts may fail on some rows.
+//!
+//! Invariant: a row fails a statement only if a part of the condition fails on it and no other part decides
+//! it, whatever the order in which they are written and wherever they run: for AND, a part that is not true
+//! decides, for OR one that is. DataFusion evaluates both sides of AND and OR on all rows of a batch unless
+//! the first side decides nearly all of them.
+//!
+//! Cost: parts are evaluated on whole batches as long as none fails. One that fails is evaluated again on the
+//! rows that are undecided, in halves, down to the rows on which it fails.
+
+use super::guard::{Risk, cast_may_fail};
+use super::operation_of;
+use crate::types::is_cast_function;
+use arrow_array::{Array, BooleanArray, RecordBatch};
+use arrow_schema::{DataType, Schema};
+use arrow_select::filter::filter_record_batch;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{ColumnarValue, Operator};
+use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The optimizer rule. It runs last, because other rules need to recognize AND.
+#[derive(Debug)]
+pub struct GuardedFilters;
+
+impl PhysicalOptimizerRule for GuardedFilters {
+    fn name(&self) -> &'static str {
+        "guarded_filters"
+    }
+
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        let guarded = plan.transform_up(|plan| {
+            let Some(filter) = plan.downcast_ref::<FilterExec>() else { return Ok(Transformed::no(plan)) };
+            let schema = filter.input().schema();
+            if risk(filter.predicate(), &schema)? == Risk::None {
+                return Ok(Transformed::no(plan));
+            }
+            let predicate = guarded(filter.predicate(), &schema)?;
+            let filter = FilterExecBuilder::from(filter).with_predicate(predicate).build()?;
+            Ok(Transformed::yes(Arc::new(filter) as _))
+        })?;
+        Ok(guarded.data)
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// Guards a condition that only matters as true or not true.
+fn guarded(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Arc<dyn PhysicalExpr>> {
+    let op = match expr.downcast_ref::<BinaryExpr>().map(|binary| *binary.op()) {
+        Some(op @ (Operator::And | Operator::Or)) => op,
+        _ => return Ok(Arc::clone(expr)),
+    };
+    let mut parts = Vec::new();
+    for part in operands(expr, op) {
+        parts.push((risk(part, schema)?, guarded(part, schema)?));
+    }
+    // Parts that are unlikely to fail go first, so that few rows are left for the others.
+    parts.sort_by_key(|(risk, _)| *risk);
+    let parts = parts.into_iter().map(|(_, part)| part).collect();
+    Ok(Arc::new(Conditions { parts, is_and: op == Operator::And }))
+}
+
+/// The operands of a chain of one operator, left to right, without recursion: chains may be long.
+fn operands(expr: &Arc<dyn PhysicalExpr>, op: Operator) -> Vec<&Arc<dyn PhysicalExpr>> {
+    let (mut operands, mut stack) = (Vec::new(), vec![expr]);
+    while let Some(next) = stack.pop() {
+        match next.downcast_ref::<BinaryExpr>() {
+            Some(binary) if *binary.op() == op => stack.extend([binary.right(), binary.left()]),
+            _ => operands.push(next),
+        }
+    }
+    operands
+}
+
+/// Returns the greatest risk of the parts of an expression.
+fn risk(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Risk> {
+    let mut greatest = Risk::None;
+    expr.exists(|part| {
+        greatest = greatest.max(risk_of_node(part, schema)?);
+        Ok(greatest == Risk::Likely)
+    })?;
+    Ok(greatest)
+}
+
+fn risk_of_node(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Risk> {
+    if let Some(cast) = expr.downcast_ref::<CastExpr>() {
+        let from = cast.expr().data_type(schema)?;
+        return Ok(if cast_may_fail(&from, cast.cast_type()) { Risk::Likely } else { Risk::None });
+    }
+    if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
+        let is_likely = operation_of(call.fun()).is_some() || is_cast_function(call.fun());
+        return Ok(if is_likely { Risk::Likely } else { Risk::Unlikely });
+    }
+    match expr.downcast_ref::<BinaryExpr>() {
+        Some(binary) if binary.op().is_numerical_operators() => {
+            let is_float = binary.left().data_type(schema)?.is_floating();
+            Ok(if is_float { Risk::None } else { Risk::Likely })
+        }
+        _ => Ok(Risk::None),
+    }
+}
+
+/// Parts of a condition, of which all or one must be true.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Conditions {
+    parts: Vec<Arc<dyn PhysicalExpr>>,
+    is_and: bool,
+}
+
+impl Conditions {
+    /// Whether a part that is true for a row leaves it undecided.
+    fn decides(&self, is_true: bool) -> bool {
+        is_true != self.is_and
+    }
+
+    fn undecided(&self, before: &[bool], value: ColumnarValue) -> Result<Vec<bool>> {
+        let array = value.into_array(before.len())?;
+        let value = array.as_any().downcast_ref::<BooleanArray>().ok_or_else(not_boolean)?;
+        let is_true = |row: usize| value.is_valid(row) && value.value(row);
+        Ok(before.iter().enumerate().map(|(row, open)| *open && !self.decides(is_true(row))).collect())
+    }
+
+    /// Evaluates a part on the rows of `batch` that are `open`, which fails on some; returns those that stay
+    /// so. Rows on which it fails do, and are added to `failed`.
+    fn apart(
+        &self,
+        part: &Arc<dyn PhysicalExpr>,
+        batch: &RecordBatch,
+        open: &[bool],
+        failed: &mut Vec<(usize, DataFusionError)>,
+    ) -> Result<Vec<bool>> {
+        let rows: Vec<usize> = (0..open.len()).filter(|row| open[*row]).collect();
+        let few = filter_record_batch(batch, &BooleanArray::from(open.to_vec()))?;
+        let mut left = vec![false; open.len()];
+        let mut ranges: Vec<Range<usize>> = std::iter::once(0..rows.len()).collect();
+        while let Some(range) = ranges.pop() {
+            if range.is_empty() {
+                continue;
+            }
+            match part.evaluate(&few.slice(range.start, range.len())) {
+                Ok(value) => {
+                    let open = self.undecided(&vec![true; range.len()], value)?;
+                    for (row, open) in rows[range].iter().zip(open) {
+                        left[*row] = open;
+                    }
+                }
+                Err(error) if is_of_no_row(&error) => return Err(error),
+                Err(error) if range.len() == 1 => {
+                    let row = rows[range.start];
+                    left[row] = true;
+                    failed.push((row, error));
+                }
+                Err(_) => {
+                    let middle = range.start + range.len() / 2;
+                    ranges.push(middle..range.end);
+                    ranges.push(range.start..middle);
+                }
+            }
+        }
+        Ok(left)
+    }
+}
+
+/// Whether an error is not about the values of a row.
+fn is_of_no_row(error: &DataFusionError) -> bool {
+    matches!(error.find_root(), DataFusionError::ResourcesExhausted(_) | DataFusionError::Internal(_))
+}
+
+fn not_boolean() -> DataFusionError {
+    DataFusionError::Internal("a part of a condition is no condition".to_string())
+}
+
+impl PhysicalExpr for Conditions {
+    fn data_type(&self, _: &Schema) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn nullable(&self, _: &Schema) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        let mut open = vec![true; batch.num_rows()];
+        let mut failed = Vec::new();
+        for part in &self.parts {
+            if !open.contains(&true) {
+                break;
+            }
+            open = match part.evaluate(batch) {
+                Ok(value) => self.undecided(&open, value)?,
+                Err(error) if is_of_no_row(&error) => return Err(error),
+                Err(_) => self.apart(part, batch, &open, &mut failed)?,
+            };
+        }
+        if let Some((_, error)) = failed.into_iter().find(|(row, _)| open[*row]) {
+            return Err(error);
+        }
+        let passes: BooleanArray = open.into_iter().map(|open| Some(open == self.is_and)).collect();
+        Ok(ColumnarValue::Array(Arc::new(passes)))
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        self.parts.iter().collect()
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        parts: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        Ok(Arc::new(Conditions { parts, is_and: self.is_and }))
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, part) in self.parts.iter().enumerate() {
+            if i > 0 {
+                f.write_str(if self.is_and { " AND " } else { " OR " })?;
+            }
+            match part.downcast_ref::<Conditions>() {
+                Some(_) => write!(f, "({part})")?,
+                None => write!(f, "{part}")?,
+            }
+        }
+        Ok(())
+    }
+}

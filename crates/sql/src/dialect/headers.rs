@@ -1,0 +1,182 @@
+//! The column names of a result, as they were written; they are separate from the names in the plan. The
+//! engine's names of expressions contain its own types and the names of files (`avg(flights.csv.delay)`,
+//! `Int64(1)`), and must be distinct; the columns of a result may have equal names.
+
+use arrow_schema::{Field, Schema, SchemaRef};
+use datafusion::sql::sqlparser::ast::{
+    DescribeAlias, Expr, Function, Ident, ObjectNamePart, Query, Select, SelectItem, SetExpr,
+    Statement as SqlStatement, Visit, visit_expressions,
+};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// The headers of a query's result, an entry for each item of SELECT.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headers(Vec<Header>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Header {
+    One(String),
+    /// A wildcard: any number of columns, named as in the plan.
+    Many,
+}
+
+impl Headers {
+    /// Returns the headers of `statement`; none if it is not a query, or has no list of columns. `lowers`
+    /// says whether names without quotes are converted to lower case.
+    pub(super) fn of(statement: &SqlStatement, lowers: bool) -> Self {
+        let query = match statement {
+            SqlStatement::Query(query) => query,
+            SqlStatement::Explain {
+                describe_alias: DescribeAlias::Describe | DescribeAlias::Desc,
+                statement,
+                ..
+            } => return Headers::of(statement, lowers),
+            _ => return Headers::default(),
+        };
+        let Some(select) = leftmost(query) else { return Headers::default() };
+        let headers: Vec<Header> = select.projection.iter().map(|item| header(item, lowers)).collect();
+        // A struct is unnested to its fields; next to a wildcard, the number of columns of each is unknown.
+        match headers.contains(&Header::Many) && select.projection.iter().any(unnests) {
+            true => Headers::default(),
+            false => Headers(headers),
+        }
+    }
+
+    /// Returns `schema`, the plan's, with these headers as names; unchanged if there are no headers.
+    pub fn over(&self, schema: &SchemaRef) -> SchemaRef {
+        let fields = schema.fields();
+        let ones = self.0.iter().filter(|header| **header != Header::Many).count();
+        let has_wildcards = ones < self.0.len();
+        if ones == 0 || ones > fields.len() || (!has_wildcards && ones < fields.len()) {
+            return Arc::clone(schema);
+        }
+        let mut named: Vec<Field> = fields.iter().map(|field| field.as_ref().clone()).collect();
+        let name = |field: &mut Field, header: &Header| match header {
+            Header::One(name) => {
+                field.set_name(name.clone());
+                true
+            }
+            Header::Many => false,
+        };
+        // Headers are matched from the front up to the first wildcard, and from the back down to the last
+        // one.
+        let _ = named.iter_mut().zip(&self.0).all(|(field, header)| name(field, header));
+        if has_wildcards {
+            let _ =
+                named.iter_mut().rev().zip(self.0.iter().rev()).all(|(field, header)| name(field, header));
+        }
+        Arc::new(Schema::new_with_metadata(named, schema.metadata().clone()))
+    }
+}
+
+/// Returns the SELECT that determines the query's columns.
+pub(super) fn leftmost(query: &Query) -> Option<&Select> {
+    let mut body = &*query.body;
+    loop {
+        match body {
+            SetExpr::Select(select) => return Some(select),
+            SetExpr::Query(query) => body = &query.body,
+            SetExpr::SetOperation { left, .. } => body = left,
+            SetExpr::Values(_)
+            | SetExpr::Insert(_)
+            | SetExpr::Update(_)
+            | SetExpr::Delete(_)
+            | SetExpr::Merge(_)
+            | SetExpr::Table(_) => return None,
+        }
+    }
+}
+
+fn header(item: &SelectItem, lowers: bool) -> Header {
+    match item {
+        SelectItem::UnnamedExpr(expr) => Header::One(text(expr, lowers)),
+        SelectItem::ExprWithAlias { alias, .. } => Header::One(normal(alias, lowers)),
+        SelectItem::ExprWithAliases { .. } | SelectItem::QualifiedWildcard(..) | SelectItem::Wildcard(_) => {
+            Header::Many
+        }
+    }
+}
+
+/// Returns the header of an expression without an alias.
+pub(super) fn text(expr: &Expr, lowers: bool) -> String {
+    match expr {
+        Expr::Identifier(name) => normal(name, lowers),
+        Expr::CompoundIdentifier(path) => path.last().map_or_else(String::new, |name| normal(name, lowers)),
+        Expr::Nested(inner) => text(inner, lowers),
+        other => other.to_string(),
+    }
+}
+
+/// Returns a name in the form in which it is resolved.
+pub(super) fn normal(name: &Ident, lowers: bool) -> String {
+    match name.quote_style {
+        None if lowers => name.value.to_lowercase(),
+        _ => name.value.clone(),
+    }
+}
+
+fn unnests(item: &SelectItem) -> bool {
+    match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => calls(expr, &["unnest"]),
+        SelectItem::ExprWithAliases { .. } | SelectItem::QualifiedWildcard(..) | SelectItem::Wildcard(_) => {
+            false
+        }
+    }
+}
+
+/// Whether a function of one of these names is called in `node`.
+pub(super) fn calls(node: &impl Visit, names: &[&str]) -> bool {
+    visit_expressions(node, |expr| match expr {
+        Expr::Function(function) if names.iter().any(|name| is_called(function, name)) => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
+}
+
+/// Whether the function's name is `wanted`, which is in lower case.
+pub(super) fn is_called(function: &Function, wanted: &str) -> bool {
+    matches!(function.name.0.as_slice(), [ObjectNamePart::Identifier(name)]
+        if name.value.eq_ignore_ascii_case(wanted))
+}
+
+/// Gives each column of the query its header as an alias, for a query that is stored as a table, a view or a
+/// file.
+pub(super) fn name_columns(query: &mut Query, lowers: bool) {
+    if let Some(select) = leftmost_mut(query) {
+        for item in &mut select.projection {
+            name_column(item, lowers);
+        }
+    }
+}
+
+/// As [`leftmost`].
+pub(super) fn leftmost_mut(query: &mut Query) -> Option<&mut Select> {
+    let mut body = &mut *query.body;
+    loop {
+        match body {
+            SetExpr::Select(select) => return Some(select),
+            SetExpr::Query(query) => body = &mut query.body,
+            SetExpr::SetOperation { left, .. } => body = left,
+            SetExpr::Values(_)
+            | SetExpr::Insert(_)
+            | SetExpr::Update(_)
+            | SetExpr::Delete(_)
+            | SetExpr::Merge(_)
+            | SetExpr::Table(_) => return None,
+        }
+    }
+}
+
+fn name_column(item: &mut SelectItem, lowers: bool) {
+    match item {
+        SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => {}
+        SelectItem::UnnamedExpr(expr) if !calls(expr, &["unnest"]) => {
+            let alias = Ident::with_quote('"', text(expr, lowers));
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+        }
+        _ => {}
+    }
+}

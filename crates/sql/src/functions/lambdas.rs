@@ -1,0 +1,68 @@
+//! Numbers the parameters of lambdas so that they stay behind all columns when operators are merged.
+//!
+//! DataFusion numbers a parameter from the width of the operator's input: over 2 columns, `x -> x + i` has `x` as number 2.
+//! A projection that is merged with the one below it is evaluated over the input of that, which may have 5 columns: columns
+//! get their new numbers then, parameters do not, and number 2 is taken for a column ("Field of physical LambdaVariable …").
+//! Only the order of the numbers counts, so that parameters with large numbers stay parameters.
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::config::ConfigOptions;
+use datafusion::error::Result;
+use datafusion::physical_expr::expressions::LambdaVariable;
+use datafusion::physical_expr::projection::ProjectionExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
+use std::sync::Arc;
+
+/// More columns than an operator has.
+const FIRST: usize = 1 << 24;
+
+/// The optimizer rule. Runs before all that move expressions.
+#[derive(Debug)]
+pub struct LambdaParameters;
+
+impl PhysicalOptimizerRule for LambdaParameters {
+    fn name(&self) -> &'static str {
+        "lambda_parameters"
+    }
+
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(renumbered).map(|plan| plan.data)
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+fn renumbered(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        let exprs = projection.expr().iter().map(|column| behind_columns(&column.expr));
+        let exprs = exprs.collect::<Result<Vec<_>>>()?;
+        if exprs.iter().any(|expr| expr.transformed) {
+            let names = projection.expr().iter().map(|column| column.alias.clone());
+            let exprs = exprs.into_iter().zip(names).map(|(expr, name)| ProjectionExpr::new(expr.data, name));
+            let projection = ProjectionExec::try_new(exprs, Arc::clone(projection.input()))?;
+            return Ok(Transformed::yes(Arc::new(projection)));
+        }
+    }
+    if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+        let predicate = behind_columns(filter.predicate())?;
+        if predicate.transformed {
+            let filter = FilterExecBuilder::from(filter).with_predicate(predicate.data).build()?;
+            return Ok(Transformed::yes(Arc::new(filter)));
+        }
+    }
+    Ok(Transformed::no(plan))
+}
+
+fn behind_columns(expr: &Arc<dyn PhysicalExpr>) -> Result<Transformed<Arc<dyn PhysicalExpr>>> {
+    Arc::clone(expr).transform_up(|expr| {
+        let parameter = expr.downcast_ref::<LambdaVariable>().filter(|parameter| parameter.index() < FIRST);
+        let Some(parameter) = parameter else { return Ok(Transformed::no(expr)) };
+        let (place, field) = (FIRST + parameter.index(), Arc::clone(parameter.field()));
+        Ok(Transformed::yes(Arc::new(LambdaVariable::new(place, field))))
+    })
+}

@@ -1,0 +1,127 @@
+//! Which scope the thread works for at the moment, and since when.
+
+use super::Scope;
+use crate::bounded::Charge;
+use crate::error;
+use datafusion::error::DataFusionError;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Work after which a stream gives its thread back, so that other tasks, timers and aborts get their turn.
+const TURN: Duration = Duration::from_millis(1);
+
+thread_local! {
+    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+}
+
+/// What a thread works for.
+#[derive(Clone)]
+struct Current {
+    entered: Arc<Entered>,
+    /// When the poll of the task began.
+    since: Instant,
+    /// What functions charge their results to; `None` outside of the operators of a plan.
+    charge: Option<Arc<Charge>>,
+}
+
+/// A scope as a thread has entered it, within others that may be stopped as well.
+pub struct Entered {
+    scope: Arc<Scope>,
+    outer: Option<Arc<Entered>>,
+    /// For results of functions while a statement is planned.
+    charge: Arc<Charge>,
+}
+
+impl Entered {
+    /// Enters `scope` within what the thread works for now.
+    pub fn new(scope: Arc<Scope>) -> Arc<Self> {
+        let outer = entered().filter(|outer| !outer.is_of(&scope));
+        Arc::new(Entered { scope, outer, charge: Arc::default() })
+    }
+
+    fn is_of(&self, scope: &Arc<Scope>) -> bool {
+        Arc::ptr_eq(&self.scope, scope)
+    }
+
+    fn check(&self) -> Result<(), DataFusionError> {
+        match self.scope.reason() {
+            Some(reason) => Err(error::wrap(reason)),
+            None => self.outer.as_ref().map_or(Ok(()), |outer| outer.check()),
+        }
+    }
+}
+
+/// Restores what the thread worked for before.
+struct Restore(Option<Current>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        let before = self.0.take();
+        CURRENT.with(|current| *current.borrow_mut() = before);
+    }
+}
+
+fn with<T>(f: impl FnOnce(Option<&Current>) -> T) -> T {
+    CURRENT.with(|current| f(current.borrow().as_ref()))
+}
+
+/// What the thread works for.
+pub fn entered() -> Option<Arc<Entered>> {
+    with(|current| current.map(|current| Arc::clone(&current.entered)))
+}
+
+/// Runs `work`, a poll, for `entered`.
+pub fn enter<T>(entered: &Arc<Entered>, work: impl FnOnce() -> T) -> T {
+    let since = with(|current| current.map(|current| current.since)).unwrap_or_else(Instant::now);
+    let next = Current { entered: Arc::clone(entered), since, charge: None };
+    let _restore = Restore(CURRENT.with(|current| current.borrow_mut().replace(next)));
+    work()
+}
+
+/// Runs `work` with `charge` for the results of functions.
+pub fn charging<T>(charge: &Arc<Charge>, work: impl FnOnce() -> T) -> T {
+    let Some(mut next) = with(|current| current.cloned()) else { return work() };
+    // The operator above asks for more: it is done with what its functions returned before.
+    if let Some(above) = next.charge.replace(Arc::clone(charge)) {
+        above.release();
+    }
+    let _restore = Restore(CURRENT.with(|current| current.borrow_mut().replace(next)));
+    work()
+}
+
+/// Runs `work` with a charge of its own, which is released when it returns.
+pub fn charging_for_now<T>(work: impl FnOnce() -> T) -> T {
+    let Some(next) = with(|current| current.cloned()) else { return work() };
+    let next = Current { charge: Some(Arc::default()), ..next };
+    let _restore = Restore(CURRENT.with(|current| current.borrow_mut().replace(next)));
+    work()
+}
+
+/// Returns what functions charge their results to, and the scope that they work for.
+pub fn charged() -> Option<(Arc<Scope>, Arc<Charge>)> {
+    with(|current| {
+        let Current { entered, charge, .. } = current?;
+        let charge = charge.as_ref().unwrap_or(&entered.charge);
+        Some((Arc::clone(&entered.scope), Arc::clone(charge)))
+    })
+}
+
+/// Whether a statement is being planned rather than run.
+pub fn is_planning() -> bool {
+    with(|current| current.is_some_and(|current| current.charge.is_none()))
+}
+
+/// Fails if what the thread works for was stopped.
+///
+/// # Errors
+/// Why it was stopped.
+pub fn check() -> Result<(), DataFusionError> {
+    // A probe may run whatever the caller has for signals, which may enter scopes itself.
+    entered().map_or(Ok(()), |entered| entered.check())
+}
+
+/// Whether the poll has taken so long that the thread should do something else before.
+pub fn is_turn_over() -> bool {
+    with(|current| current.is_some_and(|current| current.since.elapsed() >= TURN))
+}

@@ -1,0 +1,168 @@
+//! Conditions of joins that can be stopped. A join evaluates its condition over a batch of pairs at a time, and goes on within
+//! one poll for as long as no pair passes.
+
+use super::current;
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_schema::{DataType, FieldRef, Schema};
+use datafusion::common::tree_node::TreeNode;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::{
+    HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder, SortMergeJoinExec,
+};
+use datafusion::physical_plan::stream::RecordBatchReceiverStream;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use futures::StreamExt;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+/// Returns the operator with a condition that is checked, if it is a join with a condition.
+pub(super) fn checked(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>()
+        && let Some(filter) = join.filter()
+    {
+        let builder = NestedLoopJoinExecBuilder::from(join).with_filter(Some(stoppable(filter)));
+        return Ok(Arc::new(builder.build()?));
+    }
+    if let Some(join) = node.downcast_ref::<HashJoinExec>()
+        && let Some(filter) = join.filter()
+    {
+        return join.builder().with_filter(Some(stoppable(filter))).build_exec();
+    }
+    if let Some(join) = node.downcast_ref::<SortMergeJoinExec>()
+        && let Some(filter) = join.filter()
+    {
+        return Ok(Arc::new(SortMergeJoinExec::try_new(
+            Arc::clone(join.left()),
+            Arc::clone(join.right()),
+            join.on().to_vec(),
+            Some(stoppable(filter)),
+            join.join_type(),
+            join.sort_options().to_vec(),
+            join.null_equality(),
+        )?));
+    }
+    Ok(node)
+}
+
+/// Whether the plan has a join with a condition.
+fn has_condition(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    plan.exists(|node| {
+        let join = node.downcast_ref::<HashJoinExec>().map(|join| join.filter().is_some());
+        let join =
+            join.or_else(|| node.downcast_ref::<SortMergeJoinExec>().map(|join| join.filter().is_some()));
+        Ok(join.unwrap_or_else(|| node.downcast_ref::<NestedLoopJoinExec>().is_some()))
+    })
+}
+
+/// Runs a plan; in a task of its own if one of its joins may compute on in one poll. Nobody can drop a stream while it is being
+/// polled: whoever waits for a task drops it at any time, and with it the scope, so that the condition fails next.
+pub fn execute_apart(
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+) -> Result<SendableRecordBatchStream> {
+    let is_apart = has_condition(&plan)?;
+    let mut rows = execute_stream(plan, context)?;
+    if !is_apart {
+        return Ok(rows);
+    }
+    let mut task = RecordBatchReceiverStream::builder(rows.schema(), 1);
+    let sender = task.tx();
+    task.spawn(async move {
+        while let Some(batch) = rows.next().await {
+            // The receiver has gone: nobody wants the others.
+            if sender.send(batch).await.is_err() {
+                break;
+            }
+        }
+        Ok(())
+    });
+    Ok(task.build())
+}
+
+fn stoppable(filter: &JoinFilter) -> JoinFilter {
+    let condition = Arc::new(Condition(Arc::clone(filter.expression())));
+    JoinFilter::new(condition, filter.column_indices().to_vec(), Arc::clone(filter.schema()))
+}
+
+/// Runs a part of a poll that has taken long already, and has the other tasks of this thread go on with another one meanwhile.
+/// Joins on all threads of a runtime would otherwise keep those that could drop them from doing so.
+fn beside_others<T>(work: impl FnOnce() -> T) -> T {
+    let can_leave =
+        || Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+    match current::is_turn_over() && can_leave() {
+        true => tokio::task::block_in_place(work),
+        false => work(),
+    }
+}
+
+/// A condition that fails once the statement was stopped.
+#[derive(Debug)]
+struct Condition(Arc<dyn PhysicalExpr>);
+
+impl PartialEq for Condition {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.eq(&other.0)
+    }
+}
+
+impl Eq for Condition {}
+
+impl Hash for Condition {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl PhysicalExpr for Condition {
+    fn data_type(&self, input: &Schema) -> Result<DataType> {
+        self.0.data_type(input)
+    }
+
+    fn nullable(&self, input: &Schema) -> Result<bool> {
+        self.0.nullable(input)
+    }
+
+    fn return_field(&self, input: &Schema) -> Result<FieldRef> {
+        self.0.return_field(input)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        current::check()?;
+        // Of what its functions compute, only the truth values stay.
+        beside_others(|| current::charging_for_now(|| self.0.evaluate(batch)))
+    }
+
+    fn evaluate_selection(&self, batch: &RecordBatch, selection: &BooleanArray) -> Result<ColumnarValue> {
+        current::check()?;
+        beside_others(|| current::charging_for_now(|| self.0.evaluate_selection(batch, selection)))
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.0]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        let [inner] = <[_; 1]>::try_from(children)
+            .map_err(|_| DataFusionError::Internal("a condition has one expression".to_string()))?;
+        Ok(Arc::new(Condition(inner)))
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt_sql(f)
+    }
+}

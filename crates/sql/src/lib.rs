@@ -1,0 +1,65 @@
+//! The meaning of SQL: how text becomes a plan that means what it means in PostgreSQL and DuckDB, and the functions, types,
+//! rules and limits that such plans need in DataFusion. Knows neither pools nor files.
+//!
+//! A statement passes through [`dialect::parse`], [`dialect::plan`], the rules of this crate around the engine's, and runs
+//! within a [`Scope`], which stops it. Errors are told in the words of the statement ([`error`]).
+//!
+//! Invariant: a statement means the same with and without a pool below it. What the engine answers wrongly is rewritten to
+//! what it answers rightly, or refused.
+
+#![forbid(unsafe_code)]
+
+pub mod aggregates;
+mod bounded;
+pub mod checked;
+pub mod dialect;
+pub mod error;
+mod exclusions;
+mod functions;
+mod grouping_sets;
+pub mod interrupt;
+pub mod literal;
+mod messages;
+pub mod names;
+mod one_zero;
+mod parameters;
+mod pieces;
+pub mod restricted;
+mod schemas;
+mod set_all;
+mod shifts;
+mod statements;
+mod subqueries;
+pub mod summarize;
+mod types;
+mod using;
+mod written;
+mod zones;
+
+pub use bounded::{BoundedFunctions, REPEATED_ROWS, bounded, call_bytes_max, range_bytes, repeats_rows};
+pub use exclusions::Exclusions;
+pub use functions::LambdaParameters;
+pub use grouping_sets::KeysOfSets;
+pub use interrupt::{Interrupt, Scope};
+pub use one_zero::{OneZero, OneZeroOfConstants};
+pub use parameters::Parameters;
+pub use pieces::{Piece, PieceKind, is_whole_sql, sql_pieces};
+pub use schemas::SchemaChange;
+pub use statements::{GivenTable, Statement, split_statements};
+pub use subqueries::{OncePlanner, UnnestSubqueries};
+pub use types::{NamedTypes, OperandTypes};
+pub use using::MergedKeys;
+
+use datafusion::prelude::SessionContext;
+
+/// Registers all functions of this crate, some in the place of the engine's.
+pub fn register(context: &SessionContext) {
+    aggregates::register(context);
+    functions::register(context);
+    bounded::register(context);
+    set_all::register(context);
+    shifts::register(context);
+    types::register(context);
+    written::register(context);
+    zones::register(context);
+}

@@ -1,0 +1,86 @@
+//! CREATE SCHEMA and DROP SCHEMA, which change a pool.
+
+use crate::error;
+use datafusion::common::not_impl_err;
+use datafusion::error::Result;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::planner::object_name_to_table_reference;
+use datafusion::sql::sqlparser::ast::{
+    ObjectName, ObjectType, SchemaName as ParsedName, Statement as SqlStatement,
+};
+use farpool_model::SchemaName;
+use farpool_transfer::Pool;
+
+/// A statement that creates or drops a schema.
+#[derive(Clone)]
+pub struct SchemaChange {
+    /// The catalog that the statement names.
+    pub catalog: Option<String>,
+    pub schema: SchemaName,
+    /// IF NOT EXISTS of CREATE, IF EXISTS of DROP.
+    pub is_lenient: bool,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Create,
+    Drop { cascade: bool },
+}
+
+impl SchemaChange {
+    /// Returns the change that `statement` is, if it is one.
+    ///
+    /// # Errors
+    /// For a form that is not supported.
+    pub fn of(statement: &Statement) -> Result<Option<SchemaChange>> {
+        let Statement::Statement(statement) = statement else { return Ok(None) };
+        match &**statement {
+            SqlStatement::CreateSchema {
+                schema_name: ParsedName::Simple(name),
+                if_not_exists,
+                with: None,
+                options: None,
+                default_collate_spec: None,
+                clone: None,
+            } => SchemaChange::new(name, *if_not_exists, Kind::Create).map(Some),
+            SqlStatement::CreateSchema { .. } => {
+                not_impl_err!("CREATE SCHEMA in this form; what there is: CREATE SCHEMA [IF NOT EXISTS] name")
+            }
+            SqlStatement::Drop { object_type: ObjectType::Schema, names, if_exists, cascade, .. } => {
+                match &names[..] {
+                    [name] => SchemaChange::new(name, *if_exists, Kind::Drop { cascade: *cascade }).map(Some),
+                    _ => not_impl_err!("DROP SCHEMA of several schemas; drop one after the other"),
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// `name` may have the name of a catalog in front.
+    fn new(name: &ObjectName, is_lenient: bool, kind: Kind) -> Result<SchemaChange> {
+        let reference = object_name_to_table_reference(name.clone(), true)?;
+        if reference.catalog().is_some() {
+            return not_impl_err!("{name} as the name of a schema, which has one dot at most");
+        }
+        let catalog = reference.schema().map(str::to_string);
+        let schema = SchemaName::new(reference.table()).map_err(error::wrap)?;
+        Ok(SchemaChange { catalog, schema, is_lenient, kind })
+    }
+
+    /// Whether the schema is dropped.
+    pub fn drops(&self) -> bool {
+        matches!(self.kind, Kind::Drop { .. })
+    }
+
+    /// Makes the change.
+    ///
+    /// # Errors
+    /// Errors of the pool, such as `NotFound` for a missing schema.
+    pub async fn run(&self, pool: &dyn Pool) -> farpool_model::Result<()> {
+        match self.kind {
+            Kind::Create => pool.create_schema(&self.schema).await,
+            Kind::Drop { cascade } => pool.drop_schema(&self.schema, cascade).await,
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Numbers with a point, and integers of more than 64 bits. By itself such a number is a double, as the
+//! engine reads it; one that meets a decimal is the decimal that is written, with all its digits.
+//!
+//! Invariant: after the analyzer no call of the function is left.
+
+use super::numbers::CHOICES;
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
+use datafusion::logical_expr::expr::{Case, Cast, ScalarFunction};
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility, lit,
+};
+use datafusion::prelude::SessionContext;
+
+/// Name of the function of a number's text.
+pub const FUNCTION: &str = "exact_number";
+
+/// Registers the function in `context`.
+pub(super) fn register(context: &SessionContext) {
+    let signature = Signature::any(1, Volatility::Immutable);
+    context.register_udf(ScalarUDF::from(ExactNumber { signature }));
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ExactNumber {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for ExactNumber {
+    fn name(&self) -> &str {
+        FUNCTION
+    }
+
+    /// Returns the name of the double.
+    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
+        Ok(double(arguments).map_or_else(|| FUNCTION.to_string(), |double| double.schema_name().to_string()))
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Float64)
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match arguments.args.as_slice() {
+            [ColumnarValue::Scalar(text)] => Ok(ColumnarValue::Scalar(text.cast_to(&DataType::Float64)?)),
+            _ => internal_err!("{FUNCTION} of other than a constant"),
+        }
+    }
+}
+
+/// Returns the text of a call of the function.
+fn written(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::ScalarFunction(call) if call.func.inner().is::<ExactNumber>() => text(&call.args),
+        _ => None,
+    }
+}
+
+fn text(arguments: &[Expr]) -> Option<&str> {
+    match arguments {
+        [Expr::Literal(ScalarValue::Utf8(Some(text)), _)] => Some(text),
+        _ => None,
+    }
+}
+
+fn double(arguments: &[Expr]) -> Option<Expr> {
+    text(arguments)?.parse::<f64>().ok().map(lit)
+}
+
+/// Returns the decimal that is written; `None` if there is none with so many digits.
+fn decimal(text: &str) -> Option<ScalarValue> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits: String = [whole.trim_start_matches('0'), fraction].concat();
+    if digits.len() > usize::from(DECIMAL128_MAX_PRECISION) || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let value = if digits.is_empty() { 0 } else { digits.parse().ok()? };
+    let precision = u8::try_from(digits.len().max(1)).ok()?;
+    Some(ScalarValue::Decimal128(Some(value), precision, i8::try_from(fraction.len()).ok()?))
+}
+
+/// Replaces a call that has met no decimal by the double.
+pub(super) fn as_double(expr: Expr) -> Result<Transformed<Expr>> {
+    match &expr {
+        Expr::ScalarFunction(call) if call.func.inner().is::<ExactNumber>() => match double(&call.args) {
+            Some(double) => Ok(Transformed::yes(double)),
+            None => internal_err!("{expr} is no number"),
+        },
+        _ => Ok(Transformed::no(expr)),
+    }
+}
+
+/// Whether an expression consists of numbers that are written, at least one of them exact.
+fn is_constant(expr: &Expr) -> bool {
+    let mut has_exact = false;
+    let parts = expr.exists(|part| {
+        has_exact |= written(part).is_some();
+        let is_number = match part {
+            Expr::Literal(value, _) => value.data_type().is_integer() || is_text_of_number(value),
+            Expr::Negative(_) => true,
+            Expr::BinaryExpr(binary) => is_exact(binary.op),
+            other => written(other).is_some(),
+        };
+        Ok(!is_number)
+    });
+    !parts.unwrap_or(true) && has_exact
+}
+
+/// The argument of a call is a part of it.
+fn is_text_of_number(value: &ScalarValue) -> bool {
+    matches!(value, ScalarValue::Utf8(Some(text)) if decimal(text).is_some())
+}
+
+fn is_exact(op: Operator) -> bool {
+    matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Modulo)
+}
+
+/// Returns a constant with its numbers as decimals; anything else stays.
+fn as_decimal(expr: Expr) -> Result<Transformed<Expr>> {
+    if !is_constant(&expr) {
+        return Ok(Transformed::no(expr));
+    }
+    expr.transform_up(|part| match written(&part).and_then(decimal) {
+        Some(decimal) => Ok(Transformed::yes(lit(decimal))),
+        None => Ok(Transformed::no(part)),
+    })
+}
+
+fn is_decimal(expr: &Expr, columns: &DFSchema) -> bool {
+    expr.get_type(columns).is_ok_and(|found| found.is_decimal())
+}
+
+/// Makes an operand a decimal if the other one is.
+pub(super) fn operands(binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<BinaryExpr>> {
+    let BinaryExpr { left, op, right } = binary;
+    let (left, right) = match (is_decimal(&left, columns), is_decimal(&right, columns)) {
+        (true, false) => (Transformed::no(*left), as_decimal(*right)?),
+        (false, true) => (as_decimal(*left)?, Transformed::no(*right)),
+        (true, true) | (false, false) => (Transformed::no(*left), Transformed::no(*right)),
+    };
+    let is_changed = left.transformed || right.transformed;
+    let binary = BinaryExpr::new(Box::new(left.data), op, Box::new(right.data));
+    Ok(Transformed::new_transformed(binary, is_changed))
+}
+
+/// Makes operands of sums, products and remainders decimals. A quotient with a double is a double.
+pub(super) fn arithmetic(binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    match is_exact(binary.op) {
+        true => operands(binary, columns)?.map_data(|binary| Ok(Expr::BinaryExpr(binary))),
+        false => Ok(Transformed::no(Expr::BinaryExpr(binary))),
+    }
+}
+
+/// Casts the decimal that is written, not the double.
+pub(super) fn cast(cast: Cast) -> Result<Transformed<Expr>> {
+    match cast.field.data_type().is_decimal() {
+        true => as_decimal(*cast.expr)?
+            .map_data(|expr| Ok(Expr::Cast(Cast::new_from_field(Box::new(expr), cast.field)))),
+        false => Ok(Transformed::no(Expr::Cast(cast))),
+    }
+}
+
+/// Makes arguments of functions that return one of them decimals, if another one is.
+pub(super) fn function(mut call: ScalarFunction, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let meets = CHOICES.contains(&call.func.name()) && call.args.iter().any(|arg| is_decimal(arg, columns));
+    let is_changed = if meets { all_as_decimals(call.args.iter_mut())? } else { false };
+    Ok(Transformed::new_transformed(Expr::ScalarFunction(call), is_changed))
+}
+
+/// Makes a constant number of places of `round` one of 32 bits, as the function has it. The type of a rounded decimal depends
+/// on a constant; the engine casts that, has another type while it is a cast, and the first again once it is folded.
+pub(super) fn places(expr: Expr) -> Transformed<Expr> {
+    let Expr::ScalarFunction(mut call) = expr else { return Transformed::no(expr) };
+    let places = match call.args.as_slice() {
+        [_, places] if call.func.name() == "round" => {
+            whole(places).and_then(|places| i32::try_from(places).ok())
+        }
+        _ => None,
+    };
+    if let Some(places) = places {
+        call.args[1] = lit(places);
+    }
+    Transformed::new_transformed(Expr::ScalarFunction(call), places.is_some())
+}
+
+/// A constant integer.
+fn whole(expr: &Expr) -> Option<i64> {
+    match expr {
+        Expr::Literal(ScalarValue::Int64(value), _) => *value,
+        Expr::Negative(value) => whole(value)?.checked_neg(),
+        _ => None,
+    }
+}
+
+/// Makes values of a CASE decimals, if another one is; and what its operand is compared with.
+pub(super) fn case(mut case: Case, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let mut is_changed = false;
+    let (whens, thens) = (case.when_then_expr.iter(), case.when_then_expr.iter());
+    let mut compared = whens.map(|(when, _)| when).chain(&case.expr);
+    let compares = case.expr.is_some() && compared.any(|expr| is_decimal(expr, columns));
+    let mut returned = thens.map(|(_, then)| then).chain(&case.else_expr);
+    let returns = returned.any(|expr| is_decimal(expr, columns));
+    if compares {
+        let whens = case.when_then_expr.iter_mut().map(|(when, _)| &mut **when);
+        is_changed |= all_as_decimals(whens.chain(case.expr.as_deref_mut()))?;
+    }
+    if returns {
+        let thens = case.when_then_expr.iter_mut().map(|(_, then)| &mut **then);
+        is_changed |= all_as_decimals(thens.chain(case.else_expr.as_deref_mut()))?;
+    }
+    Ok(Transformed::new_transformed(Expr::Case(case), is_changed))
+}
+
+fn all_as_decimals<'a>(exprs: impl Iterator<Item = &'a mut Expr>) -> Result<bool> {
+    let mut is_changed = false;
+    for expr in exprs {
+        let made = as_decimal(std::mem::take(expr))?;
+        is_changed |= made.transformed;
+        *expr = made.data;
+    }
+    Ok(is_changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_have_the_digits_that_are_written() {
+        for (text, expected) in [
+            ("0.1", Some((1, 1, 1))),
+            ("00012.340", Some((12340, 5, 3))),
+            (".5", Some((5, 1, 1))),
+            ("7.", Some((7, 1, 0))),
+            ("0.0", Some((0, 1, 1))),
+            ("123456789012345678.12", Some((12_345_678_901_234_567_812, 20, 2))),
+            ("123456789012345678901234567890123456789", None),
+        ] {
+            let found = decimal(text);
+            let expected = expected
+                .map(|(value, precision, scale)| ScalarValue::Decimal128(Some(value), precision, scale));
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What operations mean for the types of their operands, where the engine's type coercion gives them another
+//! meaning than PostgreSQL and DuckDB do, or loses digits. The rule runs before type coercion, over
+//! expressions as they were written.
+//!
+//! - Dates and times are neither compared nor unioned with numbers, nor cast ([`numbers`]).
+//! - A number with a point that meets a decimal is a decimal; a rounded decimal has one type ([`exact`]).
+//! - A text that meets a time is one, in any year ([`times`]).
+//! - A date plus hours is a timestamp ([`times`]).
+//! - Intervals are compared, sorted and grouped by their length ([`intervals`]).
+//! - TRY_CAST is not unwrapped ([`try_casts`]).
+
+mod exact;
+mod intervals;
+mod names;
+mod numbers;
+mod times;
+mod try_casts;
+
+pub use exact::FUNCTION as EXACT_NUMBER;
+pub use names::NamedTypes;
+pub use times::with_seconds;
+pub use try_casts::{cast_function, is_cast_function};
+
+use crate::checked::columns_below;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::{Between, InList};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::prelude::SessionContext;
+
+/// Registers the function that the rule replaces.
+pub fn register(context: &SessionContext) {
+    exact::register(context);
+}
+
+/// The analyzer rule.
+#[derive(Debug)]
+pub struct OperandTypes;
+
+impl AnalyzerRule for OperandTypes {
+    fn name(&self) -> &'static str {
+        "operand_types"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(node).map(|plan| plan.data)
+    }
+}
+
+fn node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    numbers::check(&plan)?;
+    let keyed = intervals::keys(plan)?;
+    let (was_changed, plan) = (keyed.transformed, keyed.data);
+    let columns = columns_below(&plan)?;
+    let names = NamePreserver::new(&plan);
+    let changed = plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let changed = expr.transform_up(|expr| expression(expr, &columns))?;
+        let changed = changed.transform_data(|expr| expr.transform_up(exact::as_double))?;
+        Ok(changed.update_data(|expr| name.restore(expr)))
+    })?;
+    let mut changed = match changed.transformed {
+        true => changed.map_data(LogicalPlan::recompute_schema)?,
+        false => changed,
+    };
+    changed.transformed |= was_changed;
+    Ok(changed)
+}
+
+/// Rewrites an expression whose parts have been rewritten.
+fn expression(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    numbers::check_expression(&expr, columns)?;
+    match expr {
+        Expr::BinaryExpr(binary) if is_comparison(binary.op) => compared(binary, columns),
+        Expr::BinaryExpr(binary) => exact::arithmetic(binary, columns)?.transform_data(|expr| match expr {
+            Expr::BinaryExpr(binary) => times::arithmetic(binary, columns),
+            other => Ok(Transformed::no(other)),
+        }),
+        Expr::Between(between) => between_bounds(between, columns),
+        Expr::InList(list) => in_list(list, columns),
+        Expr::Cast(cast) => {
+            let timed = times::cast(cast)?;
+            let mut exact = exact::cast(timed.data)?;
+            exact.transformed |= timed.transformed;
+            Ok(exact)
+        }
+        Expr::TryCast(cast) => try_casts::function(cast, columns),
+        Expr::Case(case) => exact::case(case, columns)?.transform_data(|expr| intervals::case(expr, columns)),
+        Expr::ScalarFunction(call) => exact::function(call, columns)?
+            .transform_data(|expr| intervals::function(expr, columns))?
+            .transform_data(|expr| times::length_of_list(expr, columns))?
+            .transform_data(|expr| times::truncated_date(expr, columns))?
+            .transform_data(|expr| Ok(exact::places(expr))),
+        Expr::AggregateFunction(call) => intervals::aggregate(call, columns),
+        Expr::WindowFunction(call) => intervals::window(call, columns),
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+fn is_comparison(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
+/// Rewrites a comparison by the types of its sides.
+fn compared(binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let exact = exact::operands(binary, columns)?;
+    let mut timed = times::operands(exact.data, columns)?;
+    timed.transformed |= exact.transformed;
+    timed.transform_data(|expr| match expr {
+        Expr::BinaryExpr(binary) => intervals::operands(binary, columns),
+        other => Ok(Transformed::no(other)),
+    })
+}
+
+/// Rewrites BETWEEN as two comparisons, if one of them is rewritten.
+fn between_bounds(between: Between, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let bound = |op, bound: &Expr| {
+        compared(BinaryExpr::new(between.expr.clone(), op, Box::new(bound.clone())), columns)
+    };
+    let (low, high) = (bound(Operator::GtEq, &between.low)?, bound(Operator::LtEq, &between.high)?);
+    if !low.transformed && !high.transformed {
+        return Ok(Transformed::no(Expr::Between(between)));
+    }
+    // The usual form is recognized by other rules.
+    if let (Expr::BinaryExpr(low), Expr::BinaryExpr(high)) = (&low.data, &high.data)
+        && (low.op, high.op) == (Operator::GtEq, Operator::LtEq)
+        && low.left == high.left
+    {
+        let (low, high) = (low.clone(), high.right.clone());
+        return Ok(Transformed::yes(Expr::Between(Between::new(low.left, between.negated, low.right, high))));
+    }
+    let inside = low.data.and(high.data);
+    Ok(Transformed::yes(if between.negated { Expr::Not(Box::new(inside)) } else { inside }))
+}
+
+/// Rewrites the members of an IN list. One that no value of the type equals is compared by itself.
+fn in_list(list: InList, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let InList { expr, list, negated } = list;
+    let (mut members, mut others, mut left, mut is_changed) = (Vec::new(), Vec::new(), None, false);
+    for member in list {
+        let one = compared(BinaryExpr::new(expr.clone(), Operator::Eq, Box::new(member)), columns)?;
+        is_changed |= one.transformed;
+        match one.data {
+            Expr::BinaryExpr(BinaryExpr { left: value, op: Operator::Eq, right })
+                if left.as_ref().is_none_or(|left| *left == value) =>
+            {
+                left = Some(value);
+                members.push(*right);
+            }
+            other => others.push(other),
+        }
+    }
+    if others.is_empty() {
+        let expr = left.unwrap_or(expr);
+        return Ok(Transformed::new_transformed(
+            Expr::InList(InList { expr, list: members, negated }),
+            is_changed,
+        ));
+    }
+    let listed = left.filter(|_| !members.is_empty());
+    let listed = listed.map(|expr| Expr::InList(InList { expr, list: members, negated: false }));
+    let any = listed.into_iter().chain(others).reduce(Expr::or).unwrap_or_default();
+    Ok(Transformed::yes(if negated { Expr::Not(Box::new(any)) } else { any }))
+}

@@ -1,0 +1,251 @@
+//! Dates and timestamps beside texts, intervals and one another.
+//!
+//! The engine compares timestamps in the finer unit, and a text as a timestamp of the column's unit: years
+//! before 1677 and after 2262 do not fit nanoseconds (apache/datafusion#1359), and fail the statement. Here a
+//! time that the column's unit does not reach is before or after all of its values.
+
+use arrow_cast::parse::string_to_datetime;
+use arrow_schema::{DataType, IntervalUnit, TimeUnit};
+use chrono::{DateTime, Utc};
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::functions_nested::length::array_length_udf;
+use datafusion::logical_expr::expr::Cast;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast as cast_to, lit};
+
+/// Appends seconds to a text that ends with hours and minutes, possibly followed by a time zone.
+pub fn with_seconds(text: &str) -> Option<String> {
+    let at = text.trim_start().find(['T', ' '])? + (text.len() - text.trim_start().len()) + 1;
+    let (date, time) = text.split_at_checked(at)?;
+    let zone = time.find(|c: char| !c.is_ascii_digit() && c != ':' && c != '.').unwrap_or(time.len());
+    let (clock, zone) = time.split_at(zone);
+    let (hours, minutes) = clock.split_once(':')?;
+    let is_two = |digits: &str| digits.len() == 2 && digits.bytes().all(|b| b.is_ascii_digit());
+    (is_two(hours) && is_two(minutes)).then(|| format!("{date}{clock}:00{zone}"))
+}
+
+/// Gives a constant text that is cast to a timestamp its seconds.
+pub(super) fn cast(mut cast: Cast) -> Result<Transformed<Cast>> {
+    if let (DataType::Timestamp(..), Some(whole)) =
+        (cast.field.data_type(), constant_text(&cast.expr).and_then(with_seconds))
+    {
+        cast.expr = Box::new(lit(whole));
+        return Ok(Transformed::yes(cast));
+    }
+    Ok(Transformed::no(cast))
+}
+
+fn constant_text(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Literal(value, _) => value.try_as_str().flatten(),
+        _ => None,
+    }
+}
+
+/// Returns the time that an expression is, if it is a constant without a time zone.
+fn constant(expr: &Expr) -> Option<DateTime<Utc>> {
+    match expr {
+        Expr::Cast(cast) if matches!(cast.field.data_type(), DataType::Timestamp(_, None)) => {
+            time_of(constant_text(&cast.expr)?)
+        }
+        Expr::Literal(ScalarValue::TimestampMicrosecond(Some(micros), None), _) => {
+            DateTime::from_timestamp_micros(*micros)
+        }
+        Expr::Literal(ScalarValue::TimestampMillisecond(Some(millis), None), _) => {
+            DateTime::from_timestamp_millis(*millis)
+        }
+        Expr::Literal(ScalarValue::TimestampSecond(Some(seconds), None), _) => {
+            DateTime::from_timestamp(*seconds, 0)
+        }
+        other => time_of(constant_text(other)?),
+    }
+}
+
+fn time_of(text: &str) -> Option<DateTime<Utc>> {
+    let whole = with_seconds(text);
+    string_to_datetime(&Utc, whole.as_deref().unwrap_or(text)).ok()
+}
+
+/// Rewrites a comparison of a timestamp.
+pub(super) fn operands(binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let BinaryExpr { left, op, right } = binary;
+    let (left_type, right_type) = (left.get_type(columns).ok(), right.get_type(columns).ok());
+    if let Some(made) = left_type.as_ref().and_then(|found| beside_constant(&left, found, op, &right)) {
+        return Ok(Transformed::yes(made));
+    }
+    if let (Some(found), Some(swapped)) = (&right_type, op.swap())
+        && let Some(made) = beside_constant(&right, found, swapped, &left)
+    {
+        return Ok(Transformed::yes(made));
+    }
+    let left = beside(*left, left_type.as_ref(), right_type.as_ref());
+    let right = beside(*right, right_type.as_ref(), left_type.as_ref());
+    let is_changed = left.transformed || right.transformed;
+    let made = Expr::BinaryExpr(BinaryExpr::new(Box::new(left.data), op, Box::new(right.data)));
+    Ok(Transformed::new_transformed(made, is_changed))
+}
+
+/// Compares a timestamp without a zone with a constant; `None` if that is left to the engine.
+fn beside_constant(value: &Expr, found: &DataType, op: Operator, other: &Expr) -> Option<Expr> {
+    let DataType::Timestamp(unit, None) = found else { return None };
+    let time = constant(other)?;
+    let compare =
+        |op, with| Expr::BinaryExpr(BinaryExpr::new(Box::new(value.clone()), op, Box::new(lit(with))));
+    if let Some(count) = count(time, *unit) {
+        return Some(compare(op, scalar(count, *unit)));
+    }
+    // No value of the type reaches this time.
+    let (end, inside, outside) = match time.timestamp() > 0 {
+        true => (i64::MAX, Operator::LtEq, Operator::Gt),
+        false => (i64::MIN, Operator::GtEq, Operator::Lt),
+    };
+    let is_late = time.timestamp() > 0;
+    Some(match op {
+        Operator::Lt | Operator::LtEq if is_late => compare(inside, scalar(end, *unit)),
+        Operator::Gt | Operator::GtEq if !is_late => compare(inside, scalar(end, *unit)),
+        Operator::NotEq => compare(inside, scalar(end, *unit)),
+        Operator::IsDistinctFrom => lit(true),
+        Operator::IsNotDistinctFrom => lit(false),
+        _ => compare(outside, scalar(end, *unit)),
+    })
+}
+
+/// Returns how many units a time is from 1970, if 64 bits hold them.
+fn count(time: DateTime<Utc>, unit: TimeUnit) -> Option<i64> {
+    match unit {
+        TimeUnit::Second => Some(time.timestamp()),
+        TimeUnit::Millisecond => Some(time.timestamp_millis()),
+        TimeUnit::Microsecond => Some(time.timestamp_micros()),
+        TimeUnit::Nanosecond => time.timestamp_nanos_opt(),
+    }
+}
+
+fn scalar(count: i64, unit: TimeUnit) -> ScalarValue {
+    match unit {
+        TimeUnit::Second => ScalarValue::TimestampSecond(Some(count), None),
+        TimeUnit::Millisecond => ScalarValue::TimestampMillisecond(Some(count), None),
+        TimeUnit::Microsecond => ScalarValue::TimestampMicrosecond(Some(count), None),
+        TimeUnit::Nanosecond => ScalarValue::TimestampNanosecond(Some(count), None),
+    }
+}
+
+/// Returns the unit of a time of the day.
+fn clock_unit(data_type: &DataType) -> Option<TimeUnit> {
+    match data_type {
+        DataType::Time32(unit) | DataType::Time64(unit) => Some(*unit),
+        _ => None,
+    }
+}
+
+/// Gives a text beside a timestamp its seconds, and counts a value that depends on no row, such as `now()`,
+/// in the units of the column beside it, of which nanoseconds do not hold all.
+fn beside(expr: Expr, found: Option<&DataType>, other: Option<&DataType>) -> Transformed<Expr> {
+    if let (Some(from), Some(to)) = (found.and_then(clock_unit), other.and_then(clock_unit))
+        && from < to
+        && to >= TimeUnit::Microsecond
+    {
+        return Transformed::yes(cast_to(expr, DataType::Time64(to)));
+    }
+    let Some(DataType::Timestamp(unit, _)) = other else { return Transformed::no(expr) };
+    if let Some(whole) = constant_text(&expr).and_then(with_seconds) {
+        return Transformed::yes(lit(whole));
+    }
+    match found {
+        Some(DataType::Timestamp(TimeUnit::Nanosecond, zone))
+            if *unit == TimeUnit::Microsecond && !expr.any_column_refs() && !expr.contains_outer() =>
+        {
+            Transformed::yes(cast_to(expr, DataType::Timestamp(*unit, zone.clone())))
+        }
+        _ => Transformed::no(expr),
+    }
+}
+
+/// A date plus or minus an interval that is not of whole days is a timestamp.
+pub(super) fn arithmetic(binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let BinaryExpr { left, op, right } = binary;
+    let is_date = |expr: &Expr| matches!(expr.get_type(columns), Ok(DataType::Date32 | DataType::Date64));
+    let is_of_hours = |expr: &Expr| {
+        matches!(expr.get_type(columns), Ok(DataType::Interval(_) | DataType::Duration(_)))
+            && !is_of_days(expr)
+    };
+    let time = DataType::Timestamp(TimeUnit::Microsecond, None);
+    let (left, right) = match op {
+        Operator::Plus | Operator::Minus if is_date(&left) && is_of_hours(&right) => {
+            (Transformed::yes(cast_to(*left, time)), Transformed::no(*right))
+        }
+        Operator::Plus if is_of_hours(&left) && is_date(&right) => {
+            (Transformed::no(*left), Transformed::yes(cast_to(*right, time)))
+        }
+        _ => (Transformed::no(*left), Transformed::no(*right)),
+    };
+    let is_changed = left.transformed || right.transformed;
+    let made = Expr::BinaryExpr(BinaryExpr::new(Box::new(left.data), op, Box::new(right.data)));
+    Ok(Transformed::new_transformed(made, is_changed))
+}
+
+/// Whether an interval is written with months and days only, possibly times a number.
+fn is_of_days(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(interval)), _) => interval.nanoseconds == 0,
+        Expr::Literal(ScalarValue::IntervalYearMonth(_), _) => true,
+        Expr::Negative(inner) => is_of_days(inner),
+        Expr::Alias(alias) => is_of_days(&alias.expr),
+        Expr::ScalarFunction(call) if call.func.name() == "multiply_interval" => {
+            call.args.first().is_some_and(is_of_days)
+        }
+        Expr::Cast(cast) => matches!(cast.field.data_type(), DataType::Interval(IntervalUnit::YearMonth)),
+        _ => false,
+    }
+}
+
+/// A date that is truncated counts microseconds, which hold all dates. The engine counts nanoseconds.
+pub(super) fn truncated_date(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::ScalarFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
+    let is_date = |expr: &Expr| matches!(expr.get_type(columns), Ok(DataType::Date32 | DataType::Date64));
+    match call.args.as_mut_slice() {
+        [_, date] if call.func.name() == "date_trunc" && is_date(date) => {
+            *date = cast_to(std::mem::take(date), DataType::Timestamp(TimeUnit::Microsecond, None));
+            Ok(Transformed::yes(Expr::ScalarFunction(call)))
+        }
+        _ => Ok(Transformed::no(Expr::ScalarFunction(call))),
+    }
+}
+
+/// The length of a list is the number of its elements. The engine takes that of its text.
+pub(super) fn length_of_list(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::ScalarFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
+    let is_list = |expr: &Expr| {
+        use DataType::{FixedSizeList, LargeList, List};
+        matches!(expr.get_type(columns), Ok(List(_) | LargeList(_) | FixedSizeList(..)))
+    };
+    match call.args.as_slice() {
+        [list] if call.func.name() == "character_length" && is_list(list) => {
+            call.func = array_length_udf();
+            Ok(Transformed::yes(cast_to(Expr::ScalarFunction(call), DataType::Int64)))
+        }
+        _ => Ok(Transformed::no(Expr::ScalarFunction(call))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_beyond_a_unit_are_before_or_after_all_of_its_values() {
+        let column = datafusion::logical_expr::col("t");
+        let nanoseconds = DataType::Timestamp(TimeUnit::Nanosecond, None);
+        for (text, op, expected) in [
+            ("9999-12-31", Operator::Lt, "t <= TimestampNanosecond(9223372036854775807, None)"),
+            ("9999-12-31", Operator::Eq, "t > TimestampNanosecond(9223372036854775807, None)"),
+            ("9999-12-31", Operator::GtEq, "t > TimestampNanosecond(9223372036854775807, None)"),
+            ("9999-12-31", Operator::NotEq, "t <= TimestampNanosecond(9223372036854775807, None)"),
+            ("1066-10-14", Operator::Gt, "t >= TimestampNanosecond(-9223372036854775808, None)"),
+            ("1066-10-14", Operator::LtEq, "t < TimestampNanosecond(-9223372036854775808, None)"),
+            ("1970-01-01 00:01", Operator::Lt, "t < TimestampNanosecond(60000000000, None)"),
+        ] {
+            let made = beside_constant(&column, &nanoseconds, op, &lit(text)).unwrap();
+            assert_eq!(made.to_string(), expected, "{op} {text}");
+        }
+    }
+}

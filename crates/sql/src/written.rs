@@ -1,0 +1,89 @@
+//! The function that gives an expression the name that was written. The engine's names of expressions omit
+//! casts, so that `sum(id)` and `sum(id::double)` have one name; `dialect::distinct_names` has planned the
+//! casts as calls of this function, which are removed from the plan again. Names stay.
+
+use arrow_schema::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::prelude::SessionContext;
+
+/// Name of the function of an expression and its text.
+pub const FUNCTION: &str = "as_written";
+
+/// Registers the function in `context`.
+pub fn register(context: &SessionContext) {
+    let signature = Signature::any(2, Volatility::Immutable);
+    context.register_udf(ScalarUDF::from(AsWritten { signature }));
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct AsWritten {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for AsWritten {
+    fn name(&self) -> &str {
+        FUNCTION
+    }
+
+    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
+        match arguments {
+            [_, Expr::Literal(ScalarValue::Utf8(Some(text)), _)] => Ok(text.clone()),
+            _ => Ok(FUNCTION.to_string()),
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match types {
+            [written, _] => Ok(written.clone()),
+            _ => internal_err!("{FUNCTION} of {} arguments", types.len()),
+        }
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match arguments.args.into_iter().next() {
+            Some(written) => Ok(written),
+            None => internal_err!("{FUNCTION} of nothing"),
+        }
+    }
+}
+
+/// Replaces the calls of a plan by their expressions; names of columns stay.
+///
+/// # Errors
+/// Fails only on a bug in this crate.
+pub fn planned(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let planned = plan.transform_up_with_subqueries(|node| {
+        let names = NamePreserver::new(&node);
+        let changed = node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let changed = expr.transform_up(|expr| Ok(expression(expr)))?;
+            Ok(changed.update_data(|expr| name.restore(expr)))
+        })?;
+        match changed.transformed {
+            true => changed.map_data(LogicalPlan::recompute_schema),
+            false => Ok(changed),
+        }
+    })?;
+    Ok(planned.data)
+}
+
+fn expression(expr: Expr) -> Transformed<Expr> {
+    match expr {
+        Expr::ScalarFunction(ScalarFunction { func, mut args })
+            if func.inner().is::<AsWritten>() && args.len() == 2 =>
+        {
+            Transformed::yes(args.swap_remove(0))
+        }
+        other => Transformed::no(other),
+    }
+}
