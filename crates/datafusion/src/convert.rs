@@ -13,10 +13,8 @@ use datafusion::logical_expr::expr::{Between, Case, InList, Like, ScalarFunction
 use datafusion::logical_expr::{BinaryExpr, Expr as Logical, ExprSchemable, Operator};
 use farpool_model::compose::{Allowance, Slot};
 use farpool_model::{CompareOp, Expr, Facts, Literal, Pattern, TableInfo, Value, schema};
-use farpool_sql::{
-    checked::{self, Operation, arithmetic_op},
-    literal,
-};
+use farpool_sql::checked::{Operation, arithmetic_op};
+use farpool_sql::{checked, literal};
 
 /// Resolves the columns of an expression.
 pub(crate) struct Scope<'a> {

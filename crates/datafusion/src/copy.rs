@@ -8,10 +8,8 @@ use datafusion::common::Result;
 use datafusion::sql::parser::{CopyToSource, CopyToStatement, Statement};
 use datafusion::sql::sqlparser::ast::{Statement as SqlStatement, Value};
 use farpool_model::Error;
-use farpool_sql::{
-    dialect::{STDOUT, without_prefix},
-    error,
-};
+use farpool_sql::dialect::{STDOUT, without_prefix};
+use farpool_sql::error;
 use farpool_transfer::BatchStream;
 use futures::StreamExt;
 use std::sync::Arc;

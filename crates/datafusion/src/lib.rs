@@ -31,6 +31,7 @@ mod plans;
 mod prefix;
 mod query;
 mod rows;
+mod schemas;
 mod session;
 mod shared;
 mod sink;

@@ -24,12 +24,9 @@ use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, SendableRecordBatchStream};
 use farpool_model::{Receipt, Result};
-use farpool_sql::{
-    LambdaParameters,
-    checked::{FiltersFirst, GuardedFilters},
-    dialect::Headers,
-    error, interrupt,
-};
+use farpool_sql::checked::{FiltersFirst, GuardedFilters};
+use farpool_sql::dialect::Headers;
+use farpool_sql::{LambdaParameters, error, interrupt};
 use farpool_transfer::{BatchStream, ReceiptHandle};
 use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;

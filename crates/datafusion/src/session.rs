@@ -13,6 +13,7 @@ use crate::plan::PoolPlanner;
 use crate::plans::Plans;
 use crate::query::{Command, Planned, Query};
 use crate::rows::{Rows, physical_rules};
+use crate::schemas::SchemaChange;
 use crate::shared::Means;
 use crate::spill::SpillFiles;
 use crate::table::PoolTable;
@@ -39,14 +40,12 @@ use farpool_memory::WorkMemory;
 use farpool_model::sql_name;
 use farpool_model::{Error, ErrorKind, Result, TableName};
 use farpool_planner::cost::Rates;
+use farpool_sql::checked::CheckedArithmetic;
+use farpool_sql::dialect::Headers;
+use farpool_sql::interrupt::Scope;
 use farpool_sql::{
     BoundedFunctions, Exclusions, MergedKeys, NamedTypes, OneZero, OneZeroOfConstants, OperandTypes,
-    Parameters, SchemaChange, Statement, UnnestSubqueries,
-    checked::CheckedArithmetic,
-    dialect::{self, Headers},
-    error,
-    interrupt::{self, Scope},
-    restricted, summarize,
+    Parameters, Statement, UnnestSubqueries, dialect, error, interrupt, restricted, summarize,
 };
 use farpool_transfer::Pool;
 use std::collections::BTreeSet;

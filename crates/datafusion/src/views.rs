@@ -11,11 +11,7 @@
 
 mod create;
 
-use create::{created, text_for};
-pub(crate) use farpool_sql::{
-    dialect::{self, Grammar},
-    error,
-};
+pub(crate) use create::{created, text_for};
 
 use crate::catalog::{self, Found, PoolCatalog};
 use crate::session::{HOME, INFORMATION_SCHEMA, SCHEMA};
@@ -36,6 +32,8 @@ use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::{Query, Statement as SqlStatement};
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use farpool_model::{Error, ErrorKind, TableName, View, limits};
+use farpool_sql::dialect::Grammar;
+use farpool_sql::{dialect, error};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;

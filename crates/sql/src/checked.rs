@@ -183,7 +183,7 @@ fn facts(expr: &Logical, input: &DFSchema, levels: usize) -> Option<Facts> {
 }
 
 /// Returns the arithmetic operator of the model, if `op` is one.
-pub(crate) fn arithmetic_op(op: Operator) -> Option<ArithmeticOp> {
+pub fn arithmetic_op(op: Operator) -> Option<ArithmeticOp> {
     Some(match op {
         Operator::Plus => ArithmeticOp::Add,
         Operator::Minus => ArithmeticOp::Subtract,

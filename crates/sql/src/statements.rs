@@ -17,15 +17,20 @@ pub struct Statement {
     pub text: String,
     /// The line, from 1, on which the statement begins in the text that it was split from.
     pub line: u64,
+    /// The values of `$1`, `$name` and `?`.
     pub parameters: Parameters,
+    /// Tables that only this statement sees.
     pub tables: Vec<GivenTable>,
 }
 
 /// Rows that a statement can name like a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GivenTable {
+    /// The name, without a schema.
     pub name: String,
+    /// The columns.
     pub schema: SchemaRef,
+    /// The rows, in batches of these columns.
     pub batches: Vec<RecordBatch>,
 }
 

@@ -12,7 +12,8 @@ use datafusion::catalog::{
 };
 use datafusion::error::Result;
 use farpool_model::{ErrorKind, SchemaName, TableName, limits};
-use farpool_sql::{GivenTable, dialect, error, names::names_a_file};
+use farpool_sql::names::names_a_file;
+use farpool_sql::{GivenTable, dialect, error};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::fmt;

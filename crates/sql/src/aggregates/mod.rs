@@ -21,9 +21,7 @@ mod order;
 mod percentile;
 mod truth;
 
-#[cfg(test)]
-pub use function::percentile_cont;
-pub use function::{max, min, sum};
+pub use function::{max, min, percentile_cont, sum};
 
 use datafusion::prelude::SessionContext;
 

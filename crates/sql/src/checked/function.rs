@@ -16,7 +16,9 @@ use std::sync::Arc;
 /// The arithmetic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
+    /// Two operands.
     Binary(ArithmeticOp),
+    /// The sign.
     Negative,
 }
 

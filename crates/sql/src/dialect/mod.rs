@@ -82,7 +82,9 @@ use std::ops::ControlFlow;
 
 /// A statement, and the headers of its result.
 pub struct Parsed {
+    /// As the engine plans it.
     pub statement: Statement,
+    /// The names of its columns, as they were written.
     pub headers: Headers,
 }
 

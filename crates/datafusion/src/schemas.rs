@@ -1,6 +1,5 @@
 //! CREATE SCHEMA and DROP SCHEMA, which change a pool.
 
-use crate::error;
 use datafusion::common::not_impl_err;
 use datafusion::error::Result;
 use datafusion::sql::parser::Statement;
@@ -9,16 +8,17 @@ use datafusion::sql::sqlparser::ast::{
     ObjectName, ObjectType, SchemaName as ParsedName, Statement as SqlStatement,
 };
 use farpool_model::SchemaName;
+use farpool_sql::error;
 use farpool_transfer::Pool;
 
 /// A statement that creates or drops a schema.
 #[derive(Clone)]
-pub struct SchemaChange {
+pub(crate) struct SchemaChange {
     /// The catalog that the statement names.
-    pub catalog: Option<String>,
-    pub schema: SchemaName,
+    pub(crate) catalog: Option<String>,
+    pub(crate) schema: SchemaName,
     /// IF NOT EXISTS of CREATE, IF EXISTS of DROP.
-    pub is_lenient: bool,
+    pub(crate) is_lenient: bool,
     kind: Kind,
 }
 
@@ -33,7 +33,7 @@ impl SchemaChange {
     ///
     /// # Errors
     /// For a form that is not supported.
-    pub fn of(statement: &Statement) -> Result<Option<SchemaChange>> {
+    pub(crate) fn of(statement: &Statement) -> Result<Option<SchemaChange>> {
         let Statement::Statement(statement) = statement else { return Ok(None) };
         match &**statement {
             SqlStatement::CreateSchema {
@@ -69,7 +69,7 @@ impl SchemaChange {
     }
 
     /// Whether the schema is dropped.
-    pub fn drops(&self) -> bool {
+    pub(crate) fn drops(&self) -> bool {
         matches!(self.kind, Kind::Drop { .. })
     }
 
@@ -77,7 +77,7 @@ impl SchemaChange {
     ///
     /// # Errors
     /// Errors of the pool, such as `NotFound` for a missing schema.
-    pub async fn run(&self, pool: &dyn Pool) -> farpool_model::Result<()> {
+    pub(crate) async fn run(&self, pool: &dyn Pool) -> farpool_model::Result<()> {
         match self.kind {
             Kind::Create => pool.create_schema(&self.schema).await,
             Kind::Drop { cascade } => pool.drop_schema(&self.schema, cascade).await,
