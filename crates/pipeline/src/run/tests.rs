@@ -1,4 +1,4 @@
-//! Runs over small real tables, with real threads, against naive answers.
+//! Tests of runs over small tables, with real threads, against naive answers.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
@@ -49,7 +49,7 @@ pub(super) fn table_of(groups: i64, rows: i64) -> Arc<Table> {
     Arc::new(builder.finish().unwrap())
 }
 
-/// Numbers from a seed (xorshift).
+/// Generates random numbers from a seed (xorshift).
 pub(super) fn random(seed: u64) -> impl FnMut() -> usize {
     let mut state = seed | 1;
     move || {
@@ -116,7 +116,7 @@ pub(super) fn bound(
     BoundProgram::prepare(&program, table.clone(), Version(1), budget).unwrap()
 }
 
-/// A clock that stands still, so that each step takes a whole row group.
+/// A clock that stands still, so that each step processes a whole row group.
 #[derive(Debug)]
 struct Standing;
 
@@ -175,7 +175,7 @@ fn column_values(batches: &[RecordBatch], column: usize) -> Vec<i64> {
     batches.iter().flat_map(values).collect()
 }
 
-/// The invariants of a finished run's receipt.
+/// Checks the invariants of a finished run's receipt.
 #[track_caller]
 fn check_receipt(run: &Run, table: &Table, batches: &[RecordBatch]) -> Receipt {
     let receipt = run.receipt();
@@ -369,7 +369,7 @@ fn cancelling_what_is_done_changes_nothing() {
 #[test]
 fn an_error_in_one_step_stops_the_run_for_all_threads() {
     let table = table(8);
-    // Fails where id is 5500, in the sixth row group.
+    // Fails at id 5500, in the sixth row group.
     let divisor = Expr::arithmetic(ArithmeticOp::Subtract, Expr::Column(0), int(5_500));
     let quotient = Expr::arithmetic(ArithmeticOp::Divide, int(1), divisor);
     let output = Output::Rows(vec![NamedExpr { name: "q".into(), expr: quotient }]);
@@ -437,7 +437,7 @@ fn row_groups_that_pass_whole_are_shipped_and_the_answer_is_the_same() {
     assert!(matches!(run.step(&Standing), Ok(Step::Worked)));
 }
 
-/// The rows of all batches as texts, in order.
+/// Returns the rows of all batches as text, sorted.
 fn sorted(batches: &[RecordBatch]) -> Vec<String> {
     let mut rows: Vec<String> = batches
         .iter()
@@ -580,7 +580,7 @@ fn a_filter_that_lets_nothing_pass_sees_between_batches_that_it_is_cancelled() {
     let run = start(&table, Some(never), rows(&[0]), None);
     let clock = Cancelling { run: run.clone(), reads: AtomicU64::new(0) };
     assert_eq!(run.step(&clock).unwrap_err().kind, ErrorKind::Cancelled);
-    // A block, a batch, and no more.
+    // One block for the filter, then one batch.
     assert_eq!(run.receipt().rows_scanned, (limits::BLOCK_ROWS + limits::BATCH_ROWS) as u64);
 }
 

@@ -35,9 +35,9 @@ enum Step {
     Merge,
     Checkpoint,
     Compact,
-    /// Memory runs short, and values are evicted.
+    /// Simulates a shortage of memory, in which values are evicted.
     Evict,
-    /// The mark of the log is written.
+    /// Writes the mark of the log.
     Mark,
     Crash(u64),
     Close,
