@@ -21,9 +21,9 @@ impl Dispenser {
         Dispenser { total, next: AtomicUsize::new(0), completed: AtomicUsize::new(0) }
     }
 
-    /// The next task, in ascending order; `None` when all are handed out.
+    /// Returns the next task, in ascending order; `None` once all are handed out.
     pub(crate) fn claim(&self) -> Option<usize> {
-        // The load keeps idle threads that ask again and again from counting `next` up for ever.
+        // The load keeps idle threads that poll from incrementing `next` without end.
         if self.next.load(Ordering::Relaxed) >= self.total {
             return None;
         }
