@@ -137,9 +137,9 @@ impl Pass {
         self.tell(run, |rider| rider.offered(place, group, kept));
     }
 
-    /// Calls `tell` with all but `run`.
+    /// Calls `tell` with all riders except `run`.
     fn tell(&self, run: &Run, tell: impl Fn(&Run)) {
-        // Outside of the lock, since riders are called.
+        // Called outside the lock, since riders may take the lock themselves.
         let riders: Vec<Arc<Run>> = self.riders.lock().iter().filter_map(Weak::upgrade).collect();
         riders.iter().filter(|rider| !std::ptr::eq(&***rider, run)).for_each(|rider| tell(rider));
     }

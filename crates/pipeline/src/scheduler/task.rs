@@ -26,7 +26,7 @@ pub trait Task: Send + Sync {
         Vec::new()
     }
 
-    /// Makes steps that are under way return soon. [`Task::finish`] still follows.
+    /// Makes steps in progress return soon. [`Task::finish`] still follows.
     fn cancel(&self) {}
 
     /// Called once at the end, after the last step, without any lock held.
