@@ -20,8 +20,8 @@ pub trait Background: fmt::Debug + Send + Sync {
     /// Called whenever rows of a load come in, so that other background work can pause while they do.
     fn rows_came(&self);
 
-    /// Runs `job`, which waits for a disk, in turn with others, on a thread that no request waits for otherwise. Without
-    /// such a thread it is run at once.
+    /// Runs `job`, which waits for a disk, in turn with others, on a thread that no request waits for otherwise.
+    /// Without such a thread it is run at once.
     fn write(&self, job: Box<dyn FnOnce() + Send>) {
         job();
     }
@@ -37,7 +37,7 @@ pub trait Background: fmt::Debug + Send + Sync {
     }
 }
 
-/// The job, behind a moment in which its thread waits.
+/// Returns the job, behind a moment in which its thread waits.
 pub fn after_a_moment(job: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Send> {
     Box::new(move || {
         let (moment, passed) = (Mutex::new(()), Condvar::new());
@@ -65,7 +65,7 @@ impl Chore {
         }
     }
 
-    /// The tenant that owns the table.
+    /// Returns the tenant that owns the table.
     pub fn tenant(&self) -> &TenantName {
         match self {
             Chore::Merge(merging) => merging.tenant(),

@@ -65,8 +65,8 @@ impl Catalog {
         Ok(load.detached(mode))
     }
 
-    /// What the rows of a load are encrypted with in memory: an append with what its table has, and any other with a key of
-    /// its own.
+    /// What the rows of a load are encrypted with in memory: an append with what its table has, and any other with a
+    /// key of its own.
     fn cipher(
         &self,
         name: &TableName,

@@ -37,12 +37,12 @@ impl Claim {
         self.catalog.state.write().unclaim(&self.tenant, &self.name, self.number);
     }
 
-    /// The condition under which the load may be published: the claim still stands.
+    /// Returns the condition under which the load may be published: the claim still stands.
     pub(super) fn expected(&self) -> Expected {
         Expected::Claim(self.number)
     }
 
-    /// Whether the name is still claimed.
+    /// Returns whether the name is still claimed.
     ///
     /// # Errors
     /// `Exists` when a replacement has taken it.
@@ -81,7 +81,7 @@ impl State {
         }
     }
 
-    /// The number of the claim to a name, if there is one.
+    /// Returns the number of the claim to a name, if there is one.
     pub(super) fn claimed(&self, tenant: &TenantName, name: &TableName) -> Option<u64> {
         self.claims.get(tenant)?.get(name).copied()
     }
@@ -95,7 +95,7 @@ impl State {
     }
 }
 
-/// The error for a create whose name another load has claimed.
+/// Returns the error for a create whose name another load has claimed.
 pub(super) fn under_way(name: &TableName) -> Error {
     let message = format!("a load that creates table {:?} is under way already", name.as_str());
     Error::new(ErrorKind::Exists, message)

@@ -1,13 +1,13 @@
 //! The catalog: which tables each tenant has, and the current version of each. A [`Load`] makes a new version and swaps
 //! it in.
 //!
-//! Versions are swapped, never changed: a reader that got a table keeps its version, and its pages, for as
-//! long as it holds the `Arc`. A catalog with a data directory (`durable/mod.rs`) records each change in a log, and readers
-//! see it once that is durable (`state.rs`).
+//! Versions are swapped, never changed: a reader that got a table keeps its version, and its pages, for as long as it
+//! holds the `Arc`. A catalog with a data directory (`durable/mod.rs`) records each change in a log, and readers see it
+//! once that is durable (`state.rs`).
 //!
-//! Invariant: version numbers only grow over the life of a catalog, across all tables, so that a version
-//! identifies one state of one table for ever. A version never changes, and a load that does not commit leaves no trace:
-//! neither in the catalog nor in the pool's memory.
+//! Invariant: version numbers only grow over the life of a catalog, across all tables, so that a version identifies one
+//! state of one table for ever. A version never changes, and a load that does not commit leaves no trace: neither in
+//! the catalog nor in the pool's memory.
 
 #![forbid(unsafe_code)]
 
@@ -148,8 +148,8 @@ impl Catalog {
         }
     }
 
-    /// Makes a checkpoint whenever the log has grown by so many bytes: what a start reads again at most, apart from what
-    /// comes while the checkpoint is made.
+    /// Makes a checkpoint whenever the log has grown by so many bytes: what a start reads again at most, apart from
+    /// what comes while the checkpoint is made.
     #[must_use]
     pub fn with_log_bytes(mut self, log_bytes: u64) -> Self {
         self.log_bytes = log_bytes;
@@ -176,12 +176,12 @@ impl Catalog {
         self.taps_closed.store(true, Ordering::Relaxed);
     }
 
-    /// The pool that holds the tables.
+    /// Returns the pool that holds the tables.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
 
-    /// The highest version number given so far to any table.
+    /// Returns the highest version number given so far to any table.
     pub fn newest_version(&self) -> Version {
         Version(self.state.read().versions_made)
     }
@@ -191,8 +191,8 @@ impl Catalog {
         self.state.read().visible.tables.keys().cloned().collect()
     }
 
-    /// Descriptions of the tables of `tenant`, by name, without the spreads of their columns, and with what of them is in
-    /// memory.
+    /// Descriptions of the tables of `tenant`, by name, without the spreads of their columns, and with what of them is
+    /// in memory.
     pub fn tables(&self, tenant: &TenantName) -> Vec<TableInfo> {
         // Changes do not wait until all chunks are counted.
         let tables = self.state.read().visible.tables.get(tenant).cloned().unwrap_or_default();
@@ -207,8 +207,8 @@ impl Catalog {
         self.state.read().visible(tenant, name).map(|current| (current.version, current.table.clone()))
     }
 
-    /// Returns the newest version of a table, which may not be durable yet: what changes are checked against, and readers do
-    /// not see.
+    /// Returns the newest version of a table, which may not be durable yet: what changes are checked against, and
+    /// readers do not see.
     ///
     /// # Errors
     /// `NotFound`, with the names of existing tables.
@@ -226,12 +226,12 @@ impl Catalog {
         Ok(current.info(name))
     }
 
-    /// An empty reservation for what a table takes outside the pool; `None` where there is no budget.
+    /// Returns an empty reservation for what a table takes outside the pool; `None` where there is no budget.
     fn outside(&self, tenant: &TenantName) -> Option<Reservation> {
         self.work.as_ref().map(|work| work.account(tenant).empty())
     }
 
-    /// The newest state of a table, which a change begins with.
+    /// Returns the newest state of a table, which a change begins with.
     fn newest(&self, tenant: &TenantName, name: &TableName) -> Result<Current> {
         self.state.read().newest(tenant, name).cloned()
     }
@@ -249,8 +249,8 @@ impl Catalog {
     }
 
     /// Makes a change whose record is `record`: `check` says whether it may still be made, `effect` what it does to the
-    /// names, and what is returned. `effect` gets the version that the change makes, if it makes one, or the newest. Both
-    /// are called under the lock of the names. `None` where the change may no longer be made.
+    /// names, and what is returned. `effect` gets the version that the change makes, if it makes one, or the newest.
+    /// Both are called under the lock of the names. `None` where the change may no longer be made.
     fn make<T>(
         self: &Arc<Self>,
         mut record: Option<Prepared>,
@@ -300,8 +300,8 @@ impl Catalog {
         }
     }
 
-    /// Makes `table`, a new one, the newest version if the newest state is as `expected`. The first `settled` of its row
-    /// groups are not merged. `load` is the id of the load that made it.
+    /// Makes `table`, a new one, the newest version if the newest state is as `expected`. The first `settled` of its
+    /// row groups are not merged. `load` is the id of the load that made it.
     fn put(
         self: &Arc<Self>,
         tenant: &TenantName,
@@ -517,7 +517,7 @@ impl Catalog {
     }
 }
 
-/// The effect of a new version of a table, which `loads` have made.
+/// Returns the effect of a new version of a table, which `loads` have made.
 fn put(
     tenant: &TenantName,
     name: &TableName,
@@ -529,7 +529,7 @@ fn put(
     Effect::Put { tenant, name, renamed_from, current: current.clone(), loads: current.loaded(loads) }
 }
 
-/// The error of a change whose check neither lets it be made nor says why not.
+/// Returns the error of a change whose check neither lets it be made nor says why not.
 fn unmade() -> Error {
     Error::internal("a change was neither made nor refused")
 }
@@ -544,7 +544,7 @@ struct Successor {
 }
 
 impl Successor {
-    /// The state of the table as the successor of `newest`, to which a tap may have been attached meanwhile.
+    /// Returns the state of the table as the successor of `newest`, to which a tap may have been attached meanwhile.
     fn of(self, newest: &Current, version: Version) -> Current {
         let Successor { table, settled, rows_settled, tapped } = self;
         let tap = match tapped {
@@ -556,7 +556,7 @@ impl Successor {
 }
 
 impl Current {
-    /// Whether this is the same state of the same table.
+    /// Returns whether this is the same state of the same table.
     fn is_same(&self, other: &Current) -> bool {
         Arc::ptr_eq(&self.table, &other.table)
     }
@@ -613,7 +613,7 @@ impl Current {
         }
     }
 
-    /// The tap that profiles all rows, if there is one.
+    /// Returns the tap that profiles all rows, if there is one.
     fn tap_of_all(&self) -> Option<&Arc<Tap>> {
         let is_whole = self.settled == self.table.row_groups.len();
         self.whole.as_ref().or_else(|| self.tap.as_ref().filter(|_| is_whole))
@@ -673,7 +673,7 @@ struct Found {
     rows_profiled: Option<u64>,
 }
 
-/// Whether a profile of `rows` rows may stand for all `of` rows: estimates are seldom better than that.
+/// Returns whether a profile of `rows` rows may stand for all `of` rows: estimates are seldom better than that.
 fn is_most(rows: u64, of: u64) -> bool {
     of - rows <= of / 8
 }

@@ -8,8 +8,8 @@
 //! (`append.rs`), so that concurrent appends lose nothing.
 //!
 //! In a catalog with a data directory, the row groups of a load that is not small go to segments while they are made
-//! ([`ChunkWriter`]); [`Load::seal`] makes these durable before the load is published. A row group for which the pool has no
-//! room waits a while for it: what others have in use is free in a moment. For all of that other threads wait
+//! ([`ChunkWriter`]); [`Load::seal`] makes these durable before the load is published. A row group for which the pool
+//! has no room waits a while for it: what others have in use is free in a moment. For all of that other threads wait
 //! (`errands.rs`), and the load has no piece meanwhile.
 //!
 //! The row groups of a new table are handed to a tap, which profiles them in the background; the tap stays
@@ -163,7 +163,7 @@ impl Load {
         Load { mode, is_detached: true, writer: None, has_disk: false, tap: None, ..self }
     }
 
-    /// Whether the rows become no table of the catalog: then the load ends with [`Load::into_table`].
+    /// Returns whether the rows become no table of the catalog: then the load ends with [`Load::into_table`].
     pub fn is_detached(&self) -> bool {
         self.is_detached
     }
@@ -285,7 +285,7 @@ impl Load {
         }
     }
 
-    /// Whether [`Load::next_piece`] has a piece.
+    /// Returns whether [`Load::next_piece`] has a piece.
     pub fn has_piece(&self) -> bool {
         let has_own = || self.may_keep() || self.pieces.has_next(self.may_begin());
         self.failed.is_none() && (self.errands.have_news() || has_own())
@@ -308,18 +308,18 @@ impl Load {
         self.pieces.next(self.may_begin())
     }
 
-    /// Whether row groups can be written now.
+    /// Returns whether row groups can be written now.
     fn may_keep(&self) -> bool {
         let is_behind = || self.errands.under_way(Purpose::Disk) >= SEGMENTS_WAITING_MAX;
         !self.to_keep.is_empty() && self.writer.is_some() && !is_behind()
     }
 
-    /// Whether a further row group can be encoded now.
+    /// Returns whether a further row group can be encoded now.
     fn may_begin(&self) -> bool {
         self.to_keep.len() < UNWRITTEN_MAX && self.errands.under_way(Purpose::Room) == 0
     }
 
-    /// Whether a part of the load is with other threads, or waits for them. Then there will be another piece.
+    /// Returns whether a part of the load is with other threads, or waits for them. Then there will be another piece.
     pub fn is_waiting(&self) -> bool {
         let is_kept = !self.has_disk || self.writer.is_some() && self.to_keep.is_empty();
         self.failed.is_none() && (self.errands.are_left() || !is_kept)
@@ -363,17 +363,17 @@ impl Load {
         Ok(())
     }
 
-    /// Number of rows buffered so far, whether they have been encoded or not.
+    /// Returns the number of rows buffered so far, whether they have been encoded or not.
     pub fn rows_buffered(&self) -> u64 {
         self.rows_buffered
     }
 
-    /// Number of rows encoded and in the pool; these are the first rows of the load.
+    /// Returns the number of rows encoded and in the pool; these are the first rows of the load.
     pub fn rows_added(&self) -> u64 {
         self.rows_added
     }
 
-    /// Whether this is an append of few rows, which are encoded together with those of others.
+    /// Returns whether this is an append of few rows, which are encoded together with those of others.
     fn is_small(&self) -> bool {
         self.is_append()
             && self.rows_buffered <= u64_from(limits::SMALL_APPEND_ROWS)
@@ -382,7 +382,7 @@ impl Load {
             && !self.is_encoding()
     }
 
-    /// Whether a full row group is being encoded or waits for it.
+    /// Returns whether a full row group is being encoded or waits for it.
     pub fn is_encoding(&self) -> bool {
         self.pieces.groups_count() > 0
     }
@@ -431,19 +431,19 @@ impl Load {
         self.is_waiting()
     }
 
-    /// The claim to the name of the table, if this load creates it. It can be given up before the load is
+    /// Returns the claim to the name of the table, if this load creates it. It can be given up before the load is
     /// dropped.
     pub fn claim(&self) -> Option<&Arc<Claim>> {
         self.claim.as_ref()
     }
 
-    /// Whether the rows are added to an existing table: then the load ends with [`Load::append`], not
+    /// Returns whether the rows are added to an existing table: then the load ends with [`Load::append`], not
     /// [`Load::publish`].
     pub fn is_append(&self) -> bool {
         self.mode == LoadMode::Append && !self.is_detached
     }
 
-    /// The name of the table.
+    /// Returns the name of the table.
     pub fn name(&self) -> &TableName {
         &self.name
     }
@@ -592,8 +592,8 @@ impl Load {
         outcome
     }
 
-    /// Encodes all full row groups, on the calling thread and helpers; waits for what other threads do for them, and in the
-    /// end for everything that others do.
+    /// Encodes all full row groups, on the calling thread and helpers; waits for what other threads do for them, and in
+    /// the end for everything that others do.
     fn encode(&mut self, is_end: bool) -> Result<()> {
         while self.is_encoding() || is_end && self.is_waiting() {
             if !self.has_piece() {

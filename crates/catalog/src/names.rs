@@ -17,7 +17,7 @@ pub(super) fn schema_advice<'a>(wanted: &str, known: impl Iterator<Item = &'a st
     format!("create it with CREATE SCHEMA; {close}")
 }
 
-/// The names among `known` that are closest to `wanted`, closest first; `None` without any.
+/// Returns the names among `known` that are closest to `wanted`, closest first; `None` without any.
 fn closest<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let mut known: Vec<(usize, &str)> = known.map(|name| (distance(wanted, name), name)).collect();
     if known.is_empty() {

@@ -67,12 +67,12 @@ pub(super) enum PieceOutcome {
 }
 
 impl Piece {
-    /// A piece that writes `groups` of the table with this key.
+    /// Returns a piece that writes `groups` of the table with this key.
     pub(super) fn keep(writer: ChunkWriter, groups: Vec<Arc<RowGroup>>, key: Option<Arc<TableKey>>) -> Piece {
         Piece(PieceWork::Keep { writer, groups, key })
     }
 
-    /// A piece that another thread has done.
+    /// Returns a piece that another thread has done.
     pub(super) fn of_done(outcome: Result<PieceDone>) -> Piece {
         Piece(PieceWork::Done(outcome))
     }
@@ -156,7 +156,7 @@ impl Pieces {
         });
     }
 
-    /// Number of row groups added and not yet taken by [`Pieces::take_placed`].
+    /// Returns the number of row groups added and not yet taken by [`Pieces::take_placed`].
     pub fn groups_count(&self) -> usize {
         self.groups.len()
     }
@@ -166,12 +166,13 @@ impl Pieces {
         self.groups.iter().map(|group| group.bytes_held).sum()
     }
 
-    /// Whether [`Pieces::next`] has a piece.
+    /// Returns whether [`Pieces::next`] has a piece.
     pub fn has_next(&self, may_begin: bool) -> bool {
         self.groups.iter().any(|group| group.has_next(may_begin))
     }
 
-    /// Takes the next piece, one of a further row group only if one may be begun; `None` when every piece has been taken.
+    /// Takes the next piece, one of a further row group only if one may be begun; `None` when every piece has been
+    /// taken.
     pub fn next(&mut self, may_begin: bool) -> Option<Piece> {
         let index = self.groups.iter().position(|group| group.has_next(may_begin))?;
         let number = self.first + index as u64;

@@ -118,7 +118,7 @@ impl State {
 }
 
 impl Names {
-    /// Whether a schema exists.
+    /// Returns whether a schema exists.
     pub(super) fn has_schema(&self, tenant: &TenantName, schema: &SchemaName) -> bool {
         schema.is_public() || self.schemas.get(tenant).is_some_and(|schemas| schemas.contains(schema))
     }
@@ -136,7 +136,7 @@ impl Names {
             .advise(names::schema_advice(schema.as_str(), known)))
     }
 
-    /// The names of tables and views in a schema.
+    /// Returns the names of tables and views in a schema.
     fn in_schema<'a>(
         &'a self,
         tenant: &TenantName,

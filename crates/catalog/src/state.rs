@@ -3,8 +3,8 @@
 //! A change is made to the newest names at once, and later changes are checked against these. Readers see it when its
 //! record in the log is durable: what they have read cannot be lost. Without a log both are the same at any time.
 //!
-//! Invariants: changes become visible in the order in which they were made; a name of a tenant belongs to at most one of a
-//! table, a view, and a load that is about to create a table.
+//! Invariants: changes become visible in the order in which they were made; a name of a tenant belongs to at most one
+//! of a table, a view, and a load that is about to create a table.
 
 use super::{Current, claims, names, views};
 use farpool_columns::Table;
@@ -150,8 +150,8 @@ impl State {
         replaced
     }
 
-    /// Makes visible what the first `count` records of the log say. Returns whom to tell, and what was replaced by other
-    /// rows.
+    /// Makes visible what the first `count` records of the log say. Returns whom to tell, and what was replaced by
+    /// other rows.
     pub fn durable(&mut self, count: u64) -> (Vec<Wake>, Replaced) {
         let (mut wakes, mut replaced) = (Vec::new(), Replaced::new());
         // The versions before an append share what they have with it.
@@ -178,7 +178,7 @@ impl State {
         (wakes, replaced)
     }
 
-    /// The tables of changes that are not durable yet.
+    /// Returns the tables of changes that are not durable yet.
     pub fn under_way(&self) -> Vec<Current> {
         let table = |made: &Waiting| match &made.effect {
             Effect::Put { current, .. } => Some(current.clone()),
@@ -212,17 +212,17 @@ impl State {
         }
     }
 
-    /// Whether `current` is still the newest state of a table.
+    /// Returns whether `current` is still the newest state of a table.
     pub fn is_newest(&self, tenant: &TenantName, name: &TableName, current: &Current) -> bool {
         self.newest.find(tenant, name).is_some_and(|newest| newest.is_same(current))
     }
 
-    /// The newest state of a table.
+    /// Returns the newest state of a table.
     pub fn newest(&self, tenant: &TenantName, name: &TableName) -> Result<&Current> {
         self.newest.find(tenant, name).ok_or_else(|| self.not_found(&self.newest, tenant, name))
     }
 
-    /// The state of a table that readers see.
+    /// Returns the state of a table that readers see.
     pub fn visible(&self, tenant: &TenantName, name: &TableName) -> Result<&Current> {
         self.visible.find(tenant, name).ok_or_else(|| self.not_found(&self.visible, tenant, name))
     }

@@ -17,7 +17,7 @@ pub struct AwaitedStatistics {
 }
 
 impl AwaitedStatistics {
-    /// The profile to be computed first.
+    /// Returns the profile to be computed first.
     pub fn profile(&self) -> &AwaitedProfile {
         &self.profile
     }
@@ -38,8 +38,8 @@ impl Catalog {
     /// others wait for.
     ///
     /// # Errors
-    /// `NotFound`, with the names of existing tables; `Invalid` for one that is encrypted in memory; `OverLimit` when the pool has no room for the profile,
-    /// or memory for computing it was short for too long.
+    /// `NotFound`, with the names of existing tables; `Invalid` for one that is encrypted in memory; `OverLimit` when
+    /// the pool has no room for the profile, or memory for computing it was short for too long.
     pub fn statistics(&self, tenant: &TenantName, name: &TableName) -> Result<TableStatistics> {
         let awaited = self.await_statistics(tenant, name, Box::new(|| {}))?;
         awaited.profile.finish(&*self.helpers).map_err(|error| error.at(name.as_str()))?;
@@ -129,7 +129,8 @@ impl Catalog {
     }
 }
 
-/// The error for whoever asks for the profile of a table that is encrypted in memory: it would have values of it.
+/// Returns the error for whoever asks for the profile of a table that is encrypted in memory: it would have values of
+/// it.
 fn no_profile(name: &TableName) -> Error {
     let message = format!("table {:?} is encrypted in memory, and has no profile", name.as_str());
     Error::invalid(message).advise("ask for what you need by a query")

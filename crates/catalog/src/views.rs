@@ -17,7 +17,7 @@ pub(super) struct Kept {
 }
 
 impl Catalog {
-    /// The tables, views and schemas of `tenant`.
+    /// Returns the tables, views and schemas of `tenant`.
     pub fn list(&self, tenant: &TenantName) -> Listing {
         let names = &self.state.read().visible;
         let tables = names.tables.get(tenant).into_iter().flatten();
@@ -147,7 +147,7 @@ impl State {
     }
 }
 
-/// The error for a request for a table whose name is that of a view.
+/// Returns the error for a request for a table whose name is that of a view.
 pub(super) fn is_a_view(name: &TableName) -> Error {
     Error::not_found(format!("{:?} is a view, not a table", name.as_str()))
         .advise("SELECT reads it; to change rows, change those of the tables that it reads; to drop it, use DROP VIEW, or farpool drop --view")

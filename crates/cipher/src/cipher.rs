@@ -36,7 +36,7 @@ impl Mode {
     /// All modes.
     pub const ALL: [Mode; 4] = [Mode::Gcm, Mode::Ctr, Mode::Cbc, Mode::Ecb];
 
-    /// The mode of a tier.
+    /// Returns the mode of a tier.
     pub const fn of(tier: Tier) -> Mode {
         match tier {
             Tier::Fast => Mode::Ctr,
@@ -53,7 +53,7 @@ impl Mode {
         }
     }
 
-    /// Whether changes of the bytes are noticed.
+    /// Returns whether changes of the bytes are noticed.
     pub const fn authenticates(self) -> bool {
         matches!(self, Mode::Gcm)
     }
@@ -116,8 +116,8 @@ impl Cipher {
     /// the tag where the mode has one: of `data` and of `associated`, which is not encrypted.
     ///
     /// # Errors
-    /// `Invalid` where the lengths of `start` or `data` are not those of the mode, or `associated` is not empty although
-    /// the mode does not authenticate.
+    /// `Invalid` where the lengths of `start` or `data` are not those of the mode, or `associated` is not empty
+    /// although the mode does not authenticate.
     pub fn encrypt(&self, start: &[u8], associated: &[u8], data: &mut [u8]) -> Result<Option<Tag>> {
         self.check(associated, data)?;
         match &self.keys {

@@ -1,12 +1,13 @@
-//! Hybrid public key encryption (RFC 9180) of the suite DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM, in all four
-//! modes: with and without a key that the sender proves to have, and with and without a secret that both know.
+//! Hybrid public key encryption (RFC 9180) of the suite DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM, in all
+//! four modes: with and without a key that the sender proves to have, and with and without a secret that both know.
 //!
-//! A [`Context`] is not a counter, as that of the RFC is: its messages have numbers, which the caller gives out, each once.
-//! Thus threads encrypt messages of one stream at once, and several streams of numbers need no second context.
+//! A [`Context`] is not a counter, as that of the RFC is: its messages have numbers, which the caller gives out, each
+//! once. Thus threads encrypt messages of one stream at once, and several streams of numbers need no second context.
 //!
-//! Rejected: `rustls::crypto::hpke` has the mode without authentication only, encrypts in order and copies each message;
-//! the crate `hpke` has all modes, encrypts in order and by an AES of its own. AWS-LC's own HPKE lacks pre-shared keys and
-//! is not in `aws-lc-sys`. What is below is the key schedule of the RFC, sections 4.1 and 5.1, over AWS-LC's functions.
+//! Rejected: `rustls::crypto::hpke` has the mode without authentication only, encrypts in order and copies each
+//! message; the crate `hpke` has all modes, encrypts in order and by an AES of its own. AWS-LC's own HPKE lacks
+//! pre-shared keys and is not in `aws-lc-sys`. What is below is the key schedule of the RFC, sections 4.1 and 5.1, over
+//! AWS-LC's functions.
 //!
 //! Invariant: what two keys agree on, and everything that is derived from it, is in locked memory; no `Debug` shows it.
 
@@ -99,18 +100,18 @@ impl PrivateKey {
     /// Reads a key from a file that only its owner may read: 32 bytes, or 64 hexadecimal digits.
     ///
     /// # Errors
-    /// `Invalid`, `NotFound` or `Denied` with what is wrong with the file; `OverLimit` where the process may not lock more
-    /// memory.
+    /// `Invalid`, `NotFound` or `Denied` with what is wrong with the file; `OverLimit` where the process may not lock
+    /// more memory.
     pub fn read_file(path: &Path) -> Result<PrivateKey> {
         PrivateKey::new(read_key_file(path, "node key")?)
     }
 
-    /// The public half.
+    /// Returns the public half.
     pub fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// The key itself, to be put into a file that only its owner may read.
+    /// Returns the key itself, to be put into a file that only its owner may read.
     pub fn bytes(&self) -> &[u8] {
         self.secret.bytes()
     }
@@ -143,7 +144,7 @@ pub struct Authentication<'a, K> {
 }
 
 impl<K> Authentication<'_, K> {
-    /// The number of the mode.
+    /// Returns the number of the mode.
     fn mode(&self) -> u8 {
         u8::from(self.shared.is_some()) | u8::from(self.key.is_some()) << 1
     }
@@ -157,8 +158,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// Sets up a sender of messages for whoever has the private key of `receiver`. `info`, of at most [`INFO_BYTES_MAX`],
-    /// must be the same at both. Returns what the receiver needs, too.
+    /// Sets up a sender of messages for whoever has the private key of `receiver`. `info`, of at most
+    /// [`INFO_BYTES_MAX`], must be the same at both. Returns what the receiver needs, too.
     ///
     /// # Errors
     /// `Invalid` where `receiver` is no key that can be encrypted for; `OverLimit` where the process may not lock more
@@ -207,7 +208,7 @@ impl Context {
         Context::schedule(by.mode(), &agreed, &parties, info, by.shared)
     }
 
-    /// The key schedule: section 4.1 for what was agreed on, section 5.1 for the rest.
+    /// Returns the key schedule: section 4.1 for what was agreed on, section 5.1 for the rest.
     fn schedule(
         mode: u8,
         agreed: &Secret,
@@ -253,8 +254,8 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Encrypts `data` in place as the message of this number, which no other message of the context may have, and returns
-    /// the tag of it and of `associated`.
+    /// Encrypts `data` in place as the message of this number, which no other message of the context may have, and
+    /// returns the tag of it and of `associated`.
     ///
     /// # Errors
     /// Fails only on a bug.
@@ -266,8 +267,8 @@ impl Messages {
     /// Decrypts the message of this number in place.
     ///
     /// # Errors
-    /// `Corrupt`, and zeros in `data`, where it was changed, has another number or other associated data, or is of another
-    /// sender.
+    /// `Corrupt`, and zeros in `data`, where it was changed, has another number or other associated data, or is of
+    /// another sender.
     pub fn open(&self, number: u64, associated: &[u8], data: &mut [u8], tag: &Tag) -> Result<()> {
         self.cipher.decrypt(&self.nonce(number), associated, data, Some(tag))
     }

@@ -1,10 +1,11 @@
 //! Ciphers and keys: AES in four modes behind one interface ([`Cipher`]), data that are encrypted in memory
-//! ([`MemoryCipher`]), keys that lie in locked memory ([`Secret`]), where the master key comes from ([`MasterKey`]), the keys
-//! that it wraps ([`KeyRing`], [`WrappedKey`]), and encryption to the holder of a public key ([`hpke`]).
+//! ([`MemoryCipher`]), keys that lie in locked memory ([`Secret`]), where the master key comes from ([`MasterKey`]),
+//! the keys that it wraps ([`KeyRing`], [`WrappedKey`]), and encryption to the holder of a public key ([`hpke`]).
 //!
-//! AES itself is that of AWS-LC, called directly and not through `aws-lc-rs`, so that expanded keys lie in locked memory
-//! too and nothing is allocated for a message. Blocks that do not depend on one another (ECB, and CBC of many chains) are
-//! those of the `aes` crate, which works on many at once. What was decrypted is overwritten when it is freed ([`Wiping`]).
+//! AES itself is that of AWS-LC, called directly and not through `aws-lc-rs`, so that expanded keys lie in locked
+//! memory too and nothing is allocated for a message. Blocks that do not depend on one another (ECB, and CBC of many
+//! chains) are those of the `aes` crate, which works on many at once. What was decrypted is overwritten when it is
+//! freed ([`Wiping`]).
 //!
 //! Invariants: bytes of a key, expanded or not, are in memory that is neither swapped out nor part of a core dump, and
 //! that is overwritten before it is used again; no `Debug` shows them. No nonce is used twice with one key: keys are

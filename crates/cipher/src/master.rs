@@ -123,7 +123,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The key that a text is; `None` where it is none.
+/// Returns the key that a text is; `None` where it is none.
 fn key_of(text: &[u8], takes_bytes: bool) -> Result<Option<Secret>> {
     let mut secret = Secret::zero(MASTER_KEY_BYTES)?;
     if takes_bytes && text.len() == MASTER_KEY_BYTES {

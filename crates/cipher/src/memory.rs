@@ -6,8 +6,8 @@ use farpool_model::{Result, Tier};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A cipher under a key that was drawn for this process and is never stored. Its messages are numbered, so that no nonce is
-/// used twice.
+/// A cipher under a key that was drawn for this process and is never stored. Its messages are numbered, so that no
+/// nonce is used twice.
 #[derive(Debug)]
 pub struct MemoryCipher {
     tier: Tier,
@@ -56,7 +56,8 @@ impl MemoryCipher {
         self.cipher.decrypt_to(self.start(mark.number, start), &[], encrypted, data, mark.tag.as_ref())
     }
 
-    /// The nonce of a message or, in CTR, the first value of its counter, which counts blocks in the second half.
+    /// Returns the nonce of a message or, in CTR, the first value of its counter, which counts blocks in the second
+    /// half.
     fn start<'a>(&self, number: u64, start: &'a mut [u8; START_BYTES]) -> &'a [u8] {
         start[..8].copy_from_slice(&number.to_be_bytes());
         &start[..Mode::of(self.tier).start_bytes()]

@@ -1,7 +1,7 @@
 //! The keys that a master key wraps: what is stored of them. The master key itself is not.
 //!
-//! A key may wrap others in turn ([`WrappedKey`]), such as that of a directory those of its tenants, so that a change of the
-//! master key wraps again what it wraps itself and nothing else.
+//! A key may wrap others in turn ([`WrappedKey`]), such as that of a directory those of its tenants, so that a change
+//! of the master key wraps again what it wraps itself and nothing else.
 //!
 //! Layout, all numbers little-endian: the format `u32`; the number of keys `u32`; the fingerprint of the master key, 8
 //! bytes; then each key.
@@ -23,7 +23,7 @@ pub struct KeyRing {
 }
 
 impl KeyRing {
-    /// A ring without keys.
+    /// Creates a ring without keys.
     pub fn new(master: &MasterKey) -> KeyRing {
         KeyRing { fingerprint: *master.fingerprint_bytes(), entries: Vec::new() }
     }
@@ -44,7 +44,7 @@ impl KeyRing {
         Ok(id)
     }
 
-    /// The first key of a kind, and its tier.
+    /// Returns the first key of a kind, and its tier.
     pub fn first(&self, kind: KeyKind) -> Option<(WrappedKeyId, Tier)> {
         let entry = self.entries.iter().find(|entry| entry.kind() == kind)?;
         Some((entry.id(), entry.tier()))
@@ -78,7 +78,7 @@ impl KeyRing {
         hex(&self.fingerprint)
     }
 
-    /// The ring as bytes.
+    /// Returns the ring as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + WRAPPED_KEY_BYTES * self.entries.len());
         bytes.extend_from_slice(&FORMAT.to_le_bytes());

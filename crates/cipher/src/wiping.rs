@@ -1,9 +1,9 @@
 //! An allocator that overwrites what is freed, once a process has something to hide.
 //!
-//! Values of encrypted tables are in the clear while they are worked on: decrypted chunks, strings in hash tables, results
-//! on their way out. They lie in memory from the allocator like everything else, and when it is freed nothing of them may
-//! stay behind. Overwriting costs about as much as writing the memory once; before the first encrypted table, it is one
-//! load of a flag.
+//! Values of encrypted tables are in the clear while they are worked on: decrypted chunks, strings in hash tables,
+//! results on their way out. They lie in memory from the allocator like everything else, and when it is freed nothing
+//! of them may stay behind. Overwriting costs about as much as writing the memory once; before the first encrypted
+//! table, it is one load of a flag.
 
 #![expect(unsafe_code, reason = "an allocator is wrapped")]
 
@@ -22,7 +22,8 @@ pub fn wipe_freed_memory() {
 #[derive(Debug, Default)]
 pub struct Wiping<A>(pub A);
 
-// SAFETY: memory comes from and goes back to `A` by its rules; what is written to it in between was given back by the caller.
+// SAFETY: memory comes from and goes back to `A` by its rules; what is written to it in between was given back by the
+// caller.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Wiping<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise.

@@ -1,5 +1,5 @@
-//! Places encoded chunks in the pool: each in an allocation of its own, but for small ones, of which those of a row group
-//! lie one behind another.
+//! Places encoded chunks in the pool: each in an allocation of its own, but for small ones, of which those of a row
+//! group lie one behind another.
 //!
 //! The tables of a tenant share pages: a row group of a narrow table fills a small part of a page, and that
 //! of a small append next to nothing. An allocation is freed when its last chunk is dropped.
@@ -58,7 +58,7 @@ impl Arena {
         self.bytes_placed.load(Ordering::Relaxed)
     }
 
-    /// The chunks as they are to lie in the pool: encrypted, if they are to be and are not yet.
+    /// Returns the chunks as they are to lie in the pool: encrypted, if they are to be and are not yet.
     ///
     /// # Errors
     /// `Corrupt` where values are lost.

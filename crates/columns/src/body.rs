@@ -98,7 +98,7 @@ impl Body {
         }
     }
 
-    /// Size of the body in bytes: its buffers and the small parts beside them.
+    /// Returns the size of the body in bytes: its buffers and the small parts beside them.
     pub fn bytes(&self, data_type: &DataType) -> usize {
         let mut bytes = match self {
             Body::Constant { .. } => 16,

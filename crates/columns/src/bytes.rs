@@ -1,9 +1,9 @@
 //! Chunks as images: bytes that a disk or a peer keeps and that are read back without encoding anything again.
 //!
 //! An image has two parts. The *head* is small and says what the chunk is, bounds included; the *data* are the chunk's
-//! buffers, one behind another, each at a multiple of 64 bytes, as they lie in the pool. Layout of the head, all numbers
-//! little-endian: `FPC2`; the type; rows `u32`; NULLs `u32`; size as a plain array `u64`; the bounds; whether there are validity bits
-//! `u8`; the encoding `u8` and its parts. Each buffer takes its length in the head, as `u64`.
+//! buffers, one behind another, each at a multiple of 64 bytes, as they lie in the pool. Layout of the head, all
+//! numbers little-endian: `FPC2`; the type; rows `u32`; NULLs `u32`; size as a plain array `u64`; the bounds; whether
+//! there are validity bits `u8`; the encoding `u8` and its parts. Each buffer takes its length in the head, as `u64`.
 //!
 //! For any bytes, reading returns a chunk on which every operation is sound, or `Corrupt`. Bounds are checked to be
 //! possible, not to be right: whoever keeps an image keeps a checksum of it.
@@ -35,7 +35,7 @@ const MAGIC: &[u8; 4] = b"FPC2";
 static PADDING: [u8; ALIGNMENT] = [0; ALIGNMENT];
 
 impl EncodingKind {
-    /// The number that stands for the encoding in a head.
+    /// Returns the number that stands for the encoding in a head.
     pub(crate) fn code(self) -> u8 {
         match self {
             EncodingKind::Constant => 0,
@@ -47,7 +47,7 @@ impl EncodingKind {
         }
     }
 
-    /// The encoding that a number stands for.
+    /// Returns the encoding that a number stands for.
     ///
     /// # Errors
     /// `Corrupt` where it stands for none.
@@ -73,7 +73,7 @@ impl AsRef<[u8]> for Owner {
     }
 }
 
-/// The bytes of a buffer, not copied.
+/// Returns the bytes of a buffer, not copied.
 pub(crate) fn shared(buffer: Buffer) -> Bytes {
     Bytes::from_owner(Owner(buffer))
 }
@@ -100,12 +100,12 @@ impl Image {
         image
     }
 
-    /// Size of the data, in bytes.
+    /// Returns the size of the data, in bytes.
     pub fn data_bytes(&self) -> usize {
         self.buffers.iter().map(|buffer| buffer.len().next_multiple_of(ALIGNMENT)).sum()
     }
 
-    /// The data, in pieces that share the chunk's memory.
+    /// Returns the data, in pieces that share the chunk's memory.
     pub fn pieces(&self) -> Vec<Bytes> {
         let padding = |buffer: &Buffer| buffer.len().next_multiple_of(ALIGNMENT) - buffer.len();
         let with_padding =
@@ -205,8 +205,8 @@ impl Image {
 }
 
 impl Chunk {
-    /// Returns the chunk as an image that [`Chunk::from_image`] reads. Shares the chunk's buffers, unless it is encrypted: an
-    /// image is in the clear.
+    /// Returns the chunk as an image that [`Chunk::from_image`] reads. Shares the chunk's buffers, unless it is
+    /// encrypted: an image is in the clear.
     ///
     /// # Errors
     /// As [`Chunk::check_intact`].
@@ -236,8 +236,8 @@ impl Chunk {
         read_image(Reader::with_data(head, &aligned(data)))
     }
 
-    /// As [`Chunk::from_image`], of an image that this process has made of a sound chunk, and that nobody could change since:
-    /// the values are not checked once more.
+    /// As [`Chunk::from_image`], of an image that this process has made of a sound chunk, and that nobody could change
+    /// since: the values are not checked once more.
     pub(crate) fn from_own_image(head: &[u8], data: &Buffer) -> Result<Chunk> {
         read_image(Reader { is_own: true, ..Reader::with_data(head, &aligned(data)) })
     }
@@ -254,7 +254,7 @@ impl Chunk {
     }
 }
 
-/// The data of an image at a multiple of [`ALIGNMENT`].
+/// Returns the data of an image at a multiple of [`ALIGNMENT`].
 fn aligned(data: &Buffer) -> Buffer {
     match data.as_ptr().align_offset(ALIGNMENT) {
         0 => data.clone(),
@@ -284,7 +284,7 @@ pub fn read_into_pool<T>(
     Arena::new(Arc::clone(pool), tenant.clone()).read(bytes, tenure, fill)
 }
 
-/// Size of a fixed-width constant in bytes; a boolean takes one.
+/// Returns the size of a fixed-width constant in bytes; a boolean takes one.
 fn constant_width(data_type: &DataType) -> usize {
     data_type.primitive_width().unwrap_or(1)
 }

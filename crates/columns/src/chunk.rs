@@ -145,12 +145,12 @@ impl Chunk {
         Chunk { zone, ..self }
     }
 
-    /// The canonical type of the values.
+    /// Returns the canonical type of the values.
     pub fn data_type(&self) -> &DataType {
         &self.data_type
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -163,7 +163,8 @@ impl Chunk {
     /// does so itself.
     ///
     /// # Errors
-    /// `Corrupt` where the chunk's durable copy was damaged; `Internal` for a handle, and while the values are encrypted.
+    /// `Corrupt` where the chunk's durable copy was damaged; `Internal` for a handle, and while the values are
+    /// encrypted.
     pub fn check_intact(&self) -> Result<()> {
         if self.is_handle() || self.hidden.is_some() {
             return Err(not_in_memory());
@@ -171,32 +172,32 @@ impl Chunk {
         self.damage.as_ref().map_or(Ok(()), |damage| Err(Error::clone(damage)))
     }
 
-    /// The durable copy of the chunk; empty where there is none yet.
+    /// Returns the durable copy of the chunk; empty where there is none yet.
     pub fn location(&self) -> &OnceLock<Location> {
         &self.location
     }
 
-    /// A number that no other chunk of this process has.
+    /// Returns a number that no other chunk of this process has.
     pub fn number(&self) -> u64 {
         self.number.get()
     }
 
-    /// Number of NULLs.
+    /// Returns the number of NULLs.
     pub fn null_count(&self) -> usize {
         self.zone.null_count
     }
 
-    /// Size of the encoded form, in bytes.
+    /// Returns the size of the encoded form, in bytes.
     pub fn bytes_encoded(&self) -> usize {
         self.bytes_encoded
     }
 
-    /// Size of the values as a plain Arrow array (strings with 32-bit offsets), in bytes.
+    /// Returns the size of the values as a plain Arrow array (strings with 32-bit offsets), in bytes.
     pub fn bytes_plain(&self) -> usize {
         self.bytes_plain
     }
 
-    /// The bounds of the values.
+    /// Returns the bounds of the values.
     pub fn zone(&self) -> Cow<'_, ZoneMap> {
         match self.open_facts() {
             Some(open) => Cow::Owned(ZoneMap { null_count: self.zone.null_count, ..open.zone }),
@@ -204,12 +205,12 @@ impl Chunk {
         }
     }
 
-    /// The bounds that are in memory in the clear.
+    /// Returns the bounds that are in memory in the clear.
     pub(crate) fn clear_zone(&self) -> &ZoneMap {
         &self.zone
     }
 
-    /// The encoding of the values.
+    /// Returns the encoding of the values.
     pub fn encoding(&self) -> EncodingKind {
         let hidden = self.hidden().map(Hidden::kind);
         hidden.or_else(|| self.residence().map(Residence::kind)).unwrap_or_else(|| self.body.kind())
@@ -374,7 +375,7 @@ pub struct Dictionary<'a> {
 }
 
 impl<'a> Dictionary<'a> {
-    /// The distinct values, none of them NULL, in bytewise order: codes compare as the values do.
+    /// Returns the distinct values, none of them NULL, in bytewise order: codes compare as the values do.
     pub fn values(&self) -> &'a ArrayRef {
         self.values
     }
@@ -385,8 +386,8 @@ impl<'a> Dictionary<'a> {
     }
 }
 
-/// Whether a row group of so many rows and bytes of plain values is large: it is not merged with others any more, and its
-/// values may leave memory.
+/// Returns whether a row group of so many rows and bytes of plain values is large: it is not merged with others any
+/// more, and its values may leave memory.
 pub fn is_large(rows: usize, bytes_plain: usize) -> bool {
     rows >= LARGE_GROUP_ROWS || bytes_plain >= LARGE_GROUP_BYTES
 }
@@ -401,7 +402,7 @@ pub struct RowGroup {
 }
 
 impl RowGroup {
-    /// Size of the encoded chunks, in bytes.
+    /// Returns the size of the encoded chunks, in bytes.
     pub fn bytes_encoded(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.bytes_encoded()).sum()
     }
@@ -417,7 +418,7 @@ impl RowGroup {
         self.chunks.iter().map(|chunk| of_chunk(chunk)).sum()
     }
 
-    /// Size of the chunks as plain Arrow arrays, in bytes.
+    /// Returns the size of the chunks as plain Arrow arrays, in bytes.
     pub fn bytes_plain(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.bytes_plain()).sum()
     }

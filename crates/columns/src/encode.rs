@@ -73,12 +73,12 @@ pub(crate) fn validity_of(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Optio
     nulls.map(|nulls| BooleanBuffer::new(nulls.inner().sliced(), 0, array.len()))
 }
 
-/// Size of the values as a plain Arrow array, without the bytes of strings.
+/// Returns the size of the values as a plain Arrow array, without the bytes of strings.
 pub(crate) fn fixed_bytes_plain(array: &ArrayRef) -> usize {
     fixed_bytes(array.data_type(), array.len(), array.null_count() > 0)
 }
 
-/// Size of `rows` values of a type as a plain Arrow array, without the bytes of strings.
+/// Returns the size of `rows` values of a type as a plain Arrow array, without the bytes of strings.
 pub(crate) fn fixed_bytes(data_type: &DataType, rows: usize, has_nulls: bool) -> usize {
     let values = match data_type {
         DataType::Boolean => rows.div_ceil(8),

@@ -1,11 +1,11 @@
 //! Chunks whose values are encrypted in memory.
 //!
-//! Of an encrypted chunk there are in the clear its type, its sizes and its number of NULLs, and nothing else. Its values,
-//! with the dictionary and the table of symbols that they may have, are one message under the key of the table
-//! ([`MemoryCipher`]); its bounds, of which plans are made and by which row groups are skipped, are another, which is short
-//! and is opened whenever somebody asks. Whoever works on the values has them decrypted into memory of its own
-//! ([`RowGroup::with_values`](crate::RowGroup::with_values)), from the pool into the cache of its processor, and gives that
-//! back when it is done with the row group.
+//! Of an encrypted chunk there are in the clear its type, its sizes and its number of NULLs, and nothing else. Its
+//! values, with the dictionary and the table of symbols that they may have, are one message under the key of the table
+//! ([`MemoryCipher`]); its bounds, of which plans are made and by which row groups are skipped, are another, which is
+//! short and is opened whenever somebody asks. Whoever works on the values has them decrypted into memory of its own
+//! ([`RowGroup::with_values`](crate::RowGroup::with_values)), from the pool into the cache of its processor, and gives
+//! that back when it is done with the row group.
 
 use crate::arena::{ALIGNMENT, Arena};
 use crate::body::{Body, EncodingKind};
@@ -21,8 +21,8 @@ use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, Result, TenantName, Tier};
 use std::sync::Arc;
 
-/// Bytes of the strings of a dictionary up to which it lies with the bounds, too: plans are made from the dictionaries of
-/// all row groups.
+/// Bytes of the strings of a dictionary up to which it lies with the bounds, too: plans are made from the dictionaries
+/// of all row groups.
 pub(crate) const DICTIONARY_BYTES_MAX: usize = 512;
 
 /// The bounds of an encrypted chunk and what else plans are made of, encrypted.
@@ -136,7 +136,7 @@ impl OpenFacts {
     }
 }
 
-/// The strings or binaries of a dictionary as an array.
+/// Returns the strings or binaries of a dictionary as an array.
 fn array_of(values: &[&[u8]], data_type: &DataType) -> Result<ArrayRef> {
     if *data_type != DataType::Utf8View {
         return Ok(Arc::new(BinaryViewArray::from_iter_values(values)));
@@ -190,7 +190,7 @@ impl Chunk {
         }))
     }
 
-    /// The same chunk with other encrypted bytes.
+    /// Returns the same chunk with other encrypted bytes.
     #[cfg(test)]
     pub(crate) fn with_other_bytes(&self, bytes: Buffer) -> Chunk {
         let (hidden, facts) = (self.hidden().unwrap(), self.facts().unwrap());
@@ -202,7 +202,7 @@ impl Chunk {
             .with_facts(facts.clone())
     }
 
-    /// Whether the values are encrypted in memory; of a handle, whether those that it may have are.
+    /// Returns whether the values are encrypted in memory; of a handle, whether those that it may have are.
     pub fn is_encrypted(&self) -> bool {
         self.facts().is_some()
     }

@@ -65,7 +65,7 @@ impl Ends {
         Ends { lines: Buffer::from_vec(lines), above: Packed::pack_u32(&above, max) }
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub fn rows(&self) -> usize {
         self.above.rows
     }

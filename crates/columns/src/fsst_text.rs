@@ -68,7 +68,7 @@ impl SymbolTable {
         (self.symbols[code].to_u64().to_le_bytes(), usize::from(self.lengths[code]))
     }
 
-    /// Size of the table in bytes.
+    /// Returns the size of the table in bytes.
     pub fn bytes(&self) -> usize {
         self.count * 9
     }

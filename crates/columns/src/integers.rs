@@ -20,17 +20,17 @@ impl<'a> Integers<'a> {
         Integers { packed }
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.packed.rows
     }
 
-    /// A lower bound of the values, and the reference of the distances.
+    /// Returns a lower bound of the values, and the reference of the distances.
     pub fn min(&self) -> i64 {
         self.packed.reference
     }
 
-    /// An upper bound of the values.
+    /// Returns an upper bound of the values.
     pub fn max(&self) -> i64 {
         self.packed.max
     }
@@ -309,7 +309,7 @@ impl IntegerSet {
         IntegerSet { first, halves }
     }
 
-    /// Whether the set has `integer`.
+    /// Returns whether the set has `integer`.
     #[inline]
     pub fn contains(&self, integer: i64) -> bool {
         let bit = integer.wrapping_sub(self.first) as u64;

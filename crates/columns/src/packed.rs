@@ -50,7 +50,7 @@ macro_rules! with_lane {
 pub(crate) use with_lane;
 
 impl Packed {
-    /// A sequence of `rows` equal values; takes no memory.
+    /// Returns a sequence of `rows` equal values; takes no memory.
     pub fn constant(value: i64, rows: usize) -> Packed {
         Packed { reference: value, max: value, width: 0, rows, data: Buffer::default() }
     }
@@ -218,7 +218,7 @@ impl Packed {
         Packed { rows: count, data, ..*self }
     }
 
-    /// Size of a block in bytes.
+    /// Returns the size of a block in bytes.
     fn block_bytes(&self) -> usize {
         BLOCK_ROWS / 8 * self.width as usize
     }
@@ -271,7 +271,7 @@ impl Packed {
         }
     }
 
-    /// Whether every distance is at most `range`, which has no more bits than the width.
+    /// Returns whether every distance is at most `range`, which has no more bits than the width.
     fn is_within<L: Lane>(&self, range: u64) -> bool {
         let most = L::truncate(range);
         if self.width == L::BITS {
@@ -281,9 +281,9 @@ impl Packed {
             });
             return largest <= most;
         }
-        // All are below the highest bit of the lane, so that a difference has that bit if the distance is the larger one.
-        // Differences are taken of many at once on any processor, maxima of 64 bits are not: they took a fifth of the time
-        // of a scan from disk.
+        // All are below the highest bit of the lane, so that a difference has that bit if the distance is the larger
+        // one. Differences are taken of many at once on any processor, maxima of 64 bits are not: they took a fifth of
+        // the time of a scan from disk.
         let mut differences = L::default();
         self.for_each_piece::<L>(0..self.rows, |piece| {
             differences = piece.iter().fold(differences, |all, distance| all | most.minus(*distance));

@@ -1,9 +1,9 @@
 //! Chunks whose values may leave memory: handles.
 //!
 //! A table may hold a *handle* in the place of a chunk. It has the type, the bounds and the sizes of the chunk, and the
-//! values as long as they are in memory; otherwise a [`Source`] reads them again. Whoever works on values takes the chunk
-//! that has them ([`RowGroup::with_values`]), which stays in memory as long as it is held, whatever becomes of the handle's.
-//! Versions of a table, and statements that read them, therefore hold handles, and not pages of the pool.
+//! values as long as they are in memory; otherwise a [`Source`] reads them again. Whoever works on values takes the
+//! chunk that has them ([`RowGroup::with_values`]), which stays in memory as long as it is held, whatever becomes of
+//! the handle's. Versions of a table, and statements that read them, therefore hold handles, and not pages of the pool.
 
 use crate::arena::OWN_BYTES_MIN;
 use crate::body::{Body, EncodingKind};
@@ -30,7 +30,7 @@ const USES_MAX: u8 = 3;
 
 /// Reads the values of handles.
 pub trait Source: fmt::Debug + Send + Sync {
-    /// The tenant whose memory the values take.
+    /// Returns the tenant whose memory the values take.
     fn tenant(&self) -> &TenantName;
 
     /// Bytes that are read from disk for the values of a handle of this source.
@@ -47,10 +47,10 @@ pub trait Source: fmt::Debug + Send + Sync {
 
 /// Waits for the values of handles.
 pub trait Reader: Send {
-    /// Whether they are still wanted.
+    /// Returns whether they are still wanted.
     fn is_waiting(&self) -> bool;
 
-    /// Whether they were read for it before and left before they were used, so that they must stay now.
+    /// Returns whether they were read for it before and left before they were used, so that they must stay now.
     fn is_urgent(&self) -> bool {
         false
     }
@@ -86,8 +86,8 @@ const PINNED: u8 = 1;
 const PASSING: u8 = 2;
 
 impl Chunk {
-    /// Returns a handle that has the values of `chunk` in memory; `chunk` itself where that is a handle, has a home, or is so
-    /// small that it always stays.
+    /// Returns a handle that has the values of `chunk` in memory; `chunk` itself where that is a handle, has a home, or
+    /// is so small that it always stays.
     pub fn handle(chunk: Arc<Chunk>, source: &Arc<dyn Source>) -> Arc<Chunk> {
         let is_small = chunk.bytes_encoded() < OWN_BYTES_MIN || chunk.encoding() == EncodingKind::Constant;
         let is_lost = !chunk.is_encrypted() && chunk.check_intact().is_err();
@@ -103,8 +103,8 @@ impl Chunk {
         Arc::new(handle)
     }
 
-    /// Returns a handle without values from the head of an image, if one that [`Chunk::handle`] would make. Of a table that
-    /// is encrypted in memory, its bounds are, too.
+    /// Returns a handle without values from the head of an image, if one that [`Chunk::handle`] would make. Of a table
+    /// that is encrypted in memory, its bounds are, too.
     ///
     /// # Errors
     /// `Corrupt` when the head is not that of a chunk.
@@ -128,8 +128,8 @@ impl Chunk {
         Ok(Some(Chunk::of_outline(outline, zone, source.clone()).with_facts(facts)))
     }
 
-    /// What [`Chunk::outlined`] makes a handle from: type, bounds and sizes. `None` where one that [`Chunk::handle`] would
-    /// make is none, since the chunk is small.
+    /// What [`Chunk::outlined`] makes a handle from: type, bounds and sizes. `None` where one that [`Chunk::handle`]
+    /// would make is none, since the chunk is small.
     ///
     /// # Errors
     /// `Invalid` for a chunk that is encrypted, whose bounds are so, too.
@@ -171,12 +171,12 @@ impl Chunk {
         Chunk::new(data_type, rows, None, zone, body, bytes_plain).with_residence(residence)
     }
 
-    /// Whether the chunk is a handle.
+    /// Returns whether the chunk is a handle.
     pub fn is_handle(&self) -> bool {
         self.residence().is_some()
     }
 
-    /// The tenant whose memory the values of a handle take; `None` for other chunks.
+    /// Returns the tenant whose memory the values of a handle take; `None` for other chunks.
     pub fn tenant(&self) -> Option<&TenantName> {
         self.residence().map(|residence| residence.source.tenant())
     }
@@ -186,7 +186,7 @@ impl Chunk {
         self.residence().map_or(0, |residence| residence.source.bytes_on_disk(self))
     }
 
-    /// The chunk that has the values: this one, unless it is a handle; `None` where they are not in memory.
+    /// Returns the chunk that has the values: this one, unless it is a handle; `None` where they are not in memory.
     pub fn values(self: &Arc<Self>) -> Option<Arc<Chunk>> {
         match self.residence() {
             Some(residence) => residence.values.lock().clone(),
@@ -194,12 +194,12 @@ impl Chunk {
         }
     }
 
-    /// Whether the chunk is a handle whose values are not in memory.
+    /// Returns whether the chunk is a handle whose values are not in memory.
     pub fn is_absent(&self) -> bool {
         self.residence().is_some_and(|residence| residence.values.lock().is_none())
     }
 
-    /// Whether the chunk is a handle whose values are in memory, or were and have left it.
+    /// Returns whether the chunk is a handle whose values are in memory, or were and have left it.
     pub fn has_come(&self) -> bool {
         self.residence().is_some_and(|residence| residence.came.load(Ordering::Relaxed))
     }
@@ -228,7 +228,7 @@ impl Chunk {
         self.residence()?.values.lock().take()
     }
 
-    /// Whether somebody uses the values of a handle now.
+    /// Returns whether somebody uses the values of a handle now.
     pub fn is_in_use(&self) -> bool {
         let is_shared = |residence: &Residence| {
             residence.values.lock().as_ref().is_some_and(|chunk| Arc::strong_count(chunk) > 1)
@@ -248,12 +248,12 @@ impl Chunk {
         }
     }
 
-    /// Whether the chunk is a handle whose values stay in memory once they are there.
+    /// Returns whether the chunk is a handle whose values stay in memory once they are there.
     pub fn is_pinned(&self) -> bool {
         self.residence().is_some_and(|residence| residence.residency.load(Ordering::Relaxed) == PINNED)
     }
 
-    /// Whether the chunk is a handle whose values are to leave memory, since no query has used them yet.
+    /// Returns whether the chunk is a handle whose values are to leave memory, since no query has used them yet.
     pub fn is_to_leave(&self) -> bool {
         self.residence().is_some_and(|residence| residence.residency.load(Ordering::Relaxed) == PASSING)
     }
@@ -271,7 +271,7 @@ impl Chunk {
         }
     }
 
-    /// Number of uses of a handle's values since they came, less those that were taken off, a few at most.
+    /// Returns the number of uses of a handle's values since they came, less those that were taken off, a few at most.
     pub fn uses(&self) -> u8 {
         self.residence().map_or(0, |residence| residence.uses.load(Ordering::Relaxed))
     }
@@ -285,7 +285,7 @@ impl Chunk {
             .unwrap_or(0)
     }
 
-    /// The least and the greatest of the integers in their encoded form, as [`Chunk::integers`] has them.
+    /// Returns the least and the greatest of the integers in their encoded form, as [`Chunk::integers`] has them.
     pub fn integer_bounds(&self) -> Option<(i64, i64)> {
         match (self.open_facts(), self.residence()) {
             (Some(open), _) => open.integers,
@@ -294,7 +294,7 @@ impl Chunk {
         }
     }
 
-    /// Number of values of the dictionary; `None` for a chunk without one.
+    /// Returns the number of values of the dictionary; `None` for a chunk without one.
     pub fn dictionary_len(&self) -> Option<usize> {
         match (self.open_facts(), self.residence()) {
             (Some(open), _) => open.distinct,
@@ -303,8 +303,8 @@ impl Chunk {
         }
     }
 
-    /// The values of the dictionary; `None` for a chunk without one, where they are not in memory, and for large ones that
-    /// are encrypted.
+    /// Returns the values of the dictionary; `None` for a chunk without one, where they are not in memory, and for
+    /// large ones that are encrypted.
     pub fn dictionary_values(self: &Arc<Self>) -> Option<ArrayRef> {
         if self.is_encrypted() {
             // A handle may have been made without its values.
@@ -345,8 +345,8 @@ impl Residence {
 }
 
 impl RowGroup {
-    /// The row group with the values of `columns` in memory, those that are encrypted in memory of their own: `None` where it
-    /// is that itself.
+    /// Returns the row group with the values of `columns` in memory, those that are encrypted in memory of their own:
+    /// `None` where it is that itself.
     ///
     /// # Errors
     /// The handles whose values are not in memory.
@@ -373,8 +373,8 @@ impl RowGroup {
         Ok(Some(RowGroup { rows: self.rows, chunks }))
     }
 
-    /// As [`RowGroup::with_values`] for all columns, with the values read where they are not in memory: for threads that may
-    /// wait for a disk.
+    /// As [`RowGroup::with_values`] for all columns, with the values read where they are not in memory: for threads
+    /// that may wait for a disk.
     ///
     /// # Errors
     /// Those of reading.
@@ -419,7 +419,7 @@ impl RowGroup {
     }
 }
 
-/// The same values in memory of their own.
+/// Returns the same values in memory of their own.
 pub(crate) fn copied_array(array: &ArrayRef) -> Result<ArrayRef> {
     let array: ArrayRef = match array.data_type() {
         // Of the bytes that views point into, only those are copied.
@@ -457,7 +457,7 @@ impl Reader for Blocked {
     }
 }
 
-/// The error of whoever takes a handle for a chunk with values.
+/// Returns the error of whoever takes a handle for a chunk with values.
 pub(crate) fn not_in_memory() -> Error {
     Error::internal("the values of a chunk are wanted that are not in memory")
 }

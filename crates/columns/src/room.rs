@@ -89,7 +89,7 @@ impl Room {
         Room { bytes_before: 0, ..Room::new(Some(memory.clone())) }
     }
 
-    /// Whether results are assumed to be kept. They may then come in large batches: nothing will find them in
+    /// Returns whether results are assumed to be kept. They may then come in large batches: nothing will find them in
     /// the caches, and each batch has a fixed cost.
     pub fn is_kept(&self) -> bool {
         self.kept

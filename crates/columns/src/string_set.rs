@@ -23,17 +23,17 @@ pub(crate) struct StringSet {
 }
 
 impl StringSet {
-    /// Number of strings.
+    /// Returns the number of strings.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Size of the strings in bytes; shared ones count in full.
+    /// Returns the size of the strings in bytes; shared ones count in full.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether `value` is in the set.
+    /// Returns whether `value` is in the set.
     pub fn contains(&self, value: &[u8]) -> bool {
         self.layers.iter().any(|layer| layer.contains(value))
     }

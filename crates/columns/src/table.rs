@@ -84,7 +84,7 @@ impl Table {
         }
     }
 
-    /// A number that no other table of this process has, nor another version of this one.
+    /// Returns a number that no other table of this process has, nor another version of this one.
     pub fn number(&self) -> u64 {
         self.number.get()
     }

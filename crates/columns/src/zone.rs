@@ -36,7 +36,7 @@ impl ZoneMap {
         ZoneMap { min, max, null_count }
     }
 
-    /// Size of string bounds on the heap, in bytes.
+    /// Returns the size of string bounds on the heap, in bytes.
     pub(crate) fn bytes_held(&self) -> usize {
         let bytes = |bound: &Literal| match bound.value() {
             Value::Text(text) => text.len(),

@@ -56,7 +56,7 @@ pub(super) fn check(name: &str, column: &ArrayRef) -> Result<()> {
     }
 }
 
-/// Whether the values of a type consist of others, among which there may be dates and times.
+/// Returns whether the values of a type consist of others, among which there may be dates and times.
 fn has_times_within(of: &DataType) -> bool {
     match of {
         DataType::Dictionary(_, of) => {

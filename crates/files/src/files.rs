@@ -149,7 +149,7 @@ pub(super) fn open(path: &Path) -> Result<(File, u64)> {
     Ok((file, metadata.len()))
 }
 
-/// The error for a file that the operating system failed to open or read.
+/// Returns the error for a file that the operating system failed to open or read.
 pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> Error {
     match error.kind() {
         std::io::ErrorKind::NotFound => {
@@ -219,7 +219,7 @@ pub(super) fn format(
     Ok((format, compression))
 }
 
-/// Whether text may have bytes that are 0, in the encoding that the options say.
+/// Returns whether text may have bytes that are 0, in the encoding that the options say.
 fn has_zeros(options: &ReadOptions) -> bool {
     matches!(
         options.encoding,
@@ -227,7 +227,7 @@ fn has_zeros(options: &ReadOptions) -> bool {
     )
 }
 
-/// Whether the name or the options say that the file is Parquet.
+/// Returns whether the name or the options say that the file is Parquet.
 pub(super) fn has_footer(path: &Path, options: &ReadOptions) -> bool {
     match options.format {
         Some(format) => format == FileFormat::Parquet,

@@ -1,10 +1,11 @@
 //! Column chunks of a remote Parquet file: ranges that are fetched in pieces, in parallel, ahead of their reader.
 //!
 //! Column chunks of a row group that are small together are asked for at once, neighbours in one request. Others are
-//! *lanes*: of each the piece that is read and the next one are held, since a reader goes through all columns side by side.
+//! *lanes*: of each the piece that is read and the next one are held, since a reader goes through all columns side by
+//! side.
 //!
-//! Invariant: a row group holds at most about twice [`GROUP_BYTES`], and half a megabyte for each column where it has very
-//! many.
+//! Invariant: a row group holds at most about twice [`GROUP_BYTES`], and half a megabyte for each column where it has
+//! very many.
 
 use super::remote::{Piece, Remoted};
 use bytes::{Bytes, BytesMut};
@@ -100,19 +101,19 @@ impl Drop for Inner {
 }
 
 impl Inner {
-    /// The piece that has the byte at `at`.
+    /// Returns the piece that has the byte at `at`.
     fn piece_at(&self, at: u64) -> Option<usize> {
         let behind = self.pieces.partition_point(|piece| piece.range.start <= at);
         let i = behind.checked_sub(1)?;
         self.pieces[i].range.contains(&at).then_some(i)
     }
 
-    /// Whether a piece continues the one before it.
+    /// Returns whether a piece continues the one before it.
     fn continues(&self, i: usize) -> bool {
         i.checked_sub(1).is_some_and(|before| self.goes_on[before])
     }
 
-    /// The bytes from `at` on that one piece has, or up to `wanted` bytes that none has.
+    /// Returns the bytes from `at` on that one piece has, or up to `wanted` bytes that none has.
     fn bytes_at(&self, at: u64, wanted: u64) -> io::Result<Bytes> {
         let Some(i) = self.piece_at(at) else {
             let next = self.pieces.partition_point(|piece| piece.range.start <= at);

@@ -60,11 +60,10 @@ pub fn open(pattern: &str) -> Result<Source> {
     open_all(&[pattern], &ReadOptions::default(), None)
 }
 
-/// Opens the files at several paths, patterns and folders as one source, in the order given; those that are URLs through
-/// `remotes`. The format is
-/// taken from `options`, else from the extension (`.parquet`, `.csv`, `.tsv`, `.json`, `.jsonl`, `.ndjson`,
-/// `.arrow`, `.arrows`, `.feather`, `.ipc`; for CSV and JSON optionally followed by `.gz` or `.zst`), else
-/// from the first bytes.
+/// Opens the files at several paths, patterns and folders as one source, in the order given; those that are URLs
+/// through `remotes`. The format is taken from `options`, else from the extension (`.parquet`, `.csv`, `.tsv`, `.json`,
+/// `.jsonl`, `.ndjson`, `.arrow`, `.arrows`, `.feather`, `.ipc`; for CSV and JSON optionally followed by `.gz` or
+/// `.zst`), else from the first bytes.
 ///
 /// # Errors
 /// `NotFound` when there is no such file; `Invalid` when it is empty, of an unknown format,
@@ -147,7 +146,7 @@ enum Opened {
 }
 
 impl Opened {
-    /// Whether the types are guessed, as for text formats.
+    /// Returns whether the types are guessed, as for text formats.
     fn is_text(&self) -> bool {
         match self {
             Opened::Csv(..) | Opened::Json(..) => true,
@@ -160,12 +159,12 @@ impl Opened {
 pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
 impl Source {
-    /// The columns of the files, with unique names. Strings of Parquet, CSV and JSON files are views.
+    /// Returns the columns of the files, with unique names. Strings of Parquet, CSV and JSON files are views.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// The number of rows, where the metadata of the files says it.
+    /// Returns the number of rows, where the metadata of the files says it.
     pub fn rows_hint(&self) -> Option<u64> {
         self.files.iter().map(|file| file.rows).sum()
     }
@@ -175,7 +174,7 @@ impl Source {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// Whether types of columns were guessed from a part of the rows.
+    /// Returns whether types of columns were guessed from a part of the rows.
     pub fn is_guessed(&self) -> bool {
         self.files.iter().any(|file| file.format.is_text())
     }
@@ -187,7 +186,7 @@ impl Source {
         self
     }
 
-    /// The files, in the order in which they are read.
+    /// Returns the files, in the order in which they are read.
     pub fn files(&self) -> &[PathBuf] {
         &self.paths
     }

@@ -1,5 +1,5 @@
-//! Files that are read over a network, by position: what the host of this crate implements ([`Remote`], [`Remotes`]), and
-//! readers over it that ask ahead.
+//! Files that are read over a network, by position: what the host of this crate implements ([`Remote`], [`Remotes`]),
+//! and readers over it that ask ahead.
 //!
 //! Invariants: bytes are asked for only near what is read: the beginning or the end of a file to learn its columns, and
 //! blocks that grow as reading goes on. Memory per file that is read from beginning to end is bounded by
@@ -39,14 +39,14 @@ pub struct RemoteFile {
 
 /// Opens what URLs name. Blocks.
 pub trait Remotes: Send + Sync {
-    /// The file of a URL.
+    /// Returns the file of a URL.
     ///
     /// # Errors
     /// `NotFound` where there is none; others say what is wrong with the place, the rights or the connection.
     fn file(&self, url: &str) -> Result<RemoteFile>;
 
-    /// The files whose URL begins with `prefix`, which ends with a slash: with `is_deep` all, otherwise those of whose URL the
-    /// rest has no slash.
+    /// Returns the files whose URL begins with `prefix`, which ends with a slash: with `is_deep` all, otherwise those
+    /// of whose URL the rest has no slash.
     ///
     /// # Errors
     /// As [`Remotes::file`]; `Invalid` where files cannot be listed.
@@ -83,13 +83,13 @@ const HEAD_BYTES: u64 = 256 << 10;
 /// Bytes at the end that are read first of a Parquet file: most footers are smaller.
 const TAIL_BYTES: u64 = 64 << 10;
 
-/// Bytes of the first block that is read at a position, and of the largest; each is twice as long as the one before. Object
-/// stores take as long for the first byte as for the next few hundred thousand.
+/// Bytes of the first block that is read at a position, and of the largest; each is twice as long as the one before.
+/// Object stores take as long for the first byte as for the next few hundred thousand.
 const BLOCK_BYTES_FIRST: u64 = 256 << 10;
 const BLOCK_BYTES_MAX: u64 = 4 << 20;
 
-/// Blocks that are asked for ahead of the reader, once it has read more than [`LOOK_BYTES`]: whoever wants the first rows
-/// only does not read further.
+/// Blocks that are asked for ahead of the reader, once it has read more than [`LOOK_BYTES`]: whoever wants the first
+/// rows only does not read further.
 const BLOCKS_AHEAD: usize = 4;
 const LOOK_BYTES: u64 = 1 << 20;
 
@@ -121,7 +121,7 @@ impl Remoted {
         self.file.stamp()
     }
 
-    /// The error of the network that an error of a reader comes from.
+    /// Returns the error of the network that an error of a reader comes from.
     pub(super) fn failure(&self) -> Option<Error> {
         self.failure.get().cloned()
     }
@@ -140,7 +140,7 @@ impl Remoted {
         self.tail.release();
     }
 
-    /// The last bytes of the file, and their position.
+    /// Returns the last bytes of the file, and their position.
     pub(super) fn tail(&self) -> io::Result<(u64, Bytes)> {
         Ok((self.tail.range.start, self.tail.get(self)?))
     }
@@ -195,7 +195,7 @@ impl Piece {
         }
     }
 
-    /// The bytes, as soon as they are there. Threads that want the same piece wait for one request.
+    /// Returns the bytes, as soon as they are there. Threads that want the same piece wait for one request.
     pub(super) fn get(&self, of: &Remoted) -> io::Result<Bytes> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let fetch = match std::mem::replace(&mut *state, State::Idle) {
@@ -245,7 +245,7 @@ impl RemoteReader {
         }
     }
 
-    /// The bytes from the position on that are in memory; reads some where there are none. Empty at the end.
+    /// Returns the bytes from the position on that are in memory; reads some where there are none. Empty at the end.
     fn available(&mut self) -> io::Result<&[u8]> {
         let end = self.of.bytes();
         if self.rest_of_current().is_none() && self.at < end {
@@ -256,7 +256,7 @@ impl RemoteReader {
         Ok(&self.current.1[start..])
     }
 
-    /// The position within the current block, if it lies in there.
+    /// Returns the position within the current block, if it lies in there.
     fn rest_of_current(&self) -> Option<usize> {
         let at = usize_saturating(self.at.checked_sub(self.current.0)?);
         (at < self.current.1.len()).then_some(at)

@@ -1,5 +1,5 @@
-//! Tests of several files as one table: columns by name, types that differ, the files' paths; and of the options of text
-//! files that change what is read.
+//! Tests of several files as one table: columns by name, types that differ, the files' paths; and of the options of
+//! text files that change what is read.
 
 use super::*;
 use arrow_array::{ArrayRef, Int32Array, Int64Array, StringArray};

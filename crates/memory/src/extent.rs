@@ -175,12 +175,12 @@ impl Extent {
         Extent { run, range, start }
     }
 
-    /// Number of bytes that can be written: whole pages, unless the extent was split or is a piece.
+    /// Returns the number of bytes that can be written: whole pages, unless the extent was split or is a piece.
     pub fn len(&self) -> usize {
         self.range.len()
     }
 
-    /// Whether all pages of the run have memory from an earlier use; only other pages cost page faults.
+    /// Returns whether all pages of the run have memory from an earlier use; only other pages cost page faults.
     pub fn is_warm(&self) -> bool {
         self.run.warm
     }
@@ -203,12 +203,12 @@ impl Extent {
         (self.run.place.start + self.range.start) / PAGE_BYTES
     }
 
-    /// Whether no bytes are left, because all were split off.
+    /// Returns whether no bytes are left, because all were split off.
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
-    /// The bytes of the extent, for its owner to read while it may still write to them.
+    /// Returns the bytes of the extent, for its owner to read while it may still write to them.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: the range is mapped and initialized, the system maps zeros; by the invariant of this module it
@@ -216,7 +216,7 @@ impl Extent {
         unsafe { std::slice::from_raw_parts(self.start.0.as_ptr(), self.range.len()) }
     }
 
-    /// The bytes of the extent. Bytes not written yet are zero, but unspecified in a piece and in a pool that
+    /// Returns the bytes of the extent. Bytes not written yet are zero, but unspecified in a piece and in a pool that
     /// recycles its pages.
     #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
@@ -291,7 +291,7 @@ impl Lease {
         LeaseSlice(Lease::of(Arc::clone(&self.run), start..start + range.len()))
     }
 
-    /// The pages that the bytes lie in.
+    /// Returns the pages that the bytes lie in.
     pub fn pages(&self) -> &[PageId] {
         if self.range.is_empty() {
             return &[];
@@ -332,7 +332,7 @@ impl RefUnwindSafe for Lease {}
 pub struct LeaseSlice(Lease);
 
 impl LeaseSlice {
-    /// The pages that the bytes lie in.
+    /// Returns the pages that the bytes lie in.
     pub fn pages(&self) -> &[PageId] {
         self.0.pages()
     }

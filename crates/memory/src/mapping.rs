@@ -58,7 +58,7 @@ impl Mapping {
         Ok(Mapping { base, pages, huge_pages, reserved })
     }
 
-    /// Number of pages of the range.
+    /// Returns the number of pages of the range.
     pub fn pages(&self) -> usize {
         self.pages
     }
@@ -68,7 +68,7 @@ impl Mapping {
         self.huge_pages
     }
 
-    /// The address of byte `offset`, which lies within the range.
+    /// Returns the address of byte `offset`, which lies within the range.
     #[inline]
     pub fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset <= self.pages * PAGE_BYTES, "an address outside the pool");

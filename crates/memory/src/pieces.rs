@@ -1,9 +1,9 @@
 //! Free parts of the pages that pieces of one tenant share: ranges of bytes, by address and by length.
 //!
-//! A piece takes the shortest range that is long enough (best fit), the first of these by address; a large one begins at a
-//! page of the system's, and where that makes most of the short ranges useless, takes a longer one. A freed
-//! range is joined with the free ranges that touch it, across pages too, and pages that are then entirely
-//! free leave the set. Both cost the logarithm of the number of ranges.
+//! A piece takes the shortest range that is long enough (best fit), the first of these by address; a large one begins
+//! at a page of the system's, and where that makes most of the short ranges useless, takes a longer one. A freed range
+//! is joined with the free ranges that touch it, across pages too, and pages that are then entirely free leave the set.
+//! Both cost the logarithm of the number of ranges.
 //!
 //! Invariants: no two ranges touch; none contains a whole page, so that each range wastes less than two pages
 //! of the memory that pieces share.

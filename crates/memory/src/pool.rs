@@ -17,8 +17,8 @@ use std::sync::{Arc, OnceLock, Weak};
 /// Alignment of the starts and lengths of pieces, in bytes: a cache line, and what Arrow recommends.
 pub(crate) const PIECE_ALIGNMENT: usize = 64;
 
-/// Alignment of the starts of pieces of so many bytes and more: reads past the system's cache go straight to whole pages of
-/// the system's.
+/// Alignment of the starts of pieces of so many bytes and more: reads past the system's cache go straight to whole
+/// pages of the system's.
 const LARGE_ALIGNMENT: usize = 4096;
 const LARGE_BYTES: usize = 64 << 10;
 
@@ -31,14 +31,14 @@ pub struct PoolConfig {
 
 /// Selects allocations of a pool that fail although there is room: for simulations.
 pub trait Failures: Send + Sync + std::fmt::Debug {
-    /// Whether the next allocation fails.
+    /// Returns whether the next allocation fails.
     fn next_fails(&self) -> bool;
 }
 
 /// Frees memory of a pool that can be filled again: that of a cache.
 pub trait Reclaim: Send + Sync + std::fmt::Debug {
-    /// Frees something, for a piece of `bytes` that has no room: pages of any tenant where `tenant` is `None`, otherwise of
-    /// that one, whose quota is used up. Returns false where there is nothing to be freed.
+    /// Frees something, for a piece of `bytes` that has no room: pages of any tenant where `tenant` is `None`,
+    /// otherwise of that one, whose quota is used up. Returns false where there is nothing to be freed.
     fn reclaim(&self, tenant: Option<&TenantName>, bytes: usize) -> bool;
 }
 
@@ -133,7 +133,7 @@ impl Pool {
         let _ = self.reclaim.set(reclaim);
     }
 
-    /// Whether what is in the pool can leave it, so that more than its size may be kept.
+    /// Returns whether what is in the pool can leave it, so that more than its size may be kept.
     pub fn reclaims(&self) -> bool {
         self.reclaim.get().is_some()
     }
@@ -162,12 +162,11 @@ impl Pool {
         }
     }
 
-    /// Allocates exactly `bytes` bytes, with their number and their address rounded up to multiples of 64; the address of
-    /// 64 KiB and more to a multiple of 4096.
-    /// They may share pages with other pieces of the tenant and of the same tenure, or of the other one where there is no
-    /// further page; a page is freed when no piece reaches into
-    /// it any more, and until then its free parts are reused for further pieces. The contents of the extent
-    /// before it is written are unspecified: zeros, or those of an earlier piece of the same tenant.
+    /// Allocates exactly `bytes` bytes, with their number and their address rounded up to multiples of 64; the address
+    /// of 64 KiB and more to a multiple of 4096. They may share pages with other pieces of the tenant and of the same
+    /// tenure, or of the other one where there is no further page; a page is freed when no piece reaches into it any
+    /// more, and until then its free parts are reused for further pieces. The contents of the extent before it is
+    /// written are unspecified: zeros, or those of an earlier piece of the same tenant.
     ///
     /// # Errors
     /// As [`Pool::allocate`].
@@ -365,7 +364,7 @@ impl Pool {
         table.set_quota(index, bytes.map(|bytes| bytes / PAGE_BYTES));
     }
 
-    /// The limit of the bytes that a tenant may hold, if it has one.
+    /// Returns the limit of the bytes that a tenant may hold, if it has one.
     pub fn quota(&self, tenant: &TenantName) -> Option<u64> {
         let table = self.table.lock();
         let pages = table.find_tenant(tenant).and_then(|index| table.tenant(index).pages_quota)?;
@@ -453,7 +452,7 @@ enum Lacking {
     System,
 }
 
-/// The alignment of the start of a piece.
+/// Returns the alignment of the start of a piece.
 fn alignment_of(bytes: usize) -> usize {
     if bytes < LARGE_BYTES { PIECE_ALIGNMENT } else { LARGE_ALIGNMENT }
 }

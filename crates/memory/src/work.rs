@@ -142,7 +142,7 @@ impl WorkMemory {
         self.limit
     }
 
-    /// Whether any reservation waits for memory.
+    /// Returns whether any reservation waits for memory.
     pub fn is_short(&self) -> bool {
         self.state.lock().waiting.iter().any(|waiter| !waiter.granted)
     }
@@ -189,8 +189,8 @@ impl WorkMemory {
         of_all.min(tenant.limit())
     }
 
-    /// Whether `bytes` can be granted at once. Small reservations overtake waiters, and so do those of
-    /// another tenant while the waiters only wait for their own tenant's fraction.
+    /// Returns whether `bytes` can be granted at once. Small reservations overtake waiters, and so do those of another
+    /// tenant while the waiters only wait for their own tenant's fraction.
     fn fits(&self, state: &State, tenant: &Arc<Tenant>, bytes: usize) -> bool {
         let of_all = self.limit.saturating_sub(state.used);
         let lets_pass = |waiter: &Waiter| {
@@ -326,8 +326,8 @@ impl Account {
         self.memory.largest(&self.memory.state.lock(), &self.tenant)
     }
 
-    /// Whether a reservation waits for memory that this tenant holds or could release. Waiters of other
-    /// tenants that exceed their own tenant's limit do not count.
+    /// Returns whether a reservation waits for memory that this tenant holds or could release. Waiters of other tenants
+    /// that exceed their own tenant's limit do not count.
     pub fn is_short(&self) -> bool {
         let state = self.memory.state.lock();
         let waits = |waiter: &Waiter| {
@@ -338,7 +338,7 @@ impl Account {
         state.waiting.iter().any(waits)
     }
 
-    /// The memory for work that this account belongs to.
+    /// Returns the memory for work that this account belongs to.
     pub fn memory(&self) -> &Arc<WorkMemory> {
         &self.memory
     }
@@ -353,12 +353,12 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Number of reserved bytes.
+    /// Returns the number of reserved bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The account that the bytes are reserved from.
+    /// Returns the account that the bytes are reserved from.
     pub fn account(&self) -> &Account {
         &self.account
     }

@@ -231,7 +231,7 @@ impl AggregateFunction {
         Self::NAMED.iter().find(is_it).copied()
     }
 
-    /// The function's name as written in SQL.
+    /// Returns the function's name as written in SQL.
     pub fn name(self) -> &'static str {
         self.description().name
     }
@@ -241,12 +241,12 @@ impl AggregateFunction {
         self.description().accumulation
     }
 
-    /// Whether the result is the encoded state of a statistic.
+    /// Returns whether the result is the encoded state of a statistic.
     pub fn is_state(self) -> bool {
         matches!(self.accumulation(), Accumulation::State(_))
     }
 
-    /// Whether duplicates do not change the result, so that the distinct values alone give the same.
+    /// Returns whether duplicates do not change the result, so that the distinct values alone give the same.
     pub fn ignores_duplicates(self) -> bool {
         match self.accumulation() {
             Accumulation::Fold(Fold::Pick(_) | Fold::Bits(BitOp::And | BitOp::Or)) => true,
@@ -255,7 +255,7 @@ impl AggregateFunction {
         }
     }
 
-    /// Whether the function takes this number of arguments.
+    /// Returns whether the function takes this number of arguments.
     pub fn takes(self, arguments: usize) -> bool {
         match self.description().types {
             Types::Count => arguments <= 1,
@@ -264,7 +264,7 @@ impl AggregateFunction {
         }
     }
 
-    /// Whether the function can return `result` for arguments of these types (none for `COUNT(*)`).
+    /// Returns whether the function can return `result` for arguments of these types (none for `COUNT(*)`).
     pub fn accepts(self, arguments: &[DataType], result: &DataType) -> bool {
         let types = self.description().types;
         self.takes(arguments.len())
@@ -297,7 +297,7 @@ impl AggregateFunction {
 }
 
 impl Aggregate {
-    /// The expressions that the aggregate reads: its arguments and its filter.
+    /// Returns the expressions that the aggregate reads: its arguments and its filter.
     pub fn inputs(&self) -> impl Iterator<Item = &Expr> {
         self.arguments.iter().chain(&self.filter)
     }

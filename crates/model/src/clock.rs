@@ -13,12 +13,12 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     /// CPU time that the calling thread has used, in nanoseconds.
     fn thread_cpu_ns(&self) -> u64;
 
-    /// The time of day, in milliseconds since 1970 (UTC). The default takes wall time as counted from 1970.
+    /// Returns the time of day, in milliseconds since 1970 (UTC). The default takes wall time as counted from 1970.
     fn unix_ms(&self) -> u64 {
         self.now_ns() / 1_000_000
     }
 
-    /// The time of day, in seconds since 1970 (UTC).
+    /// Returns the time of day, in seconds since 1970 (UTC).
     fn unix_s(&self) -> u64 {
         self.unix_ms() / 1000
     }

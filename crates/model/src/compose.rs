@@ -28,7 +28,7 @@ pub trait Budget {
 pub struct Allowance(AtomicUsize);
 
 impl Allowance {
-    /// A budget of `bytes`.
+    /// Creates a budget of `bytes`.
     pub fn new(bytes: usize) -> Self {
         Allowance(AtomicUsize::new(bytes))
     }
@@ -69,12 +69,12 @@ impl Slot {
         Slot { name: name.into(), depth: depth_of(&expr), bytes: expr.bytes(), expr }
     }
 
-    /// The column's name.
+    /// Returns the column's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The column's expression over the table.
+    /// Returns the column's expression over the table.
     pub fn expr(&self) -> &Expr {
         &self.expr
     }
@@ -210,7 +210,7 @@ impl Stack {
         Stack { filters: Vec::new(), top: Top::Rows(columns), order: Vec::new(), limit: None }
     }
 
-    /// Number of columns of the topmost relation.
+    /// Returns the number of columns of the topmost relation.
     pub fn width(&self) -> usize {
         match &self.top {
             Top::Rows(columns) => columns.len(),
@@ -218,7 +218,7 @@ impl Stack {
         }
     }
 
-    /// The columns of the topmost relation; `None` above an aggregation.
+    /// Returns the columns of the topmost relation; `None` above an aggregation.
     pub fn columns(&self) -> Option<&[Slot]> {
         match &self.top {
             Top::Rows(columns) => Some(columns),
@@ -226,7 +226,7 @@ impl Stack {
         }
     }
 
-    /// Whether a limit, or a sort with a limit, drops some rows. A program does this last.
+    /// Returns whether a limit, or a sort with a limit, drops some rows. A program does this last.
     pub fn is_cut(&self) -> bool {
         self.limit.is_some() || !self.order.is_empty()
     }

@@ -57,7 +57,7 @@ impl ErrorKind {
         ErrorKind::Busy,
     ];
 
-    /// The exit status of the `farpool` program for an error of this kind: 1 when the query or the data is at
+    /// Returns the exit status of the `farpool` program for an error of this kind: 1 when the query or the data is at
     /// fault, 3 when the pool is unreachable or failed.
     pub fn exit_status(self) -> u8 {
         match self {

@@ -249,7 +249,7 @@ impl ReadOptions {
 }
 
 impl FileSpec {
-    /// The file at `path`, or the files if it is a pattern, with default options.
+    /// Returns the file at `path`, or the files if it is a pattern, with default options.
     pub fn plain(path: impl Into<String>) -> Self {
         FileSpec { paths: vec![path.into()], options: ReadOptions::default() }
     }

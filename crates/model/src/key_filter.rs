@@ -67,19 +67,19 @@ impl KeyFilter {
         std::iter::once(&self.count).chain(&*self.words).flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Whether a key with this hash may be in the filter; `false` is certain.
+    /// Returns whether a key with this hash may be in the filter; `false` is certain.
     #[inline(always)]
     pub fn contains(&self, hash: u64) -> bool {
         let bits = bits(hash);
         self.words[place(hash, self.words.len())] & bits == bits
     }
 
-    /// The number of keys as its sender stated it, which is not verified: good for estimates only.
+    /// Returns the number of keys as its sender stated it, which is not verified: good for estimates only.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Size of the filter in bytes, encoded and in memory.
+    /// Returns the size of the filter in bytes, encoded and in memory.
     pub fn bytes(&self) -> usize {
         8 + self.words.len() * 8
     }

@@ -109,7 +109,7 @@ impl KeySet {
         (self.first, &self.words)
     }
 
-    /// Whether `key` is in the set.
+    /// Returns whether `key` is in the set.
     #[inline]
     pub fn contains(&self, key: i64) -> bool {
         // Below the first key the distance wraps around to one beyond the last word.
@@ -118,27 +118,27 @@ impl KeySet {
         key >= self.first && word.is_some_and(|word| word >> (bit % 64) & 1 == 1)
     }
 
-    /// The least key.
+    /// Returns the least key.
     pub fn min(&self) -> i64 {
         self.min
     }
 
-    /// The greatest key.
+    /// Returns the greatest key.
     pub fn max(&self) -> i64 {
         self.max
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Size of the encoded set, in bytes.
+    /// Returns the size of the encoded set, in bytes.
     pub fn bytes(&self) -> usize {
         9 + self.gap_bytes.min(self.bitmap_bytes())
     }
 
-    /// Size of the set in memory, in bytes.
+    /// Returns the size of the set in memory, in bytes.
     pub fn bitmap_bytes(&self) -> usize {
         self.words.len() * 8
     }

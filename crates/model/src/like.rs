@@ -39,7 +39,7 @@ impl LikePieces {
         Some(LikePieces { start, middle: middle.collect(), end })
     }
 
-    /// Whether the pattern matches the whole of `text`.
+    /// Returns whether the pattern matches the whole of `text`.
     pub fn is_match(&self, text: &[u8]) -> bool {
         let Some(mut rest) = text.strip_prefix(&self.start[..]) else { return false };
         let Some(end) = &self.end else { return rest.is_empty() };

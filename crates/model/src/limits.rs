@@ -266,15 +266,15 @@ pub const SQL_NODES_MAX: usize = 100_000;
 /// Columns of rows that are compared, `(a, b) < (c, d)`: the comparison nests with each.
 pub const SQL_ROW_PARTS_MAX: usize = 32;
 
-/// Steps of the parser for each byte of a statement. It tries one form after the other, and takes less than two where the
-/// first is right; where a text is wrong in its innermost bracket, the steps double with each bracket around.
+/// Steps of the parser for each byte of a statement. It tries one form after the other, and takes less than two where
+/// the first is right; where a text is wrong in its innermost bracket, the steps double with each bracket around.
 pub const SQL_PARSE_STEPS_PER_BYTE_MAX: usize = 64;
 
 /// Tables and WITH queries that a statement names, with each WITH query as often as it is named.
 pub const SQL_RELATIONS_MAX: usize = 4 << 10;
 
-/// Operators of a statement's plan, with each subquery and view as often as it is named: five times those of a view. They
-/// take some 10 KiB each while they are planned.
+/// Operators of a statement's plan, with each subquery and view as often as it is named: five times those of a view.
+/// They take some 10 KiB each while they are planned.
 pub const PLAN_OPERATORS_MAX: usize = 20 << 10;
 
 /// Parts of the expressions of one operator, with columns of subqueries written out.
@@ -286,8 +286,8 @@ pub const GROUPING_SETS_MAX: usize = 4096;
 /// Bytes of a function's result that becomes a constant of a plan, which is copied many times while it is planned.
 pub const FOLDED_BYTES_MAX: usize = 1 << 20;
 
-/// Steps of a function whose work is the product of its arguments' lengths, for one row: a second or two, in which a statement
-/// cannot be stopped.
+/// Steps of a function whose work is the product of its arguments' lengths, for one row: a second or two, in which a
+/// statement cannot be stopped.
 pub const FUNCTION_STEPS_MAX: usize = 1 << 31;
 
 /// Aliases of expressions of one statement that are used again in it. The statement is planned once for each.
@@ -477,8 +477,8 @@ pub const NEAR_RESULTS_MAX: usize = 1024;
 /// Bytes that are counted for a result beside its rows.
 pub const NEAR_RESULT_OVERHEAD_BYTES: usize = 4 << 10;
 
-/// One part in this many is what results take: of the memory that a client gives to columns, in addition to that, and of its
-/// memory for work at most.
+/// One part in this many is what results take: of the memory that a client gives to columns, in addition to that, and
+/// of its memory for work at most.
 pub const NEAR_RESULTS_PART: usize = 16;
 
 /// Tables of which a client counts what programs have returned, before it begins anew.
@@ -505,14 +505,15 @@ pub const BATCH_STATEMENTS_PLANNED_MAX: usize = 32;
 /// Statements of a batch that run before their turn to return rows has come: more would compete for processors.
 pub const BATCH_STATEMENTS_AHEAD_MAX: usize = 4;
 
-/// Bytes of rows that are kept of such a statement. Of larger results nothing is kept: they are read when their turn has come.
+/// Bytes of rows that are kept of such a statement. Of larger results nothing is kept: they are read when their turn
+/// has come.
 pub const BATCH_RESULT_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of a result that several programs share, as estimated.
 pub const SHARED_RESULT_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes that such a result may have, however few were expected. Beyond that, twice as many as were expected are given up:
-/// each program runs by itself.
+/// Bytes that such a result may have, however few were expected. Beyond that, twice as many as were expected are given
+/// up: each program runs by itself.
 pub const SHARED_RESULT_BYTES_MIN: usize = 4 << 20;
 
 /// One part in this many is the most that all shared results of a batch take of the engine's memory.
@@ -561,8 +562,8 @@ pub const UNREAD_BYTES_MAX: usize = 1 << 30;
 /// small multiple of the longest pause of a healthy peer on a busy machine.
 pub const PING_AFTER_MS: u64 = 15_000;
 
-/// Milliseconds for which a client waits for the next message of an answer while the node answers each `Ping`. Longer than any
-/// program computes in memory before it returns rows or its receipt, or waits for its turn.
+/// Milliseconds for which a client waits for the next message of an answer while the node answers each `Ping`. Longer
+/// than any program computes in memory before it returns rows or its receipt, or waits for its turn.
 pub const ANSWER_MS_MAX: u64 = 3_600_000;
 
 /// Milliseconds without a byte from a client after which a node sends it a `Ping`. A client may well be idle,
@@ -587,8 +588,8 @@ pub const CHANGE_REPETITIONS_MAX: usize = 16;
 /// Bytes of the longest first line with which a file is taken for CSV.
 pub const CSV_HEADER_BYTES_MAX: u64 = 1 << 20;
 
-/// Fields of one record of a CSV file: several times the columns of a table, so that a line that has too many by a mistake is
-/// still counted in its error.
+/// Fields of one record of a CSV file: several times the columns of a table, so that a line that has too many by a
+/// mistake is still counted in its error.
 pub const CSV_FIELDS_MAX: usize = 16 * COLUMNS_MAX;
 
 /// Bytes of one record of a CSV or JSON file: those of the longest value. A compressed file may have any
@@ -616,8 +617,8 @@ pub const IPC_PADDING_BYTES_MAX: usize = 64;
 /// have.
 pub const IPC_BUFFER_BYTES_MAX: i64 = 4 << 30;
 
-/// Size of one file of the log: large enough that files seldom begin, which costs some syncs, and small enough that what is
-/// not needed any more goes soon, a file at a time.
+/// Size of one file of the log: large enough that files seldom begin, which costs some syncs, and small enough that
+/// what is not needed any more goes soon, a file at a time.
 pub const LOG_FILE_BYTES: usize = 64 << 20;
 
 /// Bytes of a file of a backup that a node sends at once: as many requests of a client are under way as a link needs.
@@ -626,15 +627,15 @@ pub const BACKUP_READ_BYTES_MAX: usize = 1 << 20;
 /// Bytes of the list of a backup's files: some hundred bytes for each of them.
 pub const BACKUP_LIST_BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes of the log after which what it says is written to a manifest and segments, where nobody says otherwise: a start
-/// reads them in a fraction of a second.
+/// Bytes of the log after which what it says is written to a manifest and segments, where nobody says otherwise: a
+/// start reads them in a fraction of a second.
 pub const LOG_BYTES_DEFAULT: usize = 128 << 20;
 
 /// Size of one record of the log. Larger changes, such as row groups, are files of their own that a record names.
 pub const LOG_RECORD_BYTES_MAX: usize = 16 << 20;
 
-/// Plain bytes of a part of a segment that is compressed: what a few bytes on disk may say that they become. A chunk of the
-/// largest row group has less; larger parts are stored as they are.
+/// Plain bytes of a part of a segment that is compressed: what a few bytes on disk may say that they become. A chunk of
+/// the largest row group has less; larger parts are stored as they are.
 pub const PACKED_PART_BYTES_MAX: usize = 512 << 20;
 
 /// Encoded bytes that a program has read ahead of its scan from disk: a few milliseconds of a fast disk.
@@ -659,8 +660,8 @@ pub const PINNED_PART: u64 = 2;
 /// Threads that read values from disk: as many reads of some hundred KiB at once keep a fast disk busy.
 pub const READERS: usize = 4;
 
-/// How long a command for a master key may take: a service for keys across a network answers within seconds, and a person
-/// who starts a node waits no longer in silence.
+/// How long a command for a master key may take: a service for keys across a network answers within seconds, and a
+/// person who starts a node waits no longer in silence.
 pub const KEY_COMMAND_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Column chunks of a data directory that are remembered to be read first after a start, 8 bytes each.
@@ -672,20 +673,21 @@ pub const WRAPPED_KEYS_MAX: usize = 64 << 10;
 /// Connections of clients of the Redis protocol at once, beside [`CONNECTIONS_MAX`]: services keep many of them.
 pub const RESP_CONNECTIONS_MAX: usize = 10_000;
 
-/// Bytes of requests that are read from a client of the Redis protocol while its long command waits for its turn: without
-/// reading, a client that has gone is not noticed. They count for the tenant; what comes behind them waits at the client.
+/// Bytes of requests that are read from a client of the Redis protocol while its long command waits for its turn:
+/// without reading, a client that has gone is not noticed. They count for the tenant; what comes behind them waits at
+/// the client.
 pub const RESP_WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of the name of a connection of the Redis protocol, which Redis does not limit: all clients of a tenant are listed in
-/// one reply.
+/// Bytes of the name of a connection of the Redis protocol, which Redis does not limit: all clients of a tenant are
+/// listed in one reply.
 pub const RESP_CLIENT_NAME_BYTES_MAX: usize = 4096;
 
 /// Bytes of replies to a client of the Redis protocol that are in memory at once: the longest value, and others.
 pub const RESP_OUTPUT_BYTES_MAX: usize = KV_VALUE_BYTES_MAX + 2 * RESP_REPLIES_BYTES_MAX;
 
 /// Bytes of requests that are read from a client of the Redis protocol while it does not read its replies, beyond the
-/// longest value: many clients write a whole pipeline before they read. They count for the tenant. One that sends more is
-/// told so and disconnected.
+/// longest value: many clients write a whole pipeline before they read. They count for the tenant. One that sends more
+/// is told so and disconnected.
 pub const RESP_AHEAD_BYTES_MAX: usize = KV_VALUE_BYTES_MAX + (64 << 20);
 
 /// Bytes of replies after which they are sent before the next command of a client is carried out.
@@ -698,19 +700,19 @@ pub const KV_KEY_BYTES_MAX: usize = 65_535;
 /// writes, where an argument counts as 256. It takes about 100 us. A command that is more is carried out elsewhere.
 pub const KV_STEP_WORK_MAX: usize = 256 << 10;
 
-/// Work of all commands of one EXEC, as for [`KV_STEP_WORK_MAX`], beside that of the largest: other clients of the tenant
-/// wait for it as a whole, about a second.
+/// Work of all commands of one EXEC, as for [`KV_STEP_WORK_MAX`], beside that of the largest: other clients of the
+/// tenant wait for it as a whole, about a second.
 pub const KV_EXEC_WORK_MAX: usize = 4 << 30;
 
-/// Threads for long commands of all tenants together: one of a tenant runs at a time, and the system shares the processors
-/// among the threads. More tenants take turns.
+/// Threads for long commands of all tenants together: one of a tenant runs at a time, and the system shares the
+/// processors among the threads. More tenants take turns.
 pub const KV_LONG_THREADS_MAX: usize = 32;
 
 /// Bytes of a pattern of keys: as many as a key has.
 pub const KV_PATTERN_BYTES_MAX: usize = KV_KEY_BYTES_MAX;
 
-/// Elements (characters and classes) of a pattern in long segments between stars. A byte of a key that is matched costs a
-/// word of work for each 64 of them.
+/// Elements (characters and classes) of a pattern in long segments between stars. A byte of a key that is matched costs
+/// a word of work for each 64 of them.
 pub const KV_PATTERN_ELEMENTS_MAX: usize = 1024;
 
 /// Bytes of the longest value of a key-value space, as Redis has it.
@@ -731,7 +733,8 @@ pub const KV_PREDICATE_DEPTH_MAX: usize = 32;
 /// Conditions and listed constants of such a condition: as many as its bytes have room for, nearly.
 pub const KV_PREDICATE_NODES_MAX: usize = 8192;
 
-/// Patterns of such a condition: the largest one that is accepted takes 30 ms to compile, which is done where a command runs.
+/// Patterns of such a condition: the largest one that is accepted takes 30 ms to compile, which is done where a command
+/// runs.
 pub const KV_PREDICATE_PATTERNS_MAX: usize = 4;
 
 /// Bytes of compiled patterns of a condition that a connection keeps for the next command; with more, a condition is
@@ -747,8 +750,8 @@ pub const SLOW_LOG_ARGUMENTS_MAX: usize = 32;
 /// See [`SLOW_LOG_ENTRIES_MAX`].
 pub const SLOW_LOG_ARGUMENT_BYTES_MAX: usize = 128;
 
-/// How long `CLIENT PAUSE` may have the clients of a tenant wait, in milliseconds: nobody of the tenant can end a pause of
-/// all commands before its time.
+/// How long `CLIENT PAUSE` may have the clients of a tenant wait, in milliseconds: nobody of the tenant can end a pause
+/// of all commands before its time.
 pub const CLIENT_PAUSE_MS_MAX: u64 = 600_000;
 
 /// Keys that a client of key-value spaces may watch at once.
@@ -787,11 +790,12 @@ pub const HISTORY_ENTRIES_MAX: usize = 2000;
 /// Bytes of an entry of the shell's history: larger ones were pasted or generated, and are not kept.
 pub const HISTORY_ENTRY_BYTES_MAX: usize = 16 << 10;
 
-/// Bytes of a file with the shell's history that is read: twice as many as all entries have, for those that are escaped.
+/// Bytes of a file with the shell's history that is read: twice as many as all entries have, for those that are
+/// escaped.
 pub const HISTORY_FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Bytes of a result that the shell takes from a node for its pager, before the first row is shown. Whoever reads slowly
-/// keeps it in the shell's memory, and not at the node; larger results are cut.
+/// Bytes of a result that the shell takes from a node for its pager, before the first row is shown. Whoever reads
+/// slowly keeps it in the shell's memory, and not at the node; larger results are cut.
 pub const PAGED_BYTES_MAX: usize = 256 << 20;
 
 /// Scripts that read scripts, at most so deep.

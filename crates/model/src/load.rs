@@ -35,7 +35,7 @@ impl From<LoadMode> for LoadOptions {
 }
 
 impl LoadOptions {
-    /// Whether more is asked for than a mode.
+    /// Returns whether more is asked for than a mode.
     pub fn has_more(&self) -> bool {
         *self != LoadOptions::from(self.mode)
     }

@@ -161,7 +161,7 @@ fn wrong(part: &str) -> Error {
 }
 
 impl NullHandling {
-    /// The name in text form.
+    /// Returns the name in text form.
     pub fn name(self) -> &'static str {
         match self {
             NullHandling::Listwise => "listwise",

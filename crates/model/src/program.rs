@@ -70,7 +70,7 @@ impl NamedExpr {
 }
 
 impl Program {
-    /// A program that returns all rows of the columns at `columns`, with nothing pushed down.
+    /// Creates a program that returns all rows of the columns at `columns`, with nothing pushed down.
     pub fn scan(table: TableName, schema: &Schema, columns: &[usize]) -> Self {
         let rows = columns.iter().map(|&index| NamedExpr::column(schema, index)).collect();
         Program {
@@ -83,7 +83,7 @@ impl Program {
         }
     }
 
-    /// Every expression of the program.
+    /// Returns every expression of the program.
     pub fn expressions(&self) -> Vec<&Expr> {
         let output: Vec<&Expr> = match &self.output {
             Output::Rows(columns) => columns.iter().map(|c| &c.expr).collect(),
@@ -158,7 +158,7 @@ impl Program {
         order::check(&self.order, self.limit, width)
     }
 
-    /// Whether the program has an order and a limit above [`limits::TOP_ROWS_MAX`], the most rows that a node
+    /// Returns whether the program has an order and a limit above [`limits::TOP_ROWS_MAX`], the most rows that a node
     /// keeps.
     pub fn top_is_too_large(&self) -> bool {
         !self.order.is_empty() && self.limit.is_some_and(|limit| limit > cast::u64_from(limits::TOP_ROWS_MAX))

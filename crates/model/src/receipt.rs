@@ -28,8 +28,8 @@ pub struct Receipt {
     /// Bytes that were read from disk of column chunks that were not in memory: as they lie there, compressed or not.
     #[serde(default)]
     pub bytes_from_disk: u64,
-    /// Bytes of `bytes_from_disk`, or of `bytes_on_wire` for a client that keeps columns, of column chunks that had been in
-    /// memory before and had left it.
+    /// Bytes of `bytes_from_disk`, or of `bytes_on_wire` for a client that keeps columns, of column chunks that had
+    /// been in memory before and had left it.
     #[serde(default)]
     pub bytes_again: u64,
     /// Encoded bytes of the column chunks that were in memory when they were wanted, of those that may leave it.

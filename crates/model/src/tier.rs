@@ -26,7 +26,7 @@ impl Tier {
         }
     }
 
-    /// Whether changes of the bytes are noticed.
+    /// Returns whether changes of the bytes are noticed.
     pub const fn authenticates(self) -> bool {
         match self {
             Tier::Fast => false,
@@ -34,7 +34,7 @@ impl Tier {
         }
     }
 
-    /// The name that users write.
+    /// Returns the name that users write.
     pub const fn name(self) -> &'static str {
         match self {
             Tier::Fast => "fast",

@@ -25,7 +25,7 @@ impl Picked {
         }
     }
 
-    /// Whether enough rows of `group` are selected for them to leave encoded.
+    /// Returns whether enough rows of `group` are selected for them to leave encoded.
     pub(crate) fn are_many(&self, group: &RowGroup) -> bool {
         let rows = bits::count(&self.selected);
         rows > 0 && rows >= group.rows / ENCODED_PART_MIN

@@ -20,7 +20,7 @@ pub trait Pace {
     /// [`limits::BATCH_ROWS`].
     fn rows(&mut self, left: usize) -> usize;
 
-    /// Whether the step ends here, between two pieces of work that are not batches of rows.
+    /// Returns whether the step ends here, between two pieces of work that are not batches of rows.
     fn ends(&mut self) -> bool;
 }
 
@@ -73,18 +73,18 @@ impl Progress {
         Progress { is_marked: true, ..Progress::default() }
     }
 
-    /// Returns the progress of a row group that is not begun, of which it is known which rows pass the filter: those whose bit
-    /// is set in `passing`, which has one for each row.
+    /// Returns the progress of a row group that is not begun, of which it is known which rows pass the filter: those
+    /// whose bit is set in `passing`, which has one for each row.
     pub fn knowing(passing: Arc<[u64]>) -> Progress {
         Progress { known: Some(passing), ..Progress::default() }
     }
 
-    /// Whether it was known before that no row passes.
+    /// Returns whether it was known before that no row passes.
     pub fn is_ruled_out(&self) -> bool {
         self.known.as_ref().is_some_and(|passing| passing.iter().all(|word| *word == 0))
     }
 
-    /// Whether it was known before which rows pass.
+    /// Returns whether it was known before which rows pass.
     pub fn is_known(&self) -> bool {
         self.known.is_some()
     }
@@ -96,17 +96,17 @@ impl Progress {
         (is_whole && selected.len() == bits::words(group.rows)).then(|| Arc::from(&selected[..]))
     }
 
-    /// A bit for each row that is done, set for those that passed; bit 0 is row 0.
+    /// Returns a bit for each row that is done, set for those that passed; bit 0 is row 0.
     pub fn marked(&self) -> &[u64] {
         &self.picked.selected
     }
 
-    /// Whether the row group is done.
+    /// Returns whether the row group is done.
     pub fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// Number of rows processed.
+    /// Returns the number of rows processed.
     pub fn rows(&self) -> usize {
         self.row
     }
@@ -154,8 +154,8 @@ pub(crate) struct Batches<'a> {
 }
 
 impl<'a> Batches<'a> {
-    /// Batches from `row` on, with the rows that pass. A batch has at least `rows_min` rows, unless fewer are left of its
-    /// block.
+    /// Batches from `row` on, with the rows that pass. A batch has at least `rows_min` rows, unless fewer are left of
+    /// its block.
     pub(crate) fn new(
         group: &'a RowGroup,
         passing: Passing<'a>,
@@ -171,7 +171,7 @@ impl<'a> Batches<'a> {
         Batches { marks, ..self }
     }
 
-    /// Whether all rows pass.
+    /// Returns whether all rows pass.
     pub(crate) fn pass_all(&self) -> bool {
         matches!(self.passing, Passing::All)
     }
@@ -223,7 +223,7 @@ impl<'a> Batches<'a> {
         *self.row = self.group.rows;
     }
 
-    /// Whether all rows of the row group were taken.
+    /// Returns whether all rows of the row group were taken.
     pub(crate) fn is_at_end(&self) -> bool {
         *self.row == self.group.rows
     }

@@ -101,7 +101,7 @@ pub fn groups<'a>(
     if domain <= 1.0 { 1.0 } else { distinct_met(domain, rows) }
 }
 
-/// Whether a pool can group by `keys` as by one integer: a single key that is not a string, or several keys
+/// Returns whether a pool can group by `keys` as by one integer: a single key that is not a string, or several keys
 /// that take no more than 64 bits together, where a string key must have few distinct values.
 pub(crate) fn keys_are_narrow<'a>(mut keys: impl Iterator<Item = &'a Expr>, info: &TableInfo) -> bool {
     let (mut count, mut bits) = (0, 0.0);
@@ -165,7 +165,7 @@ fn distinct_left(key: &Expr, filter: Option<&Expr>, info: &TableInfo) -> f64 {
     in_ranges.min(most).max(1.0)
 }
 
-/// Whether one of two compared expressions is `key` and the other a constant.
+/// Returns whether one of two compared expressions is `key` and the other a constant.
 fn constant_beside(key: &Expr, left: &Expr, right: &Expr) -> bool {
     match (left, right) {
         (Expr::Literal(_), other) | (other, Expr::Literal(_)) => other == key,

@@ -1,5 +1,5 @@
-//! Which programs of a batch run as one ([`crate::union`]): groups of programs over one table whose needs overlap, under a
-//! limit of memory (pipeline groups, chapter 4).
+//! Which programs of a batch run as one ([`crate::union`]): groups of programs over one table whose needs overlap,
+//! under a limit of memory (pipeline groups, chapter 4).
 //!
 //! The objective is the predicted time of all programs, each group of which costs
 //!
@@ -8,11 +8,11 @@
 //!     + finish · rows of the group)/workers + bytes of the result/link + keeping the result
 //! ```
 //!
-//! with the rates of [`crate::cost`]. A column that several return is counted once, and so is a condition that all have; a row
-//! that only some want is sent with the columns of all. The time until a first answer comes is left out: programs that are
-//! not grouped are under way at the same time. Of few programs the best partition is found by dynamic programming over their
-//! subsets. Of more, for which set partitioning is NP-hard, each joins the group that it makes cheapest, the most expensive
-//! first; then programs change places, and groups merge, while that pays.
+//! with the rates of [`crate::cost`]. A column that several return is counted once, and so is a condition that all
+//! have; a row that only some want is sent with the columns of all. The time until a first answer comes is left out:
+//! programs that are not grouped are under way at the same time. Of few programs the best partition is found by dynamic
+//! programming over their subsets. Of more, for which set partitioning is NP-hard, each joins the group that it makes
+//! cheapest, the most expensive first; then programs change places, and groups merge, while that pays.
 //!
 //! Invariant: no choice is predicted to cost more than all programs apart.
 
@@ -28,8 +28,8 @@ use numbers::{Bits, Numbers};
 /// Most different filters of a group: each is a column of the result, or a condition of aggregates, of all of its rows.
 const FILTERS_MAX: usize = 16;
 
-/// Most different filters of which it is estimated pair by pair how many rows meet both. Where there are more, they count as
-/// independent.
+/// Most different filters of which it is estimated pair by pair how many rows meet both. Where there are more, they
+/// count as independent.
 const PAIRS_OF_MAX: usize = 32;
 
 /// How often a result that is kept whole is written and read, in times of decoding it.
@@ -59,8 +59,8 @@ pub struct Group {
     pub apart: Expected,
 }
 
-/// Returns the groups of two programs or more among `programs`, all of which the pool carries out exactly, over one version
-/// of the table `info`. The result of a group has no more than `bytes_max` in the engine's memory.
+/// Returns the groups of two programs or more among `programs`, all of which the pool carries out exactly, over one
+/// version of the table `info`. The result of a group has no more than `bytes_max` in the engine's memory.
 pub fn groups(
     programs: &[&Program],
     info: &TableInfo,
@@ -222,8 +222,8 @@ impl Kind {
         Filter { conditions: Bits::of(numbers), part, seconds, is_total, groups, finish_s }
     }
 
-    /// The columns of a program's result, without keys. An aggregate of the rows of one filter is another than that of
-    /// another's.
+    /// Returns the columns of a program's result, without keys. An aggregate of the rows of one filter is another than
+    /// that of another's.
     fn columns_of<'a>(
         &mut self,
         program: &'a Program,
@@ -290,7 +290,7 @@ impl Kind {
         (joint.expected.bytes_plain <= self.bytes_max).then_some(joint)
     }
 
-    /// Whether one program can do what both do: with different filters, nothing may fail on rows of the other.
+    /// Returns whether one program can do what both do: with different filters, nothing may fail on rows of the other.
     fn may_join(&self, a: &Joint, b: &Joint) -> bool {
         if a.filters == b.filters {
             return true;
@@ -315,7 +315,7 @@ impl Kind {
         joint
     }
 
-    /// The objective, of one group.
+    /// Returns the objective, of one group.
     fn expected(&self, joint: &Joint) -> Expected {
         let filters = || joint.filters.iter().map(|filter| &self.filters[*filter]);
         let conditions = || joint.common.numbers().map(|condition| &self.conditions[condition]);
@@ -355,7 +355,8 @@ impl Kind {
         Expected { ns, bytes, bytes_plain }
     }
 
-    /// The part of the rows that meet any of some filters, which have conditions in common that `common` of the rows meet.
+    /// Returns the part of the rows that meet any of some filters, which have conditions in common that `common` of the
+    /// rows meet.
     fn part_of_any(&self, filters: &[usize], common: f64) -> f64 {
         let mut any: f64 = 0.0;
         for (at, &filter) in filters.iter().enumerate() {
@@ -411,7 +412,7 @@ impl PartialEq for ColumnOf<'_> {
     }
 }
 
-/// The part of the rows that meets each two of some filters.
+/// Returns the part of the rows that meets each two of some filters.
 fn both(filters: &[Option<&Expr>], info: &TableInfo) -> Vec<f64> {
     let count = filters.len();
     let mut both = vec![0.0; count * count];

@@ -86,7 +86,7 @@ pub enum ReadValue {
 }
 
 impl Reading {
-    /// The type of the answer.
+    /// Returns the type of the answer.
     pub fn data_type(&self) -> DataType {
         match self {
             Reading::State => DataType::BinaryView,

@@ -1,7 +1,7 @@
-//! One program in place of several that read rows of one table: what the pool then does once is reading them, the conditions
-//! that all have in common, and grouping (pipeline groups, chapter 4: pipelines share what they have in common). What a
-//! filter demands beyond that stands on top, for each program by itself: as a column that says which rows are its own, or as
-//! the `FILTER` of its aggregates.
+//! One program in place of several that read rows of one table: what the pool then does once is reading them, the
+//! conditions that all have in common, and grouping (pipeline groups, chapter 4: pipelines share what they have in
+//! common). What a filter demands beyond that stands on top, for each program by itself: as a column that says which
+//! rows are its own, or as the `FILTER` of its aggregates.
 
 use crate::split::{conjunction, conjuncts};
 use arrow_schema::DataType;
@@ -21,12 +21,13 @@ pub struct Union {
 pub struct Part {
     /// The positions of its columns.
     pub columns: Vec<usize>,
-    /// The column that says which rows are its own: those for which a boolean is true, or a count is not 0. All, if `None`.
+    /// The column that says which rows are its own: those for which a boolean is true, or a count is not 0. All, if
+    /// `None`.
     pub rows: Option<usize>,
 }
 
-/// Whether both programs compute the same kind of result from the same table, so that one can do what both do: rows, or
-/// groups by the same keys. Those that return some of their rows only are for themselves.
+/// Returns whether both programs compute the same kind of result from the same table, so that one can do what both do:
+/// rows, or groups by the same keys. Those that return some of their rows only are for themselves.
 pub fn are_alike(a: &Program, b: &Program) -> bool {
     let is_whole = |program: &Program| program.limit.is_none() && program.order.is_empty();
     let groups = match (&a.output, &b.output) {
@@ -39,7 +40,7 @@ pub fn are_alike(a: &Program, b: &Program) -> bool {
     groups && is_whole(a) && is_whole(b) && (&a.table, a.version) == (&b.table, b.version)
 }
 
-/// The conditions that a row must meet, all of them.
+/// Returns the conditions that a row must meet, all of them.
 pub(crate) fn conditions(program: &Program) -> Vec<Expr> {
     program.filter.clone().map(conjuncts).unwrap_or_default()
 }
@@ -79,7 +80,8 @@ pub fn union(programs: &[&Program]) -> Option<Union> {
                     ..aggregate.clone()
                 };
                 let columns = (0..keys.len()).chain(aggregates.iter().map(|a| column(&of_own(a)))).collect();
-                // A group may be there for the rows of another program only. Without keys there is one whatever the rows.
+                // A group may be there for the rows of another program only. Without keys there is one whatever the
+                // rows.
                 let counted = own.as_ref().filter(|_| !keys.is_empty()).map(|own| column(&count(own)));
                 parts.push(Part { columns, rows: counted });
             }
@@ -135,7 +137,7 @@ fn count(condition: &Expr) -> Aggregate {
     }
 }
 
-/// The position of what is the same; it is added if there is none.
+/// Returns the position of what is the same; it is added if there is none.
 fn place<T>(all: &mut Vec<T>, is_same: impl Fn(&T) -> bool, make: impl FnOnce(String) -> T) -> usize {
     all.iter().position(is_same).unwrap_or_else(|| {
         all.push(make(format!("c{}", all.len())));

@@ -57,7 +57,7 @@ impl Sketch {
 }
 
 impl HyperLogLog {
-    /// The binary logarithm of the number of registers.
+    /// Returns the binary logarithm of the number of registers.
     pub fn precision(&self) -> u8 {
         self.0.precision()
     }
@@ -281,7 +281,7 @@ mod tests {
         })
     }
 
-    /// A sketch of this crate with the values of `fixture`.
+    /// Returns a sketch of this crate with the values of `fixture`.
     fn ours(fixture: &Fixture) -> HyperLogLog {
         let numbers = 0..fixture.values;
         let array: ArrayRef = match fixture.kind.as_str() {

@@ -61,9 +61,9 @@ pub struct Bin {
 
 /// A kind of number that bins are made of.
 trait Number: Copy + PartialOrd {
-    /// The least `k` supported for values from `low` to `high`, irrespective of the number of bins.
+    /// Returns the least `k` supported for values from `low` to `high`, irrespective of the number of bins.
     fn k_least(low: Self, high: Self) -> i32;
-    /// The number of the bin of width 2^k that the value is in.
+    /// Returns the number of the bin of width 2^k that the value is in.
     fn bin(self, k: i32) -> i128;
 }
 
@@ -109,7 +109,7 @@ impl Histogram {
         Ok(())
     }
 
-    /// The number of values in bins.
+    /// Returns the number of values in bins.
     pub fn count(&self) -> u64 {
         self.counts().iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
@@ -149,7 +149,7 @@ impl Histogram {
         bytes::read(bytes)
     }
 
-    /// Whether the histogram can count values of `data_type`.
+    /// Returns whether the histogram can count values of `data_type`.
     pub fn is_for(&self, data_type: &DataType) -> bool {
         let other = Histogram::new(data_type).map(|empty| matches!(empty.filled, Filled::Real(_)));
         other == Some(matches!(self.filled, Filled::Real(_)))
@@ -225,7 +225,7 @@ impl Number for i128 {
 const K_LEAST: i32 = -1000;
 
 impl Number for f64 {
-    /// The least `k` for which the number of each bin fits the 53 bits of a float's mantissa.
+    /// Returns the least `k` for which the number of each bin fits the 53 bits of a float's mantissa.
     fn k_least(low: f64, high: f64) -> i32 {
         let exponent = (low.abs().max(high.abs()).to_bits() >> 52) as i32 - 1023;
         (exponent - 51).max(K_LEAST)

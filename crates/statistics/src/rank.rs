@@ -121,7 +121,7 @@ fn twice_ranks(values: &[i128]) -> Vec<u64> {
     ranks
 }
 
-/// The number of pairs of `count` rows.
+/// Returns the number of pairs of `count` rows.
 fn pairs(count: u64) -> u64 {
     u64::try_from(u128::from(count) * u128::from(count.saturating_sub(1)) / 2).unwrap_or(u64::MAX)
 }

@@ -27,7 +27,7 @@ pub enum StateForm {
 }
 
 impl StateForm {
-    /// The form of the states of `function`.
+    /// Returns the form of the states of `function`.
     pub fn of(function: StateFunction) -> StateForm {
         match function {
             StateFunction::Sketch(_) => StateForm::Sketch,
@@ -159,12 +159,12 @@ impl States {
         self.groups.resize_with(groups, || None);
     }
 
-    /// Number of groups.
+    /// Returns the number of groups.
     pub fn len(&self) -> usize {
         self.groups.len()
     }
 
-    /// Whether there are no groups.
+    /// Returns whether there are no groups.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }

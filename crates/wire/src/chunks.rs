@@ -25,7 +25,8 @@ pub struct Outlines {
 /// What a node says of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkOutline {
-    /// The number of the chunk, which no other chunk has in the same process of a node. Versions of a table share chunks.
+    /// The number of the chunk, which no other chunk has in the same process of a node. Versions of a table share
+    /// chunks.
     pub number: u64,
     /// What `farpool_columns` reads a chunk without values from; or, if `data` is there, the head of its image.
     pub head: Bytes,

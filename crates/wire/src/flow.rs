@@ -27,12 +27,12 @@ impl Default for Window {
 }
 
 impl Window {
-    /// The window of a new stream.
+    /// Returns the window of a new stream.
     pub fn new() -> Self {
         Window::default()
     }
 
-    /// Whether another batch may be sent now.
+    /// Returns whether another batch may be sent now.
     pub fn is_open(&self) -> bool {
         self.credit > 0
     }

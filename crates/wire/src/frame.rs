@@ -88,12 +88,12 @@ macro_rules! frame_kinds {
             /// Every kind, by number.
             pub const ALL: &[FrameKind] = &[$(FrameKind::$name,)*];
 
-            /// The kind with this number.
+            /// Returns the kind with this number.
             pub fn from_number(number: u8) -> Option<Self> {
                 match number { $($number => Some(FrameKind::$name),)* _ => None }
             }
 
-            /// The name used in `docs/wire.md`.
+            /// Returns the name used in `docs/wire.md`.
             pub fn name(self) -> &'static str {
                 match self { $(FrameKind::$name => stringify!($name),)* }
             }
@@ -207,38 +207,38 @@ frame_kinds! {
 }
 
 impl FrameKind {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// Whether messages of this kind count against the credit of their stream.
+    /// Returns whether messages of this kind count against the credit of their stream.
     pub fn is_flow_controlled(self) -> bool {
         matches!(self, FrameKind::LoadBatch | FrameKind::Batch | FrameKind::Parcel | FrameKind::Chunk)
     }
 
-    /// Whether messages of this kind consist of one frame, which may come between the frames of another
-    /// message of its stream.
+    /// Returns whether messages of this kind consist of one frame, which may come between the frames of another message
+    /// of its stream.
     pub fn is_control(self) -> bool {
         matches!(self, FrameKind::Cancel | FrameKind::Credit | FrameKind::Error) || self.is_keepalive()
     }
 
-    /// Whether messages of this kind check that a peer is there, and belong to no stream.
+    /// Returns whether messages of this kind check that a peer is there, and belong to no stream.
     pub fn is_keepalive(self) -> bool {
         matches!(self, FrameKind::Ping | FrameKind::Pong)
     }
 
-    /// Whether a client sends this kind.
+    /// Returns whether a client sends this kind.
     pub fn is_from_client(self) -> bool {
         self.number() < 128 || self == FrameKind::Pong
     }
 
-    /// Whether a node sends this kind.
+    /// Returns whether a node sends this kind.
     pub fn is_from_node(self) -> bool {
         self.number() >= 128 || matches!(self, FrameKind::Credit | FrameKind::Ping)
     }
 
-    /// Whether a request of this kind may come within `Sealed`. Rows of a load go to the node, not from it.
+    /// Returns whether a request of this kind may come within `Sealed`. Rows of a load go to the node, not from it.
     pub fn may_be_sealed(self) -> bool {
         use FrameKind::*;
         match self {

@@ -51,22 +51,23 @@ impl Outgoing {
         Outgoing { kind, bytes: body.len(), pieces: vec![body] }
     }
 
-    /// The pieces of the body.
+    /// Returns the pieces of the body.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces.iter().map(|piece| &piece[..])
     }
 
-    /// The kind, the pieces of the body, and their bytes together.
+    /// Returns the kind, the pieces of the body, and their bytes together.
     pub(crate) fn into_parts(self) -> (FrameKind, Vec<Bytes>, usize) {
         (self.kind, self.pieces, self.bytes)
     }
 
-    /// The kind of the message.
+    /// Returns the kind of the message.
     pub fn kind(&self) -> FrameKind {
         self.kind
     }
 
-    /// Size of the message on the wire, frame headers included: what is subtracted from the stream's window.
+    /// Returns the size of the message on the wire, frame headers included: what is subtracted from the stream's
+    /// window.
     pub fn bytes_on_wire(&self) -> u64 {
         let frames = self.bytes.div_ceil(limits::FRAME_BYTES_MAX).max(1);
         cast::u64_from(self.bytes + frames * FRAME_HEADER_BYTES)

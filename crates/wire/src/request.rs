@@ -178,8 +178,8 @@ pub enum Request {
         /// Number of bytes; fewer come at the end of the file.
         bytes: u32,
     },
-    /// Asks what chunks the table version of a prepared program has: answered by `OutlineList`, with those of as many row
-    /// groups as fit one message.
+    /// Asks what chunks the table version of a prepared program has: answered by `OutlineList`, with those of as many
+    /// row groups as fit one message.
     Outlines {
         /// The stream of the program's `Prepare`.
         handle: u32,
@@ -206,7 +206,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// The kind of the message.
+    /// Returns the kind of the message.
     pub fn kind(&self) -> FrameKind {
         match self {
             Request::Hello { .. } => FrameKind::Hello,

@@ -110,7 +110,7 @@ pub enum Response {
 }
 
 impl Response {
-    /// The kind of the message.
+    /// Returns the kind of the message.
     pub fn kind(&self) -> FrameKind {
         match self {
             Response::Hello { .. } => FrameKind::Welcome,
@@ -255,7 +255,7 @@ impl Response {
     }
 }
 
-/// The number of an error kind on the wire: its index in [`ErrorKind::ALL`], from 1.
+/// Returns the number of an error kind on the wire: its index in [`ErrorKind::ALL`], from 1.
 pub fn error_number(kind: ErrorKind) -> u32 {
     let place = ErrorKind::ALL.iter().position(|k| *k == kind);
     place.map_or(0, |place| place as u32 + 1)

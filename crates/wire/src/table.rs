@@ -83,7 +83,7 @@ pub(crate) fn read_table(table: proto::TableInfo) -> Result<TableInfo> {
     })
 }
 
-/// The number of a tier.
+/// Returns the number of a tier.
 pub(crate) fn write_tier(tier: Option<Tier>) -> proto::Tier {
     match tier {
         None => proto::Tier::None,
@@ -93,7 +93,7 @@ pub(crate) fn write_tier(tier: Option<Tier>) -> proto::Tier {
     }
 }
 
-/// The tier of a number.
+/// Returns the tier of a number.
 ///
 /// # Errors
 /// `Invalid` where there is none.

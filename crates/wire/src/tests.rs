@@ -53,7 +53,7 @@ fn send(outgoing: Vec<Outgoing>, stream: u32) -> Vec<u8> {
     bytes
 }
 
-/// The stream for a kind of message: 0 for kinds that belong to the connection itself.
+/// Returns the stream for a kind of message: 0 for kinds that belong to the connection itself.
 fn stream_for(kind: FrameKind) -> u32 {
     if kind.is_keepalive() { 0 } else { 7 }
 }

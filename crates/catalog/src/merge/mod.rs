@@ -197,7 +197,7 @@ impl Merging {
         self.room_wanted.store(wanted, Ordering::Relaxed);
     }
 
-    /// The newest state of the table, if these merges still belong to it.
+    /// Returns the newest state of the table, if these merges still belong to it.
     fn current(&self, catalog: &Catalog) -> Option<Current> {
         let current = catalog.newest(&self.tenant, &self.name).ok()?;
         std::ptr::eq(&*current.merges.0, self).then_some(current)
@@ -257,7 +257,7 @@ impl Job {
     }
 }
 
-/// Whether a row group is so large that it is not merged any more.
+/// Returns whether a row group is so large that it is not merged any more.
 pub(super) fn is_large(group: &RowGroup) -> bool {
     Size::of(group).is_large()
 }
@@ -267,7 +267,7 @@ fn sizes(current: &Current) -> Vec<Size> {
     current.table.row_groups.from(current.settled).map(|group| Size::of(group)).collect()
 }
 
-/// Number of row groups of `table` that are no longer merged, given that this holds for the first `before`.
+/// Returns the number of row groups of `table` that are no longer merged, given that this holds for the first `before`.
 pub(super) fn settled(table: &Table, before: usize) -> usize {
     let sizes: Vec<Size> = table.row_groups.from(before).map(|group| Size::of(group)).collect();
     before + plan::settled(&sizes)

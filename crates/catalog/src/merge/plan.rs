@@ -27,7 +27,7 @@ impl Size {
     }
 }
 
-/// Number of row groups, from the first on, that will not be merged whatever is appended: large ones, and
+/// Returns the number of row groups, from the first on, that will not be merged whatever is appended: large ones, and
 /// small ones without a small neighbour.
 pub(super) fn settled(sizes: &[Size]) -> usize {
     let (mut settled, mut small) = (0, 0);
@@ -64,7 +64,7 @@ pub(super) fn next(sizes: &[Size]) -> Option<Range<usize>> {
     (count > 1).then(|| first + start..first + start + count)
 }
 
-/// Number of row groups, from the first on, that fit into one.
+/// Returns the number of row groups, from the first on, that fit into one.
 fn fitting(sizes: &[Size]) -> usize {
     let (mut rows, mut bytes) = (0, 0);
     let fits = |size: &&Size| {

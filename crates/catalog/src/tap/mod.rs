@@ -46,7 +46,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// The encoded states, as [`Gathered::from_states`] reads them.
+    /// Returns the encoded states, as [`Gathered::from_states`] reads them.
     pub fn states(&self) -> Vec<&Bytes> {
         let columns = self.columns.iter().flat_map(|column| column.sketch.iter().chain(&column.histogram));
         columns.chain(self.moments.iter().map(|moments| &moments.state)).collect()
@@ -82,7 +82,7 @@ pub(super) enum Known {
 }
 
 impl Known {
-    /// The durable copy; empty where there is none yet.
+    /// Returns the durable copy; empty where there is none yet.
     pub fn location(&self) -> &OnceLock<Location> {
         match self {
             Known::Gathered(gathered) => &gathered.location,
@@ -124,7 +124,7 @@ impl Tap {
         self.0.read();
     }
 
-    /// The profile if it is complete, in memory or on disk.
+    /// Returns the profile if it is complete, in memory or on disk.
     pub fn known(&self) -> Option<Known> {
         self.0.known()
     }
@@ -142,18 +142,18 @@ impl Tap {
         self.0.complete(base, encoder);
     }
 
-    /// The outcome; `None` while the profile is being computed.
+    /// Returns the outcome; `None` while the profile is being computed.
     pub fn settled(&self) -> Option<Outcome> {
         self.0.settled()
     }
 
-    /// Whether the profile has failed, or will because one that it builds on has.
+    /// Returns whether the profile has failed, or will because one that it builds on has.
     pub fn has_failed(&self) -> bool {
         let fails = |tap: &Tap| tap.settled().map_or_else(|| tap.0.has_failed(), |outcome| outcome.is_err());
         fails(self) || std::iter::successors(self.0.base(), |tap| tap.0.base()).any(|tap| fails(&tap))
     }
 
-    /// Number of rows profiled so far, including those of the taps that this one builds on.
+    /// Returns the number of rows profiled so far, including those of the taps that this one builds on.
     pub fn rows_seen(&self) -> u64 {
         let (mut rows, mut before) = self.0.rows_seen();
         while let Some(tap) = before {
@@ -164,12 +164,12 @@ impl Tap {
         rows
     }
 
-    /// Number of unsettled taps in the chain: this one and those that it builds on.
+    /// Returns the number of unsettled taps in the chain: this one and those that it builds on.
     pub fn unsettled(&self) -> usize {
         usize::from(self.settled().is_none()) + self.before().len()
     }
 
-    /// The unsettled taps that this one builds on, nearest first.
+    /// Returns the unsettled taps that this one builds on, nearest first.
     fn before(&self) -> Vec<Arc<Tap>> {
         let unsettled = |tap: &Tap| tap.0.base().filter(|base| base.settled().is_none());
         std::iter::successors(unsettled(self), |tap| unsettled(tap)).collect()
@@ -182,7 +182,7 @@ impl Drop for Tap {
     }
 }
 
-/// The error for a bug in the statistics; it fails the profile, and nothing else.
+/// Returns the error for a bug in the statistics; it fails the profile, and nothing else.
 fn defect() -> Error {
     Error::internal("a defect stopped the profile of a table")
 }

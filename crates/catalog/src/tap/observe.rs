@@ -49,7 +49,7 @@ const ROWS_PER_VALUE_MIN: usize = 2;
 const SMALL_DOMAIN: usize = 1024;
 const TABLES: usize = 4;
 
-/// The distinct values of a chunk and how often each occurs, if they are few: dictionary entries, or integers
+/// Returns the distinct values of a chunk and how often each occurs, if they are few: dictionary entries, or integers
 /// in a narrow range.
 fn counted(chunk: &Chunk) -> Result<Option<(ArrayRef, Vec<u64>)>> {
     let Some((codes, domain)) = codes(chunk) else { return Ok(None) };
@@ -70,7 +70,7 @@ fn counted(chunk: &Chunk) -> Result<Option<(ArrayRef, Vec<u64>)>> {
     Ok(Some((chunk.gather(&rows)?, counts)))
 }
 
-/// The code of each row, and the number of possible codes.
+/// Returns the code of each row, and the number of possible codes.
 fn codes(chunk: &Chunk) -> Option<(Vec<u32>, usize)> {
     let integers = match chunk.dictionary() {
         Some(dictionary) => dictionary.codes(),

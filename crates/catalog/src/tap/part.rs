@@ -37,17 +37,17 @@ impl Part {
         Part { profile: None, group: Some(group), filled, reading, columns_done: 0, rows_done: 0, held }
     }
 
-    /// The memory that the part holds.
+    /// Returns the memory that the part holds.
     pub fn held(&self) -> &Held {
         &self.held
     }
 
-    /// Whether a row group has been begun and not finished.
+    /// Returns whether a row group has been begun and not finished.
     pub fn is_unfinished(&self) -> bool {
         self.group.is_some()
     }
 
-    /// Whether a row group has been begun and can be gone on with: its values are not being read.
+    /// Returns whether a row group has been begun and can be gone on with: its values are not being read.
     pub fn is_ready(&self) -> bool {
         self.is_unfinished() && !self.reading.is_under_way()
     }
@@ -66,9 +66,9 @@ impl Part {
         self.profile.map(|profile| (*profile, self.held))
     }
 
-    /// Adds one column after the other, and then the moments, until `go_on` returns false; at least one step.
-    /// Returns the rows of the row group once it is finished, 0 before that. Where values are not in memory they are read,
-    /// and `wake` is called when they have come.
+    /// Adds one column after the other, and then the moments, until `go_on` returns false; at least one step. Returns
+    /// the rows of the row group once it is finished, 0 before that. Where values are not in memory they are read, and
+    /// `wake` is called when they have come.
     pub fn run(&mut self, schema: &SchemaRef, go_on: &dyn Fn() -> bool, wake: &Wake) -> Result<u64> {
         let Some(group) = self.with_values(wake)? else { return Ok(0) };
         let profile = match &mut self.profile {
@@ -96,7 +96,7 @@ impl Part {
         }
     }
 
-    /// The row group with its values in memory; `None` where they are not.
+    /// Returns the row group with its values in memory; `None` where they are not.
     fn with_values(&mut self, wake: &Wake) -> Result<Option<Arc<RowGroup>>> {
         let Some(group) = &self.group else { return Ok(None) };
         if let Some(filled) = &self.filled {

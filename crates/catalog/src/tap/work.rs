@@ -143,7 +143,7 @@ impl Step {
 }
 
 impl Work {
-    /// The tap that this one builds on, until the parts are merged.
+    /// Returns the tap that this one builds on, until the parts are merged.
     pub fn base(&self) -> Option<&Arc<Tap>> {
         match &self.stage {
             Stage::Complete { base, .. } => base.as_ref(),
@@ -161,7 +161,7 @@ impl Work {
         }
     }
 
-    /// Whether there is a step to do. The background leaves a profile that callers wait for to them.
+    /// Returns whether there is a step to do. The background leaves a profile that callers wait for to them.
     pub fn has_step(&self, worker: Worker) -> bool {
         if worker == Worker::Background && !self.waiters.is_empty() {
             return false;
@@ -186,12 +186,12 @@ impl Work {
         self.idle.iter().any(Part::is_ready) || !self.waiting.is_empty() && may_begin && may_reserve
     }
 
-    /// The place of a part that has no row group.
+    /// Returns the place of a part that has no row group.
     fn free_part(&self) -> Option<usize> {
         self.idle.iter().rposition(|part| !part.is_unfinished())
     }
 
-    /// Number of parts that a worker holds or whose values are being read.
+    /// Returns the number of parts that a worker holds or whose values are being read.
     fn parts_at_work(&self) -> usize {
         self.busy + self.idle.iter().filter(|part| part.is_unfinished() && !part.is_ready()).count()
     }
@@ -218,7 +218,7 @@ impl Work {
         Some(step)
     }
 
-    /// Whether the profile is to be read from disk on behalf of who asks, the first one who does.
+    /// Returns whether the profile is to be read from disk on behalf of who asks, the first one who does.
     pub fn want(&mut self) -> bool {
         match &mut self.stage {
             Stage::Stored(stored) => !mem::replace(&mut stored.is_wanted, true) && !stored.is_read,
@@ -233,8 +233,8 @@ impl Work {
         (!is_read).then(|| (stored.profile.clone(), stored.encoder.clone()))
     }
 
-    /// Records what came of reading the profile. One that cannot be read is computed, unless the pool has no room for it.
-    /// Returns what the caller must drop outside the lock.
+    /// Records what came of reading the profile. One that cannot be read is computed, unless the pool has no room for
+    /// it. Returns what the caller must drop outside the lock.
     pub fn end_reading(&mut self, read: Outcome) -> Option<(Stage, VecDeque<Arc<RowGroup>>)> {
         // It may have been abandoned meanwhile.
         let Stage::Stored(Stored { encoder, .. }) = &self.stage else { return None };

@@ -81,8 +81,8 @@ fn sp_800_38a() {
     }
 }
 
-/// D. McGrew, J. Viega, *The Galois/Counter Mode of Operation*, appendix B: key, encrypted data, and the tags of test cases
-/// 3, 9, 15 (without associated data) and 4, 10, 16 (with them, and four bytes of data fewer).
+/// D. McGrew, J. Viega, *The Galois/Counter Mode of Operation*, appendix B: key, encrypted data, and the tags of test
+/// cases 3, 9, 15 (without associated data) and 4, 10, 16 (with them, and four bytes of data fewer).
 const GCM: [(&str, &str, [&str; 2]); 3] = [
     (
         "feffe9928665731c6d6a8f9467308308",

@@ -150,7 +150,7 @@ impl Level {
         Level(cpu::Level::best())
     }
 
-    /// The levels that this processor has, the lowest first.
+    /// Returns the levels that this processor has, the lowest first.
     pub fn all() -> impl Iterator<Item = Level> {
         cpu::Level::all().map(Level)
     }

@@ -48,7 +48,7 @@ impl Automaton {
         sound.then_some(Automaton { start, next, accepts })
     }
 
-    /// Whether the automaton accepts `text`.
+    /// Returns whether the automaton accepts `text`.
     pub fn is_match(&self, text: &[u8]) -> bool {
         self.accepts[usize::from(self.after(self.start, text))]
     }

@@ -71,12 +71,12 @@ impl Parcel {
         Ok(Parcel { schema: schema.clone(), rows, given: 0, columns })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Number of rows not returned yet.
+    /// Returns the number of rows not returned yet.
     pub fn rows_left(&self) -> usize {
         self.rows - self.given
     }

@@ -176,7 +176,7 @@ impl<R: RecordSource> CsvBatches<R> {
     }
 }
 
-/// Whether a record has as many fields as there are columns; an error if it has not and is not to be skipped.
+/// Returns whether a record has as many fields as there are columns; an error if it has not and is not to be skipped.
 fn fits(record: &Record<'_>, width: usize, dialect: &Dialect, path: &Path) -> Result<bool> {
     match dialect.fits(record.len(), width) {
         false if !dialect.ignore_errors => Err(error::ragged(path, record.line, record.len(), width)),

@@ -143,7 +143,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Whether the field at index `i` was in quotes.
+    /// Returns whether the field at index `i` was in quotes.
     pub(crate) fn is_quoted(&self, i: usize) -> bool {
         match (self.quotes, self.fields) {
             (Quotes::Known(quoted), _) => quoted.get(i).copied().unwrap_or(false),
@@ -155,7 +155,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The field at index `i`, without quotes.
+    /// Returns the field at index `i`, without quotes.
     pub(crate) fn field(&self, i: usize) -> &'a [u8] {
         let (start, end) = match self.fields {
             Spans::Joined(ends) => (if i == 0 { 0 } else { ends[i - 1] }, ends[i]),
@@ -304,7 +304,7 @@ impl<R: BufRead> Records<R> {
         Ok(None)
     }
 
-    /// The record that was read last.
+    /// Returns the record that was read last.
     fn record(&mut self, line: u64) -> Record<'_> {
         self.quoted.clear();
         if let Some(quote) = self.marks.quote

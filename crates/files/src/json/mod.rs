@@ -79,7 +79,7 @@ fn guess(path: &Path, from: impl BufRead, is_whole: bool, options: &ReadOptions)
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// Whether text is one valid object.
+/// Returns whether text is one valid object.
 fn is_object(text: &[u8]) -> bool {
     text.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
 }
@@ -277,7 +277,7 @@ impl Parse {
     }
 }
 
-/// The decoder's message without its own prefix.
+/// Returns the decoder's message without its own prefix.
 fn told(error: &ArrowError) -> String {
     match error {
         ArrowError::JsonError(text) => brief(text).to_string(),

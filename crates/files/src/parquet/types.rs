@@ -140,8 +140,8 @@ impl Wide {
     }
 }
 
-/// Whether a field of an Arrow schema, or one within it, is an integer of more than 64 bits, with which `arrow-ipc`
-/// panics.
+/// Returns whether a field of an Arrow schema, or one within it, is an integer of more than 64 bits, with which
+/// `arrow-ipc` panics.
 pub(crate) fn has_wide_integer(field: &arrow_ipc::Field<'_>) -> bool {
     field.type_as_int().is_some_and(|int| int.bitWidth() > 64)
         || field.children().into_iter().flatten().any(|child| has_wide_integer(&child))
@@ -301,7 +301,7 @@ fn converted(column: &ArrayRef, to: &DataType, is_signed: bool) -> Result<ArrayR
     }
 }
 
-/// The types of what a nested type consists of.
+/// Returns the types of what a nested type consists of.
 fn children(of: &DataType) -> Vec<&DataType> {
     match of {
         DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),

@@ -69,7 +69,7 @@ impl World {
         extents.chain(self.leases.iter().map(|live| (live.kind, &live.place)))
     }
 
-    /// The pages that pieces reach into, with the kinds of the pieces.
+    /// Returns the pages that pieces reach into, with the kinds of the pieces.
     fn pages(&self) -> BTreeMap<usize, BTreeSet<usize>> {
         let mut pages: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for (kind, place) in self.places() {

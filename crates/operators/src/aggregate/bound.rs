@@ -27,7 +27,7 @@ const BYTES_OF_TEXTS: usize = limits::SKETCH_TOP_MAX as usize * limits::SKETCH_V
 /// Capacity of a growing vector relative to its length, at most.
 const GROWTH: usize = 2;
 
-/// The most bytes that the groups of `aggregation` over `groups` take in one worker; `None` when no bound is
+/// Returns the most bytes that the groups of `aggregation` over `groups` take in one worker; `None` when no bound is
 /// known.
 pub(super) fn bytes_of_groups(
     aggregation: &Aggregation,
@@ -71,7 +71,7 @@ pub(super) fn bytes_of_groups(
     Some(empty.saturating_add(count.saturating_mul(fixed)).saturating_add(texts.saturating_mul(GROWTH)))
 }
 
-/// The most bytes that the states take without keys, when there is one group; `None` when no bound is known.
+/// Returns the most bytes that the states take without keys, when there is one group; `None` when no bound is known.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -93,7 +93,7 @@ pub(super) fn bytes_of_new_states(states: &[StateOf]) -> Option<usize> {
     Some(each.saturating_mul(limits::BATCH_ROWS))
 }
 
-/// Whether the sum of each decimal argument fits 38 digits over any subset of the rows of `groups`.
+/// Returns whether the sum of each decimal argument fits 38 digits over any subset of the rows of `groups`.
 pub(super) fn sums_fit(aggregation: &Aggregation, groups: &[&RowGroup]) -> bool {
     let rows: usize = groups.iter().map(|group| group.rows).sum();
     let intervals = aggregation.lanes.intervals(|column| bounds_of(groups, column));
@@ -113,7 +113,7 @@ pub(super) fn sums_fit(aggregation: &Aggregation, groups: &[&RowGroup]) -> bool 
     aggregation.accumulators.iter().all(fits)
 }
 
-/// An upper bound of the number of distinct values of a key, NULL included.
+/// Returns an upper bound of the number of distinct values of a key, NULL included.
 fn domain_of(key: &Key, intervals: &[Option<(i64, i64)>], groups: &[&RowGroup]) -> Option<usize> {
     if *key.compiled.data_type() == DataType::Boolean {
         return Some(3);

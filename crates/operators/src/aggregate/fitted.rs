@@ -34,7 +34,7 @@ pub(crate) struct FittedAggregation {
 }
 
 impl FittedAggregation {
-    /// An aggregation that may read any row groups with its schema.
+    /// Returns an aggregation that may read any row groups with its schema.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -50,7 +50,7 @@ impl FittedAggregation {
         })
     }
 
-    /// An aggregation that reads exactly the row groups `groups`, with `bytes_max` bytes for the groups of a
+    /// Returns an aggregation that reads exactly the row groups `groups`, with `bytes_max` bytes for the groups of a
     /// worker.
     ///
     /// # Errors
@@ -79,46 +79,46 @@ impl FittedAggregation {
         Ok(fitted)
     }
 
-    /// An empty partial aggregation.
+    /// Creates an empty partial aggregation.
     pub(crate) fn new_partial(&self) -> Partial {
         Partial::new(&self.aggregation)
     }
 
-    /// Upper bound of the bytes that the groups of one worker take, if one is known.
+    /// Returns an upper bound of the bytes that the groups of one worker take, if one is known.
     pub(crate) fn bytes_bound(&self) -> Option<usize> {
         self.bytes_bound
     }
 
-    /// Whether the sum of each decimal argument fits 38 digits over any subset of the rows.
+    /// Returns whether the sum of each decimal argument fits 38 digits over any subset of the rows.
     pub(crate) fn sums_fit(&self) -> bool {
         self.sums_fit
     }
 
-    /// Whether `bytes` has room for the states of as many new groups as a batch has rows: groups beyond the
+    /// Returns whether `bytes` has room for the states of as many new groups as a batch has rows: groups beyond the
     /// limit can leave only after the batch.
     pub(crate) fn states_fit(&self, bytes: usize) -> bool {
         let each = bound::bytes_of_new_states(&self.aggregation.states);
         each.is_some_and(|each| each <= bytes.max(STATE_BYTES_MIN))
     }
 
-    /// The columns that are read, sorted.
+    /// Returns the columns that are read, sorted.
     pub(crate) fn columns(&self) -> &[usize] {
         &self.aggregation.columns
     }
 
-    /// Whether keys are packed.
+    /// Returns whether keys are packed.
     #[cfg(test)]
     pub(crate) fn is_packed(&self) -> bool {
         self.aggregation.packing.is_some()
     }
 
-    /// Whether rows may be partitioned.
+    /// Returns whether rows may be partitioned.
     #[cfg(test)]
     pub(crate) fn is_partitioned(&self) -> bool {
         self.radix.is_some()
     }
 
-    /// Whether row groups take the whole-table way.
+    /// Returns whether row groups take the whole-table way.
     #[cfg(test)]
     pub(crate) fn is_whole(&self) -> bool {
         self.whole.is_ok()

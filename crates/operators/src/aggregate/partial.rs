@@ -64,7 +64,7 @@ impl Partial {
         self.groups.bytes() + self.stores.iter().map(Store::bytes).sum::<usize>() + radix
     }
 
-    /// Whether there is no group.
+    /// Returns whether there is no group.
     pub(super) fn is_empty(&self) -> bool {
         self.groups.len() == 0 && self.radix.as_ref().is_none_or(Radix::is_empty)
     }

@@ -132,7 +132,7 @@ fn one_zero(values: Evaluated) -> Evaluated {
     }
 }
 
-/// The value, or 0.0 for -0.0.
+/// Returns the value, or 0.0 for -0.0.
 pub(super) fn plus_zero(value: f64) -> f64 {
     if value == 0.0 { 0.0 } else { value }
 }
@@ -270,7 +270,7 @@ fn case_by_rows(
     interleave(&arrays, &places).map_err(failure::of_kernel)
 }
 
-/// The rows where a boolean is true: neither false nor NULL.
+/// Returns the rows where a boolean is true: neither false nor NULL.
 pub(crate) fn truth(array: &ArrayRef) -> BooleanArray {
     let array = array.as_boolean();
     if array.nulls().is_some() { prep_null_mask_filter(array) } else { array.clone() }

@@ -26,7 +26,7 @@ pub(super) fn of_literal(literal: &Literal) -> Result<ArrayRef> {
     })
 }
 
-/// The value at `row` of an array of a canonical type; the reverse of [`of_literal`].
+/// Returns the value at `row` of an array of a canonical type; the reverse of [`of_literal`].
 pub(crate) fn literal_at(array: &ArrayRef, row: usize) -> Result<Literal> {
     let value = match array.data_type() {
         _ if array.is_null(row) => Value::Null,

@@ -13,7 +13,7 @@ pub struct HashKey {
 }
 
 impl Default for HashKey {
-    /// A fixed, known key, for data that is trusted.
+    /// Creates a fixed, known key, for data that is trusted.
     fn default() -> Self {
         HashKey { mask: 0x9e37_79b9_7f4a_7c15, factor: 0xe703_7ed1_a0b4_28db }
     }
@@ -46,7 +46,7 @@ impl HashKey {
     }
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
+/// Returns the finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
 fn mixed(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

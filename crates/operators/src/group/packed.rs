@@ -67,7 +67,7 @@ impl Packing {
         Some(Packing { fields })
     }
 
-    /// The numbers of a key's strings, for a key of strings.
+    /// Returns the numbers of a key's strings, for a key of strings.
     pub(crate) fn texts(&self, key: usize) -> Option<&TextCodes> {
         self.fields[key].texts.as_ref()
     }
@@ -127,7 +127,7 @@ pub(crate) struct PackedTable {
 }
 
 impl PackedTable {
-    /// An empty table.
+    /// Creates an empty table.
     pub(super) fn new(packing: Arc<Packing>, hash_key: HashKey) -> Self {
         PackedTable { packing, table: IntTable::new(hash_key) }
     }
@@ -155,7 +155,7 @@ impl PackedTable {
         Ok(())
     }
 
-    /// The keys of the groups `wanted`, an array per key.
+    /// Returns the keys of the groups `wanted`, an array per key.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.

@@ -48,7 +48,7 @@ pub(super) struct Source<'a> {
 }
 
 impl Operator {
-    /// The operator of `program`, whose result has `schema`.
+    /// Returns the operator of `program`, whose result has `schema`.
     ///
     /// # Errors
     /// `Invalid` or `OverLimit` when the program is not well typed or no operator supports what it asks for.
@@ -82,7 +82,7 @@ impl Operator {
         if let Operator::Top(top) = self { Some(top) } else { None }
     }
 
-    /// The table columns that the operator reads of rows that pass the filter.
+    /// Returns the table columns that the operator reads of rows that pass the filter.
     pub(super) fn columns(&self) -> &[usize] {
         match self {
             Operator::Rows(projection) => projection.columns(),
@@ -163,7 +163,7 @@ impl Held {
 }
 
 impl MergeWork {
-    /// The number of tasks.
+    /// Returns the number of tasks.
     pub(super) fn tasks(&self) -> usize {
         match self {
             MergeWork::Rows(pending) => pending.len(),

@@ -96,8 +96,8 @@ impl Plan {
         })
     }
 
-    /// Whether a row of `group` may pass the filter, found by evaluating that on as many rows as `pace` allows. Only the
-    /// values of the filter's columns are needed.
+    /// Returns whether a row of `group` may pass the filter, found by evaluating that on as many rows as `pace` allows.
+    /// Only the values of the filter's columns are needed.
     ///
     /// # Errors
     /// As [`Plan::process`].

@@ -44,7 +44,7 @@ impl<'a> BoundKeys<'a> {
         Some(BoundKeys { columns: columns.iter().map(source).collect::<Option<_>>()?, filter })
     }
 
-    /// The chunks that are read.
+    /// Returns the chunks that are read.
     pub(super) fn chunks(&self) -> impl Iterator<Item = &'a Chunk> {
         self.columns.iter().map(|(chunk, _)| *chunk)
     }

@@ -119,7 +119,7 @@ fn with_zero(bound: &Literal, zero: f64) -> Literal {
     }
 }
 
-/// Whether `v op literal` may be true, and may be false, of values from `min` to `max`.
+/// Returns whether `v op literal` may be true, and may be false, of values from `min` to `max`.
 fn compare(op: CompareOp, min: &Literal, max: &Literal, literal: &Literal) -> Option<(bool, bool)> {
     use Ordering::{Equal, Greater, Less};
     let (low, high) = (min.compare(literal)?, max.compare(literal)?);

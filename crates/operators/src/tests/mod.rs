@@ -83,7 +83,7 @@ pub(crate) fn value_at(array: &ArrayRef, row: usize) -> Value {
     }
 }
 
-/// A plan for any table with this schema.
+/// Returns a plan for any table with this schema.
 pub(crate) fn compile(program: &Program, schema: &SchemaRef) -> Result<Plan> {
     compile_with(program, schema, Paths::ALL)
 }
@@ -192,7 +192,8 @@ fn run_from(
     Ok((rows, ends))
 }
 
-/// The rows of a plan where it is known before which of those of the table pass the filter, from a run that found it out.
+/// Returns the rows of a plan where it is known before which of those of the table pass the filter, from a run that
+/// found it out.
 fn run_known(plan: &Plan, table: &TestTable, workers: usize, steps: &mut Steps) -> Result<Vec<Vec<Value>>> {
     let mut marking = |_: usize| Progress::marking();
     let (_, ends) = run_from(plan, table, 1, usize::MAX, steps, &mut marking)?;

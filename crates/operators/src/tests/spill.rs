@@ -143,7 +143,7 @@ fn parts_of_groups_merge_to_the_groups() {
     }
 }
 
-/// The percentage of rows that bypass grouping if each worker has `room` bytes for groups.
+/// Returns the percentage of rows that bypass grouping if each worker has `room` bytes for groups.
 fn bypassed(program: &Program, table: &TestTable, room: usize) -> u64 {
     let groups: Vec<&RowGroup> = table.groups.iter().collect();
     let memory = Memory { bytes_max: 0, workers: 1, hash_key: HashKey::new(5) };

@@ -85,7 +85,7 @@ impl Top {
         self.order.iter().zip(keys).map(column).collect()
     }
 
-    /// The first rows of `batches`, which have `schema`, in order.
+    /// Returns the first rows of `batches`, which have `schema`, in order.
     pub(super) fn cut(&self, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {
         let all = concat_batches(schema, batches).map_err(failure::of_kernel)?;
         let keys: Vec<ArrayRef> = self.order.iter().map(|key| all.column(key.column).clone()).collect();

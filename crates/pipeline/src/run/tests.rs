@@ -28,7 +28,7 @@ pub(super) fn table(groups: i64) -> Arc<Table> {
     table_of(groups, GROUP_ROWS)
 }
 
-/// A [`table`] with row groups of `rows`.
+/// Returns a [`table`] with row groups of `rows`.
 pub(super) fn table_of(groups: i64, rows: i64) -> Arc<Table> {
     let pool = Pool::new(PoolConfig { bytes_limit: 256 << 20 }).unwrap();
     let tenant = TenantName::default();

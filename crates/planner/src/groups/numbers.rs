@@ -57,7 +57,7 @@ impl<T: PartialEq> Numbers<T> {
         Numbers { all: Vec::new(), by_text: HashMap::new() }
     }
 
-    /// The number of `thing`, and whether it is new.
+    /// Returns the number of `thing`, and whether it is new.
     pub(super) fn number(&mut self, text: String, thing: T) -> (usize, bool) {
         let places = match self.by_text.entry(text) {
             Entry::Occupied(known) => known.into_mut(),

@@ -9,15 +9,16 @@ const MOVED_MAX: usize = 64;
 const ROUNDS_MAX: usize = 4;
 
 impl Kind {
-    /// All members in groups, of one or more.
+    /// Returns all members in groups, of one or more.
     pub(super) fn grouped(&self) -> Vec<Joint> {
         if self.members.len() <= EXACT_MAX { self.best() } else { self.searched() }
     }
 
-    /// The groups that cost least.
+    /// Returns the groups that cost least.
     fn best(&self) -> Vec<Joint> {
         let count = 1_usize << self.members.len();
-        // By the set of members: what they cost as one, if they may be; and what they cost at best, with one group of that.
+        // By the set of members: what they cost as one, if they may be; and what they cost at best, with one group of
+        // that.
         let mut joints: Vec<Option<Joint>> = vec![None; count];
         let mut least = vec![(0.0, 0); count];
         for set in 1..count {

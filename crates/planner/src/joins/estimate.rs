@@ -94,7 +94,7 @@ impl Known {
 }
 
 impl Estimate {
-    /// An estimate of `rows` rows, with columns of which nothing is known.
+    /// Creates an estimate of `rows` rows, with columns of which nothing is known.
     pub fn of_rows(rows: f64, columns: usize) -> Self {
         let rows = rows.max(1.0);
         Estimate { rows, rows_unfiltered: rows, columns: vec![Known::new(rows); columns] }

@@ -20,7 +20,7 @@ pub(crate) trait Kernel {
     /// The result.
     type Output;
 
-    /// The body; `#[inline(always)]`.
+    /// Returns the body; `#[inline(always)]`.
     fn run(self) -> Self::Output;
 }
 
@@ -33,19 +33,19 @@ impl Level {
     #[cfg(test)]
     pub(crate) const PORTABLE: Level = Level(cpu::Level::PORTABLE);
 
-    /// The highest level of this processor.
+    /// Returns the highest level of this processor.
     #[inline]
     pub(crate) fn best() -> Level {
         Level(cpu::Level::best())
     }
 
-    /// All levels of this processor, the lowest first.
+    /// Returns all levels of this processor, the lowest first.
     #[cfg(test)]
     pub(crate) fn all() -> impl Iterator<Item = Level> {
         cpu::Level::all().map(Level)
     }
 
-    /// The set of instructions, whose copy of a kernel may be called.
+    /// Returns the set of instructions, whose copy of a kernel may be called.
     #[inline]
     pub(crate) fn instructions(self) -> Instructions {
         self.0.instructions()
@@ -82,7 +82,7 @@ unsafe fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
     kernel.run()
 }
 
-/// The kernel, compiled for AVX2.
+/// Returns the kernel, compiled for AVX2.
 ///
 /// # Safety
 /// The processor has the instructions.

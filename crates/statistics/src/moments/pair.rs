@@ -80,7 +80,7 @@ impl Odd {
         self.0 |= other.0;
     }
 
-    /// The mean of finite values of mean `mean` and of these.
+    /// Returns the mean of finite values of mean `mean` and of these.
     fn mean(self, mean: f64) -> f64 {
         match self.0 {
             0 => mean,
@@ -103,7 +103,7 @@ pub(crate) struct Pair {
     pub(crate) raw: f64,
 }
 
-/// The exact sum of products around the means over `count` rows: sum((x - mean x) (y - mean y)).
+/// Returns the exact sum of products around the means over `count` rows: sum((x - mean x) (y - mean y)).
 pub(crate) fn central(count: u64, x: Wide, y: Wide, xy: Wide) -> f64 {
     (Wide::from(count) * xy - x * y).to_f64() / count as f64
 }
@@ -132,7 +132,7 @@ impl Side {
 }
 
 impl Pair {
-    /// The pair with its columns swapped.
+    /// Returns the pair with its columns swapped.
     pub(crate) fn swapped(self) -> Pair {
         Pair { x: self.y, y: self.x, ..self }
     }

@@ -1,4 +1,5 @@
-//! The estimator of Redis: Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017), algorithm 6.
+//! The estimator of Redis: Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017),
+//! algorithm 6.
 
 use super::{INDEX_BITS, REGISTER_MASK, REGISTERS};
 

@@ -14,7 +14,7 @@ fn hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
-/// A value with the elements of these numbers, its cardinality unknown.
+/// Returns a value with the elements of these numbers, its cardinality unknown.
 fn with_elements(numbers: std::ops::Range<u32>) -> Writer {
     let mut value = Writer::new();
     for number in numbers {

@@ -47,7 +47,7 @@ impl Hashes {
         &self.high
     }
 
-    /// The words that hold the lanes of four rows: all first words (`word` 0) or all second ones.
+    /// Returns the words that hold the lanes of four rows: all first words (`word` 0) or all second ones.
     pub fn of_lanes(&self, word: usize) -> &[u64] {
         if word == 0 { &self.low } else { &self.high }
     }

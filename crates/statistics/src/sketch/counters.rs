@@ -43,7 +43,7 @@ impl Shape {
         Shape { rows, bits, stride: if lanes { LANE } else { bits } }
     }
 
-    /// Number of cells of a row.
+    /// Returns the number of cells of a row.
     pub fn width(self) -> usize {
         1 << self.bits
     }
@@ -89,7 +89,7 @@ impl Table {
         self.cells.capacity() * size_of::<u64>() + self.bytes.len() * self.shape.width()
     }
 
-    /// The cells of a row.
+    /// Returns the cells of a row.
     pub fn row(&self, row: usize) -> Vec<u64> {
         let width = self.shape.width();
         let mut cells =
@@ -246,7 +246,7 @@ fn carry(carries: &mut Vec<u32>, cell: usize) {
     carries.push(cell as u32);
 }
 
-/// The middle value, or the mean of the two middle ones.
+/// Returns the middle value, or the mean of the two middle ones.
 pub(crate) fn median(values: impl IntoIterator<Item = i128>) -> f64 {
     let mut values: Vec<i128> = values.into_iter().collect();
     values.sort_unstable();

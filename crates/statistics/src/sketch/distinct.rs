@@ -44,7 +44,7 @@ pub(crate) enum State {
     Many(Vec<u8>),
 }
 
-/// The coupons that a sketch of 2^`precision` registers keeps at most: half of the bytes of the registers.
+/// Returns the coupons that a sketch of 2^`precision` registers keeps at most: half of the bytes of the registers.
 pub(crate) fn coupons_max(precision: u8) -> usize {
     1 << (precision - 3)
 }
@@ -173,7 +173,7 @@ impl Distinct {
         }
     }
 
-    /// The number of distinct values (equal coupons counted once) while there are few; `None` for many.
+    /// Returns the number of distinct values (equal coupons counted once) while there are few; `None` for many.
     pub fn few(&self) -> Option<usize> {
         match self.state() {
             State::Few(coupons) => Some(coupons.len()),
@@ -261,7 +261,7 @@ impl Coupons {
         self.table.iter().copied().filter(|coupon| *coupon != 0)
     }
 
-    /// The coupons in ascending order.
+    /// Returns the coupons in ascending order.
     pub fn sorted(&self) -> Vec<u32> {
         self.iter().collect::<BTreeSet<u32>>().into_iter().collect()
     }

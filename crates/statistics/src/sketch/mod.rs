@@ -69,7 +69,7 @@ pub fn check(parameters: &SketchParameters) -> Result<()> {
     parameters.check()
 }
 
-/// Whether the table of Fast-AGMS also serves as Count-Min's.
+/// Returns whether the table of Fast-AGMS also serves as Count-Min's.
 fn shared(parameters: &SketchParameters) -> bool {
     match (parameters.frequency, parameters.second_moment) {
         (Some(frequency), Some(moment)) => {
@@ -79,7 +79,7 @@ fn shared(parameters: &SketchParameters) -> bool {
     }
 }
 
-/// The shapes of Count-Min's table, if it has one of its own, and of Fast-AGMS's.
+/// Returns the shapes of Count-Min's table, if it has one of its own, and of Fast-AGMS's.
 fn shapes(parameters: &SketchParameters) -> (Option<Shape>, Option<Shape>) {
     let frequency = parameters.frequency.filter(|_| !shared(parameters));
     (
@@ -95,7 +95,7 @@ impl Sketch {
         frequency.into_iter().chain(second_moment).map(Shape::bytes).sum()
     }
 
-    /// The most bytes that quantiles of `data_type` take.
+    /// Returns the most bytes that quantiles of `data_type` take.
     pub(crate) fn bytes_of_quantiles(parameters: &SketchParameters, data_type: &DataType) -> usize {
         parameters.quantiles.map_or(0, |k| Quantiles::bytes_most(k, data_type))
     }
@@ -122,12 +122,12 @@ impl Sketch {
         })
     }
 
-    /// The parameters of the sketch.
+    /// Returns the parameters of the sketch.
     pub fn parameters(&self) -> SketchParameters {
         self.parameters
     }
 
-    /// The canonical type of the column.
+    /// Returns the canonical type of the column.
     pub fn data_type(&self) -> &DataType {
         &self.data_type
     }
@@ -308,7 +308,7 @@ impl Sketch {
             + self.quantiles.as_ref().map_or(0, Quantiles::bytes_held)
     }
 
-    /// The state of HyperLogLog, if the sketch has it.
+    /// Returns the state of HyperLogLog, if the sketch has it.
     pub(crate) fn distinct_state(&self) -> Option<&Distinct> {
         self.distinct.as_ref()
     }

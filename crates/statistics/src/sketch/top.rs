@@ -44,7 +44,7 @@ impl Candidates {
         Candidates { top: top as usize, seen: 0, found: HashMap::default(), floor: 0 }
     }
 
-    /// The most candidates after pruning, and hence in an encoded state.
+    /// Returns the most candidates after pruning, and hence in an encoded state.
     pub fn kept_max(top: u32) -> usize {
         SPARE * top as usize
     }
@@ -149,7 +149,7 @@ impl Candidates {
         kept
     }
 
-    /// All candidates, with their hashes.
+    /// Returns all candidates, with their hashes.
     pub fn iter(&self) -> impl Iterator<Item = (Hash, &Literal)> {
         self.found.iter().map(|(hash, candidate)| (*hash, &candidate.value))
     }

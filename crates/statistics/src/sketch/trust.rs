@@ -68,7 +68,7 @@ impl Evidence {
         Trust { trusted, frequent_from, reason }
     }
 
-    /// The mean excess of a counter is `values / width`; it changes ten times that count by a tenth. The most
+    /// Returns the mean excess of a counter is `values / width`; it changes ten times that count by a tenth. The most
     /// frequent value occurs at least F2 / F1 times.
     fn frequent_from(&self) -> Option<f64> {
         let from = self.values / self.width / ERROR_MAX;

@@ -106,7 +106,7 @@ impl ExactSums {
         [("sum", self.totals.data_type())].into_iter().chain(carries).chain(counts).collect()
     }
 
-    /// Number of groups.
+    /// Returns the number of groups.
     pub fn groups(&self) -> usize {
         match &self.totals {
             AnyTotals::Integers(totals) => totals.len(),
@@ -183,7 +183,7 @@ impl ExactSums {
         [sums].into_iter().chain(carries).chain(counts.map(|counts| Arc::new(counts) as ArrayRef)).collect()
     }
 
-    /// The states of rows that are a group each.
+    /// Returns the states of rows that are a group each.
     ///
     /// # Panics
     /// As [`ExactSums::update`].
@@ -343,7 +343,7 @@ impl AnyTotals {
     }
 }
 
-/// The values of an array, which is of type `T`.
+/// Returns the values of an array, which is of type `T`.
 fn native<T: ArrowPrimitiveType>(values: &dyn Array) -> &[T::Native] {
     values.as_primitive::<T>().values()
 }

@@ -21,10 +21,10 @@ pub(super) trait Word: ArrowNativeType {
 
 /// A word whose values can be decimals.
 pub(super) trait Digits: Word + Ord {
-    /// Whether the value has at most this many decimal digits.
+    /// Returns whether the value has at most this many decimal digits.
     fn has_digits(&self, digits: u8) -> bool;
 
-    /// The mean of `count` values with this sum, as [`mean_of_wide_decimals`]; `None` when it does not fit.
+    /// Returns the mean of `count` values with this sum, as [`mean_of_wide_decimals`]; `None` when it does not fit.
     fn mean(self, carries: i64, count: i64, factor: i128) -> Option<Self>;
 }
 
@@ -202,7 +202,7 @@ impl<W: Word> Totals<W> {
         self.carries.get(group).copied().unwrap_or(0)
     }
 
-    /// The sums of the first `groups` groups, if each fits its word. Those of groups without values are 0.
+    /// Returns the sums of the first `groups` groups, if each fits its word. Those of groups without values are 0.
     pub(super) fn exact(&self, groups: usize) -> Option<&[W]> {
         let carries = self.carries.get(..groups).unwrap_or(&[]);
         carries.iter().all(|carry| *carry == 0).then(|| &self.words[..groups])

@@ -29,7 +29,7 @@ impl RemotePool {
 }
 
 impl RemoteBackup {
-    /// The files, the manifest last.
+    /// Returns the files, the manifest last.
     pub fn files(&self) -> &BackupFiles {
         &self.files
     }

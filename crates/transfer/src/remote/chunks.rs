@@ -18,8 +18,8 @@ pub struct ChunkStream {
 }
 
 impl RemotePool {
-    /// Describes chunks of the table version that a handle holds: those of `columns`, in ascending order, of as many row
-    /// groups from `first` on as come at once; none, if the list of row groups has the number `known`.
+    /// Describes chunks of the table version that a handle holds: those of `columns`, in ascending order, of as many
+    /// row groups from `first` on as come at once; none, if the list of row groups has the number `known`.
     ///
     /// # Errors
     /// `Invalid` for a table of which clients keep no chunks; `Stale` when the handle is lost.
@@ -81,7 +81,7 @@ impl RemotePool {
 }
 
 impl ChunkStream {
-    /// The next chunk, in any order; or the receipt, after the last.
+    /// Returns the next chunk, in any order; or the receipt, after the last.
     ///
     /// # Errors
     /// Those of the node; `Unavailable` when it goes away.

@@ -40,7 +40,8 @@ pub(super) struct Patience {
     pub ping_after: Duration,
     /// Further silence after which the connection is given up.
     pub pong_max: Duration,
-    /// Time without the next message of any answer after which the connection is given up although `Ping`s are answered.
+    /// Time without the next message of any answer after which the connection is given up although `Ping`s are
+    /// answered.
     pub answer_max: Duration,
 }
 
@@ -138,13 +139,13 @@ impl Connection {
         self.newest.fetch_max(version.0, Ordering::Relaxed);
     }
 
-    /// Whether the connection works, as far as is known, and can open another stream.
+    /// Returns whether the connection works, as far as is known, and can open another stream.
     pub fn has_room(&self) -> bool {
         let streams = self.shared.streams.lock();
         streams.closed.is_none() && streams.open.len() < STREAMS_MAX && streams.last < STREAM_LAST
     }
 
-    /// Whether the connection is known to be broken.
+    /// Returns whether the connection is known to be broken.
     pub fn is_closed(&self) -> bool {
         self.shared.streams.lock().closed.is_some()
     }
@@ -297,7 +298,7 @@ impl Shared {
         }
     }
 
-    /// Whether a stream expects something from the node.
+    /// Returns whether a stream expects something from the node.
     fn is_expecting(&self) -> bool {
         self.streams.lock().open.values().any(|mailbox| !mailbox.has_ended())
     }
@@ -335,7 +336,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether the frame is to be assembled: frames that were in flight when their stream was cancelled are
+    /// Returns whether the frame is to be assembled: frames that were in flight when their stream was cancelled are
     /// not.
     fn is_wanted(&self, header: &FrameHeader) -> Result<bool> {
         let FrameHeader { kind, stream, .. } = *header;
@@ -397,7 +398,7 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// The stream's number.
+    /// Returns the stream's number.
     pub fn id(&self) -> u32 {
         self.id
     }

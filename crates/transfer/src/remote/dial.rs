@@ -34,12 +34,12 @@ impl Dialer {
         Dialer { url: url.clone(), options, connector, patience, unread }
     }
 
-    /// Whether answers are to be sealed.
+    /// Returns whether answers are to be sealed.
     pub fn is_sealed(&self) -> bool {
         self.options.sealed.is_some()
     }
 
-    /// The node's address.
+    /// Returns the node's address.
     pub fn url(&self) -> &PoolUrl {
         &self.url
     }
@@ -113,8 +113,8 @@ impl Dialer {
     }
 }
 
-/// Checks before anything is asked that the node will seal its answers. What it says here may be changed on its way: that
-/// leads to a refusal, or to answers that cannot be opened.
+/// Checks before anything is asked that the node will seal its answers. What it says here may be changed on its way:
+/// that leads to a refusal, or to answers that cannot be opened.
 fn check_sealing(url: &PoolUrl, proof: &Proof, sealing: Option<Sealing>) -> Result<()> {
     let Some(Sealing { node_key }) = sealing else {
         return Err(Error::invalid(format!("the node at {url} does not encrypt results"))

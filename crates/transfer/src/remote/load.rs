@@ -266,7 +266,7 @@ impl RemotePool {
     }
 }
 
-/// The error of a load whose outcome cannot be determined.
+/// Returns the error of a load whose outcome cannot be determined.
 fn unknown(lost: &Error, why: &str) -> Error {
     Error::unavailable(format!(
         "{}; all rows had been sent, and whether they were loaded is not known: {why}",

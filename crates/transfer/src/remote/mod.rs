@@ -118,7 +118,7 @@ impl RemotePool {
         self
     }
 
-    /// Whether the node encrypts its answers to this client.
+    /// Returns whether the node encrypts its answers to this client.
     pub fn is_sealed(&self) -> bool {
         self.dialer.is_sealed()
     }

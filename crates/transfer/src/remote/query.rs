@@ -249,7 +249,7 @@ impl Stream for Reader {
     }
 }
 
-/// The error for a message that is not expected here.
+/// Returns the error for a message that is not expected here.
 pub(super) fn unexpected(kind: FrameKind) -> Error {
     Error::corrupt(format!("the pool answered with {}, which does not belong here", kind.name()))
         .advise("client and pool may be of different versions: upgrade the older one")

@@ -86,7 +86,7 @@ impl Queue {
         Ok(true)
     }
 
-    /// Whether nothing is left to send, not even the `Pong` that goes last.
+    /// Returns whether nothing is left to send, not even the `Pong` that goes last.
     fn is_done(&mut self) -> bool {
         if self.segments.is_empty() && std::mem::take(&mut self.owes_pong) {
             let pong = Request::Pong.encode().into_iter().flatten();

@@ -2,10 +2,10 @@
 //! authenticated, by HPKE (RFC 9180) with X25519, HKDF-SHA-256 and AES-128-GCM.
 //!
 //! The client makes a key for each request ([`Opener`]). What proves that the answers are from the node is a key of the
-//! node that the client knows, or the client's token ([`Proof`]). The keys of the answers depend on the whole request as it
-//! came, on its stream and on the token that came with the hello (else somebody between could have the node answer for
-//! another tenant), and where the request names a prepared program, on the request and answer that prepared it: a
-//! request that was changed on its way has answers that the client cannot open.
+//! node that the client knows, or the client's token ([`Proof`]). The keys of the answers depend on the whole request
+//! as it came, on its stream and on the token that came with the hello (else somebody between could have the node
+//! answer for another tenant), and where the request names a prepared program, on the request and answer that prepared
+//! it: a request that was changed on its way has answers that the client cannot open.
 //!
 //! A sealed answer is a message of its usual kind, whose body is
 //!
@@ -13,11 +13,11 @@
 //! | ciphertext, as long as the plain body | a tag of 16 bytes for each block | encapsulated key, 32 | number, 8 |
 //! ```
 //!
-//! The ciphertext is in blocks of `BLOCK_BYTES`, the last one shorter, each encrypted by itself, so that it stays in the
-//! CPU caches while it is copied and encrypted. Answers are numbered from 0 as they must come; an `Error` may come at any
-//! time and has a number from `ERROR_NUMBERS` on. Authenticated with each block are stream, number, kind, the place of
-//! the block and whether it is the last: an answer that was dropped, repeated, exchanged, cut off or given another kind is
-//! an error.
+//! The ciphertext is in blocks of `BLOCK_BYTES`, the last one shorter, each encrypted by itself, so that it stays in
+//! the CPU caches while it is copied and encrypted. Answers are numbered from 0 as they must come; an `Error` may come
+//! at any time and has a number from `ERROR_NUMBERS` on. Authenticated with each block are stream, number, kind, the
+//! place of the block and whether it is the last: an answer that was dropped, repeated, exchanged, cut off or given
+//! another kind is an error.
 
 mod open;
 mod seal;
@@ -38,8 +38,8 @@ use farpool_cipher::{Secret, TAG_BYTES, sha256};
 use farpool_model::{Error, ErrorKind, Result, cast};
 use std::fmt;
 
-/// Plain bytes of a block: with more, the second pass over them finds less in the CPU caches; with fewer, tags and calls
-/// cost more. From 64 KiB to 512 KiB there is no difference to measure.
+/// Plain bytes of a block: with more, the second pass over them finds less in the CPU caches; with fewer, tags and
+/// calls cost more. From 64 KiB to 512 KiB there is no difference to measure.
 const BLOCK_BYTES: usize = 128 << 10;
 
 /// The number of the one suite that there is: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM.
@@ -92,11 +92,11 @@ pub struct TokenKey {
 }
 
 impl TokenKey {
-    /// The key of a token that `farpool token new` has made: a prefix and 64 hexadecimal digits.
+    /// Returns the key of a token that `farpool token new` has made: a prefix and 64 hexadecimal digits.
     ///
     /// # Errors
-    /// `Invalid` for any other, which may be easy to guess: who guesses a token can try it on recorded answers (RFC 9180,
-    /// section 9.5). `OverLimit` where the process may not lock more memory.
+    /// `Invalid` for any other, which may be easy to guess: who guesses a token can try it on recorded answers (RFC
+    /// 9180, section 9.5). `OverLimit` where the process may not lock more memory.
     pub fn of(token: &str) -> Result<TokenKey> {
         let digits = token.strip_prefix("fp_").filter(|digits| digits.len() == 64 && is_hex(digits));
         let Some(digits) = digits else {
@@ -175,7 +175,7 @@ impl SealedRequest {
         })
     }
 
-    /// The stream of the `Prepare` whose program the request names.
+    /// Returns the stream of the `Prepare` whose program the request names.
     ///
     /// # Errors
     /// As those of the request.
@@ -206,7 +206,7 @@ fn wrap(request: Outgoing, key: PublicKey, proof: &Proof) -> Result<(Outgoing, D
     Ok((Outgoing::new(FrameKind::Sealed, vec![body])?, digest))
 }
 
-/// The digest of the token that a client has shown in its hello; zeros without one.
+/// Returns the digest of the token that a client has shown in its hello; zeros without one.
 pub fn shown(token: Option<&str>) -> Digest {
     token.map_or([0; 32], |token| sha256(token.as_bytes()))
 }
@@ -235,7 +235,7 @@ fn associated(stream: u32, number: u64, kind: FrameKind, block: usize, is_last: 
     bytes
 }
 
-/// The number of a block of a message among all blocks of the stream.
+/// Returns the number of a block of a message among all blocks of the stream.
 fn nonce(number: u64, block: usize) -> u64 {
     number << BLOCK_BITS | cast::u64_from(block)
 }

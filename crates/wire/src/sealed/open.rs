@@ -60,8 +60,8 @@ impl Opener {
         bind(&self.digest, std::iter::once(&answer.body[..]))
     }
 
-    /// Checks that an answer comes when it must. Answers are checked in the order in which they came, each once, and may
-    /// be opened in any.
+    /// Checks that an answer comes when it must. Answers are checked in the order in which they came, each once, and
+    /// may be opened in any.
     ///
     /// # Errors
     /// `Corrupt` when another one was due.
@@ -186,7 +186,7 @@ fn forged(kind: FrameKind) -> Error {
         .advise("see that --node-key, or the token, is that of the node, and who is between it and here")
 }
 
-/// An error that came in the clear, where the client wants proof.
+/// Returns an error that came in the clear, where the client wants proof.
 fn unproven(said: Error) -> Error {
     Error {
         message: format!("refused in the clear, so by the node or somebody on the way: {}", said.message),

@@ -105,8 +105,8 @@ impl Sealer {
         })
     }
 
-    /// Whether the answers are bound to this program. One that the request runs must be the one that was there when the
-    /// keys were made.
+    /// Returns whether the answers are bound to this program. One that the request runs must be the one that was there
+    /// when the keys were made.
     pub fn is_bound_to(&self, prepared: Option<&Digest>) -> bool {
         self.prepared.as_ref() == prepared
     }
@@ -125,8 +125,8 @@ impl Sealer {
         Ok(Numbered { number, message: self.encrypt(number, message)? })
     }
 
-    /// Passes an answer to `put` when all before it have gone there, be it now, with those that wait for it, or by another
-    /// thread.
+    /// Passes an answer to `put` when all before it have gone there, be it now, with those that wait for it, or by
+    /// another thread.
     pub fn deliver(&self, numbered: Numbered, mut put: impl FnMut(Outgoing)) {
         let mut order = self.order.lock();
         order.waiting.insert(numbered.number, numbered.message);
@@ -161,8 +161,8 @@ impl Sealer {
         self.encrypt(self.errors.fetch_add(1, Ordering::Relaxed), message)
     }
 
-    /// Copies the pieces of a message block by block and encrypts each block while it is in the cache. The pieces may be
-    /// memory of the pool, which others read.
+    /// Copies the pieces of a message block by block and encrypts each block while it is in the cache. The pieces may
+    /// be memory of the pool, which others read.
     fn encrypt(&self, number: u64, message: Outgoing) -> Result<Outgoing> {
         let (kind, pieces, bytes) = message.into_parts();
         let cipher = self.context.expand()?;

@@ -11,7 +11,7 @@ const STREAM: u32 = 7;
 /// What the client has shown.
 const SHOWN: Digest = [9; 32];
 
-/// The message as its receiver has it.
+/// Returns the message as its receiver has it.
 fn received(message: Outgoing, stream: u32) -> Message {
     let bytes = message.frames(stream).concat();
     let (mut assembler, mut rest) = (Assembler::new(), &bytes[..]);

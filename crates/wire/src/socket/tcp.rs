@@ -11,8 +11,9 @@ use tokio::net::TcpStream;
 impl Socket for TcpStream {
     fn try_read(&self, mut buffer: &mut dyn BufMut) -> io::Result<usize> {
         let (room, mut read) = (buffer.chunk_mut().len(), None);
-        // Where all that has come was taken, the next read waits at once and does not ask the system in vain. This holds where
-        // the system tells of each arrival anew (epoll, kqueue); what arrives while this reads is not forgotten.
+        // Where all that has come was taken, the next read waits at once and does not ask the system in vain. This
+        // holds where the system tells of each arrival anew (epoll, kqueue); what arrives while this reads is not
+        // forgotten.
         let outcome = self.try_io(tokio::io::Interest::READABLE, || {
             let bytes = *read.insert(self.try_read_buf(&mut buffer)?);
             let is_all = cfg!(unix) && bytes > 0 && bytes < room;

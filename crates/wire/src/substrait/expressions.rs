@@ -80,7 +80,7 @@ impl Extensions {
         &self.types
     }
 
-    /// The name of a function, or the reason why it is not supported.
+    /// Returns the name of a function, or the reason why it is not supported.
     pub(super) fn function(&self, anchor: u32) -> Result<Result<&str, String>> {
         let Some((name, urn)) = self.functions.get(&anchor) else {
             return Err(Error::invalid(format!("the plan uses function {anchor} but does not declare it")));
@@ -449,7 +449,7 @@ fn field(reference: &proto::FieldReference) -> Option<usize> {
     }
 }
 
-/// An unsupported expression whose inputs are not known.
+/// Returns an unsupported expression whose inputs are not known.
 fn opaque(reason: &str) -> Expr {
     Expr::opaque(reason, Vec::new())
 }

@@ -121,7 +121,7 @@ pub(super) fn simple_name(name: &str) -> String {
     name.split(':').next().unwrap_or_default().to_ascii_lowercase()
 }
 
-/// Whether the names of an extension have the meaning of the tables above.
+/// Returns whether the names of an extension have the meaning of the tables above.
 pub(super) fn is_known_extension(urn: &str) -> bool {
     urn.is_empty()
         || urn == "/"
@@ -148,7 +148,7 @@ pub(super) fn refused_option(options: &[proto::FunctionOption]) -> Option<String
     Some(format!("option {} = {}", refused.name, refused.preference.join(" or ")))
 }
 
-/// Whether the options ask for case-insensitive matching: the first known preference counts.
+/// Returns whether the options ask for case-insensitive matching: the first known preference counts.
 pub(super) fn wants_case_insensitive(options: &[proto::FunctionOption]) -> bool {
     let preferences = options
         .iter()

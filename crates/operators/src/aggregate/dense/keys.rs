@@ -129,12 +129,12 @@ impl<'a> DenseKeys<'a> {
         Ok(dense)
     }
 
-    /// Whether there are no keys.
+    /// Returns whether there are no keys.
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The lanes that keys are read from.
+    /// Returns the lanes that keys are read from.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
         self.keys.iter().filter_map(|key| match key.codes {
             Codes::Lane(lane, _) => Some(lane),

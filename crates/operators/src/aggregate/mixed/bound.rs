@@ -81,7 +81,7 @@ impl<'a> Mixed<'a> {
         })
     }
 
-    /// The form in which the keys of `aggregation` are looked up over `group`.
+    /// Returns the form in which the keys of `aggregation` are looked up over `group`.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -237,7 +237,7 @@ impl<'a> Mixed<'a> {
     }
 }
 
-/// The keys of `aggregation` over `group`, in the form that is best for them.
+/// Returns the keys of `aggregation` over `group`, in the form that is best for them.
 fn keys_of<'a>(
     aggregation: &'a Aggregation,
     lanes: &BoundLanes<'a>,
@@ -269,7 +269,7 @@ fn count<'a>(aggregation: &Aggregation, of: &Accumulator, group: &'a RowGroup) -
     Counted::bind(aggregation, state, group)
 }
 
-/// The columns of conditions, and of arguments that are neither on lanes nor counted.
+/// Returns the columns of conditions, and of arguments that are neither on lanes nor counted.
 fn decoded_arguments(
     aggregation: &Aggregation,
     lanes: &[Option<LaneId>],
@@ -290,7 +290,7 @@ fn decoded_arguments(
     decoded
 }
 
-/// Whether there are no groups, conditions or lanes, and every argument is a plain column of floats.
+/// Returns whether there are no groups, conditions or lanes, and every argument is a plain column of floats.
 fn is_maskable(aggregation: &Aggregation, group: &RowGroup) -> bool {
     let is_float = |argument: usize| {
         let column = aggregation.arguments[argument].compiled.as_column();

@@ -53,7 +53,7 @@ impl CountsMemo {
         self.0 = Some(left.into_iter().map(|counted| counted.map(|counted| counted.counts)).collect());
     }
 
-    /// Whether all counts have been added to their sketches.
+    /// Returns whether all counts have been added to their sketches.
     pub(crate) fn is_done(&self) -> bool {
         self.0.iter().flatten().all(Option::is_none)
     }

@@ -92,12 +92,12 @@ impl Shape {
         (shape.words <= WORDS_MAX && shape.masked.len() <= 64).then_some(shape)
     }
 
-    /// The index of the word with the NULL bits.
+    /// Returns the index of the word with the NULL bits.
     pub(super) fn valid_word(&self) -> usize {
         1 + self.lanes.len()
     }
 
-    /// The most bytes that a worker holds besides groups.
+    /// Returns the most bytes that a worker holds besides groups.
     pub(crate) fn bytes_bound(&self) -> usize {
         self.bytes_max + BYTES_EMPTY
     }

@@ -51,7 +51,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Number of words before the sums.
+    /// Returns the number of words before the sums.
     pub(super) fn rows_words(self) -> usize {
         usize::from(self == Form::Rows)
     }
@@ -99,7 +99,7 @@ impl Whole {
         &self.keys
     }
 
-    /// The measures of each group.
+    /// Returns the measures of each group.
     pub(crate) fn measures(&self) -> &Measures {
         &self.measures
     }

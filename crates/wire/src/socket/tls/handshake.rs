@@ -81,8 +81,8 @@ async fn agree(socket: Arc<dyn Socket>, mut session: Session) -> Result<Tls, Fau
     }
 }
 
-/// Waits for ciphertext and reads it. Where `sends` says that some waits to be sent, returns false as soon as the socket takes
-/// it: the peer may have no room for it before this side reads.
+/// Waits for ciphertext and reads it. Where `sends` says that some waits to be sent, returns false as soon as the
+/// socket takes it: the peer may have no room for it before this side reads.
 async fn fill(session: &mut Session, socket: &dyn Socket, sends: bool) -> Result<bool, Fault> {
     loop {
         match session.fill(socket) {

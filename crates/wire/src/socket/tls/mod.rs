@@ -168,8 +168,8 @@ impl Session {
     fn receive(&mut self, socket: &dyn Socket) -> Result<(), Fault> {
         let filled = if self.incoming.is_empty() { self.fill(socket) } else { Ok(()) };
         let decrypted = filled.and_then(|()| self.decrypt());
-        // Some protocol messages need a reply, and the end may not have left yet: what cannot be written now is sent with
-        // the next bytes.
+        // Some protocol messages need a reply, and the end may not have left yet: what cannot be written now is sent
+        // with the next bytes.
         drop(self.flush(socket));
         decrypted
     }

@@ -58,7 +58,7 @@ fn server(certificate: &str, key: &str) -> Result<ServerTls> {
     ServerTls::new(ServerTls::chain(certificate.as_bytes())?, ServerTls::key(key.as_bytes())?)
 }
 
-/// A client that supports only one version of TLS.
+/// Returns a client that supports only one version of TLS.
 fn client_of(version: &'static SupportedProtocolVersion) -> ClientTls {
     let mut roots = RootCertStore::empty();
     roots.add(ServerTls::chain(AUTHORITY.pem.as_bytes()).unwrap().remove(0)).unwrap();
@@ -287,7 +287,7 @@ fn bytes_that_were_changed_are_no_bytes() {
     assert!(error.to_string().contains("BadRecordMac"), "{error}");
 }
 
-/// The errors of a client with `host` and of the node, when the handshake fails.
+/// Returns the errors of a client with `host` and of the node, when the handshake fails.
 fn quarrel(client: &ClientTls, certificate: (String, String), host: &str) -> (Error, Error) {
     let node = server(&certificate.0, &certificate.1).unwrap();
     let (client, node) = meet(ROOM, client, &node, host);
@@ -350,7 +350,7 @@ fn each_reason_not_to_agree_has_its_words_at_both_ends() {
     }
 }
 
-/// The error of a client whose peer answers `answer` and closes.
+/// Returns the error of a client whose peer answers `answer` and closes.
 fn hears(answer: &[u8]) -> Error {
     let (left, right) = pipe(ROOM);
     right.try_write_vectored(&[IoSlice::new(answer)]).unwrap();
