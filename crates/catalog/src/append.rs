@@ -228,7 +228,7 @@ impl Append {
             for entry in &entries {
                 entry.settle(durable.clone());
             }
-            // Otherwise whoever leads wakes them.
+            // Otherwise the leader wakes them.
             if is_recorded {
                 entries.iter().for_each(|entry| (entry.wake)());
                 line.changed.notify_all();

@@ -8,8 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a job that finds no memory waits before it tries again: workers are done with what they work on after some
-/// milliseconds.
+/// Delay before a job that found no memory is retried: workers finish with their row groups within some milliseconds.
 const WAIT: Duration = Duration::from_millis(3);
 
 /// Runs background work on tables. Implemented by the host of the store.
@@ -17,7 +16,7 @@ pub trait Background: fmt::Debug + Send + Sync {
     /// Queues `chore` to be worked on ([`Chore::step`]) when there is no other work.
     fn submit(&self, chore: Chore);
 
-    /// Called whenever rows of a load come in, so that other background work can pause while they do.
+    /// Called whenever rows of a load arrive, so that other background work can pause meanwhile.
     fn rows_came(&self);
 
     /// Runs `job`, which waits for a disk, in turn with others, on a thread that no request waits for otherwise.
@@ -31,7 +30,7 @@ pub trait Background: fmt::Debug + Send + Sync {
         job();
     }
 
-    /// As [`Background::read`], after a moment in which memory may be freed: for a job that has found none.
+    /// Runs `job` as [`Background::read`] does, after a delay in which memory may be freed: for a job that found none.
     fn read_later(&self, job: Box<dyn FnOnce() + Send>) {
         self.read(after_a_moment(job));
     }

@@ -1,5 +1,4 @@
-//! Changes and deletions of rows: a new version with other row groups in the place of those that held the
-//! rows.
+//! Changes and deletions of rows: a new version in which other row groups replace those that held the rows.
 
 use super::merge;
 use super::state::Expected;

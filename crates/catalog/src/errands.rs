@@ -1,8 +1,8 @@
-//! What other threads do for a load: they wait for room in the pool, and for the disk.
+//! Errands: waits for room in the pool and for the disk, done by other threads for a load.
 //!
-//! What comes of it is taken over by whoever works on the load ([`super::Load::next_piece`]). A row group that waits
-//! for room takes one of the threads that read from disk for a moment at a time, in turn with what these read for
-//! others: however many wait, nobody's reads wait for all of them to be placed or to give up.
+//! The thread that works on the load takes the outcomes ([`super::Load::next_piece`]). A row group that waits for room
+//! occupies one of the reading threads briefly and then queues again behind other reads, so that reads never wait until
+//! all such row groups are placed or have given up.
 
 use super::background::Background;
 use super::durable::Patience;
@@ -25,12 +25,12 @@ struct State {
     /// Numbers of those under way.
     for_room: usize,
     for_disk: usize,
-    /// Of those that have ended, until they are taken.
+    /// Outcomes of ended errands, until they are taken.
     outcomes: VecDeque<Result<PieceDone>>,
     wake: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
-/// What an errand waits for.
+/// Event that an errand waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Room in the pool.
@@ -134,8 +134,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Tries to place it in a moment, and again until there is room, nobody wants it any more, or it has waited for
-    /// long.
+    /// Retries placing the row group after a delay, until there is room, the load was dropped, or the retries are
+    /// exhausted.
     pub fn go_on(mut self) {
         self.patience.count_wait();
         let background = self.background.clone();
@@ -170,7 +170,7 @@ impl Drop for Errand {
             state.wake.clone()
         };
         errands.ended.notify_all();
-        // It locks what belongs to others.
+        // Called outside the lock, since the callback may take other locks.
         if let Some(wake) = wake {
             wake();
         }

@@ -73,15 +73,15 @@ pub struct Load {
     pieces: Pieces,
     /// Memory that the row groups take outside the pool.
     outside: Option<Reservation>,
-    /// Writes the row groups to disk, where there is one; also `None` while a worker has it.
+    /// Writes the row groups to segments, if there is a data directory; also `None` while a worker has it.
     writer: Option<ChunkWriter>,
     has_disk: bool,
-    /// Row groups that are to be written next.
+    /// Row groups waiting to be written.
     to_keep: Vec<Arc<RowGroup>>,
     errands: Arc<Errands>,
     /// The key of the table there, if it has one.
     key: Option<Arc<TableKey>>,
-    /// What becomes of the rows in memory.
+    /// Residency of the rows in memory.
     residency: Residency,
     /// Whether the rows become no table of the catalog.
     is_detached: bool,
@@ -168,7 +168,7 @@ impl Load {
         self.is_detached
     }
 
-    /// Encodes what is left, as [`Load::push`] does.
+    /// Encodes the remaining rows, as [`Load::push`] does.
     ///
     /// # Errors
     /// As [`Load::push`].
@@ -187,7 +187,7 @@ impl Load {
         self.builder.finish()
     }
 
-    /// Sets the id by which the client may ask what became of the load.
+    /// Sets the id by which the client may ask for the outcome of the load.
     pub fn set_id(&mut self, id: LoadId) {
         self.id = Some(id);
     }
@@ -197,11 +197,11 @@ impl Load {
         self.errands.set_wake(wake);
     }
 
-    /// Sets what becomes of the rows in memory.
+    /// Sets the residency of the rows in memory.
     ///
     /// # Errors
-    /// `Invalid` where rows are to be pinned in a table that is not, and without a data directory for all but
-    /// [`Residency::Cached`].
+    /// `Invalid` if rows are to be pinned in a table that is not pinned, and for any residency but
+    /// [`Residency::Cached`] without a data directory.
     pub(super) fn set_residency(&mut self, residency: Residency) -> Result<()> {
         if residency != Residency::Cached && !self.catalog.is_durable() {
             return Err(Error::invalid(
@@ -291,7 +291,7 @@ impl Load {
         self.failed.is_none() && (self.errands.have_news() || has_own())
     }
 
-    /// Takes the next piece of work; `None` when every piece has been taken, or what is left has to wait.
+    /// Takes the next piece of work; `None` if every piece has been taken, or the remaining ones must wait.
     pub fn next_piece(&mut self) -> Option<Piece> {
         if self.failed.is_some() {
             return None;
@@ -394,8 +394,8 @@ impl Load {
         self.builder.bytes_held() + self.pieces.bytes_held() + small
     }
 
-    /// Makes the rows visible as the table's new version, all at once. First encodes what is left, as
-    /// [`Load::push`] does, and computes the profiles that [`Load::profile_before`] asks for.
+    /// Makes the rows visible as the table's new version, all at once. First encodes the remaining rows, as
+    /// [`Load::push`] does, and computes the profiles that [`Load::profile_before`] requires.
     ///
     /// # Errors
     /// As [`Load::push`]; `Exists` when a replacement has made the table that is to be created; `Stale` when
@@ -418,14 +418,14 @@ impl Load {
         }
     }
 
-    /// Begins to make durable what the load has written to disk; returns whether it has to wait for that: then it has
-    /// another piece when it is done. All rows must have been encoded.
+    /// Starts making the written segments durable; returns whether the load must wait for that, and then has another
+    /// piece. All rows must have been encoded.
     pub fn seal(&mut self) -> bool {
         if !self.is_waiting()
             && let Some(writer) = &mut self.writer
         {
             let finished = writer.finish();
-            // It is kept in `failed`, and ends the load when that is to be published.
+            // An error is kept in `failed`, and reported when the load is published.
             drop(self.keep_failure(finished));
         }
         self.is_waiting()
@@ -448,7 +448,7 @@ impl Load {
         &self.name
     }
 
-    /// What is done with the rows.
+    /// Returns the mode of the load.
     pub fn mode(&self) -> LoadMode {
         self.mode
     }
@@ -459,7 +459,7 @@ impl Load {
         if !self.is_append() {
             return None;
         }
-        // A table that is gone has no profile to wait for; committing the append reports that it is gone.
+        // A dropped table has no profile to wait for; committing the append reports that it is dropped.
         let tap = self.catalog.newest(&self.tenant, &self.name).ok()?.tap?;
         (tap.unsettled() > limits::TAPS_WAITING_MAX).then(|| AwaitedProfile::new(tap, wake))
     }
@@ -592,8 +592,8 @@ impl Load {
         outcome
     }
 
-    /// Encodes all full row groups, on the calling thread and helpers; waits for what other threads do for them, and in
-    /// the end for everything that others do.
+    /// Encodes all full row groups, on the calling thread and helpers. Blocks on other threads that work for these and,
+    /// at the end, on all that work for the load.
     fn encode(&mut self, is_end: bool) -> Result<()> {
         while self.is_encoding() || is_end && self.is_waiting() {
             if !self.has_piece() {

@@ -80,7 +80,7 @@ impl Piece {
     /// Runs the piece. Its result must be passed to [`super::Load::done`].
     ///
     /// # Errors
-    /// `Invalid` when a value cannot be encoded; those of the disk. The load cannot go on then.
+    /// `Invalid` if a value cannot be encoded; errors of the disk. The load cannot continue after an error.
     pub fn run(self) -> Result<PieceDone> {
         match self.0 {
             PieceWork::Encode { group, plain, column, encoder } => {

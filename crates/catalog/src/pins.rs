@@ -30,7 +30,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Checks that `bytes` of a table, in the place of what the table of the name has, can be pinned beside all others.
+    /// Checks that `bytes` of a table can be pinned in addition to all other pinned tables, replacing the table of that
+    /// name.
     ///
     /// # Errors
     /// `OverLimit`, with sizes.

@@ -1,7 +1,7 @@
-//! How much of a data directory the tables of a tenant may take.
+//! Quotas of tenants in a data directory.
 //!
-//! What counts is the encoded size of the newest versions: what the directory has beside that (the log, versions that
-//! are still read, segments of which a part is no longer needed) is of nobody's asking, and compression is a gain.
+//! The quota limits the encoded size of the newest versions. Other space (the log, versions that are still read, dead
+//! parts of segments) is not under the tenant's control, and savings by compression are not counted.
 
 use super::{Catalog, State};
 use farpool_memory::size_text;

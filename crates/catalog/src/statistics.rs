@@ -1,4 +1,4 @@
-//! Statistics of table versions: what is known so far, and profiles computed on request.
+//! Statistics of table versions: those known so far, and profiles computed on request.
 
 use super::state::State;
 use super::tap::{AwaitedProfile, Tap};
@@ -129,8 +129,8 @@ impl Catalog {
     }
 }
 
-/// Returns the error for whoever asks for the profile of a table that is encrypted in memory: it would have values of
-/// it.
+/// Returns the error of a request for the profile of a table that is encrypted in memory: the profile would reveal
+/// values.
 fn no_profile(name: &TableName) -> Error {
     let message = format!("table {:?} is encrypted in memory, and has no profile", name.as_str());
     Error::invalid(message).advise("ask for what you need by a query")

@@ -28,7 +28,7 @@ impl Catalog {
         }
     }
 
-    /// Returns what `name` stands for: the current version of a table, or a view.
+    /// Returns the relation of this name: the current version of a table, or a view.
     ///
     /// # Errors
     /// `NotFound`, with the names of existing tables and views.

@@ -60,8 +60,7 @@ impl BlockKey {
         }
     }
 
-    /// Encrypts chains of `chain_bytes` each, whole blocks, that lie behind one another in `data`; each has a start of
-    /// its own.
+    /// Encrypts consecutive chains of `chain_bytes` each, whole blocks, in `data`; each chain has its own start.
     pub fn encrypt_chains(&self, starts: &[[u8; START_BYTES]], chain_bytes: usize, data: &mut [u8]) {
         let mut strip = [Block::default(); CHAINS * STRIP_BLOCKS];
         for (starts, chains) in starts.chunks(CHAINS).zip(data.chunks_mut(CHAINS * chain_bytes)) {

@@ -20,7 +20,7 @@ use farpool_model::{Error, ErrorKind, Result};
 use std::fmt;
 use std::path::Path;
 
-/// Bytes of keys, private and public ones, and of what goes with messages so that their receiver can decrypt them.
+/// Bytes of private and public keys, and of the encapsulated key that the receiver needs to decrypt messages.
 pub const KEY_BYTES: usize = 32;
 
 /// The longest `info`, and name of a shared secret.
@@ -29,7 +29,7 @@ pub const INFO_BYTES_MAX: usize = 256;
 /// Bytes of the keys of AES.
 const AES_KEY_BYTES: usize = 16;
 
-/// Bytes of what HKDF makes of a secret.
+/// Bytes of a key extracted by HKDF.
 const DIGEST_BYTES: usize = 32;
 
 /// DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-128-GCM in the registry of the RFC.
@@ -116,7 +116,7 @@ impl PrivateKey {
         self.secret.bytes()
     }
 
-    /// Writes what this key and `public` agree on to `out`, at `at`.
+    /// Writes the shared secret of this key and `public` to `out`, at offset `at`.
     fn agree(&self, public: &PublicKey, out: &mut Secret, at: usize) -> Result<()> {
         let key = self.secret.bytes().try_into().map_err(|_| Error::internal("a key of another length"))?;
         let room = out.bytes_mut().get_mut(at..at + KEY_BYTES).and_then(|room| room.try_into().ok());
@@ -134,12 +134,12 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// How the sender is authenticated. `K` is its private key at the sender, the public one at the receiver.
+/// Authentication of the sender. `K` is its private key at the sender, the public one at the receiver.
 #[derive(Debug)]
 pub struct Authentication<'a, K> {
     /// A key that the sender has.
     pub key: Option<&'a K>,
-    /// A secret that both have, of at least 32 bytes that nobody can guess (RFC 9180, section 9.5), and its name.
+    /// A secret that both parties have, of at least 32 unguessable bytes (RFC 9180, section 9.5), and its name.
     pub shared: Option<(&'a Secret, &'a [u8])>,
 }
 
@@ -158,8 +158,9 @@ pub struct Context {
 }
 
 impl Context {
-    /// Sets up a sender of messages for whoever has the private key of `receiver`. `info`, of at most
-    /// [`INFO_BYTES_MAX`], must be the same at both. Returns what the receiver needs, too.
+    /// Sets up a sender of messages for the holder of the private key of `receiver`. `info`, of at most
+    /// [`INFO_BYTES_MAX`], must be the same at both parties. Also returns the encapsulated key, which the receiver
+    /// needs.
     ///
     /// # Errors
     /// `Invalid` where `receiver` is no key that can be encrypted for; `OverLimit` where the process may not lock more
@@ -208,7 +209,7 @@ impl Context {
         Context::schedule(by.mode(), &agreed, &parties, info, by.shared)
     }
 
-    /// Returns the key schedule: section 4.1 for what was agreed on, section 5.1 for the rest.
+    /// Returns the key schedule: section 4.1 for the shared secret, section 5.1 for the rest.
     fn schedule(
         mode: u8,
         agreed: &Secret,
@@ -273,7 +274,7 @@ impl Messages {
         self.cipher.decrypt(&self.nonce(number), associated, data, Some(tag))
     }
 
-    /// Section 5.2.
+    /// Computes the nonce of a message (section 5.2).
     fn nonce(&self, number: u64) -> [u8; GCM_NONCE_BYTES] {
         let mut nonce = self.base_nonce;
         let last = &mut nonce[GCM_NONCE_BYTES - 8..];
@@ -285,7 +286,7 @@ impl Messages {
 /// A name in front of all labels.
 const VERSION: &[u8] = b"HPKE-v1";
 
-/// `LabeledExtract` of section 4.
+/// Implements `LabeledExtract` of section 4.
 fn extract(suite: &[u8], salt: &[u8], label: &[u8], secret: &[u8]) -> Result<Secret> {
     let parts = [VERSION, suite, label, secret];
     let mut labeled = Slot::new(parts.iter().map(|part| part.len()).sum())?;
@@ -302,7 +303,7 @@ fn extract(suite: &[u8], salt: &[u8], label: &[u8], secret: &[u8]) -> Result<Sec
     Ok(extracted)
 }
 
-/// `LabeledExpand` of section 4.
+/// Implements `LabeledExpand` of section 4.
 fn expand(suite: &[u8], key: &Secret, label: &[u8], info: &[u8], bytes: usize) -> Result<Secret> {
     let length = (bytes as u16).to_be_bytes();
     let labeled = [&length[..], VERSION, suite, label, info].concat();

@@ -71,7 +71,7 @@ impl Slot {
     }
 }
 
-/// Returns the index of the size of slots for so many bytes, and that size.
+/// Returns the index of the size class of slots for `bytes` bytes, and the size.
 fn class(bytes: usize) -> (usize, usize) {
     if bytes <= SMALL_BYTES { (0, SMALL_BYTES) } else { (1, LARGE_BYTES) }
 }

@@ -1,4 +1,4 @@
-//! Data that are encrypted while they lie in the memory of a process.
+//! Encryption of data in the memory of a process.
 
 use crate::cipher::{Cipher, Mode, START_BYTES, Tag};
 use crate::keys::Secret;
@@ -15,7 +15,7 @@ pub struct MemoryCipher {
     messages: AtomicU64,
 }
 
-/// What tells a message from all others under its key, and whether it was changed.
+/// Nonce and tag of a message, needed to decrypt it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     number: u64,
@@ -32,7 +32,7 @@ impl MemoryCipher {
         Ok(Arc::new(MemoryCipher { tier, cipher, messages: AtomicU64::new(0) }))
     }
 
-    /// How strong it is.
+    /// Returns the tier of the cipher.
     pub fn tier(&self) -> Tier {
         self.tier
     }

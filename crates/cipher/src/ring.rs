@@ -1,7 +1,7 @@
-//! The keys that a master key wraps: what is stored of them. The master key itself is not.
+//! Key ring: the keys wrapped by a master key, as they are stored. The master key itself is not stored.
 //!
-//! A key may wrap others in turn ([`WrappedKey`]), such as that of a directory those of its tenants, so that a change
-//! of the master key wraps again what it wraps itself and nothing else.
+//! A key may in turn wrap others ([`WrappedKey`]), as the key of a directory wraps those of its tenants, so that a
+//! change of the master key rewraps only the keys that it wraps itself.
 //!
 //! Layout, all numbers little-endian: the format `u32`; the number of keys `u32`; the fingerprint of the master key, 8
 //! bytes; then each key.
@@ -73,7 +73,7 @@ impl KeyRing {
         Ok(KeyRing { fingerprint: *new.fingerprint_bytes(), entries })
     }
 
-    /// What tells the master key from others.
+    /// Returns the fingerprint of the master key, for comparison with others.
     pub fn fingerprint(&self) -> String {
         hex(&self.fingerprint)
     }
@@ -88,10 +88,10 @@ impl KeyRing {
         bytes
     }
 
-    /// Reads what [`KeyRing::to_bytes`] made.
+    /// Decodes the output of [`KeyRing::to_bytes`].
     ///
     /// # Errors
-    /// `Corrupt` where it is not that; `Invalid` where it has another format.
+    /// `Corrupt` if the bytes are not a key ring; `Invalid` if they have another format.
     pub fn from_bytes(bytes: &[u8]) -> Result<KeyRing> {
         let damaged = || Error::corrupt("wrapped keys that cannot be decoded");
         let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or_else(damaged)?;
@@ -133,7 +133,7 @@ mod tests {
         MasterKey::new(Secret::take(&mut [byte; 32]).unwrap()).unwrap()
     }
 
-    /// Two keys under the master key.
+    /// Creates a ring with two keys under the master key.
     fn ring(master: &MasterKey) -> (KeyRing, [WrappedKeyId; 2]) {
         let mut ring = KeyRing::new(master);
         let directory = ring.add(master, KeyKind::Directory, Tier::Standard).unwrap();

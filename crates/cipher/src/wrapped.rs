@@ -19,7 +19,7 @@ const ASSOCIATED_BYTES: usize = 4 + 2 * ID_BYTES;
 /// Bytes of a wrapped key.
 pub const WRAPPED_KEY_BYTES: usize = ASSOCIATED_BYTES + SALT_BYTES + TAG_BYTES + KEY_BYTES;
 
-/// What a key is for.
+/// Purpose of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
     /// All files of a data directory, and the keys of its tenants.
@@ -100,12 +100,12 @@ impl WrappedKey {
         self.id
     }
 
-    /// What the key is for.
+    /// Returns the purpose of the key.
     pub fn kind(&self) -> KeyKind {
         self.kind
     }
 
-    /// How strong the ciphers are that the key is used with.
+    /// Returns the tier of the ciphers that use the key.
     pub fn tier(&self) -> Tier {
         self.tier
     }
@@ -128,10 +128,10 @@ impl WrappedKey {
         bytes
     }
 
-    /// Reads what [`WrappedKey::to_bytes`] made; nothing is verified before the key is unwrapped.
+    /// Decodes the output of [`WrappedKey::to_bytes`]; nothing is verified before the key is unwrapped.
     ///
     /// # Errors
-    /// `Corrupt` where it is not that.
+    /// `Corrupt` if the bytes are not a wrapped key.
     pub fn from_bytes(bytes: &[u8]) -> Result<WrappedKey> {
         WrappedKey::decode(bytes).ok_or_else(|| Error::corrupt("a wrapped key that cannot be decoded"))
     }
@@ -208,7 +208,7 @@ mod tests {
         Secret::take(&mut [byte; 32]).unwrap()
     }
 
-    /// Returns the key of a tenant and that of a table under it, with what each is wrapped under.
+    /// Creates the key of a tenant and that of a table under it, with the key that wraps each.
     fn chain() -> [(WrappedKey, Secret, WrappedKeyId, Secret); 2] {
         let directory = WrappedKeyId([7; 16]);
         let (tenant, tenant_key) =

@@ -33,7 +33,7 @@ pub(crate) struct Run {
     pages_kept: AtomicUsize,
     /// Number of live extents. Never grows again once it is zero.
     extents: AtomicUsize,
-    /// Whether all pages had memory of an earlier use.
+    /// True if all pages had memory from an earlier use.
     warm: bool,
 }
 
@@ -291,7 +291,7 @@ impl Lease {
         LeaseSlice(Lease::of(Arc::clone(&self.run), start..start + range.len()))
     }
 
-    /// Returns the pages that the bytes lie in.
+    /// Returns the pages that the bytes are in.
     pub fn pages(&self) -> &[PageId] {
         if self.range.is_empty() {
             return &[];
@@ -324,7 +324,7 @@ impl fmt::Debug for Lease {
     }
 }
 
-// Not derived because of the lock inside the pool; a lease never exposes what the lock guards.
+// Implemented by hand because of the lock inside the pool; a lease never exposes what the lock guards.
 impl RefUnwindSafe for Lease {}
 
 /// A part of a lease, which keeps the lease alive.
@@ -332,7 +332,7 @@ impl RefUnwindSafe for Lease {}
 pub struct LeaseSlice(Lease);
 
 impl LeaseSlice {
-    /// Returns the pages that the bytes lie in.
+    /// Returns the pages that the bytes are in.
     pub fn pages(&self) -> &[PageId] {
         self.0.pages()
     }

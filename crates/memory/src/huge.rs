@@ -1,7 +1,7 @@
 //! Detects whether the system grants huge pages. They save address translations when a scan runs through many
 //! pages; the pool works the same without them.
 
-/// How the pages of a pool are backed.
+/// Kind of memory that backs the pages of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
     /// By huge pages that the administrator set aside (`vm.nr_hugepages`).

@@ -63,7 +63,7 @@ impl Mapping {
         self.pages
     }
 
-    /// How the pages are backed.
+    /// Returns the kind of memory that backs the pages.
     pub fn huge_pages(&self) -> HugePages {
         self.huge_pages
     }
@@ -133,7 +133,7 @@ mod sys {
     const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
     const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-    /// Maps fresh pages over a range.
+    /// Maps fresh pages over a range. Returns whether that succeeded.
     ///
     /// # Safety
     /// The range is mapped by us, and nobody uses it during the call.

@@ -42,8 +42,8 @@ impl FreePieces {
         Some(start)
     }
 
-    /// As [`Self::take`], but of the first range by address that is long enough before `end`, if it is among the
-    /// first [`LOW_TRIED`].
+    /// Takes a range as [`Self::take`] does, but the first range by address that is long enough before `end`, if it is
+    /// among the first [`LOW_TRIED`].
     pub fn take_before(&mut self, end: usize, bytes: usize, alignment: usize) -> Option<usize> {
         let fits = |(start, free_end): (&usize, &usize)| {
             let middle = start.next_multiple_of(alignment);
@@ -84,7 +84,7 @@ impl FreePieces {
         pages
     }
 
-    /// Free bytes of a page, by its number.
+    /// Returns the free bytes of a page, given its number.
     pub fn bytes_in(&self, page: usize) -> usize {
         let (from, to) = (page * PAGE_BYTES, (page + 1) * PAGE_BYTES);
         let before = self.by_start.range(..from).next_back();

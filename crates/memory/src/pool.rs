@@ -14,11 +14,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Alignment of the starts and lengths of pieces, in bytes: a cache line, and what Arrow recommends.
+/// Alignment of the starts and lengths of pieces, in bytes: a cache line, as Arrow recommends.
 pub(crate) const PIECE_ALIGNMENT: usize = 64;
 
-/// Alignment of the starts of pieces of so many bytes and more: reads past the system's cache go straight to whole
-/// pages of the system's.
+/// Alignment of the starts of pieces of `LARGE_BYTES` and more: direct I/O reads straight into whole pages of the
+/// system.
 const LARGE_ALIGNMENT: usize = 4096;
 const LARGE_BYTES: usize = 64 << 10;
 
@@ -49,7 +49,7 @@ pub struct PoolUsage {
     pub bytes_limit: u64,
     /// Bytes of pages in use.
     pub bytes_used: u64,
-    /// How the pages are backed.
+    /// Kind of memory that backs the pages.
     pub huge_pages: HugePages,
     /// Bytes of pages in use by each tenant that is known to the pool, ordered by tenant name.
     pub tenants: Vec<(TenantName, u64)>,
@@ -127,13 +127,13 @@ impl Pool {
         self.with_room(tenant, bytes, || self.take_pages(tenant, bytes)).map(Extent::new)
     }
 
-    /// Sets what frees memory where an allocation finds none; later calls have no effect.
+    /// Sets the object that frees memory when an allocation finds none; later calls have no effect.
     pub fn set_reclaim(&self, reclaim: Weak<dyn Reclaim>) {
         // The first one stays.
         let _ = self.reclaim.set(reclaim);
     }
 
-    /// Returns whether what is in the pool can leave it, so that more than its size may be kept.
+    /// Returns whether contents of the pool can be evicted, so that the pool may hold tables larger than itself.
     pub fn reclaims(&self) -> bool {
         self.reclaim.get().is_some()
     }
@@ -310,7 +310,7 @@ impl Pool {
         index.map_or(0, |index| table.free_pieces(index, Tenure::Staying).bytes() as u64)
     }
 
-    /// Current usage of the pool.
+    /// Returns the current usage of the pool.
     pub fn usage(&self) -> PoolUsage {
         let table = self.table.lock();
         let bytes = |pages: usize| (pages * PAGE_BYTES) as u64;
@@ -441,7 +441,7 @@ struct Shortage {
     error: Error,
 }
 
-/// What is lacking.
+/// Resource that an allocation lacks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lacking {
     /// Free pages of the pool, or ones side by side.

@@ -17,13 +17,13 @@ pub struct PageId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TenantIndex(usize);
 
-/// How long a piece stays. Pages have pieces of one tenure only, as long as there are pages: a few that stay would
-/// otherwise keep every page in use from which the others have gone.
+/// Lifetime class of a piece. A page holds pieces of one tenure only, as long as there are free pages: otherwise a few
+/// long-lived pieces would keep every page in use after the short-lived ones are freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tenure {
     /// As long as its table.
     Staying,
-    /// Until somebody needs the memory.
+    /// Until the memory is needed for something else.
     Passing,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct PageTable {
     tenants: Vec<Tenant>,
     by_name: HashMap<TenantName, TenantIndex>,
     pages_used: usize,
-    /// Which pages were freed and have kept their memory.
+    /// True for pages that were freed and have kept their memory.
     warm: Vec<bool>,
 }
 

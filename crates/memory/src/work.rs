@@ -90,7 +90,7 @@ pub struct WorkUsage {
     pub tenants: Vec<(TenantName, u64)>,
 }
 
-/// The queue of waiting reservations, for tests that none waits in vain.
+/// The queue of waiting reservations, for tests that none is stuck.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkLine {
     /// Tickets of the waiting reservations; a ticket number is never reused.
@@ -123,7 +123,7 @@ impl WorkMemory {
         Account { memory: self.clone(), tenant }
     }
 
-    /// Limits what a tenant may have reserved; `None` lifts the limit. What it has reserved already stays.
+    /// Limits the reservations of a tenant; `None` lifts the limit. Existing reservations stay.
     pub fn set_tenant_limit(&self, tenant: &TenantName, bytes: Option<usize>) {
         let mut state = self.state.lock();
         match bytes {
@@ -348,7 +348,7 @@ impl Account {
 pub struct Reservation {
     account: Account,
     bytes: usize,
-    /// How many of `bytes` were taken regardless of the limit.
+    /// Part of `bytes` that was taken regardless of the limit.
     taken: usize,
 }
 

@@ -1,14 +1,13 @@
-//! Merges small row groups of a table into larger ones, in the background of appends.
+//! Merges of small row groups of a table into larger ones, in the background of appends.
 //!
-//! A merge decodes the rows of some neighbouring row groups column by column, encodes them as one row group,
-//! and puts it in their place. The version stays the same, since it has the same rows in the same order; a
-//! query that reads it keeps the old row groups. A table has one merge at a time, done in steps by the
-//! [`super::Background`] and by appends that find too many small row groups waiting.
+//! A merge decodes adjacent row groups column by column, encodes their rows as one row group, and replaces them by it.
+//! The version stays the same, since it has the same rows in the same order; a query that reads it keeps the old row
+//! groups. A table has one merge at a time, done in steps by the [`super::Background`] and by appends that find too
+//! many small row groups waiting.
 //!
-//! Invariants: row groups that a tap has been given, the first ones of a table, are no longer merged. A merge
-//! that finds no memory for its work is tried again when others have made room. One that finds the pool full
-//! is tried again once one more page is free than was then, or behind the next append; what it had encoded is
-//! lost each time.
+//! Invariants: row groups that were passed to a tap, a prefix of the table, are no longer merged. A merge that finds no
+//! working memory is retried when some was freed. A merge that finds the pool full is retried once one more page is
+//! free than at that time, or after the next append; its encoded columns are discarded each time.
 
 mod plan;
 
@@ -38,7 +37,7 @@ pub struct Merging {
     room_wanted: AtomicU64,
     /// Whether the background has this in its queue.
     is_submitted: AtomicBool,
-    /// Whether merging has ended for good: the table is gone, or a bug has stopped it.
+    /// True if merging has ended for good: the table was dropped, or a bug has stopped it.
     is_over: AtomicBool,
 }
 
@@ -156,8 +155,8 @@ impl Merging {
     }
 
     fn advance(&self, job: &mut Option<Job>, go_on: &dyn Fn() -> bool) -> Result<Stepped> {
-        // Must come first: otherwise, when the table is gone, the flag would stay set and the chore be
-        // submitted for ever.
+        // Must come first: otherwise, after the table was dropped, the flag would stay set and the chore be submitted
+        // for ever.
         if job.is_none() {
             self.is_wanted.store(false, Ordering::SeqCst);
         }
@@ -235,8 +234,7 @@ impl Job {
         Ok(self.chunks.len() == columns)
     }
 
-    /// Puts the merged row group in the place of the others, and tries again when an append has swapped the
-    /// table first.
+    /// Replaces the row groups by the merged one, and retries if an append has swapped the table first.
     fn finish(self, catalog: &Catalog, merging: &Merging) -> Result<()> {
         let rows = self.groups.iter().map(|group| group.rows).sum();
         let merged = self.encoder.place(rows, self.chunks)?;

@@ -200,7 +200,7 @@ impl Gathering {
         work.memory.try_again();
     }
 
-    /// Removes a waiter; without one the background may go on.
+    /// Removes a waiter; without one the background may continue.
     pub(super) fn remove_waiter(self: &Arc<Self>, waiter: &Arc<Waiter>) {
         self.work.lock().waiters.retain(|other| !Arc::ptr_eq(other, waiter));
         self.announce();

@@ -13,8 +13,8 @@ use farpool_model::limits;
 use farpool_statistics::Profile;
 use std::cell::OnceCell;
 
-/// Divisor of the budget's limit: one part of a profile waits for at most this fraction, even where it may
-/// come to need more. It takes what it needs then.
+/// Divisor of the budget's limit: one part of a profile waits for at most this fraction, even if it may need more
+/// later, which it then reserves.
 const PART: usize = 2;
 
 /// Divisor of the budget's limit: further parts are begun only if each takes at most this fraction.
@@ -81,7 +81,7 @@ impl PartMemory {
         self.given.replace(memory)
     }
 
-    /// Reserves what a part needs beyond `held` to profile `group`. `None` when memory is short.
+    /// Reserves the memory that a part needs beyond `held` to profile `group`. `None` if memory is short.
     pub fn for_group(&mut self, group: &RowGroup, held: &Held) -> Option<Held> {
         let held = held.as_ref().map_or(0, Reservation::bytes);
         self.reserve((with_written(self.states_bytes()) + in_hand(group)).saturating_sub(held))
@@ -96,7 +96,7 @@ impl PartMemory {
         is_little.then(|| account.try_reserve(bytes).ok()).flatten().map(Some)
     }
 
-    /// Reserves what a part without rows takes. `None` when memory is short.
+    /// Reserves the memory of a part without rows. `None` if memory is short.
     pub fn for_no_rows(&mut self) -> Option<Held> {
         self.reserve(with_written(self.states_bytes()))
     }
@@ -115,7 +115,7 @@ impl PartMemory {
     }
 }
 
-/// Adjusts the reservation to what `profile` really takes, plus its states as they are written in the end.
+/// Adjusts the reservation to the actual size of `profile`, plus its encoded states.
 pub(super) fn settle(held: &mut Held, profile: &Profile) {
     if let Some(held) = held {
         held.set(with_written(profile.bytes_held()));

@@ -119,7 +119,7 @@ impl Tap {
         self.0.want();
     }
 
-    /// Reads the profile if it is on disk and nobody else reads it: for a thread that may wait for a disk.
+    /// Reads the profile if it is on disk and no other thread reads it. Blocks on the disk.
     pub fn read(&self) {
         self.0.read();
     }

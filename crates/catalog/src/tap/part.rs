@@ -47,7 +47,7 @@ impl Part {
         self.group.is_some()
     }
 
-    /// Returns whether a row group has been begun and can be gone on with: its values are not being read.
+    /// Returns whether a row group has been begun and can be continued: its values are not being read.
     pub fn is_ready(&self) -> bool {
         self.is_unfinished() && !self.reading.is_under_way()
     }
@@ -116,7 +116,7 @@ impl Part {
     }
 }
 
-/// Takes out of memory what was read for the profile of a load that leaves nothing there.
+/// Evicts the values that were read for the profile of a load whose values must not stay in memory.
 fn let_go(group: &RowGroup) {
     let leaving = group.chunks.iter().filter(|chunk| chunk.is_to_leave() && is_in_segment(chunk));
     leaving.for_each(|chunk| drop(chunk.take_values()));
@@ -144,7 +144,7 @@ impl Reading {
         Box::new(PartReader { reading: self.clone(), wake: wake.clone() })
     }
 
-    /// Takes what keeps the values that have arrived in memory.
+    /// Takes the hold on values that have arrived.
     fn take(&self) -> Result<Option<Kept>> {
         match std::mem::take(&mut *self.0.lock()) {
             Stage::Arrived(outcome) => outcome.map(Some),
@@ -161,7 +161,7 @@ struct PartReader {
 
 impl Reader for PartReader {
     fn is_waiting(&self) -> bool {
-        // A part that is gone has no other reference left.
+        // A dropped part has no other reference left.
         Arc::strong_count(&self.reading.0) > 1
     }
 

@@ -103,7 +103,7 @@ fn ids_with(base: &Table, changes: &BTreeMap<usize, Option<Arc<RowGroup>>>) -> V
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// While a change is computed, rows are appended and merged, with changed row groups and with each other.
+    /// Rows are appended and merged while a change is computed, with changed row groups and with each other.
     #[test]
     fn rows_that_come_during_a_change_stay_behind_it(
         before in 1..60_i64, since in 0..60_i64, steps_before in 0..20, steps_since in 0..200, seed in any::<u64>(),

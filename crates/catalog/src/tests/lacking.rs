@@ -49,7 +49,7 @@ fn what_a_profile_holds_is_accounted_for_until_it_is_settled() {
     let schema = bench.catalog.get(&tenant(), &name("t")).unwrap().1.schema.clone();
     let most = Profile::bytes_most(&schema).unwrap();
     assert!(bench.used() - before > most, "{} more than {before}", bench.used() - before);
-    // Once a row group is done, the reservation shrinks to what is really held.
+    // Once a row group is done, the reservation shrinks to the memory in use.
     let begun = bench.used();
     while bench.catalog.info(&tenant(), &name("t")).unwrap().rows_profiled == Some(0) {
         step();

@@ -1,4 +1,4 @@
-//! Random pieces of tenants, against a model that knows only where each of them lies.
+//! Tests of random pieces of tenants, against a model that knows only the location of each.
 
 use super::{pool, tenant};
 use crate::{Extent, Lease, PageId, Pool, Tenure};

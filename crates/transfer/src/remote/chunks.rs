@@ -8,7 +8,7 @@ use farpool_model::{Error, Receipt, Result, cast};
 use farpool_wire::{ChunkImage, Grants, Outlines, Request, Response};
 use std::time::Duration;
 
-/// Requests of which the fastest tells the latency.
+/// Number of requests, the fastest of which determines the latency.
 const PROBES: usize = 5;
 
 /// Chunks on their way. Dropping it cancels the rest.
@@ -57,7 +57,7 @@ impl RemotePool {
         Ok(ChunkStream { channel: start_kept(kept, &request).await?, grants: Grants::new() })
     }
 
-    /// Time from a small request to its answer, the least of a few.
+    /// Measures the latency: the shortest time from a small request to its answer, among several.
     ///
     /// # Errors
     /// `Unavailable` when the node does not answer.

@@ -55,7 +55,7 @@ impl Default for Patience {
     }
 }
 
-/// Identity and state of the node at the other end, as told in its hello.
+/// Identity and state of the node at the other end, from its hello.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Greeting {
     /// Identifies the node's process; 0 if it does not tell, and knows no outcomes of loads.
@@ -69,7 +69,7 @@ pub(super) struct Greeting {
 pub(super) struct Connection {
     shared: Arc<Shared>,
     tasks: [AbortHandle; 2],
-    /// How the node proves who it is, where its answers are sealed, and what was shown to it.
+    /// Proof of the node's identity, if its answers are sealed, and the digest of the handshake.
     sealed: Option<(Proof, Digest)>,
     instance: u64,
     newest: AtomicU64,
@@ -90,7 +90,7 @@ struct Streams {
     /// Ordered, so that waiting tasks learn of the end in the order of their requests, in every run.
     open: BTreeMap<u32, Arc<Mailbox>>,
     last: u32,
-    /// Streams dropped before their end, whose partly received messages are to be discarded.
+    /// Streams dropped before their end, whose partly received messages must be discarded.
     dropped: Vec<u32>,
     closed: Option<Closed>,
 }
@@ -98,7 +98,7 @@ struct Streams {
 /// Why a connection ended.
 #[derive(Clone, Debug)]
 enum Closed {
-    /// The node or the network is gone; with the system's message, if there is one.
+    /// The node or the network failed; with the system's message, if there is one.
     Gone(Option<String>),
     /// The client or the node reported an error.
     Failed(Error),
@@ -167,8 +167,8 @@ impl Connection {
         self.open_bound(request, doing, None)
     }
 
-    /// As [`Connection::open`], for a request that names a prepared program: `prepared` is what sealed answers are
-    /// bound to.
+    /// Opens a stream as [`Connection::open`] does, for a request that names a prepared program: `prepared` is the
+    /// digest that sealed answers are bound to.
     ///
     /// # Errors
     /// As [`Connection::open`].
@@ -232,8 +232,7 @@ impl Streams {
 impl Shared {
     async fn read(&self, received: BytesMut) {
         let closed = self.read_messages(Intake::new(received)).await.err().unwrap_or(Closed::Gone(None));
-        // Tells a node that was at fault that the client no longer reads; a node that is gone does not
-        // matter.
+        // Tells a misbehaving node that the client no longer reads; irrelevant if the node is gone.
         drop(self.socket.end_writing());
         let mut streams = self.streams.lock();
         streams.closed = Some(closed);
@@ -312,7 +311,7 @@ impl Shared {
         .advise("see whether it still runs and the network is up, and try again")
     }
 
-    /// Fails if somebody waits for an answer and all who do have waited for too long: a node that answers nothing else.
+    /// Fails if there are waiting readers and all of them have waited for too long: the node no longer answers.
     fn check_progress(&self) -> Result<(), Closed> {
         let streams = self.streams.lock();
         let waiting = streams.open.values().filter(|mailbox| !mailbox.has_ended()).map(|m| m.waited()).min();

@@ -34,7 +34,7 @@ impl Dialer {
         Dialer { url: url.clone(), options, connector, patience, unread }
     }
 
-    /// Returns whether answers are to be sealed.
+    /// Returns whether answers must be sealed.
     pub fn is_sealed(&self) -> bool {
         self.options.sealed.is_some()
     }
@@ -173,7 +173,7 @@ async fn first_message(socket: &dyn Socket, received: &mut BytesMut, url: &PoolU
     }
 }
 
-/// Before its welcome a node may send nothing else, so that it cannot send large messages.
+/// Checks the first frame: before its welcome a node may send nothing else, so that it cannot send large messages.
 fn check_greeting(FrameHeader { kind, stream, .. }: FrameHeader, url: &PoolUrl) -> Result<()> {
     match kind {
         FrameKind::Welcome | FrameKind::Error if stream == 0 => Ok(()),

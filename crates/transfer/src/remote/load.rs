@@ -316,8 +316,8 @@ impl Rows {
         answer(&mut channel).await
     }
 
-    /// Sends one batch, in parts of at most a row group, waiting for credit as needed. If the node refused
-    /// the load or is gone, rows are no longer sent, but kept for a repetition if all earlier ones were.
+    /// Sends one batch, in parts of at most a row group, waiting for credit as needed. If the node has refused the load
+    /// or is unreachable, rows are no longer sent, but kept for a retry if all earlier ones were kept.
     async fn send_batch(
         &mut self,
         channel: &mut Channel,

@@ -23,7 +23,7 @@ pub(super) async fn answers(channel: &mut Channel) -> Result<Prepared> {
     read_answers(&channel.receive().await?)
 }
 
-/// As [`answers`], with what sealed answers of later runs of the program are bound to.
+/// Receives answers as [`answers`] does, with the digest that sealed answers of later runs of the program are bound to.
 ///
 /// # Errors
 /// As [`answers`].

@@ -114,7 +114,7 @@ where
     pool_with(Patience::default(), script).await
 }
 
-/// As [`pool`], with the given time limits.
+/// Creates a pool as [`pool`] does, with the given time limits.
 pub async fn pool_with<F>(
     patience: Patience,
     script: impl Fn(Peer) -> F + Clone + Send + Sync + 'static,
