@@ -59,7 +59,7 @@ pub(crate) enum Body {
 }
 
 impl Body {
-    /// NULL for all rows.
+    /// Creates a body with NULL for all rows.
     pub fn nulls(data_type: &DataType) -> Body {
         Body::Constant { value: new_null_array(data_type, 1), number: None }
     }

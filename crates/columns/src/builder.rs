@@ -222,7 +222,7 @@ impl TableBuilder {
         self.added.2
     }
 
-    /// Projected size of all expected rows, in bytes, extrapolated from the row groups added so far.
+    /// Returns the projected size of all expected rows, in bytes, extrapolated from the row groups added so far.
     pub fn bytes_projected(&self) -> Option<u64> {
         let (groups, rows, bytes) = self.added;
         let rows_hint = self.rows_hint.filter(|_| groups >= PROJECTION_GROUPS_MIN)?;
@@ -301,8 +301,8 @@ pub fn to_canonical(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef>
     }
 }
 
-/// Returns the days on which times in milliseconds lie. A time before 1970 is on the day that it has begun, where a
-/// cast would round it to the next.
+/// Converts times in milliseconds to days. A time before 1970 belongs to the day that has begun, where a cast would
+/// round it to the next.
 fn days(column: &PrimitiveArray<Date64Type>) -> Result<ArrayRef> {
     let day = |milliseconds: i64| {
         i32::try_from(milliseconds.div_euclid(86_400_000))

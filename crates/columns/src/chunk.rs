@@ -33,7 +33,7 @@ impl Number {
     }
 }
 
-/// What is known of the durable copy of a chunk by whoever keeps it.
+/// Location of the durable copy of a chunk, in a form that only its owner interprets.
 pub type Location = Arc<dyn Any + Send + Sync>;
 
 /// One column of one row group, encoded, in memory of the pool. Immutable.
@@ -51,9 +51,9 @@ pub struct Chunk {
     number: Number,
     /// Why the values are lost, if they are.
     damage: Option<Box<Error>>,
-    /// Of a handle, whose values are in another chunk.
+    /// Set for a handle, whose values are in another chunk.
     residence: Option<Box<Residence>>,
-    /// Of a chunk whose values are encrypted: these, and the bounds.
+    /// Set for an encrypted chunk: its encrypted values, and its encrypted bounds.
     hidden: Option<Box<Hidden>>,
     facts: Option<Arc<Facts>>,
     /// Whether the chunk is in memory that is wanted back: arrays that leave it are then copies.
@@ -131,7 +131,7 @@ impl Chunk {
         self.facts.as_ref()
     }
 
-    /// What is known of an encrypted chunk beside its values: nothing, where its bytes were changed.
+    /// Decrypts the properties of an encrypted chunk; all are unknown if its bytes were tampered with.
     pub(crate) fn open_facts(&self) -> Option<OpenFacts> {
         self.facts.as_ref().map(|facts| facts.open(&self.data_type).unwrap_or_default())
     }
@@ -235,10 +235,10 @@ impl Chunk {
         Ok(())
     }
 
-    /// As [`Self::decode`], but decoded values are written to `room`, which saves allocating fresh memory.
+    /// Decodes values as [`Self::decode`] does, but into `room`, which saves allocating fresh memory.
     ///
     /// # Errors
-    /// As [`Chunk::decode`].
+    /// Errors of [`Chunk::decode`].
     pub fn decode_in(&self, rows: Range<usize>, room: &mut Room) -> Result<ArrayRef> {
         self.check_rows(&rows)?;
         self.own(crate::decode::decode_in(self, rows, room)?)
@@ -380,14 +380,14 @@ impl<'a> Dictionary<'a> {
         self.values
     }
 
-    /// For each row the position of its value in [`Dictionary::values`]; the code of a NULL row is arbitrary.
+    /// Returns for each row the position of its value in [`Dictionary::values`]; the code of a NULL row is arbitrary.
     pub fn codes(&self) -> Integers<'a> {
         self.codes
     }
 }
 
-/// Returns whether a row group of so many rows and bytes of plain values is large: it is not merged with others any
-/// more, and its values may leave memory.
+/// Returns whether a row group with this many rows and bytes of plain values is large: large ones are not merged any
+/// more, and their values may be evicted.
 pub fn is_large(rows: usize, bytes_plain: usize) -> bool {
     rows >= LARGE_GROUP_ROWS || bytes_plain >= LARGE_GROUP_BYTES
 }

@@ -24,7 +24,7 @@ pub(crate) enum Distinct {
     Empty,
     Numbers(Arc<Numbers>),
     Strings(StringSet),
-    /// Of a table that is encrypted: hashes of the values, under a key of this process.
+    /// For an encrypted table: hashes of the values, under a key of this process.
     Hashes(Arc<HashSet<u64>>),
     /// A number of values that were counted before, or of their hashes.
     Counted(u64),
@@ -126,7 +126,7 @@ impl Distinct {
     }
 }
 
-/// Adds the values of a chunk to hashes, if they are as easily told as those of a chunk in the clear.
+/// Adds the values of a chunk to hashes, if they are as cheap to enumerate as those of a plain chunk.
 fn with_hashes(mut hashes: Arc<HashSet<u64>>, chunk: &Chunk) -> Distinct {
     static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     let own = Arc::make_mut(&mut hashes);

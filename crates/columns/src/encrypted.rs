@@ -21,11 +21,11 @@ use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, Result, TenantName, Tier};
 use std::sync::Arc;
 
-/// Bytes of the strings of a dictionary up to which it lies with the bounds, too: plans are made from the dictionaries
-/// of all row groups.
+/// Bytes of strings up to which a dictionary is stored with the bounds, because plans read the dictionaries of all row
+/// groups.
 pub(crate) const DICTIONARY_BYTES_MAX: usize = 512;
 
-/// The bounds of an encrypted chunk and what else plans are made of, encrypted.
+/// Encrypted bounds and other properties of an encrypted chunk that planning needs.
 #[derive(Debug)]
 pub(crate) struct Facts {
     cipher: Arc<MemoryCipher>,
@@ -55,8 +55,8 @@ pub(crate) struct Hidden {
     pub bytes: Buffer,
 }
 
-/// Returns what the chunks of a table are encrypted with in memory. From then on the process overwrites what it frees:
-/// decrypted values lie there.
+/// Creates a cipher for the chunks of a table in memory. From then on the process overwrites freed memory, which may
+/// contain decrypted values.
 ///
 /// # Errors
 /// As [`MemoryCipher::new`].
@@ -66,7 +66,7 @@ pub fn table_cipher(tier: Tier) -> Result<Arc<MemoryCipher>> {
 }
 
 impl Facts {
-    /// Encrypts what is known of a chunk.
+    /// Encrypts the properties of a chunk.
     pub fn new(cipher: &Arc<MemoryCipher>, open: &OpenFacts) -> Result<Arc<Facts>> {
         let mut out = Image::default();
         out.bound(open.zone.min.as_ref());
@@ -112,12 +112,12 @@ impl Facts {
         })
     }
 
-    /// What the chunk is encrypted with.
+    /// Returns the cipher of the chunk.
     pub fn cipher(&self) -> &Arc<MemoryCipher> {
         &self.cipher
     }
 
-    /// Heap bytes.
+    /// Returns the bytes on the heap.
     pub fn bytes_held(&self) -> usize {
         size_of::<Facts>() + self.bytes.len()
     }
@@ -177,8 +177,8 @@ impl Chunk {
         Ok(chunk.with_hidden(hidden).with_facts(facts))
     }
 
-    /// Returns an encrypted chunk with its values in the clear, in memory of its own; `None` for one that is not
-    /// encrypted. Where the bytes were changed, that is what whoever works on the values is told.
+    /// Decrypts an encrypted chunk into memory of its own; `None` if it is not encrypted. If the bytes were tampered
+    /// with, readers of the values get the error.
     pub(crate) fn opened(&self) -> Option<Chunk> {
         let (hidden, facts) = (self.hidden()?, self.facts()?);
         let opened = hidden.open(facts.cipher());
@@ -207,7 +207,7 @@ impl Chunk {
         self.facts().is_some()
     }
 
-    /// What the values are encrypted with.
+    /// Returns the cipher of the values.
     pub fn cipher(&self) -> Option<&Arc<MemoryCipher>> {
         self.facts().map(|facts| facts.cipher())
     }

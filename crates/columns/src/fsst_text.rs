@@ -119,7 +119,7 @@ impl SymbolTable {
             if at > bytes {
                 return None;
             }
-            // Unless all codes are to be decoded, a block must not go beyond `bytes` bytes.
+            // Unless all codes are to be decoded, a block must not extend beyond `bytes` bytes.
             if (ALL || at + 8 * CODES <= bytes)
                 && let Some((block, behind)) = rest.split_first_chunk::<CODES>()
                 && !has_escape(block)

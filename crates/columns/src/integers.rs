@@ -35,7 +35,7 @@ impl<'a> Integers<'a> {
         self.packed.max
     }
 
-    /// Width of the lanes that distances unpack to: 8, 16, 32 or 64 bits.
+    /// Returns the width of the lanes that distances unpack to: 8, 16, 32 or 64 bits.
     pub fn lane_bits(&self) -> u32 {
         self.packed.lane_bits()
     }
@@ -157,7 +157,7 @@ impl<'a> Integers<'a> {
                 alive.fill(0)
             };
         }
-        // Both limits lie within the bounds now, and so do their distances.
+        // Both limits are within the bounds now, and so are their distances.
         let (low, high) = (low.max(min), high.min(max));
         let (low, span) = ((low - min) as u64, (high - low) as u64);
         with_lane!(self.packed.width, L => {
@@ -261,7 +261,7 @@ impl<'a> Integers<'a> {
     }
 }
 
-/// A set of integers that lie close to each other, as a bitmap.
+/// A set of integers in a narrow range, as a bitmap.
 #[derive(Clone, Debug)]
 pub struct IntegerSet {
     first: i64,

@@ -89,7 +89,7 @@ impl Packed {
         }))
     }
 
-    /// Width of the lanes, in bits.
+    /// Returns the width of the lanes, in bits.
     pub fn lane_bits(&self) -> u32 {
         lanes::lane_bits(self.width)
     }

@@ -38,10 +38,11 @@ pub trait Source: fmt::Debug + Send + Sync {
         handle.bytes_encoded()
     }
 
-    /// Is told that a query begins to work on the values of a handle of this source.
+    /// Called when a query begins to process the values of a handle of this source.
     fn used(&self, _handle: &Chunk) {}
 
-    /// Has the values of `handles`, all of them of this source, read into memory elsewhere, and tells `reader`.
+    /// Starts reading the values of `handles`, all of this source, into memory on another thread, and notifies
+    /// `reader`.
     fn fetch(&self, handles: Vec<Arc<Chunk>>, reader: Box<dyn Reader>);
 }
 
@@ -55,18 +56,18 @@ pub trait Reader: Send {
         false
     }
 
-    /// Is told, before any of them is read, of which handles it is the first that waits for their values.
+    /// Called before any of them is read, with the handles for whose values no other reader waits.
     fn asked_first(&self, _handles: &[Arc<Chunk>]) {}
 
-    /// Is told, once and by any thread, that the values are in memory, or why they cannot be. They stay there until the
-    /// first is dropped, or memory becomes very short.
+    /// Called once, by any thread, when the values are in memory, or with the reason why they cannot be. They stay
+    /// there until the first is dropped, or memory becomes very short.
     fn arrived(self: Box<Self>, outcome: Result<Kept>);
 }
 
 /// Keeps values in memory that were read and have not been used yet.
 pub type Kept = Arc<dyn Any + Send + Sync>;
 
-/// What a handle has besides what every chunk has.
+/// Additional state of a chunk that is a handle.
 #[derive(Debug)]
 pub(crate) struct Residence {
     source: Arc<dyn Source>,
@@ -128,11 +129,11 @@ impl Chunk {
         Ok(Some(Chunk::of_outline(outline, zone, source.clone()).with_facts(facts)))
     }
 
-    /// What [`Chunk::outlined`] makes a handle from: type, bounds and sizes. `None` where one that [`Chunk::handle`]
-    /// would make is none, since the chunk is small.
+    /// Encodes the type, bounds and sizes from which [`Chunk::outlined`] creates a handle. `None` if the chunk is too
+    /// small for [`Chunk::handle`] to make it a handle.
     ///
     /// # Errors
-    /// `Invalid` for a chunk that is encrypted, whose bounds are so, too.
+    /// `Invalid` for an encrypted chunk, whose bounds are encrypted, too.
     pub fn to_outline(&self) -> Result<Option<Vec<u8>>> {
         if self.is_encrypted() {
             return Err(Error::invalid("a chunk that is encrypted in memory has no outline in the clear"));
@@ -142,7 +143,7 @@ impl Chunk {
         Ok((!is_small).then(|| outline.write(self.clear_zone())))
     }
 
-    /// Returns a handle without values from what [`Chunk::to_outline`] has written.
+    /// Creates a handle without values from the output of [`Chunk::to_outline`].
     ///
     /// # Errors
     /// `Corrupt` for any other bytes.
@@ -223,7 +224,7 @@ impl Chunk {
         drop(before);
     }
 
-    /// Takes the values of a handle out of memory; they are freed when nobody uses them any more.
+    /// Evicts the values of a handle; they are freed once they are no longer in use.
     pub fn take_values(&self) -> Option<Arc<Chunk>> {
         self.residence()?.values.lock().take()
     }
@@ -276,7 +277,7 @@ impl Chunk {
         self.residence().map_or(0, |residence| residence.uses.load(Ordering::Relaxed))
     }
 
-    /// As [`Chunk::uses`]; takes one off.
+    /// Returns the count as [`Chunk::uses`] does, and decrements it.
     pub fn take_use(&self) -> u8 {
         let Some(residence) = self.residence() else { return 0 };
         residence
@@ -333,7 +334,7 @@ impl Residence {
         self.outline.bytes_encoded
     }
 
-    /// Heap bytes beside those that every chunk takes.
+    /// Returns the heap bytes in addition to those that every chunk takes.
     pub fn bytes_held(&self) -> usize {
         let has_small = self
             .outline
@@ -359,7 +360,7 @@ impl RowGroup {
             return Ok(None);
         }
         let chunks_of = || columns.clone().map(|column| &self.chunks[column]);
-        // Decrypting some is in vain if others are missing.
+        // Decrypting some chunks would be wasted work if others are absent.
         let absent: Vec<Arc<Chunk>> = chunks_of().filter(|chunk| chunk.is_absent()).cloned().collect();
         if !absent.is_empty() {
             return Err(absent);
@@ -373,11 +374,11 @@ impl RowGroup {
         Ok(Some(RowGroup { rows: self.rows, chunks }))
     }
 
-    /// As [`RowGroup::with_values`] for all columns, with the values read where they are not in memory: for threads
-    /// that may wait for a disk.
+    /// Returns the row group as [`RowGroup::with_values`] does for all columns, reading absent values. Blocks on the
+    /// disk.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn read_values(&self) -> Result<Option<RowGroup>> {
         loop {
             let absent = match self.with_values(0..self.chunks.len()) {
@@ -457,7 +458,7 @@ impl Reader for Blocked {
     }
 }
 
-/// Returns the error of whoever takes a handle for a chunk with values.
+/// Returns the error of code that treats a handle as a chunk with values.
 pub(crate) fn not_in_memory() -> Error {
     Error::internal("the values of a chunk are wanted that are not in memory")
 }

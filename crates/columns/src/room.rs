@@ -15,7 +15,7 @@ use farpool_model::limits::PAGE_BYTES;
 use farpool_model::{Result, TenantName};
 use std::sync::Arc;
 
-/// Every buffer starts at a multiple of this: a cache line, and what Arrow recommends.
+/// Alignment of every buffer: a cache line, as Arrow recommends.
 const ALIGNMENT: usize = 64;
 
 /// Buffers of fewer bytes come from the allocator.
@@ -112,7 +112,7 @@ impl Room {
         filled.ok().flatten()
     }
 
-    /// As [`Self::buffer`], but `fill` may fail; there is then no buffer.
+    /// Fills a buffer as [`Self::buffer`] does, but `fill` may fail; there is then no buffer.
     ///
     /// # Errors
     /// The error of `fill`.

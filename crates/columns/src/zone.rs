@@ -4,8 +4,8 @@ use arrow_schema::DataType;
 use farpool_model::{Literal, Value};
 use std::cmp::Ordering;
 
-/// Bytes of the longest string that is kept as a bound. Longer ones would make the zone maps of a table,
-/// which lie outside the pool, larger than its data.
+/// Length of the longest string that is kept as a bound, in bytes. Longer ones would make the zone maps of a table,
+/// which are outside the pool, larger than its data.
 const BOUND_BYTES_MAX: usize = 256;
 
 /// The bounds of a chunk's values that are not NULL. A bound is exact, or `None` when there is no such

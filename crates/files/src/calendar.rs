@@ -21,10 +21,10 @@ const DAY_SECONDS: i64 = 86_400;
 const SECONDS: RangeInclusive<i64> =
     DateTime::<Utc>::MIN_UTC.timestamp() + DAY_SECONDS..=DateTime::<Utc>::MAX_UTC.timestamp() - DAY_SECONDS;
 
-/// Checks the column `name`, and what is within it.
+/// Checks the column `name` and its nested columns.
 ///
 /// # Errors
-/// `Invalid` when a date or time lies outside of the calendar; the error names the column.
+/// `Invalid` if a date or time is outside the calendar; the error names the column.
 pub(super) fn check(name: &str, column: &ArrayRef) -> Result<()> {
     let outside = match column.data_type() {
         DataType::Date32 => outside::<Date32Type>(column, 1, DAY_SECONDS),
@@ -66,14 +66,14 @@ fn has_times_within(of: &DataType) -> bool {
     }
 }
 
-/// Returns the first value that lies outside of the calendar. A unit of it is `seconds / parts` seconds.
+/// Returns the first value outside the calendar. A unit of it is `seconds / parts` seconds.
 fn outside<T: ArrowPrimitiveType>(column: &ArrayRef, parts: i64, seconds: i64) -> Option<i64>
 where
     i64: From<T::Native>,
 {
     let bounds = SECONDS.start() / seconds * parts..=SECONDS.end() / seconds * parts;
     let values = column.as_primitive::<T>();
-    // What lies below NULLs is looked at, too, in the first pass, which then is one without branches.
+    // The first pass includes the values under NULLs, so that it has no branches.
     let are_inside =
         values.values().iter().fold(true, |all, value| all & bounds.contains(&i64::from(*value)));
     if are_inside {

@@ -1,6 +1,6 @@
-//! Resolves what a user typed to files of a known format.
+//! Resolves the file names that a user typed to files of a known format.
 //!
-//! Invariant: the format is what the name says *and* the first bytes confirm; where they disagree the error
+//! Invariant: the format is the one that the name states *and* the first bytes confirm. If they disagree, the error
 //! says what the bytes look like, because a wrong guess would lead to a more confusing error later.
 
 use super::compressed;
@@ -267,7 +267,7 @@ fn format_of(path: &Path, looks: Looks, options: &ReadOptions) -> Result<Format>
     }
 }
 
-/// What a file's extension says about its format.
+/// Format that a file's extension states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extension {
     Parquet,
@@ -304,7 +304,7 @@ pub(super) fn by_extension(path: &Path) -> Option<Extension> {
     })
 }
 
-/// What the first bytes of a file look like.
+/// Format that the first bytes of a file suggest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looks {
     Parquet,

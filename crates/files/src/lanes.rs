@@ -43,7 +43,7 @@ struct Inner {
 }
 
 impl Lanes {
-    /// Ranges of a row group that is read as a whole; asks for what fits.
+    /// Creates the ranges of a row group that is read as a whole, and requests as many as fit.
     pub(super) fn of_group(of: &Arc<Remoted>, ranges: Vec<Range<u64>>) -> Self {
         let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let lanes = match bytes <= GROUP_BYTES {
@@ -125,7 +125,7 @@ impl Inner {
             if self.goes_on[i] {
                 self.pieces[i + 1].ask(&self.of);
             }
-            // Pages follow one another: what is two pieces back is not read again.
+            // Pages are read in sequence: a piece two positions back is not read again.
             if i >= 2 && self.continues(i) && self.continues(i - 1) {
                 self.pieces[i - 2].release();
             }

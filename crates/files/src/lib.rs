@@ -111,7 +111,7 @@ fn open_places(places: &[Place], options: &ReadOptions) -> Result<Vec<InputFile>
     Ok(files)
 }
 
-/// Remote files whose beginning or end is asked for before it is needed; of so many it is kept until they are read.
+/// Number of remote files whose beginning or end is requested before it is needed, and kept until it is read.
 const FILES_AHEAD: usize = 32;
 
 /// Opened files that have not been read yet.
@@ -169,7 +169,7 @@ impl Source {
         self.files.iter().map(|file| file.rows).sum()
     }
 
-    /// Total size of the files in bytes.
+    /// Returns the total size of the files in bytes.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
@@ -191,7 +191,7 @@ impl Source {
         &self.paths
     }
 
-    /// For each remote file a text that is another one once the file has changed; empty for files of this machine.
+    /// Returns for each remote file a text that differs once the file has changed; empty for files on this machine.
     pub fn stamps(&self) -> impl Iterator<Item = String> + '_ {
         self.files
             .iter()
@@ -348,8 +348,8 @@ impl Iterator for Guarded {
     }
 }
 
-/// Runs a reader and turns its panic into an error: the readers are third-party code, which mostly checks
-/// what it reads and panics where it does not.
+/// Runs a reader and turns a panic into an error: the readers are third-party code, which mostly validates its input
+/// but panics where it does not.
 fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(read))
         .unwrap_or_else(|_| Err(damaged(path, "its parts do not fit together")))

@@ -131,8 +131,8 @@ fn ask_for(file: &File, footer: &Footer, group: usize, leaves: &[usize]) {
     }
 }
 
-/// Where the leaf columns `leaves` of a row group lie. Nothing for those of a damaged file that lie nowhere; reading
-/// them returns the error.
+/// Returns the byte ranges of the leaf columns `leaves` of a row group. Omits invalid ranges of a damaged file; reading
+/// the columns returns the error.
 fn ranges(footer: &Footer, group: usize, leaves: &[usize]) -> Vec<Range<u64>> {
     let columns = footer.metadata().row_group(group).columns();
     let range = |leaf: &usize| {

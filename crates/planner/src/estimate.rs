@@ -309,8 +309,8 @@ fn all(parts: &[Truth]) -> Truth {
     Truth::new(holds, none_fails - holds)
 }
 
-/// Combines the parts of an AND. The bounds on each column are intersected first, so that `a >= 1 AND a < 3`
-/// is one range. Keys that a join looks for lie within the bounds that it derives from them.
+/// Combines the parts of an AND. The bounds on each column are intersected first, so that `a >= 1 AND a < 3` is one
+/// range. Keys that a join looks for are within the bounds that it derives from them.
 fn conjunction(parts: &[Expr], info: &TableInfo) -> Truth {
     let mut ranges: Vec<(usize, f64, f64)> = Vec::new();
     let (mut truths, mut sets) = (Vec::new(), Vec::new());

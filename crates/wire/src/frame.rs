@@ -148,9 +148,9 @@ frame_kinds! {
     Backup = 23,
     /// Reads a part of a file of the connection's backup.
     BackupRead = 24,
-    /// Another request, whose answers are to be sealed.
+    /// Another request, whose answers must be sealed.
     Sealed = 25,
-    /// Asks what chunks the table version of a prepared program has.
+    /// Requests the outlines of the chunks of a prepared program's table version.
     Outlines = 26,
     /// Asks for the values of such chunks.
     Fetch = 27,
@@ -252,7 +252,7 @@ impl FrameKind {
         }
     }
 
-    /// Maximum bytes of an assembled message of this kind, sealed or not.
+    /// Returns the maximum bytes of an assembled message of this kind, sealed or not.
     pub fn body_bytes_max(self) -> usize {
         let plain = self.message_bytes_max();
         if self.is_from_node() && !self.is_keepalive() && !self.is_control() {
@@ -262,7 +262,7 @@ impl FrameKind {
         }
     }
 
-    /// Maximum bytes of a message of this kind that is not sealed.
+    /// Returns the maximum bytes of a message of this kind that is not sealed.
     pub fn message_bytes_max(self) -> usize {
         match self {
             FrameKind::Hello | FrameKind::Welcome | FrameKind::LoadEnded => 64 << 10,

@@ -21,7 +21,7 @@ pub struct Message {
     pub stream: u32,
     /// The payload of all frames.
     pub body: Bytes,
-    /// Size of the message on the wire, frame headers included: what is subtracted from the stream's window.
+    /// Size of the message on the wire, with frame headers; this is subtracted from the stream's window.
     pub bytes_on_wire: u64,
 }
 
@@ -66,8 +66,7 @@ impl Outgoing {
         self.kind
     }
 
-    /// Returns the size of the message on the wire, frame headers included: what is subtracted from the stream's
-    /// window.
+    /// Returns the size of the message on the wire, with frame headers; this is subtracted from the stream's window.
     pub fn bytes_on_wire(&self) -> u64 {
         let frames = self.bytes.div_ceil(limits::FRAME_BYTES_MAX).max(1);
         cast::u64_from(self.bytes + frames * FRAME_HEADER_BYTES)

@@ -18,7 +18,7 @@ use farpool_model::{
 };
 use std::sync::Arc;
 
-/// What a node seals answers with.
+/// Keys by which a node seals answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealing {
     /// The public half of the node's key, if it has one.
@@ -40,11 +40,10 @@ pub enum Response {
         instance: u64,
         /// The newest version of any table.
         newest: Version,
-        /// What the node needs to seal answers; `None` if it cannot.
+        /// Keys by which the node seals answers; `None` if it cannot.
         sealing: Option<Sealing>,
     },
-    /// How the node will carry out the plan; the only answer to `Prepare`, the first one to `Execute` of a
-    /// plan.
+    /// Execution of the plan; the only answer to `Prepare`, and the first one to `Execute` of a plan.
     Prepared {
         /// The answers for the operators, and the program that runs.
         prepared: Prepared,
@@ -97,7 +96,7 @@ pub enum Response {
     BackupFiles(BackupFiles),
     /// A part of a file of a backup.
     BackupBytes(Bytes),
-    /// What chunks there are.
+    /// Outlines of chunks.
     Outlines(Outlines),
     /// The values of a chunk.
     Chunk(ChunkImage),
@@ -447,7 +446,7 @@ fn read_receipt(receipt: proto::Receipt) -> Result<Receipt> {
         encoding: Encoding::ALL.get(receipt.encoding as usize).copied().unwrap_or_default(),
         // Whoever has opened it knows.
         encrypted: false,
-        // Of what did not come.
+        // Zero, as the field was not received.
         bytes_saved: 0,
     })
 }

@@ -159,7 +159,7 @@ pub(crate) fn write_statistics(statistics: &TableStatistics) -> Result<proto::Ta
     })
 }
 
-/// Decodes the statistics of a table. The states stay encoded: whoever uses them decodes them.
+/// Decodes the statistics of a table. The states stay encoded until they are used.
 pub(crate) fn read_statistics(statistics: &proto::TableStatistics) -> Result<TableStatistics> {
     let table = read_table(read(&statistics.table)?)?;
     let columns_of_table = table.columns.len();

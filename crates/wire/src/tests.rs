@@ -1,4 +1,4 @@
-//! Tests that messages survive encoding, and that each side refuses what it must not be sent.
+//! Tests that messages survive encoding, and that each side refuses messages that it must not receive.
 
 mod frames;
 mod page;

@@ -149,7 +149,7 @@ impl Texts<'_> {
         accepted
     }
 
-    /// As [`Self::accepted`], over the rows without repeated codes; `None` if too many codes remain.
+    /// Computes the accepted rows as [`Self::accepted`] does, without repeated codes; `None` if too many codes remain.
     fn accepted_thin<const STATES: usize>(
         &self,
         table: &Table<STATES>,

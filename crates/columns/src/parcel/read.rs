@@ -58,7 +58,7 @@ impl Parcel {
         if rows > ROW_GROUP_ROWS || columns != schema.fields().len() {
             return Err(Error::corrupt(format!("a parcel of {rows} rows and {columns} columns")));
         }
-        // The three numbers lie within the body; this checks that they lie within the head.
+        // The three numbers are within the body; this checks that they are within the head.
         let head = head.get(12..).ok_or_else(cut_off)?;
         let mut parts = Parts { head: Reader::new(head), body, at: head_bytes, rows };
         let column = |field: &arrow_schema::FieldRef| {

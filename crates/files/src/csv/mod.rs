@@ -34,7 +34,7 @@ use std::sync::Arc;
 /// Number of rows that types are guessed from by default, the same as DuckDB's.
 pub(super) const GUESS_ROWS: usize = 20_480;
 
-/// How lines are split into fields, and how these are read.
+/// Syntax of lines and of the values in their fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dialect {
     delimiter: u8,

@@ -30,15 +30,15 @@ pub(super) struct PieceRecords {
     marked: Marked,
     quote: Option<u8>,
     has_returns: bool,
-    /// Number of bytes examined in vain, for records that the twin then read.
+    /// Number of bytes scanned for records that the scalar twin had to read after all.
     wasted: usize,
     /// Whether an empty line is a record, as it is behind the first record of a file of one column.
     keeps_empty_lines: bool,
-    /// Where `at` is.
+    /// Parsing state at `at`.
     place: Place,
 }
 
-/// Where a splitter is between two records.
+/// Parsing state of a splitter between two records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// At the beginning of a line.

@@ -22,7 +22,7 @@ pub(super) struct CsvBatches<R> {
     records: R,
     dialect: Dialect,
     schema: SchemaRef,
-    /// How many of `columns`, the first ones, are returned in batches.
+    /// Number of leading `columns` that are returned in batches.
     wanted: usize,
     /// Indices of the columns that are parsed: with `ignore_errors` all, to find invalid lines.
     columns: Vec<usize>,

@@ -219,7 +219,7 @@ fn carriage_returns_in_place_of_line_breaks() {
     }
 }
 
-/// Input longer than the first pieces, and one record that is longer than the limit.
+/// Tests input longer than the first pieces, with one record longer than the limit.
 #[test]
 fn batches_of_tasks_are_those_of_one_reader() {
     let mut bytes = b"a,b,c\n".to_vec();

@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// Bytes after which a batch ends.
 const BATCH_BYTES: usize = 16 << 20;
 
-/// How objects are read.
+/// Options for reading objects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Form {
     /// Names of the columns whose types the user set.
@@ -166,7 +166,7 @@ struct Parse {
     path: PathBuf,
     raw: SchemaRef,
     result: SchemaRef,
-    /// How many of the columns, the first ones, are returned.
+    /// Number of leading columns that are returned.
     wanted: usize,
     form: Form,
 }
@@ -176,7 +176,7 @@ impl Parse {
         Box::new(move || Box::new(self.fitting(&objects).transpose().into_iter()))
     }
 
-    /// Parses objects; without those that do not fit, if they are to be left out.
+    /// Parses objects. If invalid ones are to be ignored, leaves out those that do not fit.
     fn fitting(&self, objects: &Objects) -> Result<Option<RecordBatch>> {
         let batch = match self.batch(objects) {
             Err(_) if self.form.ignore_errors => self.one_by_one(objects)?,

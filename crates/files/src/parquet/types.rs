@@ -195,7 +195,7 @@ fn without_intervals(of: &TypePtr) -> TypePtr {
     }
 }
 
-/// What is to be known of the leaf columns of a file, in their order.
+/// Properties of the leaf columns of a file, in their order.
 struct Leaves(Vec<Leaf>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -301,7 +301,7 @@ fn converted(column: &ArrayRef, to: &DataType, is_signed: bool) -> Result<ArrayR
     }
 }
 
-/// Returns the types of what a nested type consists of.
+/// Returns the child types of a nested type.
 fn children(of: &DataType) -> Vec<&DataType> {
     match of {
         DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
@@ -332,7 +332,7 @@ fn intervals(column: &FixedSizeBinaryArray) -> Result<ArrayRef> {
     Ok(Arc::new(values.collect::<Result<IntervalMonthDayNanoArray>>()?))
 }
 
-/// 128-bit integers, little-endian.
+/// Decodes 128-bit integers, little-endian.
 fn integers(column: &FixedSizeBinaryArray, is_signed: bool) -> Result<ArrayRef> {
     let integer = |bytes: &[u8]| {
         let bits = u128::from_le_bytes(bytes.try_into().unwrap_or_default());

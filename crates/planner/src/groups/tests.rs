@@ -1,4 +1,4 @@
-//! The grouper against the best of all partitions, and what it leaves apart.
+//! Tests of the grouper against the best of all partitions, and of programs that it leaves separate.
 
 use super::*;
 use crate::cost::Link;

@@ -158,7 +158,7 @@ fn profiled(values: &[i64]) -> TableInfo {
 /// A value by its row.
 type Shape = Box<dyn Fn(i64) -> i64>;
 
-/// Nearly all values lie in one bin, and are not evenly distributed within it.
+/// Nearly all values are in one bin, and unevenly distributed within it.
 #[test]
 fn skewed_values_are_estimated_within_the_error_of_the_sketch() {
     let rows = 200_000_i64;

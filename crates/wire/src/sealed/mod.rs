@@ -57,10 +57,10 @@ const TRAILER_BYTES: usize = KEY_BYTES + 8;
 /// A digest of a request, or of one and its answer.
 pub type Digest = [u8; 32];
 
-/// What the keys of the answers depend on beside the request, so that they fit nothing else.
+/// Context string that the keys of answers are derived with, so that they cannot be used for anything else.
 const INFO: &[u8] = b"farpool/1 sealed answers, from the node to the client";
 
-/// How a client knows that answers are from the node.
+/// Method by which a client verifies that answers are from the node.
 #[derive(Clone, Debug)]
 pub enum Proof {
     /// By a key of the node, whose public half the client was given.
@@ -122,7 +122,7 @@ impl fmt::Debug for TokenKey {
     }
 }
 
-/// A request whose answers are to be sealed, as it came.
+/// A request whose answers must be sealed, as it was received.
 #[derive(Debug)]
 pub struct SealedRequest {
     /// The request itself.
@@ -191,7 +191,7 @@ impl SealedRequest {
     }
 }
 
-/// Wraps `request` so that its answers are sealed for whoever has `key`. Returns the message and its digest.
+/// Wraps `request` so that its answers are sealed for the holder of `key`. Returns the message and its digest.
 fn wrap(request: Outgoing, key: PublicKey, proof: &Proof) -> Result<(Outgoing, Digest)> {
     let (kind, pieces, _) = request.into_parts();
     let body = body(&proto::Sealed {
@@ -211,20 +211,21 @@ pub fn shown(token: Option<&str>) -> Digest {
     token.map_or([0; 32], |token| sha256(token.as_bytes()))
 }
 
-/// Both sides' `info`.
+/// Returns the `info` of both sides.
 fn info(stream: u32, shown: &Digest, request: &Digest, prepared: Option<&Digest>) -> Vec<u8> {
     let prepared = prepared.copied().unwrap_or_default();
     [INFO, &stream.to_le_bytes(), shown, request, &prepared].concat()
 }
 
-/// What later requests that name a prepared program are bound to: the request that prepared it, and its answer.
+/// Returns the digest that later requests for a prepared program are bound to: of the request that prepared it, and its
+/// answer.
 fn bind<'a>(request: &Digest, answer: impl Iterator<Item = &'a [u8]>) -> Digest {
     let mut bytes = request.to_vec();
     answer.for_each(|piece| bytes.extend_from_slice(piece));
     sha256(&bytes)
 }
 
-/// What is authenticated beside a block.
+/// Returns the associated data of a block.
 fn associated(stream: u32, number: u64, kind: FrameKind, block: usize, is_last: bool) -> [u8; 18] {
     let mut bytes = [0; 18];
     bytes[..4].copy_from_slice(&stream.to_le_bytes());
@@ -240,7 +241,7 @@ fn nonce(number: u64, block: usize) -> u64 {
     number << BLOCK_BITS | cast::u64_from(block)
 }
 
-/// Blocks of a message of so many plain bytes.
+/// Returns the number of blocks of a message with `bytes` plain bytes.
 fn blocks(bytes: usize) -> usize {
     bytes.div_ceil(BLOCK_BYTES).max(1)
 }

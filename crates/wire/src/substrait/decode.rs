@@ -22,12 +22,12 @@ pub fn decode_program(plan: &[u8], schema_of: &dyn Fn(&TableName) -> Result<Sche
     decode_program_within(plan, schema_of, &|_| Ok(()))
 }
 
-/// As [`decode_program`], within bounded memory: `holds` is called, before memory is allocated, with the
-/// total bytes that decoding and compiling the plan take so far. This is an upper bound, and may decrease
+/// Decodes a program as [`decode_program`] does, within bounded memory: before memory is allocated, `holds` is called
+/// with the total bytes that decoding and compiling the plan take so far. This is an upper bound, and may decrease
 /// again.
 ///
 /// # Errors
-/// As [`decode_program`], and what `holds` returns.
+/// Errors of [`decode_program`], and those of `holds`.
 pub fn decode_program_within(
     plan: &[u8],
     schema_of: &dyn Fn(&TableName) -> Result<SchemaRef>,

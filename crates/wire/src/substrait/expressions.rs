@@ -34,7 +34,7 @@ pub(super) struct Reader<'a> {
     /// Results of compiling patterns so far, and the bytes left for further ones.
     patterns: RefCell<HashMap<(String, bool), Result<Pattern, String>>>,
     pattern_bytes_left: Cell<usize>,
-    /// Total bytes that the plan takes so far, and the callback that is told of more.
+    /// Total bytes that the plan takes so far, and the callback to be called with larger totals.
     bytes_held: Cell<usize>,
     holds: &'a dyn Fn(usize) -> Result<()>,
 }
@@ -113,8 +113,7 @@ impl Budget for Reader<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// Creates a reader for a plan whose messages take `bytes_held`; `holds` is told of what comes on top of
-    /// that.
+    /// Creates a reader for a plan whose messages take `bytes_held`; `holds` is called with larger totals.
     pub(super) fn new(
         extensions: &'a Extensions,
         schema: &'a Schema,
@@ -418,8 +417,8 @@ impl<'a> Reader<'a> {
         Ok(Expr::Case { branches, otherwise: otherwise.map(Box::new) })
     }
 
-    /// Gives a constant timestamp the time zone of what it is compared with: Substrait does not keep zones,
-    /// and the instant is the same.
+    /// Gives a constant timestamp the time zone of the compared expression: Substrait does not keep zones, and the
+    /// instant is the same.
     fn in_zone_of(&self, expr: Expr, other: &Expr) -> Expr {
         let Expr::Literal(literal) = &expr else { return expr };
         let DataType::Timestamp(unit, Some(_)) = literal.data_type() else { return expr };

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use prost::Message;
 use std::sync::Arc;
 
-/// Returns every type but timestamps in UTC, whose constants take the zone of what they are compared with.
+/// Returns every type except timestamps in UTC, whose constants take the zone of the compared expression.
 fn types() -> Vec<DataType> {
     let stamps = [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond]
         .into_iter()
@@ -83,7 +83,7 @@ fn any_arithmetic() -> impl Strategy<Value = ArithmeticOp> {
     proptest::sample::select(vec![Add, Subtract, Multiply, Divide, Modulo])
 }
 
-/// Expressions of any shape: they need not be well typed, since the node reports what is wrong.
+/// Generates expressions of any shape: they need not be well typed, since the node reports type errors.
 fn any_expr(columns: usize) -> BoxedStrategy<Expr> {
     let leaf = prop_oneof![
         4 => (0..columns).prop_map(Expr::Column),

@@ -16,7 +16,7 @@ pub(super) enum Fault {
     CutOff,
     /// The peer speaks another protocol.
     NoTls(String),
-    /// One side rejected what the other sent.
+    /// One side rejected a message of the other.
     Tls(rustls::Error),
 }
 

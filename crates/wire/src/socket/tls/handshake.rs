@@ -53,8 +53,7 @@ async fn agree(socket: Arc<dyn Socket>, mut session: Session) -> Result<Tls, Fau
     loop {
         let is_sent = match session.flush(&*socket) {
             Ok(()) => true,
-            // The peer has closed the connection; what it sent before is still read, since it may explain
-            // why.
+            // The peer has closed the connection; its earlier bytes are still read, since they may explain why.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => true,
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
             Err(error) => return Err(Fault::Socket(error)),

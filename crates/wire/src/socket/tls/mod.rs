@@ -164,12 +164,12 @@ impl Session {
         taken
     }
 
-    /// Decrypts what has been read, after reading more if there is nothing.
+    /// Decrypts the bytes read, after reading more if there are none.
     fn receive(&mut self, socket: &dyn Socket) -> Result<(), Fault> {
         let filled = if self.incoming.is_empty() { self.fill(socket) } else { Ok(()) };
         let decrypted = filled.and_then(|()| self.decrypt());
-        // Some protocol messages need a reply, and the end may not have left yet: what cannot be written now is sent
-        // with the next bytes.
+        // Some protocol messages need a reply, and the end of the stream may be unsent: bytes that cannot be written
+        // now are sent with the next ones.
         drop(self.flush(socket));
         decrypted
     }

@@ -186,7 +186,7 @@ fn an_end_that_finds_no_room_leaves_with_reads_behind_the_end_of_the_other_side(
 fn an_end_that_finds_no_room_is_sent_later() {
     let (left, right) = pair(3000);
     let mut sent = 0;
-    // Until the socket is full, and so is what may wait to be encrypted.
+    // Until the socket is full, and the queue of bytes to be encrypted, too.
     while let Ok(written) = left.try_write_vectored(&[IoSlice::new(&[7; 1000])]) {
         sent += written;
     }
@@ -201,7 +201,7 @@ fn an_end_that_finds_no_room_is_sent_later() {
             Ok(bytes) => received += bytes.len(),
             Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
         }
-        // Nothing comes from the other side, and what waits leaves all the same.
+        // The other side sends nothing, and queued bytes are sent nevertheless.
         assert_eq!(read(&left, 1).unwrap_err().kind(), ErrorKind::WouldBlock);
     }
     panic!("the end does not come after {received} bytes");
