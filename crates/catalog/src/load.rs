@@ -353,7 +353,7 @@ impl Load {
     /// Has another thread place a row group once there is room.
     ///
     /// # Errors
-    /// That of the pool, where nothing leaves it by itself.
+    /// The error of the pool, if the pool evicts nothing.
     fn wait_for_room(&mut self, placement: Placement, error: Error) -> Result<()> {
         if !self.catalog.pool.reclaims() {
             return Err(self.with_both_versions(error));

@@ -119,7 +119,7 @@ impl Arena {
     /// Allocates memory of the pool, which `fill` writes, and returns it with the result of `fill`.
     ///
     /// # Errors
-    /// `OverLimit` when the pool or the tenant's quota has not enough memory left; those of `fill`.
+    /// `OverLimit` when the pool or the tenant's quota has not enough memory left; errors of `fill`.
     pub fn read<T>(
         &self,
         bytes: usize,

@@ -275,7 +275,7 @@ fn read_image(mut reader: Reader<'_>) -> Result<Chunk> {
 /// Allocates memory of the pool for `tenant`, which `fill` writes, and returns it with the result of `fill`.
 ///
 /// # Errors
-/// `OverLimit` when memory is short; those of `fill`.
+/// `OverLimit` when memory is short; errors of `fill`.
 pub fn read_into_pool<T>(
     pool: &Arc<Pool>,
     tenant: &TenantName,

@@ -47,7 +47,7 @@ pub fn unlock(
 /// keys opens the directory, and the error with the other one says so.
 ///
 /// # Errors
-/// Those of [`unlock`] with the old key.
+/// Errors of [`unlock`] with the old key.
 pub fn rotate_master_key(directory: &dyn Directory, old: &MasterKey, new: &MasterKey) -> Result<()> {
     let ring = ring(directory)?.ok_or_else(|| not_encrypted_at_all(directory))?;
     let rotated = ring.rotated(old, new).map_err(|error| within(directory, error))?;

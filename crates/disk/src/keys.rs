@@ -80,7 +80,7 @@ impl Keys {
     /// Unwraps the key of a directory from its key ring.
     ///
     /// # Errors
-    /// Those of [`KeyRing::unwrap`]; `Corrupt` if the ring has no key for a directory.
+    /// Errors of [`KeyRing::unwrap`]; `Corrupt` if the ring has no key for a directory.
     pub(crate) fn of(ring: &KeyRing, master: &MasterKey) -> Result<Keys> {
         let first = ring.first(KeyKind::Directory).filter(|(_, tier)| tier.authenticates());
         let (id, tier) = first.ok_or_else(|| Error::corrupt("there is no key for a directory"))?;

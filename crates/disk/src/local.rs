@@ -50,7 +50,7 @@ impl LocalDirectory {
     /// Opens a directory as [`LocalDirectory::open`] does, but fails if it does not exist.
     ///
     /// # Errors
-    /// Those of [`LocalDirectory::open`].
+    /// Errors of [`LocalDirectory::open`].
     pub fn open_existing(path: &Path) -> Result<Arc<LocalDirectory>> {
         let failed = |doing: &str, error: &io::Error| {
             Error::unavailable(format!("cannot {doing} data directory {}: {error}", path.display()))

@@ -19,7 +19,7 @@ const FORMAT: u32 = 1;
 /// unlocked: an encrypted directory can only be created while it has no files.
 ///
 /// # Errors
-/// Those of [`read_sealed`] and [`write_sealed`]; `Corrupt` if the file does not contain a key.
+/// Errors of [`read_sealed`] and [`write_sealed`]; `Corrupt` if the file does not contain a key.
 pub fn node_key(directory: &dyn Directory) -> Result<PrivateKey> {
     match directory.open(NODE_KEY) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

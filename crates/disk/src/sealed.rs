@@ -25,7 +25,7 @@ pub(crate) const UNFINISHED: &str = ".new";
 /// the contents.
 ///
 /// # Errors
-/// Those of the file system; the old or the new file may then be there.
+/// Errors of the file system; the old or the new file may then be there.
 pub fn write_sealed(directory: &dyn Directory, name: &str, format: u32, contents: &[u8]) -> Result<()> {
     let keys = directory.keys();
     let seal_bytes = if keys.is_some() { SEAL_BYTES } else { 0 };
@@ -62,7 +62,7 @@ pub fn write_sealed(directory: &dyn Directory, name: &str, format: u32, contents
 ///
 /// # Errors
 /// `Corrupt`, with the file's name, if the file is damaged, or plain in an encrypted directory; `Denied` if it is
-/// encrypted and the directory has no keys; `Invalid` if it has another format; those of the file system.
+/// encrypted and the directory has no keys; `Invalid` if it has another format; errors of the file system.
 pub fn read_sealed(directory: &dyn Directory, name: &str, format: u32) -> Result<Vec<u8>> {
     let read = || {
         let file = directory.open(name)?;

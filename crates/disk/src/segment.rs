@@ -115,7 +115,7 @@ impl SegmentWriter {
     /// is replaced.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn create(directory: Arc<dyn Directory>, number: u64) -> Result<SegmentWriter> {
         let name = segment_name(number);
         let created = match directory.create(&name) {
@@ -170,7 +170,7 @@ impl SegmentWriter {
     /// Adds a part. `write` must append its data to the given buffer.
     ///
     /// # Errors
-    /// Those of the file system; the writer must be dropped afterwards.
+    /// Errors of the file system; the writer must be dropped afterwards.
     pub fn add(&mut self, part: NewPart<'_>, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let NewPart { number, head, bytes, key, may_be_packed } = part;
         self.turn_to(key)?;
@@ -251,7 +251,7 @@ impl SegmentWriter {
     /// Writes the directory and the trailer, and makes the segment durable.
     ///
     /// # Errors
-    /// Those of the file system; the segment is then unfinished and must not be referred to.
+    /// Errors of the file system; the segment is then unfinished and must not be referred to.
     pub fn finish(mut self) -> Result<Segment> {
         self.waiting.resize(self.waiting.len().next_multiple_of(SMALL_ALIGNMENT), 0);
         let (offset, start) = (self.bytes(), self.waiting.len());
@@ -406,7 +406,7 @@ impl Segment {
     ///
     /// # Errors
     /// `Corrupt`, with file and offset, if the data are damaged, were tampered with, or belong to a table with another
-    /// key; those of the file system.
+    /// key; errors of the file system.
     pub fn read(&self, part: &Part, key: Option<&Arc<TableKey>>, data: &mut [u8]) -> Result<()> {
         if u64_from(data.len()) != part.bytes {
             return Err(Error::internal(format!(

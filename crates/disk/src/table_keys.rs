@@ -39,7 +39,7 @@ impl Keys {
     /// Unwraps the key of a tenant.
     ///
     /// # Errors
-    /// Those of [`WrappedKey::open`].
+    /// Errors of [`WrappedKey::open`].
     pub fn tenant(&self, wrapped: WrappedKey) -> Result<Arc<TenantKey>> {
         let key = wrapped.open(KeyKind::Tenant, self.parent())?;
         Ok(Arc::new(TenantKey { wrapped, key }))
@@ -50,7 +50,7 @@ impl TenantKey {
     /// Draws a new key for a table.
     ///
     /// # Errors
-    /// Those of [`Keys::new_tenant`].
+    /// Errors of [`Keys::new_tenant`].
     pub fn new_table(self: &Arc<Self>) -> Result<Arc<TableKey>> {
         let under = (self.wrapped.id(), &self.key);
         let (wrapped, key) = WrappedKey::draw(KeyKind::Table, self.wrapped.tier(), under)?;
@@ -60,7 +60,7 @@ impl TenantKey {
     /// Unwraps the key of a table.
     ///
     /// # Errors
-    /// Those of [`WrappedKey::open`].
+    /// Errors of [`WrappedKey::open`].
     pub fn table(self: &Arc<Self>, wrapped: WrappedKey) -> Result<Arc<TableKey>> {
         let key = wrapped.open(KeyKind::Table, (self.wrapped.id(), &self.key))?;
         Ok(Arc::new(TableKey { tenant: self.clone(), wrapped, key }))

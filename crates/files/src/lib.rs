@@ -55,7 +55,7 @@ pub use urls::is_url;
 /// default options.
 ///
 /// # Errors
-/// Those of [`open_all`].
+/// Errors of [`open_all`].
 pub fn open(pattern: &str) -> Result<Source> {
     open_all(&[pattern], &ReadOptions::default(), None)
 }

@@ -66,7 +66,7 @@ impl Fetch {
     /// Blocks until the bytes are there.
     ///
     /// # Errors
-    /// Those of the network.
+    /// Errors of the network.
     pub fn wait(self) -> Result<Bytes> {
         (self.0)()
     }

@@ -79,7 +79,7 @@ pub struct Description {
     pub aliases: &'static [&'static str],
     /// The Substrait extension that defines the name.
     pub extension: Extension,
-    /// How rows become the function's result.
+    /// Accumulation of rows to the function's result.
     pub accumulation: Accumulation,
     types: Types,
 }
@@ -97,9 +97,10 @@ pub enum Extension {
     Farpool,
 }
 
-/// How the rows of a group become one result: what is kept for a group while rows arrive. The accumulations
-/// of two parts of a group merge into that of the whole; the result does not depend on how the rows were
-/// divided.
+/// Accumulation of the rows of a group to one result: the value that is kept for a group while rows arrive. The
+/// accumulations of two parts of a group merge into that of the whole; the result does not depend on how the rows were
+/// divided. Example: a mean is kept as a sum and a count, since the mean of the means of two parts is wrong if they
+/// differ in size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accumulation {
     /// The number of rows, or of non-NULL values.
@@ -123,7 +124,7 @@ pub enum Fold {
     Bits(BitOp),
 }
 
-/// Which of two values a fold keeps.
+/// Choice between two values in a fold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pick {
     /// The lesser.
@@ -236,7 +237,7 @@ impl AggregateFunction {
         self.description().name
     }
 
-    /// How rows become the function's result.
+    /// Returns the accumulation of rows to the function's result.
     pub fn accumulation(self) -> Accumulation {
         self.description().accumulation
     }

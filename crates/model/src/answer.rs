@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// How completely the node carries out an operator.
+/// Degree to which the node carries out an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
@@ -112,7 +112,7 @@ pub struct OperatorAnswer {
     pub operator: Operator,
     /// The operator's argument, written as SQL.
     pub detail: String,
-    /// How completely the node carries it out.
+    /// Degree to which the node carries it out.
     pub answer: Answer,
     /// Why it is not `exact`.
     pub reason: Option<String>,

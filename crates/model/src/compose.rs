@@ -35,7 +35,7 @@ impl Allowance {
 }
 
 impl Default for Allowance {
-    /// Enough for the expressions of a program, and for as many again that projections carry along and drop.
+    /// Returns enough for the expressions of a program, and for as many again that projections carry along and drop.
     fn default() -> Self {
         Allowance::new(limits::PLAN_EXPR_BYTES_MAX)
     }

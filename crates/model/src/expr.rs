@@ -16,7 +16,7 @@ use std::fmt;
 /// the look-up table.
 const LISTED_BYTES: usize = 128;
 
-/// How two values are compared.
+/// Comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CompareOp {
     /// `=`

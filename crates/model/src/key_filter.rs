@@ -114,7 +114,7 @@ impl fmt::Display for KeyFilter {
 mod tests {
     use super::*;
 
-    /// SplitMix64.
+    /// Generates hashes by SplitMix64.
     fn hashes(seed: u64, count: usize) -> Vec<u64> {
         let hash = |i: u64| {
             let z = (seed + i).wrapping_mul(0x9e37_79b9_7f4a_7c15);

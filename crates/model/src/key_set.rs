@@ -26,7 +26,7 @@ pub struct KeySet {
 }
 
 impl KeySet {
-    /// Creates the set of `keys`; `None` when there are no keys, or they lie too far apart for a bitmap of
+    /// Creates the set of `keys`; `None` if there are no keys, or their range is too wide for a bitmap of
     /// [`limits::KEY_SET_BYTES_MAX`].
     pub fn new(keys: &[i64]) -> Option<KeySet> {
         let (first, last) = (*keys.iter().min()?, *keys.iter().max()?);

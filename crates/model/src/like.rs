@@ -52,7 +52,7 @@ impl LikePieces {
         rest.ends_with(end)
     }
 
-    /// What is searched for, if the pattern is a single piece that may stand anywhere: `%piece%`.
+    /// Returns the searched text, if the pattern is a single piece at any position: `%piece%`.
     pub fn anywhere(&self) -> Option<&Finder<'static>> {
         match (&self.start[..], &self.middle[..], &self.end) {
             ([], [finder], Some(end)) if end.is_empty() => Some(finder),

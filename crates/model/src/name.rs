@@ -198,7 +198,7 @@ impl TableName {
         }
     }
 
-    /// Reads what [`TableName::encoded`] wrote.
+    /// Decodes the output of [`TableName::encoded`].
     ///
     /// # Errors
     /// `Invalid` when a part is empty, too long, or has control characters.

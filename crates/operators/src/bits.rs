@@ -34,17 +34,17 @@ pub(crate) fn get(bits: &[u64], row: usize) -> bool {
     bits[row / 64] >> (row % 64) & 1 == 1
 }
 
-/// `left &= right`
+/// Computes `left &= right`.
 pub(crate) fn and(left: &mut [u64], right: &[u64]) {
     left.iter_mut().zip(right).for_each(|(l, r)| *l &= r);
 }
 
-/// `left |= right`
+/// Computes `left |= right`.
 pub(crate) fn or(left: &mut [u64], right: &[u64]) {
     left.iter_mut().zip(right).for_each(|(l, r)| *l |= r);
 }
 
-/// `left &= !right`
+/// Computes `left &= !right`.
 pub(crate) fn and_not(left: &mut [u64], right: &[u64]) {
     left.iter_mut().zip(right).for_each(|(l, r)| *l &= !r);
 }

@@ -38,8 +38,7 @@ impl Pace for Unpaced {
     }
 }
 
-/// Progress through one row group. Any worker may go on from it, with any [`State`](crate::State) of the same
-/// plan.
+/// Progress through one row group. Any worker may continue from it, with any [`State`](crate::State) of the same plan.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// The next row; those before it are done.
@@ -89,7 +88,7 @@ impl Progress {
         self.known.is_some()
     }
 
-    /// Which rows of `group` pass the filter, a bit for each; `None` where that was not found out for all of them.
+    /// Returns the rows of `group` that pass the filter, as a bitmap; `None` if that is not known for all of them.
     pub fn passing(&self, group: &RowGroup) -> Option<Arc<[u64]>> {
         let is_whole = self.is_done && self.is_marked && !self.picked.has_skipped;
         let selected = &self.picked.selected;
@@ -111,7 +110,7 @@ impl Progress {
         self.row
     }
 
-    /// Encoded bytes read so far, those of each column counted once.
+    /// Returns the encoded bytes read so far, those of each column counted once.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
@@ -131,13 +130,13 @@ impl Progress {
     }
 }
 
-/// Which rows of a row group pass.
+/// Rows of a row group that pass.
 #[derive(Clone, Copy)]
 pub(crate) enum Passing<'a> {
     All,
-    /// Those that the filter finds.
+    /// Rows that the filter selects.
     Filter(&'a BoundFilter<'a>),
-    /// Those whose bit is set; bit 0 is row 0.
+    /// Rows whose bit is set; bit 0 is row 0.
     Known(&'a [u64]),
 }
 
@@ -147,7 +146,7 @@ pub(crate) struct Batches<'a> {
     pub(crate) pace: &'a mut dyn Pace,
     passing: Passing<'a>,
     row: &'a mut usize,
-    /// Where it is recorded which rows pass.
+    /// Destination for the rows that pass, if they are recorded.
     marks: Option<&'a mut Picked>,
     /// Least number of rows of a batch.
     rows_min: usize,

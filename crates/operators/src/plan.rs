@@ -88,7 +88,7 @@ impl Paths {
     pub(crate) const ALL: Paths = Paths { encoded: true, fused: true, groups_direct_max: 32 << 10 };
 }
 
-/// What is known at compile time of the row groups that a plan will read.
+/// Information at compile time on the row groups that a plan will read.
 #[derive(Clone, Copy)]
 pub(crate) enum Input<'a> {
     /// Row groups of any table with the schema.
@@ -233,7 +233,7 @@ impl Plan {
         State { buffers: LaneBuffers::default(), held: self.compiled.output.new_held(&shared.threshold) }
     }
 
-    /// Returns what the zone maps of `group` tell of the filter; no values are read.
+    /// Returns the verdict of the zone maps of `group` on the filter; no values are read.
     pub fn verdict(&self, group: &RowGroup) -> Verdict {
         self.filter.as_ref().map_or(Verdict::All, |filter| filter.verdict(group))
     }

@@ -12,10 +12,10 @@ use arrow_cast::display::array_value_to_string;
 use arrow_schema::{ArrowError, DataType};
 use farpool_model::{ArithmeticOp, Error, Result, arithmetic_type};
 
-/// `left op right`, row by row, of two numbers of one type or two decimals; NULL where either is.
+/// Computes `left op right`, row by row, of two numbers of one type or two decimals; NULL if either is.
 ///
 /// # Errors
-/// `Invalid` when a result does not fit its type, for a division by zero, and for types that have no such operation.
+/// `Invalid` if a result does not fit its type, for a division by zero, and for types without such an operation.
 pub fn arithmetic(op: ArithmeticOp, left: &dyn Datum, right: &dyn Datum) -> Result<ArrayRef> {
     computed(op, left, right).map_err(|error| explained(error, op, left, right))
 }

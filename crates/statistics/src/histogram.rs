@@ -114,7 +114,7 @@ impl Histogram {
         self.counts().iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// NaNs and infinities, which are in no bin.
+    /// Returns the number of NaNs and infinities, which are in no bin.
     pub fn outside(&self) -> u64 {
         self.outside
     }
@@ -238,7 +238,7 @@ impl Number for f64 {
     }
 }
 
-/// 2^k, for `k` from -1022 to 1023.
+/// Returns 2^k, for `k` from -1022 to 1023.
 fn exp2(k: i32) -> f64 {
     f64::from_bits(((k.clamp(-1022, 1023) + 1023) as u64) << 52)
 }

@@ -60,7 +60,7 @@ impl State {
     /// Creates the state of `function` over no rows of columns of these types.
     ///
     /// # Errors
-    /// Those of [`Sketch::new`] and [`Moments::new`]; `Internal` for a sketch of a number of columns other
+    /// Errors of [`Sketch::new`] and [`Moments::new`]; `Internal` for a sketch of a number of columns other
     /// than one.
     pub fn new(function: StateFunction, types: &[DataType]) -> Result<State> {
         match (function, types) {
@@ -79,7 +79,7 @@ impl State {
     /// Adds rows, given column by column.
     ///
     /// # Errors
-    /// Those of [`Sketch::update`] and [`Moments::update`].
+    /// Errors of [`Sketch::update`] and [`Moments::update`].
     pub fn update(&mut self, columns: &[ArrayRef]) -> Result<()> {
         match (self, columns) {
             // An empty batch must not change a state.

@@ -69,7 +69,7 @@ impl Intake {
     /// Returns the next complete message; frames that `wanted` rejects are skipped.
     ///
     /// # Errors
-    /// As [`FrameHeader::decode`] and [`Assembler::push`]; those of `wanted`, for a frame that is not
+    /// As [`FrameHeader::decode`] and [`Assembler::push`]; errors of `wanted`, for a frame that is not
     /// allowed.
     pub fn next(&mut self, wanted: impl Fn(&FrameHeader) -> Result<bool>) -> Result<Option<Message>> {
         loop {

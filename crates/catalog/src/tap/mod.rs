@@ -55,7 +55,7 @@ impl Gathered {
     /// Reads the profile of a table of `schema` from disk; `encoder` stores its states in the pool.
     ///
     /// # Errors
-    /// `Corrupt` when it is damaged or of another table; `OverLimit` when memory is short; those of the disk.
+    /// `Corrupt` when it is damaged or of another table; `OverLimit` when memory is short; errors of the disk.
     pub fn read(stored: &StoredProfile, schema: &SchemaRef, encoder: &Encoder) -> Result<Arc<Gathered>> {
         let states = stored.states()?;
         let mut whole = Profile::new(schema)?;

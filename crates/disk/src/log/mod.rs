@@ -165,7 +165,7 @@ impl Log {
     /// [`Log::make_room`] first.
     ///
     /// # Errors
-    /// Those of [`Log::append`], except a full disk.
+    /// Errors of [`Log::append`], except a full disk.
     pub fn try_append(&self, record: &[u8], urgency: Urgency) -> Result<Option<u64>> {
         check_length(record.len())?;
         let mut state = self.state.lock();
@@ -192,7 +192,7 @@ impl Log {
     /// Makes room for a record of `bytes` bytes: blocks until waiting records are written or a new file is created.
     ///
     /// # Errors
-    /// Those of [`Log::append`].
+    /// Errors of [`Log::append`].
     pub fn make_room(&self, bytes: usize, urgency: Urgency) -> Result<()> {
         check_length(bytes)?;
         let mut state = self.state.lock();
@@ -303,7 +303,7 @@ impl Log {
     /// the last records from a torn write. The log refuses all calls afterwards.
     ///
     /// # Errors
-    /// Those of [`Log::commit`].
+    /// Errors of [`Log::commit`].
     pub fn close(&self) -> Result<()> {
         let mut state = self.state.lock();
         if state.waiting_records > 0 {

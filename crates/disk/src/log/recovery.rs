@@ -62,7 +62,7 @@ impl Log {
     /// Reads the log of `directory` as [`Log::open`] does, without changing anything.
     ///
     /// # Errors
-    /// Those of [`Log::open`].
+    /// Errors of [`Log::open`].
     pub fn read(directory: &dyn Directory, from: u64, sink: &mut Sink<'_>) -> Result<Recovered> {
         let mut scan = Scan::new(directory, from, sink);
         match scan.files()? {
@@ -74,7 +74,7 @@ impl Log {
     /// Opens a log as [`Log::open`] does, with files of `file_bytes` each; at most [`limits::LOG_FILE_BYTES`].
     ///
     /// # Errors
-    /// Those of [`Log::open`].
+    /// Errors of [`Log::open`].
     pub fn open_sized(
         directory: Arc<dyn Directory>,
         file_bytes: u64,

@@ -34,7 +34,7 @@ pub(crate) struct Aggregation {
     /// For each accumulator, whether it counts rows only to tell whether a group has any, and every group is
     /// known to have some. False for all accumulators without a table.
     pub(super) present: Vec<bool>,
-    /// How the keys are packed into 64 bits, if those of the table fit.
+    /// Packing of the keys into 64 bits, if those of the table fit.
     pub(super) packing: Option<Arc<Packing>>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct StateOf {
     pub(super) empty: States,
 }
 
-/// How the result of an aggregate is computed from accumulators.
+/// Computation of an aggregate's result from accumulators.
 #[derive(Debug)]
 pub(crate) struct AggregateResult {
     pub(super) accumulation: Accumulation,

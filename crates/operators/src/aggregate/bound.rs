@@ -1,7 +1,7 @@
-//! Upper bounds of the memory that the groups of one worker take, from what is known about the table.
+//! Upper bounds of the memory that the groups of one worker take, from statistics of the table.
 //!
-//! Invariant: a bound is never less than what [`super::partial::Partial::bytes`] can become, so that an
-//! aggregation whose bound is within its budget never has to let groups leave early.
+//! Invariant: a bound is never less than [`super::partial::Partial::bytes`] can become, so that an aggregation whose
+//! bound is within its budget never has to return groups early.
 
 use super::aggregation::{Accumulator, Aggregation, Key, Kind, StateOf};
 use super::extent::bounds_of;
@@ -17,8 +17,8 @@ use farpool_statistics::States;
 /// Bytes of tables without groups.
 const BYTES_EMPTY: usize = 64 << 10;
 
-/// How many times the state of a sketch may keep the value of one row: as the least, as the greatest, and as
-/// a frequent one.
+/// Number of copies of one row's value that the state of a sketch may keep: as the least, as the greatest, and as a
+/// frequent one.
 const VALUES_KEPT_OF_A_ROW: usize = 3;
 
 /// Bytes of the values that one sketch of strings keeps.
@@ -129,7 +129,7 @@ fn domain_of(key: &Key, intervals: &[Option<(i64, i64)>], groups: &[&RowGroup]) 
     groups.iter().map(values).sum::<Option<usize>>()?.checked_add(1)
 }
 
-/// Bytes of a column's strings: if `distinct`, of those that differ, where a dictionary tells.
+/// Returns the bytes of a column's strings: if `distinct`, of the distinct ones, where there is a dictionary.
 fn text_bytes(of: &Compiled, groups: &[&RowGroup], distinct: bool) -> Option<usize> {
     let column = of.as_column()?;
     let bytes = |group: &&RowGroup| {

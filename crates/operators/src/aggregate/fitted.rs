@@ -1,5 +1,5 @@
-//! An aggregation fitted to the row groups that it will read: what zone maps and dictionaries tell is
-//! evaluated once, before any row group is read.
+//! An aggregation fitted to the row groups that it will read: zone maps and dictionaries are evaluated once, before any
+//! row group is read.
 
 use super::aggregation::Aggregation;
 use super::extent::{bounds_of, nullable};
@@ -12,20 +12,19 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 use std::sync::Arc;
 
-/// A batch's new groups may always have states of this many bytes: a few times what the arrays of a batch
-/// take.
+/// States of this many bytes are always allowed for a batch's new groups: a few times the size of a batch's arrays.
 const STATE_BYTES_MIN: usize = 16 << 20;
 
 const NO_TABLE: Unfit = Unfit("the table is not known");
 const NO_KEYS: Unfit = Unfit("there are no keys");
 const NOT_ALLOWED: Unfit = Unfit("only the plain way is allowed");
 
-/// An aggregation, and what is known of the row groups that it reads.
+/// An aggregation, and properties of the row groups that it reads.
 pub(crate) struct FittedAggregation {
     pub(super) aggregation: Aggregation,
     /// The whole-table way, or why it is not applicable.
     pub(super) whole: Fit<Whole>,
-    /// How rows are partitioned once there are many groups; `None` if they never are.
+    /// Partitioning of rows once there are many groups; `None` if they are never partitioned.
     pub(super) radix: Option<Shape>,
     /// Upper bound of the bytes that the groups of one worker take, if one is known.
     bytes_bound: Option<usize>,
@@ -125,8 +124,8 @@ impl FittedAggregation {
     }
 }
 
-/// How rows are partitioned; `None` if there cannot be enough groups for it to pay, or the aggregation does
-/// not allow it.
+/// Returns the partitioning of rows; `None` if there cannot be enough groups for it to pay, or the aggregation does not
+/// allow it.
 fn radix(aggregation: &Aggregation, groups: &[&RowGroup], bytes_max: usize) -> Option<Shape> {
     let rows: usize = groups.iter().map(|group| group.rows).sum();
     if rows <= aggregation.paths.groups_direct_max {

@@ -13,8 +13,8 @@ use farpool_model::{Result, limits, schema};
 /// small tables numbering saves too little.
 const ROWS_PER_TEXT_MIN: usize = 32;
 
-/// How the keys of `aggregation` are packed; `None` if, by the zone maps and dictionaries of `groups`, they
-/// may not fit 64 bits.
+/// Returns the packing of the keys of `aggregation`; `None` if, by the zone maps and dictionaries of `groups`, they may
+/// not fit 64 bits.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.

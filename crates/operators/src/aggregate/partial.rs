@@ -7,7 +7,7 @@ use super::store::Store;
 use super::whole::WholeTable;
 use crate::group::Groups;
 
-/// What one worker has aggregated so far.
+/// Partial aggregation of one worker.
 pub(crate) struct Partial {
     pub(super) groups: Groups,
     pub(super) stores: Vec<Store>,
@@ -20,7 +20,7 @@ pub(crate) struct Partial {
     pub(super) spill: SpillState,
 }
 
-/// How a worker keeps its groups within their memory.
+/// State by which a worker keeps its groups within their memory.
 #[derive(Debug)]
 pub(crate) struct SpillState {
     /// Bytes that the groups may take.

@@ -33,7 +33,7 @@ pub(crate) struct Passed {
     pub(crate) rows: u64,
     /// Rows that left without having been grouped.
     pub(crate) bypassed: u64,
-    /// Whether no row had to be read.
+    /// True if no row had to be read.
     pub(crate) unread: bool,
 }
 

@@ -33,7 +33,7 @@ enum Ints {
 #[derive(Clone, Debug)]
 pub(crate) struct Members {
     ints: Ints,
-    /// The integers as a bitmap, if they lie close enough together.
+    /// Bitmap of the integers, if their range is narrow enough.
     set: Option<IntegerSet>,
     /// Bits of the floats, widened to `f64`.
     floats: HashSet<u64, ahash::RandomState>,
@@ -148,7 +148,7 @@ impl Members {
         }
     }
 
-    /// Returns the integers as a bitmap, if they lie close enough together.
+    /// Returns the integers as a bitmap, if their range is narrow enough.
     pub(crate) fn set(&self) -> Option<&IntegerSet> {
         self.set.as_ref()
     }

@@ -38,7 +38,7 @@ impl HashKey {
         row.iter().fold(0, |hash, word| self.fold(hash ^ word.cast_unsigned()))
     }
 
-    /// Folded multiplication, as in wyhash: the halves of a 128-bit product.
+    /// Returns the folded product, as in wyhash: the XOR of the halves of a 128-bit product.
     #[inline]
     fn fold(self, value: u64) -> u64 {
         let product = u128::from(value ^ self.mask) * u128::from(self.factor);

@@ -101,7 +101,7 @@ impl Groups {
         }
     }
 
-    /// Like [`Groups::intern`], for keys that are all arrays.
+    /// Numbers the groups of keys as [`Groups::intern`] does, for keys that are all arrays.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.

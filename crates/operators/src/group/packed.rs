@@ -35,7 +35,7 @@ struct Field {
     null: Option<u64>,
 }
 
-/// What is known of a key over the whole table.
+/// Properties of a key over the whole table.
 #[derive(Debug)]
 pub(crate) struct KeyBounds {
     pub(crate) data_type: DataType,
@@ -140,7 +140,7 @@ impl PackedTable {
         let mut codes = vec![0; rows];
         for (index, key) in keys.iter().enumerate() {
             match key {
-                // A decimal fits one lane: it lies within the bounds of the table, which are of 64 bits.
+                // A decimal fits one lane: it is within the bounds of the table, which have 64 bits.
                 KeyValues::Array(array) => {
                     self.packing.add_values(index, &self.packing.lanes_of(index, array)?, &mut codes);
                 }

@@ -4,7 +4,7 @@ use super::build::{LaneId, LaneOp, Lanes};
 use super::kernels::{Map, Zip};
 use farpool_columns::{Integers, Level, RowGroup};
 
-/// Which rows of a row group are evaluated.
+/// Rows of a row group that are evaluated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RowSet<'a> {
     /// All rows from `start` (on a block) to `end`.

@@ -36,7 +36,7 @@ pub(super) enum MergeWork {
     Top(Vec<RecordBatch>),
 }
 
-/// What an operator is compiled for: the table's schema and columns, the filter, the row groups, and the fast
+/// Inputs of the compilation of an operator: the table's schema and columns, the filter, the row groups, and the fast
 /// paths allowed.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
@@ -51,7 +51,7 @@ impl Operator {
     /// Returns the operator of `program`, whose result has `schema`.
     ///
     /// # Errors
-    /// `Invalid` or `OverLimit` when the program is not well typed or no operator supports what it asks for.
+    /// `Invalid` or `OverLimit` if the program is not well typed or needs an unsupported operation.
     pub(super) fn new(program: &Program, source: Source<'_>, schema: &SchemaRef) -> Result<Operator> {
         let schema = schema.clone();
         Ok(match (&program.output, Top::of(program)?) {

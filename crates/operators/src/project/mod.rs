@@ -70,8 +70,8 @@ impl Projection {
         columns.filter(|columns| !columns.is_empty())
     }
 
-    /// Like [`Projection::plain_columns`], but `None` for a result with a limit, where not all rows of a row
-    /// group may leave.
+    /// Returns columns as [`Projection::plain_columns`] does, but `None` for a result with a limit, where not all rows
+    /// of a row group may be returned.
     pub(crate) fn columns_at_once(&self) -> Option<Vec<usize>> {
         if self.limit == u64::MAX { self.plain_columns() } else { None }
     }

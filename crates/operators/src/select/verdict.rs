@@ -89,8 +89,8 @@ fn of_leaf(leaf: &Leaf, group: &RowGroup) -> Outcomes {
     }
 }
 
-/// Returns the outcomes of a condition that is NULL for NULL. `says` gets the least and greatest value and
-/// tells whether the condition may be true and may be false between them.
+/// Returns the outcomes of a condition that is NULL for NULL. `says` receives the least and greatest value, and returns
+/// whether the condition may be true and may be false between them.
 fn on_values(
     zone: &ZoneMap,
     rows: usize,

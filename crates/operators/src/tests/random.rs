@@ -239,7 +239,7 @@ fn any(random: &mut Random, schema: &Schema) -> Expr {
     expression(random, schema, &data_type, 2)
 }
 
-/// Any expression whose bits are defined: see [`condition`].
+/// Generates an expression whose bits are defined: see [`condition`].
 fn key(random: &mut Random, schema: &Schema) -> Expr {
     let expr = any(random, schema);
     let computed = !matches!(expr, Expr::Column(_) | Expr::Literal(_));
@@ -327,7 +327,7 @@ fn key_set(random: &mut Random, value: Expr, data_type: &DataType) -> Expr {
     }
 }
 
-/// Membership in a filter of some keys like the values of one column or several.
+/// Generates membership in a filter of keys like the values of one column or several.
 fn key_filter(random: &mut Random, schema: &Schema) -> Option<Expr> {
     let has_keys =
         |t: &DataType| farpool_model::schema::is_integer_like(t) || farpool_model::schema::is_bytes(t);

@@ -86,7 +86,7 @@ fn damaged(why: &str) -> Error {
     Error::corrupt(format!("the state of moments is damaged: {why}"))
 }
 
-/// FNV-1a over words of 8 bytes, the last one filled with zeros, and the length.
+/// Computes FNV-1a over words of 8 bytes, the last one padded with zeros, and the length.
 fn checksum(bytes: &[u8]) -> u64 {
     let mut state = 0xcbf2_9ce4_8422_2325u64;
     let mut mix = |word: u64| state = (state ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(29);

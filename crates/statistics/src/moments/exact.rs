@@ -282,7 +282,7 @@ pub(crate) fn add_shared(
     }
 }
 
-/// As [`add_shared`] for few columns of narrow values, by [`few`].
+/// Adds rows as [`add_shared`] does, for few columns of narrow values, by [`few`].
 fn add_few<'a>(
     words: usize,
     arrays: impl Iterator<Item = &'a ArrayRef>,
@@ -322,8 +322,7 @@ pub(crate) fn add_split(
     if columns.iter().any(|column| column.bytes > 8) {
         return false;
     }
-    // After the bytes of the distances follow those of their squares, and one that tells whether there is a
-    // value.
+    // The bytes of the distances are followed by those of their squares, and by one that is set if there is a value.
     let tiles = arrange(&mut columns, |bytes| 2 * bytes + 1);
     let rows = arrays[0].len();
     room.matrix.reshape(tiles.last().map_or(0, |tile| tile.bytes.end), rows);

@@ -80,7 +80,7 @@ impl Moments {
         &self.layout.types
     }
 
-    /// Which rows count for a pair if there are NULLs.
+    /// Returns which rows count for a pair if there are NULLs.
     pub fn nulls(&self) -> NullHandling {
         self.layout.nulls
     }
@@ -201,7 +201,7 @@ impl Moments {
         self.pair(i, j).covariance(form)
     }
 
-    /// Pearson's correlation coefficient of a pair, between -1 and 1; NaN where a column is constant.
+    /// Returns Pearson's correlation coefficient of a pair, between -1 and 1; NaN if a column is constant.
     pub fn correlation(&self, i: usize, j: usize) -> f64 {
         self.pair(i, j).correlation()
     }

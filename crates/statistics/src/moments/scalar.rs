@@ -58,7 +58,7 @@ impl Values {
     }
 }
 
-/// `value` - `from` as the nearest float; approximate if the difference does not fit 128 bits.
+/// Returns `value` - `from` as the nearest float; approximate if the difference does not fit 128 bits.
 pub(crate) fn distance(value: i128, from: i128) -> f64 {
     value.checked_sub(from).map_or_else(|| value as f64 - from as f64, |distance| distance as f64)
 }

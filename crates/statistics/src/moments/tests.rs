@@ -237,7 +237,7 @@ fn constant_columns_correlate_with_nothing() {
     assert_eq!(moments.correlation(3, 3), 1.0);
 }
 
-/// Constant only where the other column is not NULL, and far from the other rows.
+/// Constant only over the rows where the other column is not NULL, and far from the other rows.
 #[test]
 fn a_column_constant_over_the_rows_of_a_pair() {
     let rows = 5000;

@@ -155,8 +155,8 @@ impl Profile {
         histogram.as_mut().map_or(Ok(()), |histogram| histogram.update(values))
     }
 
-    /// Like [`Profile::update_column`], for rows given by distinct values: each of `values`, which are not
-    /// NULL, occurs as often as its count in `counts` says, and NULL `nulls` times.
+    /// Adds rows as [`Profile::update_column`] does, given as distinct values: each of `values`, which are not NULL,
+    /// occurs as often as its count in `counts` states, and NULL `nulls` times.
     ///
     /// # Errors
     /// As [`Profile::update`].

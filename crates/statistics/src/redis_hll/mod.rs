@@ -47,7 +47,7 @@ const SEED: u64 = 0xadc8_3b19;
 pub struct Corrupt;
 
 impl Corrupt {
-    /// Returns the error for who has given the value.
+    /// Returns the error for the client that sent the value.
     pub fn into_error(self) -> Error {
         Error::invalid("a HyperLogLog is corrupt: its registers do not add up")
     }
@@ -343,7 +343,7 @@ pub fn keep_count(value: &mut [u8], count: u64) {
     value[8..HEADER_BYTES].copy_from_slice(&count.to_le_bytes());
 }
 
-/// Four registers lie in three bytes.
+/// Decodes four registers from three bytes.
 fn four(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0])
 }
@@ -377,7 +377,7 @@ fn place(element: &[u8]) -> (usize, u8) {
     (index, rest.trailing_zeros() as u8 + 1)
 }
 
-/// MurmurHash64A (Austin Appleby), on little-endian words.
+/// Computes MurmurHash64A (Austin Appleby), on little-endian words.
 fn hash(bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0xc6a4_a793_5bd1_e995;
     let mut hash = SEED ^ (bytes.len() as u64).wrapping_mul(FACTOR);

@@ -27,7 +27,7 @@ pub(super) const NO_ELEMENTS: [u8; 2] = {
 #[derive(Clone, Copy)]
 pub(super) struct Run {
     pub register: u8,
-    /// How many there are.
+    /// Number of registers.
     pub count: usize,
     /// Bytes that they are encoded in.
     bytes: usize,
@@ -57,13 +57,13 @@ pub(super) fn runs(mut bytes: &[u8]) -> impl Iterator<Item = Result<Run, Corrupt
     })
 }
 
-/// What became of a register.
+/// Outcome of raising a register.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Raised {
-    /// It is as great already.
+    /// The register has at least that value already.
     No,
     Yes,
-    /// It cannot be raised while the value is sparse.
+    /// The register cannot be raised while the value is sparse.
     NeedsDense,
 }
 

@@ -45,7 +45,7 @@ impl Sketch {
         Some(estimate(value.round(), low, high, values.min(1.0), values))
     }
 
-    /// How often `value` occurs; `None` without Count-Min.
+    /// Estimates the number of occurrences of `value`; `None` without Count-Min.
     ///
     /// # Errors
     /// `Invalid` when the value is not of the column's type.
@@ -53,7 +53,7 @@ impl Sketch {
         self.frequencies().of(value)
     }
 
-    /// Prepares estimates of the frequencies of many values: what they need of the whole sketch is computed
+    /// Prepares estimates of the frequencies of many values: the parts that depend on the whole sketch are computed
     /// once.
     pub fn frequencies(&self) -> Frequencies<'_> {
         Frequencies { sketch: self, judged: self.judge() }
@@ -73,8 +73,8 @@ impl Sketch {
         all.into_iter().take(count).map(|(estimate, _, value)| (value.clone(), estimate)).collect()
     }
 
-    /// For each of `shares`, returns the value such that this share of the values is at or below it, ignoring
-    /// NULLs; empty without values. `None` without KLL.
+    /// Returns for each of `shares` the value such that this share of the values is at or below it, ignoring NULLs;
+    /// empty without values. `None` without KLL.
     pub fn quantiles(&self, shares: &[f64]) -> Option<Vec<Quantile>> {
         let mut found = self.quantiles.as_ref()?.at(shares, &self.data_type);
         // The least and the greatest value are known exactly.
@@ -229,7 +229,7 @@ pub struct Frequencies<'a> {
 }
 
 impl Frequencies<'_> {
-    /// How often `value` occurs; `None` without Count-Min.
+    /// Estimates the number of occurrences of `value`; `None` without Count-Min.
     ///
     /// # Errors
     /// `Invalid` when the value is not of the column's type.
@@ -243,7 +243,7 @@ impl Frequencies<'_> {
     }
 }
 
-/// What estimates of single values need of the whole sketch.
+/// Properties of the whole sketch that estimates of single values need.
 #[derive(Clone, Copy, Debug)]
 struct Judged {
     trusted: bool,

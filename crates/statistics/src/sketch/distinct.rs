@@ -200,7 +200,7 @@ fn raise(registers: &mut [u8], coupon: u32) {
     registers[place] = registers[place].max(rank);
 }
 
-/// Ertl's improved raw estimator (algorithm 6 of *New cardinality estimation algorithms for HyperLogLog
+/// Computes Ertl's improved raw estimator (algorithm 6 of *New cardinality estimation algorithms for HyperLogLog
 /// sketches*, arXiv 1702.01284).
 pub(crate) fn estimate(registers: &[u8]) -> f64 {
     let mut of_rank = [0_u32; RANK_MAX as usize + 1];

@@ -152,8 +152,8 @@ impl<T: Copy + Ord> Levels<T> {
         self.compress();
     }
 
-    /// For each share `q` of `shares`, returns the value such that the share `q` of the values is at or below
-    /// it; empty without values.
+    /// Returns for each share `q` of `shares` the value such that the share `q` of the values is at or below it; empty
+    /// without values.
     pub fn ranked(&self, shares: &[f64]) -> Vec<Ranked<T>> {
         let weight = |height: usize| 1_u64 << height;
         let all = self.levels.iter().enumerate();

@@ -150,7 +150,7 @@ impl Sketch {
         self.take_in(values, None)
     }
 
-    /// Like [`Sketch::update`], for strings whose least and greatest value are known.
+    /// Adds values as [`Sketch::update`] does, for strings whose least and greatest value are known.
     ///
     /// # Errors
     /// As [`Sketch::update`].
@@ -166,7 +166,7 @@ impl Sketch {
     /// Adds each of `values` as often as its count in `counts` says, as for the values of a dictionary.
     ///
     /// # Errors
-    /// Those of [`Sketch::update`]; also `Invalid` when `counts` differs from `values` in length.
+    /// Errors of [`Sketch::update`]; also `Invalid` when `counts` differs from `values` in length.
     pub fn update_counted(&mut self, values: &dyn Array, counts: &[u64]) -> Result<()> {
         self.expect_type(values.data_type())?;
         if values.len() != counts.len() {
@@ -235,7 +235,7 @@ impl Sketch {
         Ok(())
     }
 
-    /// Adds hot words with their counts; `items` tells their kind.
+    /// Adds hot words with their counts; `items` determines their kind.
     fn take_in_hot(&mut self, counted: Option<hot::Counted>, items: &Items<'_>, hashes: &mut Hashes) {
         let Some((words, counts)) = counted else { return };
         let there = words.iter().zip(&counts).filter(|(_, count)| **count > 0);
@@ -329,7 +329,7 @@ fn count(parameters: &SketchParameters, own: Option<&Table>, both: Option<&Table
     .unwrap_or(0)
 }
 
-/// How often each value of a dictionary occurs, and how many keys are NULL.
+/// Counts the occurrences of each value of a dictionary, and the NULL keys.
 fn occurrences(dictionary: &dyn AnyDictionaryArray) -> (Vec<u64>, u64) {
     let mut counts = vec![0; dictionary.values().len()];
     if counts.is_empty() {

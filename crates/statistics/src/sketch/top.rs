@@ -74,7 +74,7 @@ impl Candidates {
         self.seen += len;
     }
 
-    /// Checks the values of which at least one row is to be checked.
+    /// Checks the values of which at least one row must be checked.
     fn update_counted(&mut self, block: &Block<'_>, counts: &[u64], count: &dyn Fn(Hash) -> u64) {
         for (place, rows) in counts.iter().enumerate() {
             let before = self.seen;

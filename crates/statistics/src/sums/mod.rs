@@ -60,9 +60,9 @@ pub struct ExactSums {
 enum AnyTotals {
     /// Sums of signed integers.
     Integers(Totals<i64>),
-    /// Of decimals of up to 128 bits, and of unsigned integers.
+    /// Sums of decimals of up to 128 bits, and of unsigned integers.
     Narrow(Totals<i128>),
-    /// Of decimals of 256 bits.
+    /// Sums of decimals of 256 bits.
     Wide(Totals<i256>),
 }
 
@@ -99,7 +99,7 @@ impl ExactSums {
         self
     }
 
-    /// Name and type of each column of the states.
+    /// Returns the name and type of each column of the states.
     pub fn state_types(&self) -> Vec<(&'static str, DataType)> {
         let carries = self.has_carries.then_some(("carries", DataType::Int64));
         let counts = (self.purpose == Purpose::Mean).then_some(("count", DataType::UInt64));
@@ -280,7 +280,7 @@ impl ExactSums {
 }
 
 impl AnyTotals {
-    /// Type of the column of words; words may have more digits than the type allows.
+    /// Returns the type of the column of words; words may have more digits than the type allows.
     fn data_type(&self) -> DataType {
         match self {
             AnyTotals::Integers(_) => DataType::Int64,

@@ -90,13 +90,13 @@ impl Digits for i256 {
         bound.is_none_or(|bound| bound.wrapping_neg() < *self && *self < bound)
     }
 
-    /// There is no wider type to divide in, so there is no mean of a sum that exceeds 256 bits.
+    /// Returns no mean of a sum that exceeds 256 bits, because there is no wider type to divide in.
     fn mean(self, carries: i64, count: i64, factor: i128) -> Option<i256> {
         if carries == 0 { mean_of_wide_decimals(self, count, factor) } else { None }
     }
 }
 
-/// Which rows count, and their groups.
+/// Rows that count, and their groups.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows<'a> {
     /// The group of each row; `None` when all rows belong to the first group.
@@ -168,7 +168,7 @@ impl<W: Word> Totals<W> {
         }
     }
 
-    /// To the first group, whose sum stays in registers meanwhile.
+    /// Adds to the first group, whose sum stays in registers meanwhile.
     #[inline]
     fn fold<N: Into<W>>(&mut self, values: impl Iterator<Item = N>, op: &impl Fn(W, W) -> (W, i64)) {
         let Some(word) = self.words.first_mut() else { return };

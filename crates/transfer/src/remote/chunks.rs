@@ -84,7 +84,7 @@ impl ChunkStream {
     /// Returns the next chunk, in any order; or the receipt, after the last.
     ///
     /// # Errors
-    /// Those of the node; `Unavailable` when it goes away.
+    /// Errors of the node; `Unavailable` when it goes away.
     pub async fn next(&mut self) -> Result<std::result::Result<ChunkImage, Receipt>> {
         let message = self.channel.receive().await?;
         match Response::decode(&message, None)? {

@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 /// Receives the answers, which come before any row.
 ///
 /// # Errors
-/// Those of the node; `Unavailable` when it goes away.
+/// Errors of the node; `Unavailable` when it goes away.
 pub(super) async fn answers(channel: &mut Channel) -> Result<Prepared> {
     read_answers(&channel.receive().await?)
 }

@@ -27,7 +27,7 @@ pub fn decode_program(plan: &[u8], schema_of: &dyn Fn(&TableName) -> Result<Sche
 /// again.
 ///
 /// # Errors
-/// Errors of [`decode_program`], and those of `holds`.
+/// Errors of [`decode_program`], and errors of `holds`.
 pub fn decode_program_within(
     plan: &[u8],
     schema_of: &dyn Fn(&TableName) -> Result<SchemaRef>,

@@ -30,7 +30,7 @@ pub(crate) struct DenseKeys<'a> {
     base: u32,
 }
 
-/// How a key is coded over a whole table.
+/// Coding of a key over a whole table.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyFrame {
     /// The value of code 0.
@@ -385,7 +385,7 @@ fn codes_of<'a>(
     Ok(domain(min, max).map(|domain| (codes, domain)))
 }
 
-/// How the codes of a key are read within a frame, and the frame's code of the row group's least value.
+/// Returns the reading of a key's codes within a frame, and the frame's code of the row group's least value.
 fn codes_within<'a>(
     key: &Key,
     frame: &KeyFrame,

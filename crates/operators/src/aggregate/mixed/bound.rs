@@ -19,14 +19,13 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 use std::collections::BTreeSet;
 
-/// Where at least one row in this many is selected, unselected rows are masked instead of the selected ones
-/// being gathered.
+/// If at least one row in this many is selected, unselected rows are masked rather than the selected ones gathered.
 const MASK_ABOVE: usize = 8;
 
 /// An aggregation bound to one row group.
 pub(crate) struct Mixed<'a> {
     aggregation: &'a Aggregation,
-    /// How rows are partitioned once there are many groups; `None` if they never are.
+    /// Partitioning of rows once there are many groups; `None` if they are never partitioned.
     radix: Option<&'a Shape>,
     group: &'a RowGroup,
     lanes: BoundLanes<'a>,
@@ -255,7 +254,7 @@ fn keys_of<'a>(
     Ok(Box::new(WordKeys::bind(aggregation, lanes)))
 }
 
-/// For each accumulator, the lane of its argument, where it is bound.
+/// Returns for each accumulator the lane of its argument, if it is bound.
 fn argument_lanes(aggregation: &Aggregation, lanes: &BoundLanes<'_>) -> Vec<Option<LaneId>> {
     let bound = |lane: &LaneId| lanes.interval(*lane).is_some();
     let lane = |argument: usize| aggregation.arguments[argument].lane.filter(bound);

@@ -24,10 +24,10 @@ pub(crate) struct Counted<'a> {
     unpacked: Vec<i64>,
 }
 
-/// How often each value has occurred so far.
+/// Number of occurrences of each value so far.
 #[derive(Debug, Default)]
 struct Counts {
-    /// By code, from the least to the greatest.
+    /// Indexed by code, from the least to the greatest.
     of_codes: Vec<u64>,
     nulls: u64,
 }

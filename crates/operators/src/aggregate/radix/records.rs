@@ -63,7 +63,7 @@ impl Records {
         }
     }
 
-    /// Approximate number of records, from the words in use.
+    /// Returns the approximate number of records, from the words in use.
     pub(super) fn count(&self) -> usize {
         self.used / self.width
     }

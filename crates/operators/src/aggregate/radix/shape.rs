@@ -56,7 +56,7 @@ pub(crate) struct Shape {
 pub(crate) struct Source {
     /// The word that holds the value; `None` where only rows are counted.
     pub(super) word: Option<usize>,
-    /// The bit that tells whether the row counts; `None` where all do.
+    /// Bit that is set if the row counts; `None` if all rows do.
     pub(super) bit: Option<u32>,
 }
 

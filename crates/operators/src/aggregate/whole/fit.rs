@@ -94,7 +94,7 @@ impl Whole {
         Ok(self)
     }
 
-    /// How the keys are coded.
+    /// Returns the coding of the keys.
     pub(crate) fn keys(&self) -> &[KeyFrame] {
         &self.keys
     }

@@ -72,7 +72,7 @@ pub(super) unsafe fn byte_products(
     unsafe { asm!("tilerelease", options(nostack, nomem)) };
 }
 
-/// The products of two groups of columns on the left with two on the right.
+/// Computes the products of two groups of columns on the left with two on the right.
 ///
 /// # Safety
 /// As [`byte_products`], with the tiles configured.

@@ -104,7 +104,7 @@ impl Level {
         }
     }
 
-    /// The products of columns of floats; ranges and `to` as in [`Self::byte_products`].
+    /// Computes the products of columns of floats; ranges and `to` as in [`Self::byte_products`].
     pub(crate) fn float_products(
         self,
         matrix: &Floats,
