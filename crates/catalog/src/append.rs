@@ -384,7 +384,7 @@ impl fmt::Debug for Entry {
 
 impl Drop for Append {
     fn drop(&mut self) {
-        // If a leader has taken the append, its rows become visible all the same.
+        // If a leader has taken the append, its rows become visible nevertheless.
         if !self.leave() {
             self.line.call_next();
         }

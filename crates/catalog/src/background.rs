@@ -36,7 +36,7 @@ pub trait Background: fmt::Debug + Send + Sync {
     }
 }
 
-/// Returns the job, behind a moment in which its thread waits.
+/// Returns a job that runs `job` after a short wait on its thread.
 pub fn after_a_moment(job: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Send> {
     Box::new(move || {
         let (moment, passed) = (Mutex::new(()), Condvar::new());
@@ -55,7 +55,7 @@ pub enum Chore {
 }
 
 impl Chore {
-    /// Key that identifies a chore and orders those of one tenant: merges first, since they make room and
+    /// Returns the key that identifies a chore and orders those of one tenant: merges first, since they make room and
     /// profiles read their results, then profiles in the order in which their loads began.
     pub fn order(&self) -> (bool, u64) {
         match self {

@@ -1,22 +1,21 @@
 //! A load: rows become row groups, row groups become a version.
 //!
-//! A load is a state machine without threads of its own: rows are buffered until they fill a row group, which
-//! is then encoded in pieces (`pieces.rs`) on any thread, and added in the order in which the rows came. A
-//! caller with threads of its own calls [`Load::push`], which does the pieces itself, with [`Helpers`]; a
-//! scheduler calls [`Load::buffer`], [`Load::next_piece`], [`Load::done`] and, in the end,
-//! [`Load::complete`]. An append puts its rows behind whatever the newest version is when it commits
-//! (`append.rs`), so that concurrent appends lose nothing.
+//! A load is a state machine without threads of its own: rows are buffered until they fill a row group, which is then
+//! encoded in pieces (`pieces.rs`) on any thread, and added in the order of the rows. A caller with threads of its own
+//! calls [`Load::push`], which does the pieces itself, with [`Helpers`]; a scheduler calls [`Load::buffer`],
+//! [`Load::next_piece`], [`Load::done`] and, in the end, [`Load::complete`]. An append puts its rows behind the version
+//! that is the newest when it commits (`append.rs`), so that concurrent appends lose nothing.
 //!
-//! In a catalog with a data directory, the row groups of a load that is not small go to segments while they are made
+//! In a catalog with a data directory, the row groups of a load that is not small are written to segments while it runs
 //! ([`ChunkWriter`]); [`Load::seal`] makes these durable before the load is published. A row group for which the pool
-//! has no room waits a while for it: what others have in use is free in a moment. For all of that other threads wait
-//! (`errands.rs`), and the load has no piece meanwhile.
+//! has no room waits a limited time: memory in use by others is usually freed soon. Other threads do all of this
+//! waiting (`errands.rs`), and the load has no piece meanwhile.
 //!
-//! The row groups of a new table are handed to a tap, which profiles them in the background; the tap stays
-//! with the version. Appended row groups get a tap once they are no longer merged.
+//! The row groups of a new table are passed to a tap, which profiles them in the background; the tap stays with the
+//! version. Appended row groups get a tap once they are no longer merged.
 //!
-//! Invariant: a load that is dropped, for whatever reason, gives back all its pages: they belong to the
-//! row groups that it holds.
+//! Invariant: a load that is dropped, for whatever reason, frees all its pages: they belong to the row groups that it
+//! holds.
 
 use super::append::{Append, Rows};
 use super::claims::Claim;
@@ -43,7 +42,7 @@ use std::sync::atomic::Ordering;
 /// Upper bound of the default number of workers: each holds a row group in plain form.
 const WORKERS_DEFAULT_MAX: usize = 8;
 
-/// Segments that may wait for the disk at once. What they have cannot leave memory before.
+/// Number of segments that may wait for the disk at once. Their chunks cannot be evicted before they are durable.
 const SEGMENTS_WAITING_MAX: usize = 2;
 
 /// Row groups that may wait to be written, beside those that are encoded.

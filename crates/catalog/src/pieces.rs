@@ -1,8 +1,8 @@
-//! The row groups of a load on their way into the pool, in pieces that several threads work on at once.
+//! The row groups of a load before they are in the pool, in pieces that several threads process in parallel.
 //!
-//! A row group is encoded one column at a time, and then placed in the pool as a whole. Row groups leave in
-//! the order in which their rows came. With a data directory they are then written to a segment. This file starts no
-//! threads: whoever takes a [`Piece`] runs it and brings back the result.
+//! A row group is encoded one column at a time, and then placed in the pool as a whole. Row groups are returned in the
+//! order of their rows. With a data directory they are then written to a segment. This file starts no threads: the
+//! caller that takes a [`Piece`] runs it and returns the result.
 
 use super::durable::ChunkWriter;
 use farpool_columns::{Chunk, Encoder, PlainGroup, RowGroup};

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 pub(super) type DiskQuotas = BTreeMap<TenantName, u64>;
 
 impl Catalog {
-    /// Sets how many encoded bytes the tables of a tenant may have where there is a data directory; `None` for any
-    /// number. What is beyond it stays.
+    /// Limits the encoded bytes of a tenant's tables in a data directory; `None` lifts the limit. Tables above a
+    /// lowered limit stay.
     pub fn set_disk_quota(&self, tenant: &TenantName, bytes: Option<u64>) {
         let mut quotas = self.disk_quotas.write();
         match bytes {

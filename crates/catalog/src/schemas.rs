@@ -1,8 +1,8 @@
 //! Schemas: the namespaces of a tenant's tables and views. `public` is always there and is not stored.
 //!
-//! Invariant: a table, a view or a claim whose name is in a schema other than `public` exists only while that
-//! schema does. What makes one checks it under the lock of the names ([`State::check_schema`]), and a schema
-//! is dropped only when it is empty, or with all that is in it.
+//! Invariant: a table, a view or a claim whose name is in a schema other than `public` exists only while that schema
+//! does. Code that creates one checks this under the lock of the names ([`State::check_schema`]), and a schema is
+//! dropped only when it is empty, or with all its contents.
 
 use super::durable::Change;
 use super::state::{Effect, Names, Replaced, State};

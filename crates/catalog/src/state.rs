@@ -195,7 +195,7 @@ impl State {
         self.waiting.iter().filter_map(table).collect()
     }
 
-    /// Gives up the changes that are not durable. Returns whom to tell.
+    /// Discards the changes that are not durable. Returns the callbacks to be called.
     pub fn failed(&mut self, error: &Error) -> Vec<Wake> {
         self.failure = Some(error.clone());
         self.waiting.drain(..).flat_map(|made| made.wakes.into_inner()).collect()

@@ -61,8 +61,8 @@ impl Catalog {
         Ok(AwaitedStatistics { name: name.clone(), current, profile: AwaitedProfile::new(tap, wake) })
     }
 
-    /// Returns what is known so far of `columns` of the current version of a table; states of other columns,
-    /// and moments, are left out.
+    /// Returns the statistics known so far for `columns` of the current version of a table, without the states of other
+    /// columns and without moments.
     ///
     /// # Errors
     /// `NotFound`, with the names of existing tables; `Invalid` for a column that the table does not have.

@@ -40,7 +40,7 @@ impl Catalog {
         }
     }
 
-    /// Stores a view; with `replace`, in the place of one with the same name.
+    /// Stores a view; with `replace`, replaces one of the same name.
     ///
     /// # Errors
     /// `Exists` when a view of the name exists and `replace` is false, or a table of the name exists or a

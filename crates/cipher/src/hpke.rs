@@ -1,15 +1,15 @@
 //! Hybrid public key encryption (RFC 9180) of the suite DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM, in all
 //! four modes: with and without a key that the sender proves to have, and with and without a secret that both know.
 //!
-//! A [`Context`] is not a counter, as that of the RFC is: its messages have numbers, which the caller gives out, each
-//! once. Thus threads encrypt messages of one stream at once, and several streams of numbers need no second context.
+//! A [`Context`] has no counter, unlike that of the RFC: the caller numbers the messages, each number once. Threads can
+//! thus encrypt messages of one stream in parallel, and several streams of numbers need no second context.
 //!
-//! Rejected: `rustls::crypto::hpke` has the mode without authentication only, encrypts in order and copies each
-//! message; the crate `hpke` has all modes, encrypts in order and by an AES of its own. AWS-LC's own HPKE lacks
-//! pre-shared keys and is not in `aws-lc-sys`. What is below is the key schedule of the RFC, sections 4.1 and 5.1, over
-//! AWS-LC's functions.
+//! Rejected: `rustls::crypto::hpke` has only the mode without authentication, encrypts in order and copies each
+//! message; the crate `hpke` has all modes, but encrypts in order and with an AES of its own. AWS-LC's own HPKE lacks
+//! pre-shared keys and is not in `aws-lc-sys`. This file implements the key schedule of the RFC, sections 4.1 and 5.1,
+//! with AWS-LC's functions.
 //!
-//! Invariant: what two keys agree on, and everything that is derived from it, is in locked memory; no `Debug` shows it.
+//! Invariant: shared secrets, and everything derived from them, are in locked memory; no `Debug` shows them.
 
 use crate::cipher::{Cipher, GCM_NONCE_BYTES, Mode, Tag};
 use crate::keys::Secret;
@@ -100,8 +100,8 @@ impl PrivateKey {
     /// Reads a key from a file that only its owner may read: 32 bytes, or 64 hexadecimal digits.
     ///
     /// # Errors
-    /// `Invalid`, `NotFound` or `Denied` with what is wrong with the file; `OverLimit` where the process may not lock
-    /// more memory.
+    /// `Invalid`, `NotFound` or `Denied` with the problem of the file; `OverLimit` if the process may not lock more
+    /// memory.
     pub fn read_file(path: &Path) -> Result<PrivateKey> {
         PrivateKey::new(read_key_file(path, "node key")?)
     }
@@ -189,10 +189,11 @@ impl Context {
         Ok((ephemeral.public, Context::schedule(by.mode(), &agreed, &parties, info, by.shared)?))
     }
 
-    /// Sets up the receiver of messages of a sender that [`Context::sender`] has set up, with what that has returned.
+    /// Sets up the receiver of messages from a sender created by [`Context::sender`], with the encapsulated key that it
+    /// returned.
     ///
     /// # Errors
-    /// As [`Context::sender`]. Where the sender is another, only its messages tell that.
+    /// Errors of [`Context::sender`]. A wrong sender is detected only by its messages.
     pub fn receiver(
         receiver: &PrivateKey,
         encapsulated: &PublicKey,

@@ -27,7 +27,7 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     lc::sha256(bytes)
 }
 
-/// Bytes of a key. Lies in locked memory, is wiped when dropped, and is not shown by `Debug`.
+/// Bytes of a key, in locked memory. Wiped when dropped, and not shown by `Debug`.
 pub struct Secret {
     slot: Slot,
 }

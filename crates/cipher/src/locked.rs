@@ -112,8 +112,8 @@ pub(crate) struct Locked<T> {
 }
 
 impl<T> Locked<T> {
-    /// Moves a value to locked memory. What the stack still has of it is overwritten by later calls only: values that
-    /// protect data are made in their slot and not here.
+    /// Moves a value to locked memory. The copy on the stack is only overwritten by later calls: secrets that protect
+    /// data are created in their slot instead.
     ///
     /// # Errors
     /// As [`Slot::new`].

@@ -58,8 +58,8 @@ impl MasterKey {
     /// Reads the key from its source.
     ///
     /// # Errors
-    /// `Invalid`, `NotFound` or `Denied` with what is wrong with the source; `TimedOut` where a command does not end
-    /// within [`KEY_COMMAND_WAIT_MAX`]; `OverLimit` where the process may not lock more memory.
+    /// `Invalid`, `NotFound` or `Denied` with the problem of the source; `TimedOut` if a command does not end within
+    /// [`KEY_COMMAND_WAIT_MAX`]; `OverLimit` if the process may not lock more memory.
     pub fn load(source: &KeySource) -> Result<MasterKey> {
         MasterKey::load_within(source, KEY_COMMAND_WAIT_MAX)
     }

@@ -15,7 +15,7 @@ use farpool_model::{Error, ErrorKind, Result, Tier};
 const FORMAT: u32 = 1;
 const HEADER_BYTES: usize = 16;
 
-/// Keys that are wrapped by a master key. What `Debug` shows is in files, too.
+/// Keys wrapped by a master key. `Debug` shows only data that are stored in files, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRing {
     fingerprint: [u8; FINGERPRINT_BYTES],

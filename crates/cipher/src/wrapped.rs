@@ -54,7 +54,7 @@ impl std::fmt::Debug for WrappedKeyId {
     }
 }
 
-/// A key, encrypted under its parent. What `Debug` shows is in files, too.
+/// A key, encrypted under its parent. `Debug` shows only data that are stored in files, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrappedKey {
     kind: KeyKind,

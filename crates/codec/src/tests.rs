@@ -79,7 +79,7 @@ proptest! {
         }
     }
 
-    /// RFC 1951, both ways with another implementation, at all of its levels.
+    /// Interoperates with another implementation of RFC 1951 in both directions, at all of its levels.
     #[test]
     fn deflate_is_that_of_others(data in blocks(), level in 0_u32..10) {
         let mut plain = vec![0; data.len()];
@@ -103,7 +103,7 @@ fn every_bit_of_a_block_is_flipped() {
         for bit in 0..bits {
             out[bit / 8] ^= 1 << (bit % 8);
             let mut plain = vec![0; data.len()];
-            // Nothing here notices that bytes are others: what is on disk has checksums and tags.
+            // Codecs do not detect changed bytes: on disk, checksums and tags do.
             errors += usize::from(decompressor.decompress(codec, &out, &mut plain).is_err());
             out[bit / 8] ^= 1 << (bit % 8);
         }

@@ -1,8 +1,8 @@
-//! Places encoded chunks in the pool: each in an allocation of its own, but for small ones, of which those of a row
-//! group lie one behind another.
+//! Places encoded chunks in the pool: each in an allocation of its own, except small ones, which share an allocation
+//! with the others of their row group.
 //!
-//! The tables of a tenant share pages: a row group of a narrow table fills a small part of a page, and that
-//! of a small append next to nothing. An allocation is freed when its last chunk is dropped.
+//! The tables of a tenant share pages: a row group of a narrow table fills a small part of a page, and that of a small
+//! append almost nothing. An allocation is freed when its last chunk is dropped.
 
 use crate::chunk::{Chunk, is_large};
 use arrow_buffer::Buffer;

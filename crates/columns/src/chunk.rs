@@ -159,12 +159,11 @@ impl Chunk {
         Chunk { damage: Some(Box::new(damage)), ..self }
     }
 
-    /// Checks that the values are there. Whoever works on the encoded form must call this first; what returns values
-    /// does so itself.
+    /// Checks that the values are available. Code that works on the encoded form must call this first; functions that
+    /// return values do so themselves.
     ///
     /// # Errors
-    /// `Corrupt` where the chunk's durable copy was damaged; `Internal` for a handle, and while the values are
-    /// encrypted.
+    /// `Corrupt` if the chunk's durable copy was damaged; `Internal` for a handle, and while the values are encrypted.
     pub fn check_intact(&self) -> Result<()> {
         if self.is_handle() || self.hidden.is_some() {
             return Err(not_in_memory());
@@ -244,8 +243,8 @@ impl Chunk {
         self.own(crate::decode::decode_in(self, rows, room)?)
     }
 
-    /// Returns the values of the given rows, in their order; ascending rows are cheapest. The cost is
-    /// proportional to the number of rows, and at most that of decoding the blocks of 1024 that they lie in.
+    /// Returns the values of the given rows, in their order; ascending rows are cheapest. The cost is proportional to
+    /// the number of rows, and at most that of decoding the blocks of 1024 that contain them.
     ///
     /// # Errors
     /// `Invalid` when the chunk does not have one of the rows.

@@ -1,11 +1,10 @@
 //! Chunks whose values are encrypted in memory.
 //!
-//! Of an encrypted chunk there are in the clear its type, its sizes and its number of NULLs, and nothing else. Its
-//! values, with the dictionary and the table of symbols that they may have, are one message under the key of the table
-//! ([`MemoryCipher`]); its bounds, of which plans are made and by which row groups are skipped, are another, which is
-//! short and is opened whenever somebody asks. Whoever works on the values has them decrypted into memory of its own
-//! ([`RowGroup::with_values`](crate::RowGroup::with_values)), from the pool into the cache of its processor, and gives
-//! that back when it is done with the row group.
+//! An encrypted chunk has in the clear only its type, its sizes and its number of NULLs. Its values, with their
+//! dictionary and symbol table if any, are one message under the key of the table ([`MemoryCipher`]). Its bounds, which
+//! planning and zone map checks need, are another message, which is short and decrypted on each use. A worker decrypts
+//! values into its own memory ([`RowGroup::with_values`](crate::RowGroup::with_values)), from the pool into its CPU
+//! cache, and frees that memory when it has finished the row group.
 
 use crate::arena::{ALIGNMENT, Arena};
 use crate::body::{Body, EncodingKind};

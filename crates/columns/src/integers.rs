@@ -135,11 +135,11 @@ impl<'a> Integers<'a> {
         })
     }
 
-    /// Clears the bits of rows whose value does not lie between `low` and `high`, both included; with
-    /// `inside` false, of rows whose value does. The result for NULL rows is unspecified. Bit 0 of `alive` is
-    /// row `start`, a multiple of 1024; there must not be more bits than rows.
+    /// Clears the bits of rows whose value is not between `low` and `high`, both included; with `inside` false, of rows
+    /// whose value is. The result for NULL rows is unspecified. Bit 0 of `alive` is row `start`, a multiple of 1024;
+    /// there must not be more bits than rows.
     ///
-    /// Where the bounds decide, nothing is read, nor are blocks of 1024 rows without a set bit. Otherwise
+    /// If the bounds decide, no values are read. Blocks of 1024 rows without a set bit are not read either. All other
     /// values are compared in their own narrow lanes.
     ///
     /// # Panics
@@ -317,7 +317,7 @@ impl IntegerSet {
         integer >= self.first && half.is_some_and(|half| half >> (bit % 32) & 1 == 1)
     }
 
-    /// Returns 256 bits of the set from the one at `offset` on, which may lie outside the set.
+    /// Returns 256 bits of the set from the one at `offset` on, which may be outside the set.
     fn bytes_from(&self, offset: i128) -> [u8; 32] {
         std::array::from_fn(|byte| {
             let bit = |bit: usize| {

@@ -1,7 +1,7 @@
-//! Tables whose rows change under the reader: each row group is made of them when it is wanted.
+//! Tables whose rows change during reads: each row group is generated from the current rows on demand.
 //!
-//! What a program is compiled against are *stand-ins*: chunks without values and bounds, whose sizes are upper bounds
-//! of what will be there. Bounds and numbers of NULLs are those of the row group that was made.
+//! Programs are compiled against *stand-ins*: chunks without values and bounds, whose sizes are upper bounds. The
+//! actual bounds and numbers of NULLs are those of the generated row group.
 
 use crate::body::{Body, EncodingKind};
 use crate::chunk::{Chunk, RowGroup};
@@ -29,8 +29,8 @@ pub trait LiveRows: Any + fmt::Debug + Send + Sync {
     /// Makes the row group at index `place` with the values of `columns`; those of other columns are unspecified.
     ///
     /// # Errors
-    /// Errors of the rows: `Stale` when they are no longer kept, `OverLimit` when a value is too long for a table,
-    /// `Busy` when somebody else has them for long: see [`LiveRows::poll_ready`].
+    /// Errors of the rows: `Stale` if they are no longer kept, `OverLimit` if a value is too long for a table, `Busy`
+    /// if another thread has locked them for long: see [`LiveRows::poll_ready`].
     fn row_group(&self, place: usize, columns: &[usize]) -> Result<Made>;
 
     /// Resolves when row groups can be made; until then, the waker of `context` is kept, to be woken when that may have
@@ -142,8 +142,8 @@ impl Chunk {
         encode_as_is(array)
     }
 
-    /// Makes a chunk of strings or binaries that lie one after another in `data`; `ends` says where each ends. A NULL
-    /// is of any length.
+    /// Makes a chunk of strings or binaries that are consecutive in `data`; `ends` has the end of each. A NULL may have
+    /// any length.
     ///
     /// # Errors
     /// `Invalid` when the ends do not ascend to the length of `data`, or a string is not UTF-8; `OverLimit` when a

@@ -1,9 +1,10 @@
 //! A sequence of integers, each stored as its distance from a common reference in as few bits as the largest
 //! distance needs (frame of reference).
 //!
-//! Invariants: every distance is at most `max - reference`, which does not overflow as an unsigned 64-bit
-//! number; `data` holds whole blocks of 1024, the last one padded. Whoever builds a [`Packed`] from bytes
-//! of a peer calls [`Packed::check`] before anything else.
+//! Invariants: every distance is at most `max - reference`, which does not overflow as an unsigned 64-bit number;
+//! `data` has whole blocks of 1024, the last one padded. Code that builds a [`Packed`] from bytes of a peer calls
+//! [`Packed::check`] before anything else. Example: with a reference of 10 and a `max` of 12, distances are packed in 2
+//! bits; a peer that packs a 3 would yield the value 13, outside the bounds by which sums were proven not to overflow.
 
 use crate::arch::Level;
 use crate::kernels::{Blocks, Gather, Pick, UnpackBlock, UnpackBlocks, UnpackEach};

@@ -1,9 +1,13 @@
-//! Chunks whose values may leave memory: handles.
+//! Handles: chunks whose values may leave memory.
 //!
-//! A table may hold a *handle* in the place of a chunk. It has the type, the bounds and the sizes of the chunk, and the
-//! values as long as they are in memory; otherwise a [`Source`] reads them again. Whoever works on values takes the
-//! chunk that has them ([`RowGroup::with_values`]), which stays in memory as long as it is held, whatever becomes of
-//! the handle's. Versions of a table, and statements that read them, therefore hold handles, and not pages of the pool.
+//! A table may hold a *handle* instead of a chunk. A handle has the type, the bounds and the sizes of the chunk, and
+//! the values while they are in memory; otherwise a [`Source`] reads them again. Code that works on values takes the
+//! chunk that has them ([`RowGroup::with_values`]), which stays in memory as long as it is held, even if the handle's
+//! values are evicted. Versions of a table, and statements that read them, therefore hold handles rather than pages of
+//! the pool.
+//!
+//! Example: a scan holds the chunk of row group 3 when the cache evicts it. The handle becomes absent at once, the scan
+//! goes on with its chunk, and the memory is free when the scan drops it.
 
 use crate::arena::OWN_BYTES_MIN;
 use crate::body::{Body, EncodingKind};
@@ -229,7 +233,7 @@ impl Chunk {
         self.residence()?.values.lock().take()
     }
 
-    /// Returns whether somebody uses the values of a handle now.
+    /// Returns whether the values of a handle are in use at present.
     pub fn is_in_use(&self) -> bool {
         let is_shared = |residence: &Residence| {
             residence.values.lock().as_ref().is_some_and(|chunk| Arc::strong_count(chunk) > 1)
@@ -237,7 +241,7 @@ impl Chunk {
         self.residence().is_some_and(is_shared)
     }
 
-    /// Sets what becomes of the values of a handle in memory.
+    /// Sets the residency of the values of a handle.
     pub fn set_residency(&self, residency: Residency) {
         let state = match residency {
             Residency::Cached => CACHED,
@@ -262,11 +266,11 @@ impl Chunk {
     /// Counts a use of the values of a handle.
     pub fn count_use(&self) {
         if let Some(residence) = self.residence() {
-            // What somebody uses is cached like others.
+            // Values in use are cached from now on.
             let _ =
                 residence.residency.compare_exchange(PASSING, CACHED, Ordering::Relaxed, Ordering::Relaxed);
             let more = |uses: u8| (uses < USES_MAX).then_some(uses + 1);
-            // Nothing depends on a use that is counted by none of two threads.
+            // Fails only if the count has reached its maximum, where it stays.
             let _ = residence.uses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
             residence.source.used(self);
         }

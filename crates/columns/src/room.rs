@@ -1,9 +1,9 @@
 //! Memory that result values are decoded into: pages that are reused for later results.
 //!
-//! Fresh memory from the system costs several times as much as writing to it: a page fault and clearing for
-//! each page. So results lie in pages of a recycling pool, which become free when their last array is
-//! dropped, and keep their memory until [`ResultMemory::trim`]. Buffers that do not fit, and those too small
-//! to be worth a page, come from the allocator.
+//! Fresh memory from the system costs several times as much as writing to it: a page fault and clearing for each page.
+//! Results are therefore written to pages of a recycling pool, which become free when their last array is dropped, and
+//! keep their memory until [`ResultMemory::trim`]. Buffers that do not fit, and those too small to be worth a page,
+//! come from the allocator.
 //!
 //! Invariant: every byte that an array exposes has been written for that array.
 

@@ -55,9 +55,8 @@ pub(crate) fn bytes_value(bytes: &[u8], data_type: &DataType) -> Value {
     }
 }
 
-/// Returns the rows of the least and the greatest of byte strings given by their views; `None` if there are
-/// none. `value` returns the bytes of a row. Most comparisons are decided by the first four bytes, which lie
-/// in the view.
+/// Returns the rows of the least and the greatest of byte strings given by their views; `None` if there are none.
+/// `value` returns the bytes of a row. Most comparisons are decided by the first four bytes, which are in the view.
 pub(crate) fn bounds_of_views<'a>(
     mut rows: impl Iterator<Item = (usize, u128)>,
     value: impl Fn(usize) -> &'a [u8],

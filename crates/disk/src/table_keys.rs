@@ -4,7 +4,7 @@
 //! the catalog, in its records and manifests. When no file holds the wrap of a key any more, the key is lost, and
 //! everything encrypted under it is unreadable: dropping a table erases its data in this way.
 //!
-//! Invariant: a key lies in one slot of locked memory, which is wiped when its last owner drops it.
+//! Invariant: a key is in one slot of locked memory, which is wiped when its last owner drops it.
 
 use crate::keys::{Keys, Purpose};
 use farpool_cipher::{KeyKind, Salt, Secret, WrappedKey, WrappedKeyId};

@@ -1,8 +1,7 @@
-//! Dates and times that lie outside of the calendar.
+//! Checks for dates and times outside the calendar.
 //!
-//! Invariant: of each date and time that a source returns a text can be made. A date has 32 bits and a time 64, which
-//! reach beyond the years that the calendar of the engine has; DuckDB and PostgreSQL write 'infinity' as the last of
-//! them.
+//! Invariant: every date and time that a source returns can be formatted as text. A date has 32 bits and a time 64,
+//! which exceed the years of the engine's calendar; DuckDB and PostgreSQL write 'infinity' as the last of them.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{

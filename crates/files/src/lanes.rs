@@ -36,7 +36,7 @@ struct Inner {
     of: Arc<Remoted>,
     /// In the order of their positions.
     pieces: Vec<Piece>,
-    /// For each piece whether the one behind it continues it.
+    /// True for each piece that the next one continues.
     goes_on: Vec<bool>,
     is_at_once: bool,
     held: u64,

@@ -191,9 +191,9 @@ impl Extent {
         self.run.pool.page_bytes_used(self.run.tenant, self.page())
     }
 
-    /// Allocates a piece that is as long as this one, in a page before the one that this one begins in, which
-    /// has pieces of the tenant already. Who moves what is in sparsely used pages there packs the pieces at the
-    /// lower addresses, and never moves anything back. `None` where no room was found, and for whole pages.
+    /// Allocates a piece of the same length in an earlier page that already has pieces of the tenant. Moving the
+    /// contents of sparsely used pages there packs pieces at lower addresses, and never moves anything back. `None` if
+    /// no room was found, and for whole pages.
     pub fn allocate_lower(&self) -> Option<Extent> {
         let (run, bytes) = (&self.run, self.range.len());
         run.pool.take_piece_before(self.page(), run.tenant, bytes, run.piece?).map(Extent::new)

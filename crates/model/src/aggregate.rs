@@ -34,8 +34,8 @@ pub struct Aggregate {
 pub enum AggregateFunction {
     /// The number of rows, or of non-NULL arguments; 64-bit, signed.
     Count,
-    /// The sum. Integers are summed exactly and must fit the result type at the end, or the program fails;
-    /// likewise decimals, whose scale is kept. Floats are summed in no defined order.
+    /// The sum. Integers are summed exactly and must fit the result type at the end, or the program fails; so are
+    /// decimals, whose scale is kept. Floats are summed in no defined order.
     Sum,
     /// The least value (in the order of [`crate::Literal::compare`], except that NaN is greatest whatever
     /// its sign).

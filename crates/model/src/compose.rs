@@ -83,7 +83,7 @@ impl Slot {
     /// deep.
     ///
     /// # Errors
-    /// `OverLimit` when the result would be nested too deeply, and what `budget` returns.
+    /// `OverLimit` if the result would be nested too deeply, and errors of `budget`.
     pub fn copied(&self, depth: usize, budget: &impl Budget) -> Result<Expr> {
         check_depth(depth + self.depth)?;
         budget.charge(self.bytes)?;
@@ -239,7 +239,7 @@ impl Stack {
     /// Adds a filter. `condition` returns its expression over the table, given the columns of its input.
     ///
     /// # Errors
-    /// A [`Refusal`], or what `condition` returns.
+    /// A [`Refusal`], or errors of `condition`.
     pub fn filter<E: FromRefusal>(
         &mut self,
         condition: impl FnOnce(&[Slot]) -> Result<Expr, E>,
@@ -256,7 +256,7 @@ impl Stack {
     /// Adds a projection that returns the columns of its input, followed by those that `made` returns.
     ///
     /// # Errors
-    /// A [`Refusal`], or what `made` returns.
+    /// A [`Refusal`], or errors of `made`.
     pub fn append<E: FromRefusal>(
         &mut self,
         made: impl FnOnce(&[Slot]) -> Result<Vec<Slot>, E>,
@@ -273,7 +273,7 @@ impl Stack {
     /// be below [`Stack::width`].
     ///
     /// # Errors
-    /// A [`Refusal`]; `OverLimit` for too many columns; what `budget` returns.
+    /// A [`Refusal`]; `OverLimit` for too many columns; errors of `budget`.
     pub fn select(&mut self, places: &[usize], budget: &impl Budget) -> Result<()> {
         check_width(places.len())?;
         let order = self.order.iter().map(|key| self.moved(key, places)).collect::<Result<_, Refusal>>();
@@ -316,7 +316,7 @@ impl Stack {
     /// its input.
     ///
     /// # Errors
-    /// A [`Refusal`], or what `made` returns.
+    /// A [`Refusal`], or errors of `made`.
     pub fn aggregate<E: FromRefusal>(
         &mut self,
         made: impl FnOnce(&[Slot]) -> Result<(Vec<Slot>, Vec<Aggregate>), E>,
@@ -333,7 +333,7 @@ impl Stack {
     /// Adds a sort. `keys` returns its keys, which name columns of its input.
     ///
     /// # Errors
-    /// A [`Refusal`], or what `keys` returns.
+    /// A [`Refusal`], or errors of `keys`.
     pub fn sort<E: FromRefusal>(
         &mut self,
         keys: impl FnOnce(&Self) -> Result<Vec<SortKey>, E>,

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The result of anything that can fail with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The kind of a failure, which tells what the caller can do about it.
+/// Kind of a failure, which determines what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

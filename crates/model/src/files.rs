@@ -326,7 +326,7 @@ fn byte(value: &OptionValue) -> Result<u8> {
     }
 }
 
-/// Returns the form of dates or times. Whoever reads with it checks it.
+/// Returns the format of dates or times. The reader that uses it validates it.
 fn format(value: &OptionValue) -> Result<String> {
     match text(value)? {
         "" => Err(Error::invalid("it is empty").advise("write it as strptime has it: '%d.%m.%Y'")),

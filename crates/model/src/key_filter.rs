@@ -1,5 +1,5 @@
-//! A Bloom filter of the hashes of keys: the keys of a join's smaller side, sent to the scan of the other, if
-//! they lie too far apart for a [`crate::KeySet`], are strings, or span several columns.
+//! A Bloom filter of the hashes of keys: the keys of a join's smaller side, sent to the scan of the other, if their
+//! range is too wide for a [`crate::KeySet`], or they are strings or span several columns.
 //!
 //! It is register-blocked: a hash picks one word of 64 bits and four bits in it (Lang et al., *Performance-
 //! Optimal Filtering: Bloom Overtakes Cuckoo at High Throughput*, PVLDB 12(5), 2019, section 3; after Putze
@@ -10,7 +10,8 @@
 //! bits (Parquet's) 2.6 to 8 ns for 0.15 %; one in an exact hash set 14 to 18 ns, and a binary search 9 to 34
 //! ns, for keys that take three and a half times the bytes on the wire.
 //!
-//! Invariant: every hash that the filter was built from is found; there is at least one word.
+//! Invariant: every hash that the filter was built from is found; there is at least one word. Example: a false negative
+//! would drop a row of the scan that has a match, while a false positive only sends a row that the join then drops.
 
 use crate::{Error, Result, limits};
 use std::fmt;

@@ -1,8 +1,8 @@
 //! A set of integer keys as a bitmap, small enough to be sent with a program: the keys of a join's smaller
 //! side, for the scan of the other.
 //!
-//! Invariant: there is at least one key; the lowest bit of the first word and some bit of the last word need
-//! not be set, but no key lies outside [`KeySet::min`] and [`KeySet::max`].
+//! Invariant: there is at least one key; the lowest bit of the first word and some bit of the last word need not be
+//! set, but no key is outside [`KeySet::min`] and [`KeySet::max`].
 
 use crate::{Error, Result, limits};
 use std::fmt;

@@ -1,10 +1,9 @@
-//! All limits on external input, each with its reason: what a peer, a file or a user may send or request, and
-//! how much memory and time that may take. The sizes that several crates share, such as those of pages and
-//! row groups, stand here too.
+//! All limits on external input, each with its reason: what a peer, a file or a user may send or request, and how much
+//! memory and time that may take. The sizes that several crates share, such as those of pages and row groups, are here,
+//! too.
 //!
-//! Not here: tuning constants, which decide how work is done and never whether it is accepted. They stand
-//! beside their algorithm and cite the measurement or paper that they come from. Nor numbers that a format or
-//! protocol fixes.
+//! Not here: tuning constants, which decide how work is done and never whether it is accepted. They are next to their
+//! algorithm and cite the measurement or paper that they come from. Nor numbers that a format or protocol fixes.
 //!
 //! Invariant: a value that crosses a limit is refused with an error that names the limit; only text for
 //! people is truncated silently. The relations between limits are asserted at compile time at the end of this
@@ -328,8 +327,8 @@ pub const DISTINCT_TRACKED_MAX: usize = 64 << 10;
 /// there is only an estimate.
 pub const DISTINCT_TRACKED_BYTES_MAX: usize = 8 << 20;
 
-/// Bytes of those values in all columns of one table. They lie outside the pool; beyond this the columns that
-/// take most have only estimates.
+/// Bytes of those values in all columns of one table. They are outside the pool; beyond this the columns that take most
+/// have only estimates.
 pub const TABLE_DISTINCT_BYTES_MAX: usize = 64 << 20;
 
 /// Hash bits that one item has for all its sketches: those of Murmur3 x64 128. Rows of counters that shared
@@ -433,8 +432,8 @@ pub const CLIENT_CHARS_MAX: usize = 64;
 /// and one for GSSAPI.
 pub const POSTGRES_REQUESTS_MAX: usize = 2;
 
-/// Arguments of one request over the Redis protocol, the name of the command included: Redis' own limit for long. What
-/// has arrived of them is charged to the client.
+/// Arguments of one request over the Redis protocol, the name of the command included: long Redis' own limit. Arguments
+/// that have arrived are charged to the client.
 pub const RESP_ARGUMENTS_MAX: usize = 1 << 20;
 
 /// Bytes of one argument over the Redis protocol, and so of a value: Redis' default.
@@ -684,8 +683,8 @@ pub const RESP_CLIENT_NAME_BYTES_MAX: usize = 4096;
 pub const RESP_OUTPUT_BYTES_MAX: usize = KV_VALUE_BYTES_MAX + 2 * RESP_REPLIES_BYTES_MAX;
 
 /// Bytes of requests that are read from a client of the Redis protocol while it does not read its replies, beyond the
-/// longest value: many clients write a whole pipeline before they read. They count for the tenant. One that sends more
-/// is told so and disconnected.
+/// longest value: many clients write a whole pipeline before they read. They count for the tenant. A client that sends
+/// more gets an error and is disconnected.
 pub const RESP_AHEAD_BYTES_MAX: usize = KV_VALUE_BYTES_MAX + (64 << 20);
 
 /// Bytes of replies after which they are sent before the next command of a client is carried out.
@@ -792,8 +791,8 @@ pub const HISTORY_ENTRY_BYTES_MAX: usize = 16 << 10;
 /// escaped.
 pub const HISTORY_FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Bytes of a result that the shell takes from a node for its pager, before the first row is shown. Whoever reads
-/// slowly keeps it in the shell's memory, and not at the node; larger results are cut.
+/// Bytes of a result that the shell takes from a node for its pager, before the first row is shown. The result of a
+/// user who reads slowly is then in the shell's memory rather than at the node; larger results are cut.
 pub const PAGED_BYTES_MAX: usize = 256 << 20;
 
 /// Scripts that read scripts, at most so deep.

@@ -298,10 +298,10 @@ impl Default for TenantName {
 pub struct Version(pub u64);
 
 impl Version {
-    /// The first number of a moment.
+    /// First version number that stands for a moment.
     pub const FIRST_MOMENT: Version = Version(1 << 40);
 
-    /// Returns whether it stands for a moment at which the keys of a space are read.
+    /// Returns whether the version stands for a moment at which the keys of a space are read.
     pub fn is_moment(self) -> bool {
         self >= Version::FIRST_MOMENT
     }

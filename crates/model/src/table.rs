@@ -28,8 +28,8 @@ pub struct TableInfo {
     pub rows_profiled: Option<u64>,
     /// Tier of the encryption of the table's values in memory, if they are encrypted.
     pub encryption: Option<Tier>,
-    /// Encoded bytes that are in memory at present; the others are read from disk when they are wanted. Told by
-    /// lists of tables only, since it is counted chunk by chunk, and not by older nodes.
+    /// Encoded bytes that are in memory at present; the others are read from disk on demand. Set only in lists of
+    /// tables, since it is counted chunk by chunk, and not by older nodes.
     pub bytes_resident: Option<u64>,
     /// Whether the table's values stay in memory.
     pub is_pinned: bool,

@@ -1,7 +1,7 @@
-//! Progress through a row group in steps: which batches a step takes, and what it leaves for the next one.
+//! Progress through a row group in steps: the batches of a step, and the state that it leaves for the next one.
 //!
-//! Invariant: the result does not depend on where steps end. What is costly to compute and the same for all
-//! rows of a row group is kept in its [`Progress`], so that it is computed once however many steps there are.
+//! Invariant: the result does not depend on where steps end. Costly results that are equal for all rows of a row group
+//! are kept in its [`Progress`], so that they are computed once regardless of the number of steps.
 
 use crate::aggregate::Memo;
 use crate::bits;

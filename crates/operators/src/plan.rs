@@ -119,7 +119,7 @@ impl Plan {
     /// maps decide how it aggregates. Groups keep within `memory` if possible ([`Plan::fits`]).
     ///
     /// # Errors
-    /// `Invalid` or `OverLimit` when the program is not well typed or no operator supports what it asks for.
+    /// `Invalid` or `OverLimit` if the program is not well typed or needs an unsupported operation.
     pub fn compile(program: &Program, table: &Table, memory: Memory) -> Result<Plan> {
         let groups: Vec<&RowGroup> = table.row_groups.iter().map(|group| &**group).collect();
         let columns = Columns::new(&table.schema, &table.statistics);
@@ -151,8 +151,8 @@ impl Plan {
         Ok(Plan { filter: filter.map(Arc::new), compiled: Arc::new(compiled) })
     }
 
-    /// Returns this plan restricted to the rows for which `conditions` hold as well. Only the conditions are
-    /// compiled; what was chosen by zone maps is also valid for fewer rows, and is shared with this plan.
+    /// Returns this plan restricted to the rows for which `conditions` hold as well. Only the conditions are compiled;
+    /// the choices made by zone maps remain valid for fewer rows, and are shared with this plan.
     ///
     /// # Errors
     /// `Invalid` when the conditions are not well typed over `table_schema`, which is the schema of the
@@ -179,7 +179,7 @@ impl Plan {
     pub fn way<'a>(&self, groups: impl IntoIterator<Item = &'a RowGroup>) -> Result<Option<ChosenWay>> {
         let Some(aggregation) = self.compiled.output.aggregation() else { return Ok(None) };
         let open = groups.into_iter().map(|group| (group, self.verdict(group)));
-        // What is not in memory is not read for this.
+        // Values that are not in memory are not read for this.
         let mut open = open.filter_map(|(group, verdict)| match verdict {
             Verdict::None => None,
             _ => Some((group.with_values(0..group.chunks.len()).ok()?, group, verdict)),

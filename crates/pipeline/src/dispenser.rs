@@ -31,8 +31,8 @@ impl Dispenser {
         (task < self.total).then_some(task)
     }
 
-    /// Records that `count` claimed or closed tasks are complete. Returns true for the one call that
-    /// completes the last task; what the other threads wrote before their calls is visible to that caller.
+    /// Records that `count` claimed or closed tasks are complete. Returns true for the one call that completes the last
+    /// task; writes of other threads before their calls are visible to that caller.
     pub(crate) fn complete(&self, count: usize) -> bool {
         count > 0 && self.completed.fetch_add(count, Ordering::AcqRel) + count == self.total
     }

@@ -142,7 +142,7 @@ fn make_room(judgements: &[Arc<Judgement>], of: &Judgement, bytes: usize) -> boo
 }
 
 impl Judgement {
-    /// Returns true if judgements are to be recorded.
+    /// Returns true if judgements must be recorded.
     pub fn is_wanted(&self) -> bool {
         self.is_shared.load(Ordering::Relaxed)
     }

@@ -23,8 +23,8 @@ use std::fmt;
 /// Prepares `program` for a table with these columns at `version`.
 ///
 /// # Errors
-/// Only for programs that are wrong in themselves, never for what merely cannot run here: `Invalid` when
-/// it is ill-typed, `OverLimit` when it is too large, `Stale` when it asks for another version.
+/// Only for invalid programs, never for parts that merely cannot run here: `Invalid` if the program is ill-typed,
+/// `OverLimit` if it is too large, `Stale` if it asks for another version.
 pub fn prepare<'a>(program: &Program, columns: impl Into<Columns<'a>>, version: Version) -> Result<Prepared> {
     let known = columns.into();
     let table_schema = known.schema();

@@ -351,8 +351,7 @@ fn column_of_keys(part: &Expr) -> Option<usize> {
     }
 }
 
-/// For a part of the form `column < constant`, returns the column and the interval of its distribution that
-/// passes.
+/// Returns, for a part of the form `column < constant`, the column and the interval of its distribution that passes.
 fn bound(part: &Expr, info: &TableInfo) -> Option<(usize, f64, f64)> {
     let Expr::Compare(op, left, right) = part else { return None };
     let (op, column, literal) = column_and_literal(*op, left, right)?;

@@ -328,7 +328,8 @@ impl Kind {
             _ => f64::max(product, largest),
         };
         let passed = self.rows * self.part_of_any(&joint.filters, part_common);
-        // What each filter demands besides, first to find the rows and then to tell whose they are.
+        // Each filter's remaining conditions are evaluated twice: to find the rows, and to determine to which program
+        // they belong.
         let own_s: f64 = filters().map(|filter| (filter.seconds - common_s).max(0.0)).sum();
         let is_open = filters().any(|filter| filter.conditions == joint.common);
         let (first, again) = match joint.filters.len() {

@@ -28,8 +28,8 @@ pub struct Part {
     pub rows: Option<usize>,
 }
 
-/// Returns whether both programs compute the same kind of result from the same table, so that one can do what both do:
-/// rows, or groups by the same keys. Those that return some of their rows only are for themselves.
+/// Returns whether both programs compute the same kind of result from the same table, so that one can do the work of
+/// both: rows, or groups by the same keys. Programs that return only some of their rows are not compatible.
 pub fn are_alike(a: &Program, b: &Program) -> bool {
     let is_whole = |program: &Program| program.limit.is_none() && program.order.is_empty();
     let groups = match (&a.output, &b.output) {

@@ -59,7 +59,7 @@ pub struct Bin {
     pub count: u64,
 }
 
-/// A kind of number that bins are made of.
+/// Number type of the bins.
 trait Number: Copy + PartialOrd {
     /// Returns the least `k` supported for values from `low` to `high`, irrespective of the number of bins.
     fn k_least(low: Self, high: Self) -> i32;

@@ -1,7 +1,7 @@
-//! States of sketches or moments, single or one per group: what an aggregate of states keeps.
+//! States of sketches or moments, single or one per group: the accumulators of an aggregate of states.
 //!
-//! Invariant: the state of a group is that of its rows, whatever batches and together with whichever other
-//! groups they came; a group without rows has the state of no rows.
+//! Invariant: the state of a group depends only on its rows, not on their batches or on the other groups; a group
+//! without rows has the state of no rows.
 
 use crate::{Moments, Sketch};
 use arrow_array::{Array, ArrayRef, BooleanArray, UInt32Array};

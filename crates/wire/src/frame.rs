@@ -43,8 +43,8 @@ impl FrameHeader {
     /// Decodes and checks a header.
     ///
     /// # Errors
-    /// `Corrupt` when the kind, the length or a flag is not one that version 1 of the protocol knows. The
-    /// connection cannot go on after that, since the beginning of the next frame is unknown.
+    /// `Corrupt` if the kind, the length or a flag is not one that version 1 of the protocol knows. The connection
+    /// cannot continue after that, since the beginning of the next frame is unknown.
     pub fn decode(bytes: &[u8; FRAME_HEADER_BYTES]) -> Result<Self> {
         let [l0, l1, l2, l3, kind, flags, r0, r1, s0, s1, s2, s3] = *bytes;
         let length = u32::from_le_bytes([l0, l1, l2, l3]);

@@ -129,9 +129,9 @@ impl Assembler {
     /// Adds the next frame; returns the message if it is complete.
     ///
     /// # Errors
-    /// `Corrupt` when the payload is not as long as the header says or a message is interrupted by another;
-    /// `OverLimit` when a message is larger than its kind may be, or too many are incomplete. The
-    /// connection cannot go on after an error.
+    /// `Corrupt` if the payload is not as long as the header says or a message is interrupted by another; `OverLimit`
+    /// if a message is larger than its kind may be, or too many are incomplete. The connection cannot continue after an
+    /// error.
     pub fn push(&mut self, header: FrameHeader, payload: Bytes) -> Result<Option<Message>> {
         let FrameHeader { length, kind, more, stream } = header;
         if payload.len() != length as usize {

@@ -444,7 +444,7 @@ fn read_receipt(receipt: proto::Receipt) -> Result<Receipt> {
         operators: read_answers(&receipt.operators)?,
         bytes_plain: receipt.bytes_plain,
         encoding: Encoding::ALL.get(receipt.encoding as usize).copied().unwrap_or_default(),
-        // Whoever has opened it knows.
+        // Only the client that opened it knows.
         encrypted: false,
         // Zero, as the field was not received.
         bytes_saved: 0,

@@ -1,10 +1,9 @@
-//! The memory of a profile being computed: what its parts hold outside the pool. It is reserved from the
+//! The memory of a profile that is being computed: the memory of its parts outside the pool. It is reserved from the
 //! tenant's account before a part begins with a row group, and held until the profile is settled.
 //!
-//! Where memory is short, a profile that has begun continues with the parts that it has. One that has not
-//! begun lacks memory: in the background it is tried again later, without taking a place in the queue for
-//! memory ahead of waiters; a caller that waits for the profile waits for the memory and gives it to the
-//! profile.
+//! If memory is short, a profile that has begun continues with the parts that it has. One that has not begun is retried
+//! later in the background, without taking a place in the queue for memory ahead of waiters; a caller that waits for
+//! the profile waits for the memory and passes it to the profile.
 
 use arrow_schema::SchemaRef;
 use farpool_columns::RowGroup;

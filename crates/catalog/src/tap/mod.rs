@@ -1,11 +1,10 @@
 //! A tap: computes the profile of a table's rows from their row groups, once these are in the pool.
 //!
-//! A load is never slowed down by its profile, which is computed in steps: by the [`super::Background`] when
-//! there is no other work, and by callers that wait for it. The profile of an append builds on that of the
-//! version which it extends. One that a start has found on disk is read, and computed only where that fails.
+//! A load is never slowed down by its profile, which is computed in steps: by the [`super::Background`] when there is
+//! no other work, and by callers that wait for it. The profile of an append builds on that of the version which it
+//! extends. A profile found on disk at a start is read, and computed only if that fails.
 //!
-//! Invariants: a tap never blocks a load; one that nobody owns any more stops within a column; a settled
-//! result does not change.
+//! Invariants: a tap never blocks a load; one without an owner stops within a column; a settled result does not change.
 
 mod awaited;
 mod gathering;

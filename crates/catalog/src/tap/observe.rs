@@ -28,8 +28,8 @@ pub(super) fn column(profile: &mut Profile, group: &RowGroup, column: usize) -> 
     }
 }
 
-/// Adds rows from `start` on to the moments of `profile`; returns the row to go on with. Numeric columns are
-/// decoded again for this, block by block: that costs less than the sums, and nothing is held between steps.
+/// Adds rows from `start` on to the moments of `profile`; returns the row to continue with. Numeric columns are decoded
+/// again for this, block by block: that costs less than the sums, and nothing is held between steps.
 pub(super) fn numbers(profile: &mut Profile, group: &RowGroup, start: usize) -> Result<usize> {
     let Some(moments) = profile.moments() else { return Ok(group.rows) };
     let pairs = moments.columns.len() * (moments.columns.len() + 1) / 2;

@@ -156,7 +156,7 @@ fn appends_do_not_wait_without_end_for_profiles_that_lack_memory() {
     assert!(load.profile_before(Box::new(|| {})).is_none());
     drop(held);
     load.commit().unwrap();
-    // A request computes the profile all the same.
+    // A request computes the profile nevertheless.
     let rows = (ROWS + APPENDED * (1 + limits::TAPS_WAITING_MAX)) as u64;
     let statistics = bench.catalog.statistics(&tenant(), &name("t")).unwrap();
     assert_eq!(Profile::read(&statistics).unwrap().unwrap().rows(), rows);

@@ -1,4 +1,4 @@
-//! Types that the `parquet` crate reads wrongly, or not at all, as what their file says:
+//! Types that the `parquet` crate reads wrongly or not at all, converted to those that the file states:
 //!
 //! | in the file | the crate | here |
 //! | --- | --- | --- |
@@ -7,7 +7,7 @@
 //! | 128-bit integers of Polars, known by the Arrow schema in the footer | a panic | decimal(38, 0) |
 //!
 //! The footer is loaded without its Arrow schema, changed so that the crate returns the bytes of these values, and
-//! columns are converted behind the reader.
+//! columns are converted after reading.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{
@@ -37,7 +37,7 @@ const WIDE: DataType = DataType::Decimal128(38, 0);
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
-/// The metadata at the end of a file, and the columns that are made of it.
+/// The metadata at the end of a file, and the columns derived from it.
 #[derive(Clone)]
 pub(crate) struct Footer {
     pub read: ArrowReaderMetadata,

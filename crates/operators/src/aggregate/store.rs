@@ -1,7 +1,7 @@
 //! Accumulators: the running values of all groups, a vector per accumulator.
 //!
-//! Whether a sum or fold has seen any value is told by the count that belongs to it; a group without values
-//! holds the neutral element.
+//! The count that belongs to a sum or fold states whether it has seen any value; a group without values has the neutral
+//! element.
 
 use super::floats;
 use super::fold::{combine, for_fold, neutral};

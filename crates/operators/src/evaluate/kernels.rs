@@ -163,8 +163,8 @@ fn unchecked(op: ArithmeticOp) -> Kernel<ArrayRef> {
     }
 }
 
-/// Three-valued AND, or OR when `absorbing` (the value that decides the result whatever follows) is true.
-/// Parts that may fail run only on the rows that are not decided yet.
+/// Computes three-valued AND, or OR if `absorbing` (the value that decides the result whatever follows) is true. Parts
+/// that may fail run only on the rows that are not decided yet.
 fn connect(parts: &[Compiled], frame: &Frame, absorbing: bool) -> Result<Evaluated> {
     let kernel = if absorbing { boolean::or_kleene } else { boolean::and_kleene };
     let mut sofar: Option<BooleanArray> = None;

@@ -1,8 +1,8 @@
 //! The constants of an IN list, prepared for look-up.
 //!
-//! Integers that lie close together are kept as a bitmap, so that long lists (the keys of a join's other
-//! side) cost a bit test a row; others are kept sorted. Floats are a hash set of their bits (-0.0 is 0.0
-//! and a NaN equals itself, as under `=`); strings and binaries a hash set of their bytes.
+//! Integers in a narrow range are kept as a bitmap, so that long lists (the keys of a join's other side) cost a bit
+//! test for each row; others are kept sorted. Floats are a hash set of their bits (-0.0 is 0.0 and a NaN equals itself,
+//! as under `=`); strings and binaries a hash set of their bytes.
 
 use super::kernels::plus_zero;
 use arrow_array::cast::AsArray;

@@ -1,9 +1,8 @@
 //! The hash function of tables of groups and of partitions of rows.
 //!
-//! The hash is keyed, and the key is not known outside the process. With a hash that is known, whoever
-//! chooses the keys of a table could make them collide, and every look-up would walk over all groups. The
-//! hash key is an argument, like all randomness: the order in which groups leave depends on it, and a
-//! simulation repeats a run by its seed.
+//! The hash is keyed, and the key is not known outside the process. With a known hash, a client that chooses the keys
+//! of a table could make them collide, and every look-up would walk over all groups. The hash key is an argument, like
+//! all randomness: the order in which groups are returned depends on it, and a simulation repeats a run from its seed.
 
 /// Key of the hash: the same for all tables of groups of a program, since their groups are merged by hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

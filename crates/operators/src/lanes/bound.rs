@@ -56,8 +56,8 @@ impl Lanes {
         bound
     }
 
-    /// For each node, the least and greatest value that it can have when each column keeps within its bounds
-    /// in `columns`; `None` for nodes that are not valid then.
+    /// Returns for each node the least and greatest value that it can have if each column is within its bounds in
+    /// `columns`; `None` for nodes that are then not valid.
     pub(crate) fn intervals(&self, columns: impl Fn(usize) -> Option<(i64, i64)>) -> Vec<Option<(i64, i64)>> {
         let mut intervals = Vec::with_capacity(self.nodes.len());
         for lane in &self.nodes {

@@ -1,12 +1,12 @@
 //! Top-k: of the rows that passed, or of the groups, only the first k in an order are returned (Farview, section 5;
 //! Ibex, section 4: rows that the host would discard need not be sent).
 //!
-//! Contract. Input: batches of a row group, or the groups that a merge gives. Output:
-//! exactly the first k rows in the order of the program, or all if there are fewer; of rows that tie any
-//! may leave. Order: that of the program, though nobody may rely on it. Memory: a worker holds k rows and
-//! about as many again that wait to be cut, with [`limits::ROW_GROUP_ROWS`] rows at most for k. Parallelism:
-//! each worker has its own [`Candidates`]; they share a [`Threshold`]. Errors: an expression that fails on
-//! a row; those of columns that are no keys are evaluated only on rows that may still leave.
+//! Contract. Input: batches of a row group, or the groups of a merge. Output: exactly the first k rows in the order of
+//! the program, or all if there are fewer; among rows that tie any may be returned. Order: that of the program, though
+//! callers must not rely on it. Memory: a worker holds k rows and about as many again that wait to be cut, with
+//! [`limits::ROW_GROUP_ROWS`] rows at most for k. Parallelism: each worker has its own [`Candidates`]; they share a
+//! [`Threshold`]. Errors: an expression that fails on a row; those of columns that are no keys are evaluated only on
+//! rows that may still be returned.
 //!
 //! Once some worker has k rows, the last of them is a threshold for all: a row that follows it in the first key cannot
 //! be returned. The threshold is a condition on that key like any other ([`crate::select`]), so that zone maps rule out

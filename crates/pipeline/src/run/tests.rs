@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 const GROUP_ROWS: i64 = 1_000;
 
-/// Column `id` counts up, `k` is `id % 7`, `v` is `id * 3`; row groups of [`GROUP_ROWS`].
+/// Creates a table: column `id` counts up, `k` is `id % 7`, `v` is `id * 3`; row groups of [`GROUP_ROWS`].
 pub(super) fn table(groups: i64) -> Arc<Table> {
     table_of(groups, GROUP_ROWS)
 }
@@ -147,7 +147,7 @@ fn drive(run: &Arc<Run>, threads: usize) -> Result<Vec<RecordBatch>> {
     drive_by(&Standing, run, threads)
 }
 
-/// Like [`drive`], with another clock.
+/// Drives a run as [`drive`] does, with another clock.
 fn drive_by(clock: &dyn Clock, run: &Arc<Run>, threads: usize) -> Result<Vec<RecordBatch>> {
     let drive_one = || {
         let mut batches = Vec::new();
@@ -407,7 +407,7 @@ fn decoded(group: &RowGroup, schema: &SchemaRef) -> RecordBatch {
     RecordBatch::try_new(schema.clone(), columns).unwrap()
 }
 
-/// Like [`start`], for a run whose row groups may leave whole.
+/// Starts a run as [`start`] does, whose row groups may be returned whole.
 fn start_shipping(table: &Arc<Table>, filter: Option<Expr>, output: Output, limit: Option<u64>) -> Arc<Run> {
     Run::start_shipping(&bound(table, filter, output, limit, Budget::default())).unwrap()
 }

@@ -5,8 +5,8 @@
 //! the levels. Invariant: since the body is the same, so are the results, for integers bit by bit; bodies on
 //! floats have to fix the order of additions.
 //!
-//! A body and all that it calls per value must be `#[inline(always)]`: what is not inlined is compiled
-//! without the instructions.
+//! A body and all functions that it calls per value must be `#[inline(always)]`: a function that is not inlined is
+//! compiled without the instructions.
 
 #![expect(unsafe_code, reason = "instructions that not every processor has")]
 

@@ -7,9 +7,9 @@
 //!       8..16  the cardinality that was computed last; the highest bit is set once it no longer holds
 //!       16..   16,384 registers: dense, six bits each, or sparse, as runs of equal registers
 //! ```
-//! Numbers are little-endian. The bytes after the same additions are those that Redis has, so that values can be moved
-//! and compared. What Redis does: a value begins sparse and becomes dense when it would take more than 3,000 bytes or
-//! when a register exceeds 32, and never becomes sparse again.
+//! Numbers are little-endian. After the same additions the bytes equal those of Redis, so that values can be moved and
+//! compared. As in Redis, a value begins sparse and becomes dense when it would take more than 3,000 bytes or when a
+//! register exceeds 32, and never becomes sparse again.
 
 use farpool_model::Error;
 

@@ -25,8 +25,8 @@ use tokio::time::timeout;
 /// A read of at least this many bytes is followed by a yield to other tasks.
 const YIELD_BYTES: usize = 64 << 10;
 
-/// Number of open streams of one connection from which the client opens another connection: fewer than a node
-/// allows, because the node may learn a moment later than the client that a stream has ended.
+/// Number of open streams of one connection from which the client opens another connection: fewer than a node allows,
+/// because the node may learn slightly later than the client that a stream has ended.
 const STREAMS_MAX: usize = limits::STREAMS_PER_CONNECTION_MAX - 8;
 
 /// The stream number after which another connection is opened, since numbers are not reused. The remaining
@@ -335,8 +335,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns whether the frame is to be assembled: frames that were in flight when their stream was cancelled are
-    /// not.
+    /// Returns whether the frame must be assembled: frames that were in flight when their stream was cancelled are not.
     fn is_wanted(&self, header: &FrameHeader) -> Result<bool> {
         let FrameHeader { kind, stream, .. } = *header;
         if stream == 0 {

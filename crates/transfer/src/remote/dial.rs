@@ -113,8 +113,8 @@ impl Dialer {
     }
 }
 
-/// Checks before anything is asked that the node will seal its answers. What it says here may be changed on its way:
-/// that leads to a refusal, or to answers that cannot be opened.
+/// Checks before any request that the node will seal its answers. This statement of the node may be tampered with,
+/// which leads to a refusal, or to answers that cannot be opened.
 fn check_sealing(url: &PoolUrl, proof: &Proof, sealing: Option<Sealing>) -> Result<()> {
     let Some(Sealing { node_key }) = sealing else {
         return Err(Error::invalid(format!("the node at {url} does not encrypt results"))

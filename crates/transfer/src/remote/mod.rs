@@ -84,9 +84,9 @@ impl RemotePool {
         RemotePool::dial(dialer, Results::of_process()).await
     }
 
-    /// As [`RemotePool::connect`], over sockets from `connector`; `url` names the node in messages, and
-    /// determines whether these sockets use TLS and for which host. The pool shares nothing with others, not
-    /// even memory for results.
+    /// Connects as [`RemotePool::connect`] does, over sockets from `connector`; `url` names the node in messages, and
+    /// determines whether these sockets use TLS and for which host. The pool shares nothing with others, not even
+    /// memory for results.
     ///
     /// # Errors
     /// As [`RemotePool::connect`].

@@ -1,11 +1,11 @@
 //! Sealed answers: a client sends a public key along with a request, and every answer comes back encrypted to it and
 //! authenticated, by HPKE (RFC 9180) with X25519, HKDF-SHA-256 and AES-128-GCM.
 //!
-//! The client makes a key for each request ([`Opener`]). What proves that the answers are from the node is a key of the
+//! The client draws a key for each request ([`Opener`]). The proof that the answers are from the node is a key of the
 //! node that the client knows, or the client's token ([`Proof`]). The keys of the answers depend on the whole request
-//! as it came, on its stream and on the token that came with the hello (else somebody between could have the node
-//! answer for another tenant), and where the request names a prepared program, on the request and answer that prepared
-//! it: a request that was changed on its way has answers that the client cannot open.
+//! as received, on its stream, on the token in the hello (otherwise an attacker in between could make the node answer
+//! for another tenant) and, if the request names a prepared program, on the request and answer that prepared it: the
+//! client cannot open answers to a request that was tampered with.
 //!
 //! A sealed answer is a message of its usual kind, whose body is
 //!
@@ -14,10 +14,11 @@
 //! ```
 //!
 //! The ciphertext is in blocks of `BLOCK_BYTES`, the last one shorter, each encrypted by itself, so that it stays in
-//! the CPU caches while it is copied and encrypted. Answers are numbered from 0 as they must come; an `Error` may come
-//! at any time and has a number from `ERROR_NUMBERS` on. Authenticated with each block are stream, number, kind, the
-//! place of the block and whether it is the last: an answer that was dropped, repeated, exchanged, cut off or given
-//! another kind is an error.
+//! the CPU caches while it is copied and encrypted. Answers are numbered from 0 in their order; an `Error` may come at
+//! any time and has a number from `ERROR_NUMBERS` on. The associated data of a block are the stream, the number, the
+//! kind, the block's index and whether it is the last: an answer that was dropped, repeated, swapped, truncated or
+//! given another kind is an error. Example: if answer 1 is dropped in transit, the client expects
+//! number 1 and refuses answer 2; renumbering answer 2 as 1 makes its tag wrong.
 
 mod open;
 mod seal;

@@ -37,9 +37,9 @@ struct Trailer {
 }
 
 impl Opener {
-    /// Makes a key for the answers to `request`, and the message that asks for them. `shown` is the
-    /// [digest](super::shown) of the token that the client has shown in its hello; `prepared` is what the program that
-    /// the request names is bound to, as [`Opener::bind`] has returned it.
+    /// Draws a key for the answers to `request`, and returns the message that requests them. `shown` is the
+    /// [digest](super::shown) of the token in the client's hello; `prepared` is the digest that the named program is
+    /// bound to, as returned by [`Opener::bind`].
     ///
     /// # Errors
     /// `OverLimit` when the request is too large, or the process may not lock more memory.

@@ -130,10 +130,10 @@ fn threads_seal_at_once_and_answers_leave_in_order() {
         let opened = pair.open(received(message, STREAM)).unwrap();
         assert_eq!(opened.body, received(parcel(place % 300), STREAM).body);
     }
-    // What is left behind keeps the end from going.
+    // An answer that is never delivered blocks the end.
     drop(pair.sealer.seal(parcel(1)).unwrap());
     assert_eq!(pair.sealer.seal_alone(receipt()).unwrap_err().kind, ErrorKind::Internal);
-    // An error goes all the same, and in place of all that was not sent.
+    // An error is sent nevertheless, and replaces everything that was not sent.
     let opened =
         pair.open(received(pair.sealer.seal_error(error("division by 42")).unwrap(), STREAM)).unwrap();
     let Response::Error(said) = Response::decode(&opened, None).unwrap() else { panic!("{opened:?}") };

@@ -15,9 +15,8 @@ use std::collections::HashMap;
 /// Decodes a plan over one table to a program. `schema_of` returns the canonical schema of a table.
 ///
 /// # Errors
-/// `Corrupt` when the bytes are damaged; `OverLimit` when the plan is too large, too deep or has too many
-/// nodes; `Invalid` when it has an unsupported relation, or does not fit the table; and what `schema_of`
-/// returns.
+/// `Corrupt` if the bytes are damaged; `OverLimit` if the plan is too large, too deep or has too many nodes; `Invalid`
+/// if it has an unsupported relation, or does not fit the table; and errors of `schema_of`.
 pub fn decode_program(plan: &[u8], schema_of: &dyn Fn(&TableName) -> Result<SchemaRef>) -> Result<Program> {
     decode_program_within(plan, schema_of, &|_| Ok(()))
 }

@@ -1,9 +1,10 @@
-//! Decodes the expressions of a plan, which refer to the columns of the relation they stand in, to
-//! expressions over the columns of the table: references are replaced by what they refer to ([`Slot`]).
+//! Decodes the expressions of a plan, which refer to the columns of their relation, to expressions over the columns of
+//! the table: references are replaced by the referenced expressions ([`Slot`]).
 //!
-//! Invariant: nesting and bytes are counted before anything is decoded deeper or copied, so that a plan of
-//! projections that double one another, or that refer to a long constant over and over, is rejected instead
-//! of growing without bound. A pattern is compiled once, and all patterns of a plan together are bounded.
+//! Invariant: nesting and bytes are counted before anything is decoded deeper or copied, so that a plan of projections
+//! that double one another, or that refer to a long constant repeatedly, is rejected instead of growing without bound.
+//! A pattern is compiled once, and all patterns of a plan together are bounded. Example: `b = a + a`, `c = b + b` and
+//! so on, 60 times, is a short plan whose last column has 2^60 nodes.
 
 use super::functions::{self, Function};
 use super::proto::{self, ArgType, ReferenceType, RexType, RootType, SegmentType};

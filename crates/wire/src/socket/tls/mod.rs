@@ -69,7 +69,7 @@ impl Socket for Tls {
         loop {
             count += session.take(buffer, wanted - count);
             if session.peer_has_ended {
-                // What waits to leave, such as our own end, leaves with reads also where there is nothing more to read.
+                // Queued bytes, such as our own end of stream, are sent by reads even if there is nothing more to read.
                 drop(session.flush(&*self.socket));
                 return Ok(count);
             }
